@@ -1,0 +1,49 @@
+# Every target makes its own set-up: the only things it needs are Python 3.11, pip, venv and make.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+MODEL  ?= resnet50
+SEED   ?= 1
+LIGHT   = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
+print(Path(onnx.__file__).parent / "backend/test/data/light")')
+
+.PHONY: help run test lint bench clean
+.NOTPARALLEL:
+
+help:
+	@echo 'make run    ResNet-50 on generated kernels, against the recorded output and ONNX Runtime'
+	@echo 'make test   the test suite'
+	@echo 'make lint   ruff and mypy'
+	@echo 'make bench  speed beside oneDNN, PyTorch and ONNX Runtime'
+	@echo 'make clean  remove what these made'
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each extra of pyproject.toml.
+$(VENV)/%.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
+	@touch $@
+
+# First the untouched model against its recorded output; its constant weights hide layout
+# mistakes, so then the same model with random weights against ONNX Runtime.
+run: $(VENV)/onnx.stamp $(VENV)/compare.stamp
+	@light=$(LIGHT); \
+	set -x; $(BIN)/dnnl run "$$light/light_$(MODEL).onnx" --expect "$$light/light_$(MODEL)_output_0.pb" && \
+	$(BIN)/dnnl run "$$light/light_$(MODEL).onnx" --random-weights $(SEED) --compare onnxruntime
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/bench.stamp
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find dnnl tests bench examples -name __pycache__ -type d -exec rm -rf {} +
