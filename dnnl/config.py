@@ -1,0 +1,181 @@
+"""The knobs of the library: one table, read from the environment when asked for.
+
+An override made in the program (`set`, `override`) wins over the environment. An environment
+variable that is set to the empty string counts as not set.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dnnl.errors import InvalidArguments
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting: ``variables`` are looked at in order, ``parse`` turns text into the value.
+
+    ``parse(source, text)`` raises `InvalidArguments` that names ``source``, the variable or the
+    knob that the text came from. ``default()`` is taken when no variable is set.
+    """
+
+    name: str
+    variables: tuple[str, ...]
+    default: Callable[[], Any]
+    parse: Callable[[str, str], Any]
+    help: str
+
+
+def _integer(low: int, what: str) -> Callable[[str, str], int]:
+    def parse(source: str, text: str) -> int:
+        rule = f"{what} must be an integer >= {low}"
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidArguments(source, text, rule) from None
+        if value < low:
+            raise InvalidArguments(source, text, rule)
+        return value
+
+    return parse
+
+
+def _name(source: str, text: str) -> str:
+    return text.strip().lower()
+
+
+def _text(source: str, text: str) -> str:
+    return text
+
+
+def _path(source: str, text: str) -> Path:
+    if "\0" in text:
+        raise InvalidArguments(source, text, "a path has no NUL character")
+    return Path(text).expanduser()
+
+
+def _switch(source: str, text: str) -> bool:
+    values = {"0": False, "off": False, "false": False, "1": True, "on": True, "true": True}
+    try:
+        return values[text.strip().lower()]
+    except KeyError:
+        raise InvalidArguments(source, text, "a switch is 0 or 1") from None
+
+
+def _user_cache_dir() -> Path:
+    """The folder where this system wants programs to keep what they can compute again."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA")
+        return Path(base) / "dnnl" if base else Path.home() / "AppData" / "Local" / "dnnl"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "dnnl"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return Path(base) / "dnnl" if base else Path.home() / ".cache" / "dnnl"
+
+
+KNOBS: tuple[Knob, ...] = (
+    Knob(
+        "verbose",
+        ("DNNL_VERBOSE",),
+        lambda: "error",
+        _text,
+        "what to report on stdout: none, error, warn, check, dispatch, profile_create, "
+        "profile_exec (1), profile (2), all; a comma list; filter=REGEX on primitive kinds",
+    ),
+    Knob(
+        "max_cpu_isa",
+        ("DNNL_MAX_CPU_ISA",),
+        lambda: "default",
+        _name,
+        "the highest instruction set that generated code may use; default = all of the machine's",
+    ),
+    Knob(
+        "num_threads",
+        ("DNNL_NUM_THREADS", "OMP_NUM_THREADS"),
+        lambda: None,
+        _integer(1, "a number of threads"),
+        "threads of an execution; by default one per cpu that the process may use",
+    ),
+    Knob(
+        "cache_dir",
+        ("DNNL_CACHE_DIR",),
+        _user_cache_dir,
+        _path,
+        "folder of the compiled kernels that later processes find again",
+    ),
+    Knob(
+        "primitive_cache_capacity",
+        ("DNNL_PRIMITIVE_CACHE_CAPACITY",),
+        lambda: 1024,
+        _integer(0, "the capacity of the primitive cache"),
+        "primitives kept in memory; 0 keeps none",
+    ),
+    Knob(
+        "jit_dump",
+        ("DNNL_JIT_DUMP",),
+        lambda: False,
+        _switch,
+        "1 writes the code of every generated kernel to the current folder",
+    ),
+)
+
+_KNOBS = {knob.name: knob for knob in KNOBS}
+_overrides: dict[str, Any] = {}
+
+#: Grows with every override, so that a hot path can keep what it derived from a knob.
+generation = 0
+
+
+def _knob(name: str) -> Knob:
+    try:
+        return _KNOBS[name]
+    except KeyError:
+        rule = f"no such knob; there are {', '.join(_KNOBS)}"
+        raise InvalidArguments("name", name, rule) from None
+
+
+def get(name: str) -> Any:
+    """The present value of a knob: the override, else the environment's, else the default.
+
+    Raises `InvalidArguments`, which names the variable and what it holds, where its text is bad.
+    """
+    knob = _knob(name)
+    if name in _overrides:
+        return _overrides[name]
+    for variable in knob.variables:
+        text = os.environ.get(variable)
+        if text:
+            return knob.parse(variable, text)
+    return knob.default()
+
+
+def set(name: str, value: object) -> None:
+    """Override a knob for this process; ``None`` gives it back to the environment.
+
+    The value is checked by the knob's own rule, whether given as text or as what it stands for.
+    """
+    global generation  # noqa: PLW0603 - a counter of this module
+    knob = _knob(name)
+    if value is None:
+        _overrides.pop(name, None)
+    else:
+        text = str(int(value)) if isinstance(value, bool) else str(value)
+        _overrides[name] = knob.parse(name, text)
+    generation += 1
+
+
+@contextmanager
+def override(name: str, value: object) -> Iterator[None]:
+    """`set` for the length of a ``with`` block; process-wide, not only for this thread."""
+    before = _overrides.get(name)
+    set(name, value)
+    try:
+        yield
+    finally:
+        set(name, before)

@@ -1,0 +1,1 @@
+"""Where tensors live and generated code runs: engines, streams, memory, threads."""
