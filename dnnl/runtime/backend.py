@@ -1,0 +1,72 @@
+"""What a kind of engine must provide; a file of `dnnl.runtime.engines` implements it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dnnl.runtime.image import Image
+from dnnl.runtime.storage import allocate
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What an engine can execute: architecture, processor and LLVM's names of its features.
+
+    ``arch`` is the first part of an LLVM triple (``x86_64``, ``aarch64``, ...). A ``universal``
+    engine claims every feature of every architecture.
+    """
+
+    arch: str
+    cpu: str
+    flags: frozenset[str]
+    universal: bool = False
+
+    def has(self, *flags: str) -> bool:
+        """Whether all of these features are there."""
+        return self.universal or self.flags.issuperset(flags)
+
+
+class Executable(ABC):
+    """An image that an engine has loaded. Stateless: any thread may launch it at any time."""
+
+    @abstractmethod
+    def launch(self, pointers: tuple[int, ...], num_threads: int) -> None:
+        """Run all phases on the addresses given in the order of ``Image.arguments``.
+
+        Returns when the work is done. At most ``num_threads`` threads take part, the calling one
+        included.
+        """
+
+    @abstractmethod
+    def bind(self, pointers: tuple[int, ...], num_threads: int) -> Callable[[], Any]:
+        """`launch` with the arguments prepared once. The buffers must outlive the callable."""
+
+
+class Backend(ABC):
+    """One device of an engine kind. ``Backend(index)`` is made once per process and device."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    @classmethod
+    @abstractmethod
+    def count(cls) -> int:
+        """How many devices of this kind there are."""
+
+    @abstractmethod
+    def features(self) -> Features:
+        """What the device can execute."""
+
+    @abstractmethod
+    def load(self, image: Image) -> Executable:
+        """Make the image's code executable; it stays so for the life of the process."""
+
+    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
+        """A new 64-byte aligned buffer that the host can address; `OutOfMemory` if there is none."""
+        return allocate(nbytes)

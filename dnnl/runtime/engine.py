@@ -1,0 +1,94 @@
+"""Engines: the devices that execute, found by the names of the files in `runtime.engines`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dnnl.errors import InvalidArguments
+from dnnl.runtime import engines
+from dnnl.runtime.backend import Backend, Executable, Features
+from dnnl.runtime.image import Image
+
+
+@cache
+def engine_kinds() -> tuple[str, ...]:
+    """The engine kinds: the files of `runtime.engines` whose names hold no underscore."""
+    names = (module.name for module in pkgutil.iter_modules(engines.__path__))
+    return tuple(sorted(name for name in names if "_" not in name))
+
+
+def _backend_class(kind: str) -> type[Backend]:
+    if kind not in engine_kinds():
+        rule = f"no such engine kind; there are {', '.join(engine_kinds())}"
+        raise InvalidArguments("kind", kind, rule)
+    module = importlib.import_module(f"{engines.__name__}.{kind}")
+    return cast("type[Backend]", module.Engine)
+
+
+@cache
+def _backend(kind: str, index: int) -> Backend:
+    return _backend_class(kind)(index)
+
+
+class Engine:
+    """Device number ``index`` of a kind. Equal engines share everything; hashable, picklable.
+
+    ``features`` says what code it executes. An engine that executes nothing (``null``) takes
+    another set of features to pretend.
+    """
+
+    __slots__ = ("_backend", "features", "index", "kind")
+
+    def __init__(self, kind: str, index: int = 0, *, features: Features | None = None) -> None:
+        count = Engine.count(kind)
+        if not 0 <= index < count:
+            raise InvalidArguments("index", index, f"there are {count} engines of kind {kind!r}")
+        self.kind = kind
+        self.index = index
+        self._backend = _backend(kind, index)
+        own = self._backend.features()
+        if features is not None and features != own and not own.universal:
+            rule = f"the features of engine {kind!r} are those of its device"
+            raise InvalidArguments("features", features, rule, "use engine 'null' to pretend")
+        self.features = own if features is None else features
+
+    @staticmethod
+    def count(kind: str) -> int:
+        """How many engines of this kind there are; `InvalidArguments` for an unknown kind."""
+        return _backend_class(kind).count()
+
+    def load(self, image: Image) -> Executable:
+        """Make an image executable. Loading equal images again costs and keeps nothing new."""
+        return self._backend.load(image)
+
+    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
+        """A new buffer of the engine, 64-byte aligned, as host-addressable bytes."""
+        return self._backend.allocate(nbytes)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Engine):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"Engine({self.kind!r}, {self.index})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickle, self._key()
+
+    def _key(self) -> tuple[str, int, Features]:
+        return self.kind, self.index, self.features
+
+
+def _unpickle(kind: str, index: int, features: Features) -> Engine:
+    """The same engine in another process; a real device has the features of that machine."""
+    return Engine(kind, index, features=features if kind == "null" else None)

@@ -1,0 +1,75 @@
+"""The cpu engine: object code linked into this process, phases spread over a pool of threads."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+
+from dnnl import log
+from dnnl.errors import Error, InvalidArguments
+from dnnl.runtime.backend import Backend, Executable, Features
+from dnnl.runtime.engines import cpu_jit
+from dnnl.runtime.engines.cpu_launch import LaunchedExecutable, Program, entry_function
+from dnnl.runtime.engines.cpu_pool import NativePool
+from dnnl.runtime.engines.cpu_serial import SerialPool
+from dnnl.runtime.image import Image
+from dnnl.runtime.threads import ThreadPool, get_num_threads
+
+POOLS: tuple[type[ThreadPool], ...] = (NativePool, SerialPool)  # the first that works is taken
+
+# Code is never unmapped, so what is here stays. Guarded by `cpu_jit.lock`.
+_linked: dict[bytes, tuple[int, ...]] = {}
+_programs: dict[tuple[tuple[int, int], ...], Program] = {}
+
+
+class Engine(Backend):
+    """The processors of this machine, as one device."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        log.describe("cpu,runtime", lambda: f"cpu,runtime:{pool_name()},nthr:{get_num_threads()}")
+
+    @classmethod
+    def count(cls) -> int:
+        return 1
+
+    def features(self) -> Features:
+        return _features()
+
+    def load(self, image: Image) -> Executable:
+        if image.target != "cpu":
+            raise InvalidArguments("image.target", image.target, "engine 'cpu' runs 'cpu' images")
+        symbols = tuple(dict.fromkeys(phase.symbol for phase in image.phases))
+        digest = hashlib.sha256("\0".join(symbols).encode() + b"\0" + image.code).digest()
+        with cpu_jit.lock:
+            if digest not in _linked:
+                _linked[digest] = cpu_jit.link(image.code, symbols)
+            address = dict(zip(symbols, _linked[digest], strict=True))
+            functions = tuple((address[phase.symbol], phase.count) for phase in image.phases)
+            program = _programs.setdefault(functions, Program(functions))
+            _, run = _pool()
+        return LaunchedExecutable(program.address, len(image.arguments), run)
+
+
+@cache
+def _features() -> Features:
+    return Features(*cpu_jit.host())
+
+
+def pool_name() -> str:
+    """How verbose lines call the pool of this process."""
+    with cpu_jit.lock:
+        return _pool()[0]
+
+
+@cache
+def _pool() -> tuple[str, Callable[[bytes], None]]:
+    """Name and ``run`` of the process's only pool; the caller holds the lock."""
+    for pool in POOLS:
+        if pool.supported():
+            try:
+                return pool.name, entry_function(pool().entry())
+            except Error as error:
+                log.warn(f"cpu,thread pool {pool.name!r} does not work here: {error}")
+    raise Error("no thread pool works on this system")

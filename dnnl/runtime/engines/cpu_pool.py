@@ -1,0 +1,83 @@
+"""The fork-join pool of Linux: workers wait in generated code, `cpu_pool_ir`, for parts of phases.
+
+Python is only needed to set it up, to tell it about a fork and to choose how long a worker spins.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from string import Template
+
+from dnnl.runtime.engines.cpu_jit import assemble, link
+from dnnl.runtime.engines.cpu_launch import RUN_IR, SERIAL_IR
+from dnnl.runtime.engines.cpu_pool_ir import POOL_IR
+from dnnl.runtime.threads import ThreadPool
+
+# How long a worker without work, or a caller whose workers are late, spins before it sleeps in
+# the kernel. Waking a sleeper costs 5-50 us, and the gaps between the primitives of a network are
+# about 10 us; beyond that spinning only takes the cpu from other processes.
+SPIN_MICROSECONDS = 100
+
+MAX_THREADS = 512  # more are not used: the table of workers has a fixed size
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """What Linux calls on one architecture: numbers of system calls, the spin-wait hint."""
+
+    futex: int
+    gettid: int
+    sched_setaffinity: int
+    sched_getaffinity: int
+    pause: str
+
+
+_X86 = _Machine(202, 186, 203, 204, "llvm.x86.sse2.pause()")
+_AARCH64 = _Machine(98, 178, 122, 123, "llvm.aarch64.hint(i32 1)")
+_MACHINES = {"x86_64": _X86, "aarch64": _AARCH64}
+
+
+class NativePool(ThreadPool):
+    """Workers that spin for a while and then sleep; made when an execution first needs them."""
+
+    name = "native"
+
+    @classmethod
+    def supported(cls) -> bool:
+        # A 32-bit process on a 64-bit kernel has other call numbers.
+        return (
+            sys.platform == "linux" and platform.machine() in _MACHINES and sys.maxsize > 2**32
+        )
+
+    def entry(self) -> int:
+        run, spin, configure, forget = link(
+            assemble(pool_ir()), ("run", "spin", "configure", "forget")
+        )
+        configure_with = ctypes.CFUNCTYPE(None, ctypes.c_int64)(configure)
+        configure_with(_spins_in(SPIN_MICROSECONDS, ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin)))
+        # A child of fork has none of the threads: it forgets them and makes its own on demand.
+        os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(forget))
+        return run
+
+
+def pool_ir() -> str:
+    """The pool for this machine, as a whole module of LLVM IR text."""
+    machine = _MACHINES[platform.machine()]
+    values = {**machine.__dict__, "workers": MAX_THREADS - 1}
+    return RUN_IR + SERIAL_IR + Template(POOL_IR).substitute(values)
+
+
+def _spins_in(microseconds: float, spin: ctypes._CFuncPtr) -> int:
+    """How many spin-wait hints take that long; one takes 4 to 100 ns, by processor."""
+    hints = 500
+    best = float("inf")
+    for _ in range(3):  # the least disturbed of three
+        start = time.perf_counter_ns()
+        spin(hints)
+        best = min(best, time.perf_counter_ns() - start)
+    return max(1, int(hints * microseconds * 1000 / max(best, 1.0)))
