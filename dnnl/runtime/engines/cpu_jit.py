@@ -29,7 +29,7 @@ def _target_machine() -> Any:
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), opt=2, reloc="pic", codemodel="small"
+        cpu=llvm.get_host_cpu_name(), opt=0, reloc="pic", codemodel="small"
     )
 
 
