@@ -1,1 +1,1 @@
-"""Frozen values that describe tensors and operations: they hold no data and do no work."""
+"""Frozen values: data types, kinds, format tags, memory descriptors and attributes."""

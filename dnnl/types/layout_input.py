@@ -1,0 +1,126 @@
+"""Reads what users say about a tensor's dims and layout, and refuses what cannot be."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+
+from dnnl.errors import InvalidArguments
+from dnnl.types import layout as layouts
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM
+from dnnl.types.layout import Blocks, Layout
+from dnnl.types.tag import MAX_NDIMS, FormatTag, block_sizes, suggest_for
+
+ANY = FormatTag("any")
+UNDEF = FormatTag("undef")
+
+
+def no_places(dims: tuple[int, ...]) -> Layout:
+    """Return the fields of a descriptor that has no layout yet."""
+    return Layout(dims, dims, ())
+
+
+def read_int(argument: str, value: object) -> int:
+    """Return an integer of any kind (NumPy's too) as an int."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArguments(argument, value, "expected an integer") from None
+
+
+def read_dims(dims: object) -> tuple[int, ...]:
+    """Return a tensor's dimensions, checked."""
+    if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
+        rule = "expected a sequence of integers"
+        raise InvalidArguments("dims", dims, rule, "for example (2, 3)")
+    shape = tuple(read_int("dims", size) for size in dims)
+    if len(shape) > MAX_NDIMS:
+        raise InvalidArguments("dims", shape, f"at most {MAX_NDIMS} dimensions")
+    for size in shape:
+        if size < 0 and size != RUNTIME_DIM:
+            rule = "a dimension is 0 or more"
+            raise InvalidArguments("dims", shape, rule, "RUNTIME_DIM is known at execution only")
+    return shape
+
+
+def by_tag(dims: tuple[int, ...], tag: FormatTag, spelled: str) -> Layout:
+    """Return the layout that a tag gives to a tensor of ``dims``."""
+    if tag is ANY:
+        return no_places(dims)
+    if tag is UNDEF:
+        rule = "undef names no layout"
+        raise InvalidArguments("layout", spelled, rule, "None is row-major, 'any' lets dnnl choose")
+    if tag.ndims != len(dims):
+        rule = f"the tag has {tag.ndims} dimensions, dims = {dims} has {len(dims)}"
+        hint = f"for {len(dims)} dimensions {suggest_for(spelled, len(dims))!r}" if dims else ""
+        raise InvalidArguments("layout", spelled, rule, hint)
+    return layouts.dense(dims, tag.order, tag.inner_blocks)
+
+
+def by_strides(
+    dims: tuple[int, ...],
+    strides: Sequence[int] | None,
+    inner_blocks: Sequence[tuple[int, int]],
+    padded_dims: Sequence[int] | None,
+) -> Layout:
+    """Return a layout given by strides and, where it is blocked, by its inner blocks."""
+    inner = _read_blocks(inner_blocks, len(dims))
+    padded = layouts.round_up(dims, block_sizes(len(dims), inner))
+    if padded_dims is not None:
+        padded = read_dims(padded_dims)
+    fits = len(padded) == len(dims) and all(map(operator.ge, padded, dims))
+    if not fits:
+        rule = f"expected one number for each of dims = {dims}, none of them smaller"
+        raise InvalidArguments("padded_dims", padded, rule)
+    if strides is None:
+        steps = layouts.dense(padded, range(len(dims)), inner).strides
+    else:
+        steps = _read_strides(strides, len(dims))
+    places = Layout(dims, padded, steps, inner)
+    layouts.check_overlap(places)
+    return places
+
+
+def _read_strides(strides: object, ndims: int) -> tuple[int, ...]:
+    """Return strides, checked one by one."""
+    if not isinstance(strides, Iterable):
+        rule = "expected a format tag, strides or None"
+        raise InvalidArguments("layout", strides, rule, "for example 'nchw' or 'any'")
+    steps = tuple(read_int("strides", stride) for stride in strides)
+    if len(steps) != ndims:
+        raise InvalidArguments("strides", steps, f"expected {ndims} strides, one a dimension")
+    for stride in steps:
+        if stride < 0 and stride != RUNTIME_DIM:
+            rule = "a stride is 0 (broadcast) or more"
+            raise InvalidArguments("strides", steps, rule, "copy the data to reverse a dimension")
+    return steps
+
+
+def _read_blocks(inner_blocks: Sequence[tuple[int, int]], ndims: int) -> Blocks:
+    """Return inner blocks, checked."""
+    name = "inner_blocks"
+    inner = tuple((read_int(name, dim), read_int(name, size)) for dim, size in inner_blocks)
+    if len(inner) > MAX_NDIMS or any(not 0 <= d < ndims or n < 2 for d, n in inner):
+        rule = f"expected at most {MAX_NDIMS} pairs (dimension below {ndims}, size of 2 or more)"
+        raise InvalidArguments("inner_blocks", inner, rule)
+    return inner
+
+
+def check_nibbles(data_type: DataType, places: Layout) -> None:
+    """Raise where a stride would put a row of 4-bit elements into the middle of a byte."""
+    if data_type.bits >= 8:
+        return
+    for size, stride in zip(places.padded_dims, places.strides, strict=True):
+        if size != 1 and stride > 1 and stride % 2:
+            rule = f"two {data_type} elements share a byte, so a stride above 1 is even"
+            raise InvalidArguments("strides", places.strides, rule)
+
+
+def check_any(dims: tuple[int, ...], offset0: int) -> None:
+    """Raise where ``any`` is combined with what it excludes."""
+    if RUNTIME_DIM in dims:
+        rule = "a layout can be chosen only for dimensions that are known"
+        raise InvalidArguments("layout", "any", rule, "give a tag or strides with RUNTIME_DIM")
+    if offset0:
+        raise InvalidArguments("offset0", offset0, "needs a layout, not 'any'")

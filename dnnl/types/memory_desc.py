@@ -1,0 +1,384 @@
+"""Memory descriptors: the shape, the data type and the layout of a tensor, without its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from dnnl.errors import InvalidArguments
+from dnnl.types import layout as layouts
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce
+from dnnl.types.layout import Blocks, Layout
+from dnnl.types.layout_input import (
+    ANY,
+    UNDEF,
+    by_strides,
+    by_tag,
+    check_any,
+    check_nibbles,
+    no_places,
+    read_dims,
+    read_int,
+)
+from dnnl.types.tag import FormatTag
+
+_INT64_MAX = 2**63 - 1
+
+
+class MemoryDesc:
+    """A tensor's dims, data type and layout: immutable, comparable, hashable, picklable.
+
+    ``layout`` is a format tag (or its name), one stride per dimension, or None for dense
+    row-major. Strides count elements; 0 broadcasts. ``"any"`` leaves the layout to the primitive.
+
+    With strides, ``inner_blocks`` (pairs of dimension and size, outermost first) and
+    ``padded_dims`` (by default ``dims`` rounded up to whole blocks) describe any blocked layout;
+    a stride then leads from one outer block to the next. ``offset0`` is the distance of the
+    first element from the beginning of the buffer.
+
+    Descriptors are equal if they put equal elements in equal places: the stride of a dimension
+    of size 1 does not count, nor does how the layout was spelled.
+
+    ``size`` is the length in bytes of a buffer that holds the tensor: from the buffer's
+    beginning to the last element, padding included; 0 without elements or layout, and
+    RUNTIME_DIM if it is known only at execution.
+    """
+
+    __slots__ = (
+        "_hash",
+        "_key",
+        "_layout",
+        "_tag",
+        "blocks",
+        "data_type",
+        "dims",
+        "format_kind",
+        "inner_blocks",
+        "ndims",
+        "offset0",
+        "padded_dims",
+        "size",
+        "strides",
+    )
+
+    dims: tuple[int, ...]
+    ndims: int
+    data_type: DataType
+    format_kind: FormatKind
+    padded_dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    inner_blocks: Blocks
+    blocks: tuple[int, ...]
+    offset0: int
+    size: int
+    _layout: Layout
+    _tag: FormatTag | None
+    _key: tuple[object, ...]
+    _hash: int
+
+    def __init__(
+        self,
+        dims: Sequence[int],
+        data_type: DataType | str,
+        layout: FormatTag | str | Sequence[int] | None = None,
+        *,
+        inner_blocks: Sequence[tuple[int, int]] = (),
+        padded_dims: Sequence[int] | None = None,
+        offset0: int = 0,
+    ) -> None:
+        shape = read_dims(dims)
+        dtype = coerce(DataType, data_type, "data_type")
+        if dtype is DataType.undef:
+            rule = "a tensor has a data type"
+            raise InvalidArguments("data_type", "undef", rule, "MemoryDesc.zero() is no tensor")
+        tag = None
+        if layout is None and not inner_blocks and padded_dims is None:
+            places = layouts.dense(shape, range(len(shape)))
+        elif isinstance(layout, str | FormatTag):
+            tag = FormatTag(layout)
+            if inner_blocks or padded_dims is not None:
+                rule = "a format tag already says which blocks and padding there are"
+                raise InvalidArguments("layout", str(layout), rule, "give strides instead")
+            places = by_tag(shape, tag, str(layout))
+        else:
+            places = by_strides(shape, layout, inner_blocks, padded_dims)
+            check_nibbles(dtype, places)
+        if tag is ANY:
+            check_any(shape, offset0)
+        first = read_int("offset0", offset0)
+        if first < 0:
+            raise InvalidArguments("offset0", offset0, "must not be negative")
+        kind = FormatKind.any if tag is ANY else FormatKind.blocked
+        self._fill(dtype, kind, places._replace(offset0=first), tag)
+
+    def _fill(
+        self, data_type: DataType, kind: FormatKind, places: Layout, tag: FormatTag | None
+    ) -> None:
+        """Set every field; ``tag`` may be None where it is not known yet."""
+        strides = places.strides
+        if 1 in places.padded_dims and strides:
+            pairs = zip(places.padded_dims, strides, strict=True)
+            strides = tuple(0 if size == 1 else stride for size, stride in pairs)
+        key = (data_type, kind, *places[:2], strides, *places[3:])
+        put = object.__setattr__
+        put(self, "dims", places.dims)
+        put(self, "ndims", len(places.dims))
+        put(self, "data_type", data_type)
+        put(self, "format_kind", kind)
+        put(self, "padded_dims", places.padded_dims)
+        put(self, "strides", places.strides)
+        put(self, "inner_blocks", places.inner_blocks)
+        put(self, "blocks", places.blocks)
+        put(self, "offset0", places.offset0)
+        put(self, "size", _size(data_type, kind, places))
+        put(self, "_layout", places)
+        put(self, "_tag", tag)
+        put(self, "_key", key)
+        put(self, "_hash", hash(key))
+
+    @classmethod
+    def _of(
+        cls,
+        data_type: DataType,
+        kind: FormatKind,
+        places: Layout,
+        tag: FormatTag | None = None,
+    ) -> MemoryDesc:
+        """Return a descriptor of fields that are known to be sound."""
+        made = object.__new__(cls)
+        made._fill(data_type, kind, places, tag)
+        return made
+
+    @classmethod
+    def zero(cls) -> MemoryDesc:
+        """Return the descriptor of no tensor: what an absent optional argument has."""
+        return _ZERO
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether this is the descriptor of no tensor."""
+        return self.format_kind is FormatKind.undef
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the layout is known and strides alone describe it."""
+        return self.format_kind is FormatKind.blocked and not self.inner_blocks
+
+    @property
+    def has_zero_dim(self) -> bool:
+        """Whether the tensor has no elements because a dimension is 0."""
+        return 0 in self.dims
+
+    @property
+    def has_runtime_values(self) -> bool:
+        """Whether a dimension, a stride or the padding is known only at execution."""
+        return self._layout.has_runtime
+
+    @property
+    def outer_dims(self) -> tuple[int, ...]:
+        """How many outer blocks each dimension has."""
+        return self._layout.outer_dims
+
+    @property
+    def tag(self) -> FormatTag | None:
+        """The tag of the layout (``offset0`` aside), or None where no tag spells it.
+
+        Where dimensions of size 1 allow several it is the one that was given, or else the one
+        that :func:`str` shows.
+        """
+        if self._tag is None and self.format_kind is FormatKind.blocked:
+            object.__setattr__(self, "_tag", layouts.find_tag(self._layout) or UNDEF)
+        return None if self._tag is UNDEF else self._tag
+
+    def nelems(self, padded: bool = False) -> int:
+        """Return the number of elements; RUNTIME_DIM if it is known only at execution."""
+        sizes = self.padded_dims if padded else self.dims
+        return RUNTIME_DIM if RUNTIME_DIM in sizes else prod(sizes)
+
+    def is_dense(self, padded: bool = False) -> bool:
+        """Whether the elements fill their span of memory: no gap, no broadcast.
+
+        Padding is a gap unless ``padded`` is true.
+        """
+        if self.format_kind is not FormatKind.blocked or self._layout.has_runtime:
+            return False
+        return self.nelems(padded) == layouts.span(self._layout)
+
+    def matches_tag(self, tag: FormatTag | str) -> bool:
+        """Whether the tag puts the elements in the same places, ``offset0`` aside."""
+        wanted = FormatTag(tag)
+        if wanted.ndims != self.ndims or self.format_kind is not FormatKind.blocked:
+            return wanted is self.tag
+        other = layouts.dense(self.dims, wanted.order, wanted.inner_blocks)
+        return layouts.same_places(self._layout, other)
+
+    def offset(self, index: Sequence[int]) -> int:
+        """Return the physical offset, in elements, of the element at a logical index.
+
+        The index may point into the padding, but not outside of ``padded_dims``.
+        """
+        position = tuple(read_int("index", i) for i in index)
+        self._need_places("offset")
+        if len(position) != self.ndims:
+            rule = f"expected one number for each of {self.ndims} dimensions"
+            raise InvalidArguments("index", position, rule)
+        for i, size in zip(position, self.padded_dims, strict=True):
+            if not 0 <= i < size:
+                rule = f"must lie inside the padded dims {self.padded_dims}"
+                raise InvalidArguments("index", position, rule)
+        return layouts.offset(self._layout, position)
+
+    def reshape(self, dims: Sequence[int]) -> MemoryDesc:
+        """Return the descriptor of the same elements in the same places with other ``dims``.
+
+        Dimensions of size 1 may come and go; neighbours may be merged or cut where they are
+        unblocked, unpadded and follow each other in memory without gap.
+        """
+        shape = read_dims(dims)
+        if self.is_zero or RUNTIME_DIM in (*self.dims, *self.strides, *shape):
+            rule = "only a tensor whose dims and strides are known can be reshaped"
+            raise InvalidArguments("dims", shape, rule)
+        if prod(shape) != prod(self.dims):
+            rule = f"must have the volume of {self.dims}, which is {prod(self.dims)}"
+            raise InvalidArguments("dims", shape, rule, f"these have {prod(shape)}")
+        if shape == self.dims:
+            return self
+        if self.format_kind is FormatKind.any:
+            return self._of(self.data_type, FormatKind.any, no_places(shape), ANY)
+        places = layouts.reshape(self._layout, shape)
+        return self._of(self.data_type, FormatKind.blocked, places)
+
+    def permute_axes(self, perm: Sequence[int]) -> MemoryDesc:
+        """Return the descriptor whose dimension ``perm[d]`` is dimension ``d`` of this one."""
+        axes = tuple(read_int("perm", p) for p in perm)
+        if sorted(axes) != list(range(self.ndims)):
+            rule = f"expected each of 0..{self.ndims - 1} once"
+            raise InvalidArguments("perm", axes, rule)
+        if self.format_kind is not FormatKind.blocked:
+            shape = tuple(size for _, size in sorted(zip(axes, self.dims, strict=True)))
+            return self._of(self.data_type, self.format_kind, no_places(shape), self._tag)
+        tag = self.tag
+        if tag is not None:
+            blocks = [(axes[dim], size) for dim, size in tag.inner_blocks]
+            tag = FormatTag.of([axes[dim] for dim in tag.order], blocks)
+        return self._of(self.data_type, self.format_kind, layouts.permute(self._layout, axes), tag)
+
+    def submemory(self, dims: Sequence[int], offsets: Sequence[int]) -> MemoryDesc:
+        """Return the descriptor of the region of ``dims`` that begins at index ``offsets``.
+
+        It describes the same buffer. In a blocked dimension the region must begin on a block,
+        and end on a block, within its first block or where the tensor ends.
+        """
+        shape = read_dims(dims)
+        start = tuple(read_int("offsets", i) for i in offsets)
+        self._need_places("submemory")
+        for argument, values in (("dims", shape), ("offsets", start)):
+            if len(values) != self.ndims:
+                rule = f"expected one number for each of {self.ndims} dimensions"
+                raise InvalidArguments(argument, values, rule)
+            if RUNTIME_DIM in values:
+                raise InvalidArguments(argument, values, "a region has no runtime dimension")
+        places = layouts.part(self._layout, shape, start)
+        return self._of(self.data_type, FormatKind.blocked, places)
+
+    def with_data_type(self, data_type: DataType | str) -> MemoryDesc:
+        """Return the same layout, counted in elements, for another data type."""
+        dtype = coerce(DataType, data_type, "data_type")
+        if dtype is self.data_type:
+            return self
+        if self.is_zero or dtype is DataType.undef:
+            raise InvalidArguments("data_type", str(dtype), "a tensor has a data type")
+        return self._of(dtype, self.format_kind, self._layout, self._tag)
+
+    def with_tag(self, tag: FormatTag | str) -> MemoryDesc:
+        """Return the dims and data type in another layout."""
+        return MemoryDesc(self.dims, self.data_type, tag)
+
+    def token(self, user_any: bool = False) -> str:
+        """Return the token of verbose lines, ``f32::blocked:aBcd16b::f0``.
+
+        Fields: data type, letters, format kind, tag, strides (only where there are gaps), flags.
+        The letters: a the user asked for ``any`` (``user_any``), p padded, 0 ``offset0`` is not 0.
+        """
+        if self.is_zero:
+            return "undef::undef:::"
+        letters = "a" * user_any + "p" * (self.dims != self.padded_dims) + "0" * (self.offset0 > 0)
+        head = f"{self.data_type}:{letters}:{self.format_kind}"
+        if self.format_kind is FormatKind.any:
+            return f"{head}:any::f0"
+        if self._layout.has_runtime:
+            return f"{head}:*::f0"
+        name = FormatTag.of(layouts.order_of(self._layout), self.inner_blocks) if self.dims else ""
+        gaps = "" if self.is_dense(padded=True) else "x".join(map(str, self.strides))
+        return f"{head}:{name}:{gaps}:f0"
+
+    __str__ = token
+
+    def __repr__(self) -> str:
+        if self.is_zero:
+            return "MemoryDesc.zero()"
+        parts = [repr(self.dims), repr(str(self.data_type))]
+        tag = self.tag
+        if tag is not None:
+            parts.append(repr(tag.name))
+        elif self.dims:
+            parts.append(repr(self.strides))
+            if self.inner_blocks:
+                parts.append(f"inner_blocks={self.inner_blocks}")
+            if self.padded_dims != layouts.round_up(self.dims, self.blocks):
+                parts.append(f"padded_dims={self.padded_dims}")
+        if self.offset0:
+            parts.append(f"offset0={self.offset0}")
+        return f"MemoryDesc({', '.join(parts)})"
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, MemoryDesc):
+            return NotImplemented
+        return self._hash == other._hash and self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"MemoryDesc is immutable, {name!r} cannot be set")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"MemoryDesc is immutable, {name!r} cannot be deleted")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (self.data_type, self.format_kind, tuple(self._layout), self._tag)
+
+    def _need_places(self, what: str) -> None:
+        """Raise unless every element has a place that is known now."""
+        if self.format_kind is not FormatKind.blocked or self._layout.has_runtime:
+            rule = f"{what} needs a layout without 'any' and without runtime dimensions"
+            raise InvalidArguments("desc", str(self), rule)
+
+
+def _restore(
+    data_type: DataType, kind: FormatKind, places: Iterable[object], tag: FormatTag | None
+) -> MemoryDesc:
+    """Return an unpickled descriptor."""
+    return MemoryDesc._of(data_type, kind, Layout(*places), tag)  # type: ignore[arg-type]
+
+
+def _size(data_type: DataType, kind: FormatKind, places: Layout) -> int:
+    """Return the bytes from the beginning of the buffer to the last element."""
+    if prod(size for size in places.padded_dims if size > 0) > _INT64_MAX:
+        raise InvalidArguments("dims", places.dims, "the number of elements must fit 64 bits")
+    if kind is not FormatKind.blocked:
+        return 0
+    elements = layouts.span(places)
+    if elements in (0, RUNTIME_DIM):
+        return elements
+    total = data_type.nbytes(places.offset0 + elements)
+    if total > _INT64_MAX:
+        rule = f"the tensor spans {total} bytes, which does not fit 64 bits"
+        raise InvalidArguments("dims", places.dims, rule)
+    return total
+
+
+_ZERO = MemoryDesc._of(DataType.undef, FormatKind.undef, no_places(()), None)
