@@ -1,0 +1,23 @@
+"""What every reference function shares: the array type and the reading of its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dnnl.types.kinds import Alg, coerce
+
+Array = NDArray[np.float64]
+
+
+def f64(values: ArrayLike | NDArray[Any]) -> Array:
+    """The same logical values as float64, from any type that NumPy or ml_dtypes knows."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
+        return np.asarray(values).astype(np.float64)
+
+
+def name_of(alg: Alg | str) -> str:
+    """The name of an algorithm, given as the member or as the name itself."""
+    return coerce(Alg, alg, "alg").name

@@ -1,0 +1,200 @@
+"""Element by element functions of one tensor and their derivatives.
+
+``FUNCTIONS`` has one row per algorithm. A row's derivative is a function of the source; the rows of
+``DERIVATIVES_FROM_DST`` say the same as functions of the result, for the ``_use_dst_for_bwd``
+algorithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dnnl.reference.arrays import Array, f64, name_of
+from dnnl.reference.tolerance import EXACT, Tolerance
+from dnnl.types.kinds import Alg
+
+Function = Callable[[Array, float, float], Array]
+
+GELU_SLOPE = math.sqrt(2 / math.pi)
+GELU_CUBIC = 0.044715
+
+# An approximation of a few ulps of its value.
+CLOSE = Tolerance(ulps=8)
+# Terms of magnitude one cancel where the value is small.
+CANCELS = Tolerance(ulps=8, floor=1.0)
+# The terms that cancel are as large as the coefficients and the source make them.
+SCALED = Tolerance(ulps=2, floor=None)
+
+_each_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+@dataclass(frozen=True)
+class Eltwise:
+    """``forward`` and ``derivative`` take (src, alpha, beta); a step has no derivative."""
+
+    forward: Function
+    derivative: Function | None
+    tolerance: Tolerance
+
+
+def _erf(s: Array) -> Array:
+    return np.asarray(_each_erf(s))
+
+
+def _logistic(s: Array) -> Array:
+    return np.asarray(np.exp(-np.logaddexp(0.0, -s)))
+
+
+def _gelu_tanh_inner(s: Array) -> Array:
+    return np.asarray(np.tanh(GELU_SLOPE * s * (1 + GELU_CUBIC * s * s)))
+
+
+def _gelu_tanh_derivative(s: Array, _a: float, _b: float) -> Array:
+    t = _gelu_tanh_inner(s)
+    return 0.5 * (1 + t) * (1 + GELU_SLOPE * (s + 3 * GELU_CUBIC * s**3) * (1 - t))
+
+
+def _gelu_erf(s: Array, _a: float, _b: float) -> Array:
+    return 0.5 * s * (1 + _erf(s / math.sqrt(2)))
+
+
+def _gelu_erf_derivative(s: Array, _a: float, _b: float) -> Array:
+    density = np.exp(-s * s / 2) / math.sqrt(2 * math.pi)
+    return 0.5 + 0.5 * _erf(s / math.sqrt(2)) + s * density
+
+
+def _swish_derivative(s: Array, a: float, _b: float) -> Array:
+    gate = _logistic(a * s)
+    return gate + a * s * gate * (1 - gate)
+
+
+def _mish_derivative(s: Array, _a: float, _b: float) -> Array:
+    t = np.tanh(np.logaddexp(0.0, s))
+    return np.asarray(t + s * _logistic(s) * (1 - t * t))
+
+
+def _clip(s: Array, a: float, b: float) -> Array:
+    return np.clip(s, a, b)
+
+
+def _hardsigmoid(s: Array, a: float, b: float) -> Array:
+    return np.clip(a * s + b, 0.0, 1.0)
+
+
+def _hardswish_derivative(s: Array, a: float, b: float) -> Array:
+    gate = a * s + b
+    return np.where(gate > 1, 1.0, np.where(gate > 0, 2 * a * s + b, 0.0))
+
+
+FUNCTIONS: dict[str, Eltwise] = {
+    "eltwise_relu": Eltwise(
+        lambda s, a, _: np.where(s > 0, s, a * s),
+        lambda s, a, _: np.where(s > 0, 1.0, a),
+        EXACT,
+    ),
+    "eltwise_tanh": Eltwise(
+        lambda s, _a, _b: np.tanh(s), lambda s, _a, _b: 1 - np.tanh(s) ** 2, CANCELS
+    ),
+    "eltwise_elu": Eltwise(
+        lambda s, a, _: np.where(s > 0, s, a * np.expm1(s)),
+        lambda s, a, _: np.where(s > 0, 1.0, a * np.exp(s)),
+        CANCELS,
+    ),
+    "eltwise_square": Eltwise(lambda s, _a, _b: s * s, lambda s, _a, _b: 2 * s, EXACT),
+    "eltwise_abs": Eltwise(lambda s, _a, _b: np.abs(s), lambda s, _a, _b: np.sign(s), EXACT),
+    "eltwise_sqrt": Eltwise(
+        lambda s, _a, _b: np.sqrt(s), lambda s, _a, _b: 1 / (2 * np.sqrt(s)), EXACT
+    ),
+    "eltwise_linear": Eltwise(
+        lambda s, a, b: a * s + b, lambda s, a, _b: np.full_like(s, a), SCALED
+    ),
+    "eltwise_soft_relu": Eltwise(
+        lambda s, a, _: np.logaddexp(0.0, a * s) / a, lambda s, a, _: _logistic(a * s), CANCELS
+    ),
+    "eltwise_hardsigmoid": Eltwise(
+        _hardsigmoid,
+        lambda s, a, b: np.where((a * s + b > 0) & (a * s + b < 1), a, 0.0),
+        Tolerance(ulps=2, floor=1.0),
+    ),
+    "eltwise_logistic": Eltwise(
+        lambda s, _a, _b: _logistic(s),
+        lambda s, _a, _b: _logistic(s) * (1 - _logistic(s)),
+        CLOSE,
+    ),
+    "eltwise_exp": Eltwise(lambda s, _a, _b: np.exp(s), lambda s, _a, _b: np.exp(s), CLOSE),
+    "eltwise_log": Eltwise(lambda s, _a, _b: np.log(s), lambda s, _a, _b: 1 / s, CANCELS),
+    "eltwise_gelu_tanh": Eltwise(
+        lambda s, _a, _b: 0.5 * s * (1 + _gelu_tanh_inner(s)), _gelu_tanh_derivative, CANCELS
+    ),
+    "eltwise_gelu_erf": Eltwise(_gelu_erf, _gelu_erf_derivative, CANCELS),
+    "eltwise_swish": Eltwise(
+        lambda s, a, _: s * _logistic(a * s), _swish_derivative, Tolerance(ulps=16)
+    ),
+    "eltwise_clip": Eltwise(
+        _clip,
+        lambda s, a, b: np.where((a < s) & (s <= b), 1.0, 0.0),
+        EXACT,
+    ),
+    "eltwise_clip_v2": Eltwise(
+        _clip,
+        lambda s, a, b: np.where((a < s) & (s < b), 1.0, 0.0),
+        EXACT,
+    ),
+    "eltwise_pow": Eltwise(
+        lambda s, a, b: a * np.power(s, b),
+        lambda s, a, b: a * b * np.power(s, b - 1) if b else np.zeros_like(s),
+        Tolerance(ulps=32),
+    ),
+    "eltwise_round": Eltwise(lambda s, _a, _b: np.rint(s), None, EXACT),
+    "eltwise_mish": Eltwise(
+        lambda s, _a, _b: s * np.tanh(np.logaddexp(0.0, s)), _mish_derivative, CANCELS
+    ),
+    "eltwise_hardswish": Eltwise(
+        lambda s, a, b: s * _hardsigmoid(s, a, b),
+        _hardswish_derivative,
+        Tolerance(ulps=4, floor=1.0),
+    ),
+}
+
+DERIVATIVES_FROM_DST: dict[str, Function] = {
+    "eltwise_relu_use_dst_for_bwd": lambda d, a, _: np.where(d > 0, 1.0, a),
+    "eltwise_tanh_use_dst_for_bwd": lambda d, _a, _b: 1 - d * d,
+    "eltwise_elu_use_dst_for_bwd": lambda d, a, _: np.where(d > 0, 1.0, d + a),
+    "eltwise_sqrt_use_dst_for_bwd": lambda d, _a, _b: 1 / (2 * d),
+    "eltwise_logistic_use_dst_for_bwd": lambda d, _a, _b: d * (1 - d),
+    "eltwise_exp_use_dst_for_bwd": lambda d, _a, _b: d,
+    "eltwise_clip_v2_use_dst_for_bwd": lambda d, a, b: np.where((a < d) & (d < b), 1.0, 0.0),
+}
+
+_FROM_DST = "_use_dst_for_bwd"
+ALGS = (*FUNCTIONS, *DERIVATIVES_FROM_DST)
+
+
+def eltwise(alg: Alg | str, src: ArrayLike, alpha: float = 0.0, beta: float = 0.0) -> Array:
+    """The function of ``alg`` on each element of ``src``."""
+    row = FUNCTIONS[name_of(alg).removesuffix(_FROM_DST)]
+    with np.errstate(all="ignore"):
+        return np.asarray(row.forward(f64(src), alpha, beta))
+
+
+def eltwise_derivative(
+    alg: Alg | str, data: ArrayLike, alpha: float = 0.0, beta: float = 0.0
+) -> Array:
+    """d dst / d src; ``data`` is dst for an algorithm ``_use_dst_for_bwd``, else src."""
+    name = name_of(alg)
+    from_dst = DERIVATIVES_FROM_DST.get(name)
+    function = FUNCTIONS[name].derivative if from_dst is None else from_dst
+    if function is None:
+        raise ValueError(f"{name} is a step function and has no derivative")
+    with np.errstate(all="ignore"):
+        return np.asarray(function(f64(data), alpha, beta))
+
+
+def tolerance(alg: Alg | str) -> Tolerance:
+    """The forward tolerance of ``alg``."""
+    return FUNCTIONS[name_of(alg).removesuffix(_FROM_DST)].tolerance

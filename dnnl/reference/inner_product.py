@@ -1,0 +1,18 @@
+"""Inner product: dst[n, oc] = bias[oc] + sum over ic, x of src[n, ic, x] * weights[oc, ic, x]."""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from dnnl.reference.arrays import Array, f64
+from dnnl.reference.tolerance import PRODUCT_SUM
+
+TOLERANCE = PRODUCT_SUM  # length: IC times the spatial volume
+
+
+def inner_product(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = None) -> Array:
+    """``src`` [N, IC, spatial...], ``weights`` [OC, IC, spatial...], ``bias`` [OC] -> [N, OC]."""
+    data, rows = f64(src), f64(weights)
+    volume = rows[0].size if len(rows) else 0
+    dst: Array = data.reshape(len(data), volume) @ rows.reshape(len(rows), volume).T
+    return dst if bias is None else dst + f64(bias)

@@ -1,0 +1,39 @@
+"""Reorder: the same tensor in another type, quantized on the way where attributes say so.
+
+dst = (src_scale * (src - src_zero_point) + sum_scale * dst) / dst_scale + dst_zero_point
+"""
+
+from __future__ import annotations
+
+from numpy.typing import ArrayLike
+
+from dnnl.reference.arrays import Array, f64
+from dnnl.reference.quantization import dequantize, quantize
+from dnnl.reference.tolerance import EXACT, Tolerance
+
+TOLERANCE = EXACT
+# With scales, zero points or a sum: one rounding for each of the five operations.
+QUANTIZED_TOLERANCE = Tolerance(ulps=5, floor=None)
+
+
+def reorder(
+    src: ArrayLike,
+    *,
+    src_scale: ArrayLike = 1.0,
+    src_zero_point: ArrayLike = 0.0,
+    dst_scale: ArrayLike = 1.0,
+    dst_zero_point: ArrayLike = 0.0,
+    sum_scale: float = 0.0,
+    dst: ArrayLike | None = None,
+) -> Array:
+    """Parameters broadcast against ``src`` (``quantization.expand`` gives them that form).
+
+    ``dst`` is what the destination held, read only where ``sum_scale`` is not 0. The result is
+    not rounded yet: ``conversions.convert`` with ``core_type`` of the two data types does that.
+    """
+    values = dequantize(src, src_scale, src_zero_point)
+    if sum_scale:
+        if dst is None:
+            raise TypeError("sum_scale needs dst")
+        values = values + sum_scale * f64(dst)
+    return quantize(values, dst_scale, dst_zero_point)

@@ -1,0 +1,71 @@
+"""The sliding window that convolution and pooling share.
+
+A window of ``kernel`` taps slides along each spatial dimension: tap ``k`` of output ``o`` lies at
+``o * stride + k * (dilation + 1) - padding_l``. Dilation 0 is a dense window.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dnnl.reference.arrays import Array
+
+
+@dataclass(frozen=True)
+class Window:
+    """One window; every field has one number per spatial dimension, outermost first."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding_l: tuple[int, ...]
+    padding_r: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        padding_l: Sequence[int],
+        padding_r: Sequence[int] | None,
+        dilations: Sequence[int] | None,
+    ) -> Window:
+        """``padding_r`` defaults to ``padding_l``, ``dilations`` to a dense window."""
+        right = padding_l if padding_r is None else padding_r
+        dilated = [0] * len(kernel) if dilations is None else dilations
+        return cls(tuple(kernel), tuple(strides), tuple(padding_l), tuple(right), tuple(dilated))
+
+    def output_dims(self, spatial: Sequence[int]) -> tuple[int, ...]:
+        """How many positions the window takes along each dimension of a ``spatial`` extent."""
+        return tuple(
+            (i + left + right - (k - 1) * (d + 1) - 1) // s + 1
+            for i, k, s, left, right, d in zip(
+                spatial,
+                self.kernel,
+                self.strides,
+                self.padding_l,
+                self.padding_r,
+                self.dilations,
+                strict=True,
+            )
+        )
+
+    def taps(self, src: Array, fill: float) -> Iterator[tuple[tuple[int, ...], Array]]:
+        """For each tap in row-major order its index and what all windows see there.
+
+        ``src`` is [N, C, spatial...] and is surrounded by ``fill``; what they see is
+        [N, C, output...].
+        """
+        widths = [(0, 0), (0, 0), *zip(self.padding_l, self.padding_r, strict=True)]
+        padded = np.pad(src, widths, constant_values=fill)
+        outputs = self.output_dims(src.shape[2:])
+        for tap in itertools.product(*map(range, self.kernel)):
+            starts = [k * (d + 1) for k, d in zip(tap, self.dilations, strict=True)]
+            seen = [slice(None), slice(None)]
+            for start, o, s in zip(starts, outputs, self.strides, strict=True):
+                seen.append(slice(start, start + (o - 1) * s + 1, s))
+            yield tap, padded[tuple(seen)]

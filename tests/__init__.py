@@ -1,0 +1,1 @@
+"""The tests; ``tests.check`` has what they share."""

@@ -1,0 +1,99 @@
+"""The binary, prelu, sum, concat and batch normalization references against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
+
+from dnnl.reference import binary as reference
+from dnnl.reference.batch_normalization import batch_normalization
+from dnnl.reference.binary import binary
+from dnnl.reference.concat import concat
+from dnnl.reference.prelu import prelu
+from dnnl.reference.sum import sum_
+from dnnl.types.kinds import Alg
+from tests.reference.agreement import assert_agree, random, tensor
+
+BINARY: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "ge": torch.ge,
+    "gt": torch.gt,
+    "le": torch.le,
+    "lt": torch.lt,
+    "eq": torch.eq,
+    "ne": torch.ne,
+}
+
+
+@pytest.mark.parametrize("alg", BINARY)
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [((2, 3, 4), (2, 3, 4)), ((2, 3, 4), (1, 3, 1)), ((1, 1, 4), (2, 3, 1)), ((), ())],
+)
+def test_binary(alg: str, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    # Halves of small integers meet each other often enough for the comparisons.
+    src0, src1 = (np.round(2 * random(seed, *dims)) / 2 for seed, dims in ((1, left), (2, right)))
+    want = BINARY[alg](tensor(src0), tensor(src1)).double()
+    assert_agree(binary(f"binary_{alg}", src0, src1), want.reshape(np.broadcast(src0, src1).shape))
+
+
+def test_select() -> None:
+    src0, src1 = random(1, 2, 3), random(2, 2, 3)
+    chosen = np.array([[1, 0, 2], [0, 0, 1]], np.int8)
+    want = torch.where(torch.from_numpy(chosen) != 0, tensor(src0), tensor(src1))
+    assert_agree(binary("binary_select", src0, src1, chosen), want, rtol=0)
+    with pytest.raises(TypeError, match="src2"):
+        binary("binary_select", src0, src1)
+
+
+def test_every_binary_algorithm_is_there() -> None:
+    assert {alg.name for alg in Alg if alg.is_binary} == set(reference.ALGS)
+
+
+def test_prelu() -> None:
+    src, weights = random(1, 2, 3, 4), random(2, 3)
+    want = F.prelu(tensor(src), tensor(weights))
+    assert_agree(prelu(src, weights.reshape(1, 3, 1)), want, rtol=0)
+
+
+def test_sum() -> None:
+    srcs = [random(seed, 2, 3) for seed in range(3)]
+    want = 0.5 * tensor(srcs[0]) - 2 * tensor(srcs[1]) + tensor(srcs[2])
+    assert_agree(sum_(srcs, [0.5, -2.0, 1.0]), want)
+    assert_agree(sum_(srcs), tensor(srcs[0]) + tensor(srcs[1]) + tensor(srcs[2]))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_concat(axis: int) -> None:
+    dims = [[2, 3, 4] for _ in range(3)]
+    for extent, shape in enumerate(dims):
+        shape[axis] = extent
+    srcs = [random(seed, *shape) for seed, shape in enumerate(dims)]
+    assert_agree(concat(srcs, axis), torch.cat([tensor(src) for src in srcs], axis), rtol=0)
+
+
+@pytest.mark.parametrize("spatial", [(), (5,), (4, 5), (2, 3, 2)])
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("fuse_relu", [False, True])
+def test_batch_normalization(spatial: tuple[int, ...], affine: bool, fuse_relu: bool) -> None:
+    src, mean, variance = random(1, 2, 3, *spatial), random(2, 3), random(3, 3) ** 2
+    scale, shift = (random(4, 3), random(5, 3)) if affine else (None, None)
+    got = batch_normalization(src, mean, variance, scale, shift, epsilon=1e-3, fuse_relu=fuse_relu)
+    want = F.batch_norm(
+        tensor(src),
+        tensor(mean),
+        tensor(variance),
+        None if scale is None else tensor(scale),
+        None if shift is None else tensor(shift),
+        eps=1e-3,
+    )
+    assert_agree(got, F.relu(want) if fuse_relu else want)
