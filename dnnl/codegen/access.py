@@ -1,0 +1,212 @@
+"""Touching operands: vectors of elements at a point of a loop nest, whatever the layout.
+
+An :class:`Operand` is a tensor with the element that belongs to each iteration; an
+:class:`Access` knows its affine offset and the bounds within which it may be touched; a
+:class:`Place` is one vector of iterations, at which operands are loaded and stored as f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.address import Affine, Axis, emit_offset, linear_offset
+from dnnl.codegen.builder import F32, I64, PTR, Emitter, i64
+from dnnl.codegen.convert import storage
+from dnnl.types.memory_desc import MemoryDesc
+
+Env = dict[Axis, ir.Value]
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A tensor of a kernel: its place in the argument list, its descriptor, and which element of
+    it belongs to an iteration: one affine form over the axes per dimension."""
+
+    slot: int
+    desc: MemoryDesc
+    index: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """``0 <= form < limit`` must hold."""
+
+    form: Affine
+    limit: int
+
+    @property
+    def below_zero(self) -> bool:
+        """Whether some iteration lies below zero."""
+        return self.form.low < 0
+
+    @property
+    def above(self) -> bool:
+        """Whether some iteration lies at the limit or above."""
+        return self.form.high >= self.limit
+
+    @property
+    def needed(self) -> bool:
+        """Whether any iteration can break the bound."""
+        return self.below_zero or self.above
+
+
+@dataclass(eq=False)
+class Access:
+    """An operand under a schedule.
+
+    ``offset`` is its affine element offset, or None where only ``index`` can say it. ``window``
+    are the bounds inside which it may be touched at all.
+    """
+
+    operand: Operand
+    index: tuple[Affine, ...]
+    offset: Affine | None
+    window: list[Bound] = field(default_factory=list)
+
+    @staticmethod
+    def of(operand: Operand, index: tuple[Affine, ...]) -> Access:
+        """The access of ``operand`` at ``index``, with the bounds of its padded dimensions."""
+        access = Access(operand, index, linear_offset(operand.desc, index))
+        for form, extent in zip(index, operand.desc.padded_dims, strict=True):
+            bound = Bound(form, extent)
+            if bound.needed:
+                access.window.append(bound)
+        return access
+
+
+def load_pointers(
+    e: Emitter, args: ir.Value, operands: Sequence[Operand]
+) -> dict[Operand, ir.Value]:
+    """The base address of every operand, from the argument list of a phase."""
+    pointers = {}
+    for operand in operands:
+        slot = e.b.gep(args, [i64(operand.slot)], source_etype=PTR)
+        pointers[operand] = e.b.load(slot, typ=PTR)
+    return pointers
+
+
+class Place:
+    """A vector of iterations: ``env`` fixes all axes but ``lane``, along which the vector lies.
+
+    A body sees f32 vectors only; ``load`` and ``store`` convert. If ``masked``, elements outside
+    an operand's window or outside ``exists`` are not touched, and what is stored outside
+    ``domain``, which is padding, becomes zero.
+    """
+
+    def __init__(
+        self,
+        e: Emitter,
+        pointers: Mapping[Operand, ir.Value],
+        accesses: Mapping[Operand, Access],
+        env: Env,
+        lane: Axis | None,
+        lanes: int,
+        *,
+        masked: bool,
+        domain: Sequence[Bound] = (),
+        exists: Sequence[Bound] = (),
+    ) -> None:
+        self.e, self.masked = e, masked
+        self.kind = ir.VectorType(F32, lanes)
+        self._pointers, self._accesses = pointers, accesses
+        self._env, self._lane, self._lanes = env, lane, lanes
+        self._domain, self._exists = domain, exists
+
+    def constant(self, value: float) -> ir.Constant:
+        """A vector of one value."""
+        return vector.splat_constant(self.kind, value)
+
+    def load(self, operand: Operand) -> ir.Value:
+        """The operand's elements as f32; zero, or any number, where there are none."""
+        access = self._accesses[operand]
+        row = storage(operand.desc.data_type)
+        kind = ir.VectorType(row.element, self._lanes)
+        mask = self.conditions([*self._exists, *self._domain, *access.window])
+        pointer = self._pointers[operand]
+        stride = self._lane_stride(access)
+        if stride == 1:
+            where = self.e.element(pointer, self._base(access), row.element)
+            raw = vector.load(self.e, where, kind, mask)
+        elif stride == 0:
+            raw = self._broadcast(access, pointer, row.element, mask)
+        else:
+            offsets = self._lane_offsets(access)
+            where = vector.addresses(self.e, pointer, offsets, row.element)
+            raw = vector.gather(self.e, where, kind, mask)
+        return row.to_f32(self.e, raw)
+
+    def store(self, operand: Operand, value: ir.Value) -> None:
+        """Convert and store; what lies outside the domain becomes zero."""
+        access = self._accesses[operand]
+        row = storage(operand.desc.data_type)
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            value = self.e.b.select(inside, value, self.constant(0.0))
+        raw = row.from_f32(self.e, value)
+        mask = self.conditions([*self._exists, *access.window])
+        pointer = self._pointers[operand]
+        stride = self._lane_stride(access)
+        if stride == 1:
+            where = self.e.element(pointer, self._base(access), row.element)
+            vector.store(self.e, raw, where, mask)
+            return
+        if stride == 0:
+            mask = vector.both(self.e, mask, vector.first_lanes(self.e, i64(1), self._lanes))
+        where = vector.addresses(self.e, pointer, self._lane_offsets(access), row.element)
+        vector.scatter(self.e, raw, where, mask)
+
+    def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:
+        """The lanes for which all bounds hold; None if that is known to be all."""
+        mask: vector.Mask = None
+        if not self.masked:
+            return mask
+        for bound in bounds:
+            lanes = self._spread(bound.form)
+            if bound.above:
+                limit = vector.splat_constant(lanes.type, bound.limit)
+                mask = vector.both(self.e, mask, self.e.b.icmp_signed("<", lanes, limit))
+            if bound.below_zero:
+                zero = vector.splat_constant(lanes.type, 0)
+                mask = vector.both(self.e, mask, self.e.b.icmp_signed(">=", lanes, zero))
+        return mask
+
+    def _spread(self, form: Affine) -> ir.Value:
+        """The value of ``form`` in every lane."""
+        start = vector.splat(self.e, form.emit(self.e, self._env), self._lanes)
+        stride = form.stride(self._lane) if self._lane is not None else 0
+        if stride == 0:
+            return start
+        kind = ir.VectorType(I64, self._lanes)
+        steps = ir.Constant(kind, [stride * lane for lane in range(self._lanes)])
+        return self.e.b.add(start, steps)
+
+    def _lane_stride(self, access: Access) -> int | None:
+        if access.offset is None:
+            return None
+        return access.offset.stride(self._lane) if self._lane is not None else 0
+
+    def _base(self, access: Access) -> ir.Value:
+        assert access.offset is not None
+        return access.offset.emit(self.e, self._env)
+
+    def _lane_offsets(self, access: Access) -> ir.Value:
+        if access.offset is not None:
+            return self._spread(access.offset)
+        index = [self._spread(form) for form in access.index]
+        return emit_offset(self.e, access.operand.desc, index)
+
+    def _broadcast(
+        self, access: Access, pointer: ir.Value, element: ir.Type, mask: vector.Mask
+    ) -> ir.Value:
+        """One element for all lanes; where no lane is valid, an element that surely exists."""
+        offset = self._base(access)
+        if mask is not None:
+            bits = self.e.b.bitcast(mask, ir.IntType(self._lanes))
+            some = self.e.b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+            offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
+        where = self.e.element(pointer, offset, element)
+        return vector.splat(self.e, self.e.b.load(where, typ=element, align=1), self._lanes)

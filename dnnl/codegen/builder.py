@@ -1,0 +1,211 @@
+"""A thin layer over llvmlite's IRBuilder: functions, loops, branches and scalar arithmetic.
+
+It knows the target's :class:`Isa` and nothing of tensors. Loop bodies are Python functions, so
+that the order of the Python code is the order of the generated code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from dnnl.codegen.isa import Isa
+
+I1 = ir.IntType(1)
+I8 = ir.IntType(8)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+F32 = ir.FloatType()
+PTR = ir.PointerType()
+
+Value = ir.Value
+Values = tuple[ir.Value, ...]
+
+
+def i64(value: int) -> ir.Constant:
+    """A 64-bit constant."""
+    return ir.Constant(I64, value)
+
+
+class _LoopMark:
+    """Metadata of a loop that LLVM must not unroll.
+
+    Such a node refers to itself, which llvmlite's metadata cannot say, so the module writes it.
+    """
+
+    _OPTION = 1_000_000  # above any number that llvmlite gives to its own nodes
+
+    def __init__(self, number: int) -> None:
+        self.number = self._OPTION + number
+
+    def get_reference(self) -> str:
+        """How an instruction refers to this node."""
+        return f"!{self.number}"
+
+    def definition(self) -> str:
+        """The node itself."""
+        return f"!{self.number} = distinct !{{!{self.number}, !{self._OPTION}}}"
+
+    @classmethod
+    def option(cls) -> str:
+        """The node that all marks share: what LLVM shall do with their loops."""
+        return f'!{cls._OPTION} = !{{!"llvm.loop.unroll.disable"}}'
+
+
+class Module:
+    """One LLVM module for one target; functions are added to it in order."""
+
+    def __init__(self, name: str, isa: Isa) -> None:
+        self.isa = isa
+        self.ir = ir.Module(name=name)
+        self.ir.triple = isa.triple
+        self._marks: list[_LoopMark] = []
+
+    def function(self, name: str, signature: ir.FunctionType) -> ir.Function:
+        """Declare a function whose body the caller then writes."""
+        function = ir.Function(self.ir, signature, name)
+        function.attributes.add("nounwind")
+        return function
+
+    def keep_rolled(self, branch: ir.Instruction) -> None:
+        """Mark the loop that ``branch`` closes: LLVM leaves it as it is."""
+        self._marks.append(_LoopMark(len(self._marks) + 1))
+        branch.set_metadata("llvm.loop", self._marks[-1])
+
+    def __str__(self) -> str:
+        if not self._marks:
+            return str(self.ir)
+        marks = [mark.definition() for mark in self._marks]
+        return "\n".join([str(self.ir), _LoopMark.option(), *marks, ""])
+
+
+class Emitter:
+    """Writes one function. ``b`` is the llvmlite builder at the current position."""
+
+    def __init__(self, module: Module, function: ir.Function) -> None:
+        self.module = module
+        self.isa = module.isa
+        self.function = function
+        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+
+    def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
+        """Call an LLVM intrinsic by its full name, declared on first use."""
+        functions = self.module.ir.globals
+        callee = functions.get(name)
+        if callee is None:
+            signature = ir.FunctionType(result, [arg.type for arg in args])
+            callee = ir.Function(self.module.ir, signature, name)
+        return self.b.call(callee, args)
+
+    def add(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """a + b on i64, folding the constants zero."""
+        if isinstance(a, ir.Constant) and isinstance(b, ir.Constant):
+            return i64(a.constant + b.constant)
+        if isinstance(b, ir.Constant) and b.constant == 0:
+            return a
+        if isinstance(a, ir.Constant) and a.constant == 0:
+            return b
+        return self.b.add(a, b, flags=("nsw",))
+
+    def mul(self, a: ir.Value, factor: int) -> ir.Value:
+        """a * factor on i64, folding constants."""
+        if isinstance(a, ir.Constant):
+            return i64(a.constant * factor)
+        if factor == 1:
+            return a
+        if factor == 0:
+            return i64(0)
+        return self.b.mul(a, i64(factor), flags=("nsw",))
+
+    def element(self, pointer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
+        """The address ``offset`` elements of type ``element`` behind ``pointer``."""
+        if isinstance(offset, ir.Constant) and offset.constant == 0:
+            return pointer
+        return self.b.gep(pointer, [offset], source_etype=element)
+
+    def loop(
+        self,
+        begin: ir.Value,
+        end: ir.Value,
+        body: Callable[..., Values | None],
+        carried: Values = (),
+        *,
+        step: int = 1,
+        unroll: bool = True,
+        name: str = "i",
+    ) -> Values:
+        """Run ``body(index, *carried)`` for begin <= index < end; it returns the next carried.
+
+        The trip count is tested before the first iteration unless both bounds are constants. A
+        loop of exactly one iteration is written without a loop. ``unroll=False`` tells LLVM to
+        leave the loop alone: register tiles are already unrolled and more of it only spills.
+        """
+        static = isinstance(begin, ir.Constant) and isinstance(end, ir.Constant)
+        if static:
+            trips = -(-(end.constant - begin.constant) // step)
+            if trips <= 0:
+                return carried
+            if trips == 1:
+                return body(begin, *carried) or ()
+        before = self.b.block
+        head = self.function.append_basic_block(f"{name}.loop")
+        after = self.function.append_basic_block(f"{name}.done")
+        if static:
+            self.b.branch(head)
+        else:
+            self.b.cbranch(self.b.icmp_signed("<", begin, end), head, after)
+        self.b.position_at_end(head)
+        index = self.b.phi(I64, name)
+        index.add_incoming(begin, before)
+        phis = []
+        for value in carried:
+            phi = self.b.phi(value.type)
+            phi.add_incoming(value, before)
+            phis.append(phi)
+        results = body(index, *phis) or ()
+        last = self.b.block
+        following = self.b.add(index, i64(step), flags=("nsw",))
+        index.add_incoming(following, last)
+        for phi, value in zip(phis, results, strict=True):
+            phi.add_incoming(value, last)
+        branch = self.b.cbranch(self.b.icmp_signed("<", following, end), head, after)
+        if not unroll:
+            self.module.keep_rolled(branch)
+        self.b.position_at_end(after)
+        return tuple(self._merge(a, c, last, before, static) for a, c in zip(results, carried))
+
+    def _merge(
+        self, looped: ir.Value, skipped: ir.Value, last: ir.Block, before: ir.Block, static: bool
+    ) -> ir.Value:
+        if static:
+            return looped
+        phi = self.b.phi(looped.type)
+        phi.add_incoming(looped, last)
+        phi.add_incoming(skipped, before)
+        return phi
+
+    def branch(
+        self, condition: ir.Value, then: Callable[[], Values], otherwise: Callable[[], Values]
+    ) -> Values:
+        """if condition: then() else: otherwise(); both return the same number of values."""
+        yes = self.function.append_basic_block("then")
+        no = self.function.append_basic_block("else")
+        join = self.function.append_basic_block("join")
+        self.b.cbranch(condition, yes, no)
+        self.b.position_at_end(yes)
+        yes_values = then()
+        yes_end = self.b.block
+        self.b.branch(join)
+        self.b.position_at_end(no)
+        no_values = otherwise()
+        no_end = self.b.block
+        self.b.branch(join)
+        self.b.position_at_end(join)
+        merged = []
+        for a, c in zip(yes_values, no_values, strict=True):
+            phi = self.b.phi(a.type)
+            phi.add_incoming(a, yes_end)
+            phi.add_incoming(c, no_end)
+            merged.append(phi)
+        return tuple(merged)

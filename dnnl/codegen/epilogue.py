@@ -1,0 +1,116 @@
+"""What every kernel does to a value between computing and storing it: the post-ops, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from dnnl.codegen import binary, convert, eltwise
+from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+
+class Arguments:
+    """The execution arguments of a kernel in the order in which its phases receive them."""
+
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+
+    def slot(self, argument: int) -> int:
+        """The place of an argument, new at its first mention."""
+        if argument not in self._ids:
+            self._ids.append(int(argument))
+        return self._ids.index(argument)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids by place."""
+        return tuple(self._ids)
+
+
+def broadcast(desc: MemoryDesc, index: Sequence[Affine]) -> tuple[Affine, ...]:
+    """The index of an operand that is broadcast along its dimensions of size 1."""
+    return tuple(
+        form if extent != 1 else ZERO for extent, form in zip(desc.dims, index, strict=True)
+    )
+
+
+def prelu_weights(mask: int, dst: MemoryDesc) -> MemoryDesc:
+    """The descriptor of a prelu post-op's weights: dst's dimensions where ``mask`` has a bit,
+    f32, channels innermost."""
+    dims = [extent if mask >> dim & 1 else 1 for dim, extent in enumerate(dst.dims)]
+    order = [0, *range(2, dst.ndims), 1] if dst.ndims > 1 else [0]
+    strides, step = [0] * dst.ndims, 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= dims[dim]
+    return MemoryDesc(dims, "f32", strides)
+
+
+def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
+    """Why these post-ops cannot be generated, or None."""
+    for number, entry in enumerate(post_ops):
+        where = f"post-op {number}"
+        if isinstance(entry, PostOpSum):
+            if entry.data_type not in (DataType.undef, None, dst.data_type) or entry.zero_point:
+                return Refusal(Reason.POST_OP, f"{where}: sum with another type or a zero point")
+        elif isinstance(entry, PostOpBinary):
+            if not convert.supported(entry.src1_desc.data_type):
+                return Refusal(Reason.DATA_TYPE, f"{where}: {entry.src1_desc.data_type}")
+            if not binary.supported(entry.alg):
+                return Refusal(Reason.POST_OP, f"{where}: {entry.alg}")
+        elif not isinstance(entry, PostOpEltwise | PostOpPrelu):
+            return Refusal(Reason.POST_OP, f"{where}: {type(entry).__name__}")
+    return None
+
+
+class Epilogue:
+    """Post-ops bound to the operands that they read. ``operands`` are those besides dst."""
+
+    def __init__(self, post_ops: Sequence[PostOp], dst: Operand, arguments: Arguments) -> None:
+        self._post_ops, self._dst = tuple(post_ops), dst
+        self._operands: dict[int, Operand] = {}
+        for number, entry in enumerate(self._post_ops):
+            if isinstance(entry, PostOpBinary):
+                slot = arguments.slot(Arg.post_op(number) | Arg.SRC_1)
+                desc = entry.src1_desc
+            elif isinstance(entry, PostOpPrelu):
+                slot = arguments.slot(Arg.post_op(number) | Arg.WEIGHTS)
+                desc = prelu_weights(entry.mask, dst.desc)
+            else:
+                continue
+            self._operands[number] = Operand(slot, desc, broadcast(desc, dst.index))
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What the post-ops read besides the destination."""
+        return tuple(self._operands.values())
+
+    def apply(self, place: Place, value: ir.Value) -> ir.Value:
+        """Run the post-ops on one vector."""
+        e = place.e
+        for number, entry in enumerate(self._post_ops):
+            if isinstance(entry, PostOpSum):
+                value = self._add(place, value, entry.scale)
+            elif isinstance(entry, PostOpEltwise):
+                value = eltwise.forward(e, entry.alg, value, entry.alpha, entry.beta)
+            elif isinstance(entry, PostOpBinary):
+                other = place.load(self._operands[number])
+                value = binary.apply(e, entry.alg, value, other)
+            else:
+                weights = place.load(self._operands[number])
+                positive = e.b.fcmp_ordered(">", value, place.constant(0.0))
+                value = e.b.select(positive, value, e.b.fmul(value, weights))
+        return value
+
+    def _add(self, place: Place, value: ir.Value, scale: float) -> ir.Value:
+        old = place.load(self._dst)
+        if scale != 1.0:
+            old = place.e.b.fmul(old, place.constant(scale))
+        return place.e.b.fadd(value, old)

@@ -1,0 +1,46 @@
+"""Instruction set rows, and the choice of one for a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dnnl import config
+from dnnl.codegen.isa import aarch64, generic, x86
+from dnnl.codegen.isa.row import Isa
+from dnnl.errors import InvalidArguments
+
+__all__ = ["GENERIC", "ROWS", "Isa", "available", "find", "select"]
+
+GENERIC = generic.ROWS[0]
+ROWS = (*generic.ROWS, *aarch64.ROWS, *x86.ROWS)
+
+
+def find(name: str) -> Isa:
+    """The row called ``name`` (any case); InvalidArguments lists the names otherwise."""
+    for row in ROWS:
+        if row.name == name.lower():
+            return row
+    names = ", ".join(row.name for row in ROWS)
+    raise InvalidArguments("isa", name, "is not a known instruction set", f"known are {names}")
+
+
+def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple[Isa, ...]:
+    """The rows that a machine of ``arch`` with the LLVM feature names ``flags`` can run; all of
+    them if it is ``universal``."""
+    if universal:
+        return ROWS
+    have = frozenset(flags)
+    return tuple(
+        row for row in ROWS if row.arch in (arch, "any") and have.issuperset(row.features)
+    )
+
+
+def select(arch: str, flags: Iterable[str], universal: bool = False) -> Isa:
+    """The strongest row a machine can run, at most ``DNNL_MAX_CPU_ISA`` where that is set."""
+    rows = available(arch, flags, universal)
+    limit = config.get("max_cpu_isa")
+    if limit == "default":
+        return rows[-1]
+    bound = find(limit)
+    below = [row for row in rows if ROWS.index(row) <= ROWS.index(bound)]
+    return below[-1]

@@ -1,0 +1,10 @@
+"""aarch64 rows."""
+
+from __future__ import annotations
+
+from dnnl.codegen.isa.row import Isa
+
+ROWS = (
+    Isa("neon", "aarch64", "aarch64-unknown-linux-gnu", "generic", ("neon",),
+        vector_bits=128, registers=32, fma=True, masked=False),
+)  # fmt: skip

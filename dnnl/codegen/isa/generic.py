@@ -1,0 +1,10 @@
+"""The row for any processor that LLVM knows and no other row describes."""
+
+from __future__ import annotations
+
+from dnnl.codegen.isa.row import Isa
+
+ROWS = (
+    Isa("generic", "any", "", "", (),
+        vector_bits=128, registers=16, fma=False, masked=False),
+)  # fmt: skip

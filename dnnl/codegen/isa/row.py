@@ -1,0 +1,46 @@
+"""The facts about a vector unit that the generators ask for, one frozen row each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Isa:
+    """One instruction set level of one architecture.
+
+    ``vector_bits`` and ``registers`` size vectors and register tiles. ``fma`` says whether a
+    fused multiply-add is one instruction: where it is not, LLVM would call a library function.
+    ``masked`` says whether loads and stores take a mask natively. ``dot`` names the native
+    products of low-precision types, as ``"u8s8"`` or ``"bf16"``. ``l1`` and ``l2`` are the cache
+    sizes in bytes that blocking may count on.
+    """
+
+    name: str
+    arch: str
+    triple: str
+    cpu: str
+    features: tuple[str, ...]
+    vector_bits: int
+    registers: int
+    fma: bool
+    masked: bool
+    dot: tuple[str, ...] = ()
+    l1: int = 32 * 1024
+    l2: int = 512 * 1024
+
+    def __post_init__(self) -> None:
+        if self.vector_bits < 32 or self.vector_bits & (self.vector_bits - 1):
+            raise ValueError(f"{self.name}: vector_bits must be a power of two of at least 32")
+        if self.registers < 4:
+            raise ValueError(f"{self.name}: a register tile needs at least 4 registers")
+
+    @property
+    def lanes(self) -> int:
+        """How many f32 values one vector register holds."""
+        return self.vector_bits // 32
+
+    @property
+    def feature_string(self) -> str:
+        """The features in LLVM's notation, ``+a,+b``."""
+        return ",".join(f"+{feature}" for feature in self.features)

@@ -1,0 +1,94 @@
+"""From LLVM IR to machine code: optimisation, emission, inspection and the cached way to both."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache, lru_cache
+from pathlib import Path
+
+import llvmlite
+from llvmlite import binding as llvm
+
+from dnnl import config
+from dnnl.codegen.builder import Module
+from dnnl.codegen.disk_cache import DiskCache
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Recipe
+from dnnl.runtime.image import Image
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@lru_cache(maxsize=64)
+def _target_machine(isa: Isa) -> llvm.TargetMachine:
+    _initialize()
+    triple = isa.triple or llvm.get_process_triple()
+    target = llvm.Target.from_triple(triple)
+    # MCJIT places code and the C library further apart than the small code model reaches.
+    return target.create_target_machine(
+        cpu=isa.cpu, features=isa.feature_string, opt=3, reloc="pic", codemodel="jitdefault", jit=True
+    )  # fmt: skip
+
+
+def _optimize(module: Module) -> llvm.ModuleRef:
+    machine = _target_machine(module.isa)
+    parsed = llvm.parse_assembly(str(module))
+    parsed.data_layout = str(machine.target_data)
+    parsed.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    # Kernels are vectors already; the vectorisers could only take them apart.
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(parsed, passes)
+    return parsed
+
+
+def assembly(module: Module) -> str:
+    """The optimised machine code as text."""
+    return str(_target_machine(module.isa).emit_assembly(_optimize(module)))
+
+
+def optimized_ir(module: Module) -> str:
+    """The IR after LLVM's passes."""
+    return str(_optimize(module))
+
+
+def _object(module: Module) -> bytes:
+    return bytes(_target_machine(module.isa).emit_object(_optimize(module)))
+
+
+@cache
+def _generator_version() -> str:
+    """A hash of everything that generated code depends on besides its configuration."""
+    digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.llvm_version_info}".encode())
+    for layer in ("types", "codegen", "kernels"):
+        for file in sorted((_PACKAGE / layer).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def key(recipe: Recipe) -> str:
+    """The name under which a recipe's image is kept on disk."""
+    build = f"{recipe.build.__module__}.{recipe.build.__qualname__}"
+    text = "\n".join([_generator_version(), build, repr(recipe.conf), repr(recipe.isa)])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def image(recipe: Recipe) -> tuple[Image, bool]:
+    """The recipe's machine code, and whether it came from the disk cache."""
+    disk = DiskCache(config.get("cache_dir"))
+    name = key(recipe)
+    found = disk.load(name)
+    if found is not None:
+        return found, True
+    kernel = recipe.kernel()
+    built = Image("cpu", _object(kernel.module), kernel.phases, kernel.arguments)
+    disk.store(name, built)
+    return built, False

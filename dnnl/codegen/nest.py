@@ -1,0 +1,277 @@
+"""The generator for memory-bound work: loops over layouts around a body written on vectors.
+
+A kernel names its axes, its operands with the element that each iteration touches, and a body. The
+body gets a :class:`Point`: one vector of the iteration space. It loads and stores operands, and it
+may fold over the reduced axes::
+
+    def body(point):
+        (largest,) = point.fold((-inf,), lambda p, m: (maximum(p.e, p.load(src), m),), merge)
+        point.store(dst, largest)
+
+Layouts, blocks, tails, padding, transposition and work sharing are this module's business. The
+body is written out twice where the shape has tails: once without masks, for all vectors that lie
+inside every bound, and once with them. Padding of the destination is written with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import I1, I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.schedule import Items, Schedule, schedule, share_out
+
+Body = Callable[["Point"], None]
+Step = Callable[..., Values]
+Merge = Callable[[Values, Values], Values]
+PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """What to compute: for every point of ``parallel``, ``body``, which may fold over ``reduced``.
+
+    ``dst`` is the operand whose layout decides the order of the walk.
+    """
+
+    parallel: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    operands: tuple[Operand, ...]
+    dst: Operand
+    body: Body
+
+
+def emit_nest(module: Module, symbol: str, nest: Nest) -> int:
+    """Write the phase function ``symbol`` and return its number of work items."""
+    plan = schedule(module.isa, nest.parallel, nest.reduced, nest.operands, nest.dst)
+    per_point = plan.lanes * (plan.tile.extent if plan.tile else 1)
+    per_point *= prod(axis.extent for axis in plan.inner)
+    items = share_out(plan.loops, per_point)
+    function = module.function(symbol, PHASE)
+    e = Emitter(module, function)
+    args, begin, end = function.args
+    writer = _Writer(e, nest, plan, load_pointers(e, args, nest.operands))
+    e.loop(begin, end, lambda item: writer.item(item, items), unroll=False, name="item")
+    e.b.ret_void()
+    return items.count
+
+
+class _Writer:
+    """Writes the loops of one nest."""
+
+    def __init__(
+        self, e: Emitter, nest: Nest, plan: Schedule, pointers: dict[Operand, ir.Value]
+    ) -> None:
+        self.e, self.nest, self.plan, self.pointers = e, nest, plan, pointers
+        self.tails, self.bounds = self._sort_bounds()
+
+    def _sort_bounds(self) -> tuple[list[Bound], list[Bound]]:
+        """(bounds of the vector loop of a reduction, which are peeled; all others)."""
+        plan = self.plan
+        every = [*plan.domain, *plan.exists]
+        every += [bound for access in plan.accesses.values() for bound in access.window]
+        tails = [bound for bound in every if plan.lane_inside and self._is_tail(bound)]
+        return tails, [bound for bound in every if bound not in tails and bound.needed]
+
+    def _is_tail(self, bound: Bound) -> bool:
+        """Whether the bound is the end of the vector axis and of nothing else."""
+        plan = self.plan
+        line = {plan.lane: 1, plan.vector: plan.lanes}
+        return bound.form.const == 0 and dict(bound.form.strides) == line
+
+    def item(self, item: ir.Value, items: Items) -> None:
+        """One work item: decode its number into the outer loops, walk the inner ones."""
+        b, loops = self.e.b, self.plan.loops
+        env: Env = {}
+        rest = item
+        chunk: tuple[ir.Value, ir.Value] | None = None
+        if items.step:
+            axis = loops[items.whole]
+            chunks = -(-axis.extent // items.step)
+            first = self.e.mul(b.urem(rest, i64(chunks)), items.step)
+            rest = b.udiv(rest, i64(chunks))
+            last = b.add(first, i64(items.step))
+            extent = i64(axis.extent)
+            chunk = first, b.select(b.icmp_signed("<", last, extent), last, extent)
+        for axis in reversed(loops[: items.whole]):
+            env[axis] = b.urem(rest, i64(axis.extent))
+            rest = b.udiv(rest, i64(axis.extent))
+        self._walk(env, list(loops[items.whole :]), chunk)
+
+    def _walk(
+        self, env: Env, loops: list[Axis], chunk: tuple[ir.Value, ir.Value] | None = None
+    ) -> None:
+        if not loops:
+            self._point(env)
+            return
+        axis = loops[0]
+        begin, end = chunk if chunk else (i64(0), i64(axis.extent))
+
+        def body(index: ir.Value) -> None:
+            self._walk({**env, axis: index}, loops[1:])
+
+        self.e.loop(begin, end, body, name=axis.name)
+
+    def _point(self, env: Env) -> None:
+        """One point, or one square of them: without masks if it lies inside all bounds."""
+        if not self.bounds:
+            self._square(env, masked=False)
+            return
+        inside = self._inside(env)
+
+        def run(masked: bool) -> Values:
+            self._square(env, masked)
+            return ()
+
+        self.e.branch(inside, lambda: run(False), lambda: run(True))
+
+    def _inside(self, env: Env) -> ir.Value:
+        """Whether every bound holds for all values of the axes that are not in ``env``."""
+        b = self.e.b
+        result: ir.Value = ir.Constant(I1, 1)
+        for bound in self.bounds:
+            base = bound.form.emit(self.e, env)
+            rest = Affine({a: s for a, s in bound.form.strides.items() if a not in env})
+            if bound.above:
+                top = self.e.add(base, i64(rest.high))
+                result = b.and_(result, b.icmp_signed("<", top, i64(bound.limit)))
+            if bound.below_zero:
+                bottom = self.e.add(base, i64(rest.low))
+                result = b.and_(result, b.icmp_signed(">=", bottom, i64(0)))
+        return result
+
+    def _square(self, env: Env, masked: bool) -> None:
+        plan = self.plan
+        if plan.tile is None:
+            self.nest.body(Point(self, env, masked, {}))
+            return
+        squares = {
+            operand: self._load_square(env, access, masked)
+            for operand, access in plan.accesses.items()
+            if operand is not self.nest.dst and plan.transposed(access)
+        }
+        for k in range(plan.tile.extent):
+            loaded = {operand: rows[k] for operand, rows in squares.items()}
+            self.nest.body(Point(self, {**env, plan.tile: i64(k)}, masked, loaded))
+
+    def _load_square(self, env: Env, access: Access, masked: bool) -> list[ir.Value]:
+        """Load along the tile axis for every lane, and transpose."""
+        plan = self.plan
+        assert plan.tile is not None and plan.lane is not None
+        rows = []
+        for j in range(plan.lanes):
+            point = Point(self, {**env, plan.lane: i64(j)}, masked, {}, along=plan.tile)
+            rows.append(point.load(access.operand))
+        return vector.transpose(self.e, rows)
+
+
+class Point(Place):
+    """One vector of the iteration space, as the body of a nest sees it.
+
+    ``e`` writes instructions. Besides loading and storing, a point can fold over the reduced axes.
+    """
+
+    def __init__(
+        self,
+        writer: _Writer,
+        env: Env,
+        masked: bool,
+        loaded: dict[Operand, ir.Value],
+        *,
+        along: Axis | None = None,
+    ) -> None:
+        plan = writer.plan
+        lane = along if along is not None else plan.lane
+        super().__init__(
+            writer.e, writer.pointers, plan.accesses, env, lane, plan.lanes,
+            masked=masked, domain=plan.domain, exists=plan.exists,
+        )  # fmt: skip
+        self._writer, self._loaded = writer, loaded
+
+    def load(self, operand: Operand) -> ir.Value:
+        """The operand's elements at this point as f32; zero, or any number, outside bounds."""
+        loaded = self._loaded.get(operand)
+        return super().load(operand) if loaded is None else loaded
+
+    def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
+        """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
+
+        Iterations outside a source's window are skipped. ``merge(values, others)`` combines two
+        partial results, for when the lanes of a vector are themselves reduced; every lane of the
+        result then holds the answer.
+        """
+        carried = tuple(self.constant(value) for value in init)
+        result = self._first()._loops(list(self._writer.plan.inner), step, carried)
+        if not self._writer.plan.lane_inside:
+            return result
+        distance = self._lanes // 2
+        while distance:
+            turn = [(lane + distance) % self._lanes for lane in range(self._lanes)]
+            turned = tuple(vector.shuffle(self.e, value, value, turn) for value in result)
+            result = merge(result, turned)
+            distance //= 2
+        return result
+
+    def each(self, body: Body) -> None:
+        """Run ``body`` over the reduced axes."""
+
+        def step(point: Point) -> Values:
+            body(point)
+            return ()
+
+        self._first()._loops(list(self._writer.plan.inner), step, ())
+
+    def _first(self) -> Point:
+        """Where a fold starts: with masks if its only vector is a tail."""
+        vectors = self._writer.plan.vector
+        only = vectors is not None and vectors.extent == 1
+        return self._with({}, masked=True) if self._writer.tails and only else self
+
+    def _loops(self, axes: list[Axis], step: Step, carried: Values) -> Values:
+        plan = self._writer.plan
+        if not axes:
+            return self._step(step, carried)
+        axis = axes[0]
+
+        def body(index: ir.Value, *values: ir.Value) -> Values:
+            return self._with({axis: index})._loops(axes[1:], step, values)
+
+        if axis is not plan.vector or not self._writer.tails:
+            return self.e.loop(i64(0), i64(axis.extent), body, carried, name=axis.name)
+        whole = min(bound.limit // plan.lanes for bound in self._writer.tails)
+        carried = self.e.loop(i64(0), i64(whole), body, carried, name=axis.name)
+        if whole == axis.extent:
+            return carried
+        tail = self._with({axis: i64(whole)}, masked=True)
+        return tail._loops(axes[1:], step, carried)
+
+    def _with(self, env: Env, masked: bool | None = None) -> Point:
+        masked = self.masked if masked is None else masked
+        return Point(self._writer, {**self._env, **env}, masked, self._loaded, along=self._lane)
+
+    def _step(self, step: Step, carried: Values) -> Values:
+        results = step(self, *carried)
+        mask = self.valid if carried else None
+        if mask is None:
+            return results
+        return tuple(
+            self.e.b.select(mask, new, old) for new, old in zip(results, carried, strict=True)
+        )
+
+    @property
+    def valid(self) -> vector.Mask:
+        """The lanes for which this iteration exists, with every source inside its window."""
+        plan, nest = self._writer.plan, self._writer.nest
+        windows = [
+            bound
+            for operand, access in plan.accesses.items()
+            if operand is not nest.dst
+            for bound in access.window
+        ]
+        return self.conditions([*plan.exists, *plan.domain, *windows])

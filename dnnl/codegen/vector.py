@@ -1,0 +1,201 @@
+"""Vectors of one register's width: loads, stores, masks, shuffles and reductions.
+
+Every function takes the :class:`Emitter` first. A mask is a vector of i1, or None for all lanes.
+Masked-off lanes are never touched in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from dnnl.codegen.builder import I1, I32, I64, PTR, Emitter
+
+Mask = ir.Value | None
+
+
+def vector_type(element: ir.Type, lanes: int) -> ir.Type:
+    """The type of ``lanes`` elements; with one lane still a vector, so that code has one form."""
+    return ir.VectorType(element, lanes)
+
+
+def suffix(kind: ir.Type) -> str:
+    """How LLVM spells a type in the name of an overloaded intrinsic."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{suffix(kind.element)}"
+    names = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0", "bfloat": "bf16"}
+    return names.get(str(kind), str(kind))
+
+
+def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
+    """All lanes the same constant."""
+    return ir.Constant(kind, [value] * kind.count)
+
+
+def splat(e: Emitter, scalar: ir.Value, lanes: int) -> ir.Value:
+    """All lanes the same value."""
+    kind = ir.VectorType(scalar.type, lanes)
+    if isinstance(scalar, ir.Constant):
+        return ir.Constant(kind, [scalar.constant] * lanes)
+    first = e.b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
+    return e.b.shuffle_vector(
+        first, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
+    )
+
+
+def iota(element: ir.Type, lanes: int) -> ir.Constant:
+    """0, 1, 2, ..."""
+    return ir.Constant(ir.VectorType(element, lanes), list(range(lanes)))
+
+
+def first_lanes(e: Emitter, count: ir.Value, lanes: int) -> ir.Value:
+    """The mask of the lanes whose number is below ``count`` (i64, any value)."""
+    return e.b.icmp_signed("<", iota(I64, lanes), splat(e, count, lanes))
+
+
+def both(e: Emitter, a: Mask, b: Mask) -> Mask:
+    """The lanes that are in both masks."""
+    if a is None:
+        return b
+    return a if b is None else e.b.and_(a, b)
+
+
+def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) -> ir.Value:
+    """Load neighbouring elements; masked-off lanes read as zero and touch no memory."""
+    if mask is None:
+        return e.b.load(pointer, typ=kind, align=_align(kind))
+    name = f"llvm.masked.load.{suffix(kind)}.p0"
+    align = ir.Constant(I32, _align(kind))
+    return e.intrinsic(name, kind, [pointer, align, mask, splat_constant(kind, 0)])
+
+
+def store(e: Emitter, value: ir.Value, pointer: ir.Value, mask: Mask = None) -> None:
+    """Store to neighbouring elements; masked-off lanes touch no memory."""
+    kind = value.type
+    if mask is None:
+        e.b.store(value, pointer, align=_align(kind))
+        return
+    name = f"llvm.masked.store.{suffix(kind)}.p0"
+    align = ir.Constant(I32, _align(kind))
+    e.intrinsic(name, ir.VoidType(), [value, pointer, align, mask])
+
+
+def addresses(e: Emitter, pointer: ir.Value, offsets: ir.Value, element: ir.Type) -> ir.Value:
+    """The vector of addresses at ``offsets`` (i64 elements, one for each lane)."""
+    where = e.b.gep(pointer, [offsets], source_etype=element)
+    where.type = ir.VectorType(PTR, offsets.type.count)  # llvmlite takes the base's type for it
+    return where
+
+
+def gather(e: Emitter, where: ir.Value, kind: ir.VectorType, mask: Mask = None) -> ir.Value:
+    """Load one element from each address; masked-off lanes read as zero."""
+    lanes = kind.count
+    name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
+    align = ir.Constant(I32, _align(kind))
+    full = mask if mask is not None else splat_constant(ir.VectorType(I1, lanes), 1)
+    return e.intrinsic(name, kind, [where, align, full, splat_constant(kind, 0)])
+
+
+def scatter(e: Emitter, value: ir.Value, where: ir.Value, mask: Mask = None) -> None:
+    """Store one element to each address."""
+    kind = value.type
+    name = f"llvm.masked.scatter.{suffix(kind)}.v{kind.count}p0"
+    align = ir.Constant(I32, _align(kind))
+    full = mask if mask is not None else splat_constant(ir.VectorType(I1, kind.count), 1)
+    e.intrinsic(name, ir.VoidType(), [value, where, align, full])
+
+
+def _align(kind: ir.VectorType) -> int:
+    width = str(kind.element)
+    return {"float": 4, "i32": 4, "double": 8, "i64": 8, "half": 2, "i16": 2, "i8": 1}[width]
+
+
+def multiply_add(e: Emitter, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """a * b + c: one rounding where the target has the instruction, two where it has not."""
+    if e.isa.fma:
+        return e.intrinsic(f"llvm.fma.{suffix(a.type)}", a.type, [a, b, c])
+    return e.b.fadd(e.b.fmul(a, b), c)
+
+
+def maximum(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a > b ? a : b, which is b where either is NaN: the form that is one instruction on x86."""
+    return e.b.select(e.b.fcmp_ordered(">", a, b), a, b)
+
+
+def minimum(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a < b ? a : b, which is b where either is NaN."""
+    return e.b.select(e.b.fcmp_ordered("<", a, b), a, b)
+
+
+def shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
+    """Pick lanes out of the two vectors laid one behind the other."""
+    return e.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
+
+
+def across(
+    e: Emitter, value: ir.Value, combine: Callable[[Emitter, ir.Value, ir.Value], ir.Value]
+) -> ir.Value:
+    """Combine all lanes with each other; every lane of the result holds the answer."""
+    lanes = value.type.count
+    step = lanes // 2
+    while step:
+        turned = shuffle(e, value, value, [(lane + step) % lanes for lane in range(lanes)])
+        value = combine(e, value, turned)
+        step //= 2
+    return value
+
+
+def transpose(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Transpose a square of registers: lane i of result j is lane j of row i.
+
+    Elements are first paired inside units of four lanes, which are one instruction each on every
+    128-bit unit of x86 and aarch64; then whole units are exchanged. 16 x 16 takes 64 shuffles.
+    """
+    lanes = len(rows)
+    unit = min(4, lanes)
+    regs = list(rows)
+    step = 1
+    while step < unit:
+        regs = _pair_within_units(e, regs, unit, step)
+        step *= 2
+    groups = [regs[j::unit] for j in range(unit)]
+    columns = [_exchange_units(e, group, unit) for group in groups]
+    return [columns[j % unit][j // unit] for j in range(lanes)]
+
+
+def _pair_within_units(
+    e: Emitter, regs: list[ir.Value], unit: int, step: int
+) -> list[ir.Value]:
+    """One stage: registers ``step`` apart exchange runs of ``step`` lanes inside each unit."""
+    lanes = len(regs)
+    result = list(regs)
+    for base in range(0, lanes, unit):
+        for low in range(0, unit, 2 * step):
+            for k in range(step):
+                a, b = regs[base + low + k], regs[base + low + k + step]
+                halves = []
+                for half in (0, 1):
+                    pick = []
+                    for lane in range(0, lanes, unit):
+                        run = [lane + half * (unit // 2) + i for i in range(unit // 2)]
+                        pairs = [run[i : i + step] for i in range(0, unit // 2, step)]
+                        for pair in pairs:
+                            pick += pair + [lanes + i for i in pair]
+                    halves.append(shuffle(e, a, b, pick))
+                result[base + low + 2 * k], result[base + low + 2 * k + 1] = halves
+    return result
+
+
+def _exchange_units(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:
+    """Transpose a square whose elements are units of ``unit`` lanes."""
+    if len(regs) == 1:
+        return regs
+    lanes = regs[0].type.count
+    units = [list(range(i, i + unit)) for i in range(0, 2 * lanes, unit)]
+    halves = []
+    for parity in (0, 1):
+        pick = [lane for chosen in units[parity::2] for lane in chosen]
+        pairs = zip(regs[0::2], regs[1::2], strict=True)
+        halves.append(_exchange_units(e, [shuffle(e, a, b, pick) for a, b in pairs], unit))
+    return [reg for pair in zip(*halves, strict=True) for reg in pair]

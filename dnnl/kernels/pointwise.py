@@ -1,0 +1,82 @@
+"""What all kernels share that compute each element of dst from elements at the same index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from dnnl.codegen import convert
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import Module
+from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PostOp
+from dnnl.types.memory_desc import MemoryDesc
+
+Source = tuple[int, MemoryDesc, tuple[int, ...]]
+Compute = Callable[[Point, list[ir.Value]], ir.Value]
+
+
+def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
+    """One axis for each dimension, named as in format tags."""
+    return tuple(Axis(extent, chr(ord("a") + dim)) for dim, extent in enumerate(dims))
+
+
+def symbol(primitive: str, descs: Sequence[MemoryDesc], isa: Isa) -> str:
+    """The name of a phase: ``primitive__types__WxH__isa``, W being the lanes of a vector."""
+    types = "_".join(dict.fromkeys(str(desc.data_type) for desc in descs))
+    return f"{primitive}__{types}__{isa.lanes}x1__{isa.name}"
+
+
+def refuse_types(*descs: MemoryDesc) -> Refusal | None:
+    """A refusal if one of the data types cannot be loaded and stored."""
+    for desc in descs:
+        if not convert.supported(desc.data_type):
+            return Refusal(Reason.DATA_TYPE, str(desc.data_type))
+        if desc.has_runtime_values:
+            return Refusal(Reason.RUNTIME_DIM)
+    return None
+
+
+def source(argument: int, desc: MemoryDesc) -> Source:
+    """A source with dst's dimensions, broadcast where it has size 1."""
+    return argument, desc, tuple(range(desc.ndims))
+
+
+def build_pointwise(
+    name: str,
+    isa: Isa,
+    sources: Sequence[Source],
+    dst: MemoryDesc,
+    post_ops: Sequence[PostOp],
+    compute: Compute,
+) -> Kernel:
+    """A one-phase kernel: dst = post_ops(compute(sources)) for every element.
+
+    A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
+    """
+    arguments = Arguments()
+    axes = letters(dst.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    inputs = [
+        Operand(arguments.slot(arg), desc, broadcast(desc, [index[dim] for dim in dims]))
+        for arg, desc, dims in sources
+    ]
+    output = Operand(arguments.slot(Arg.DST), dst, index)
+    epilogue = Epilogue(post_ops, output, arguments)
+
+    def body(point: Point) -> None:
+        value = compute(point, [point.load(operand) for operand in inputs])
+        point.store(output, epilogue.apply(point, value))
+
+    module = Module(name, isa)
+    entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
+    operands = (*inputs, output, *epilogue.operands)
+    count = emit_nest(module, entry, Nest(axes, (), operands, output, body))
+    return Kernel(module, (Phase(entry, count),), arguments.ids)
