@@ -1,0 +1,262 @@
+"""Primitive attributes: how a primitive computes, beside what it computes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from dnnl.errors import InvalidArguments
+from dnnl.types.arg import Arg, coerce_arg, name_of
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import AccumulationMode, FpmathMode, Kind, ScratchpadMode, coerce
+from dnnl.types.post_ops import PostOp, PostOps, read_mask
+
+K = TypeVar("K", bound=Kind)
+
+_SCALE_TYPES = ("f32", "bf16", "f16", "e8m0", "f8_e4m3")
+_ZERO_POINT_TYPES = ("s32", "s8", "u8", "s4", "u4")
+_VERBOSE_NAMES = {
+    int(Arg.SRC): "src0",
+    int(Arg.SRC_1): "src1",
+    int(Arg.WEIGHTS): "wei",
+    int(Arg.DST): "dst",
+    Arg.POST_OP_DW | Arg.WEIGHTS: "attr_post_op_dw_wei",
+    Arg.POST_OP_DW | Arg.DST: "attr_post_op_dw_dst",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleSpec:
+    """The shape and type of the scales or zero points of one argument.
+
+    Bit ``d`` of ``mask`` says that they vary along dimension ``d``. ``groups`` (none, or one size
+    for each of the last two dimensions) says how many neighbours share one.
+    """
+
+    mask: int
+    groups: tuple[int, ...]
+    data_type: DataType
+
+    def shape(self, dims: Sequence[int]) -> tuple[int, ...]:
+        """Return the dims of the dense, row-major tensor of values for a tensor of ``dims``."""
+        if self.mask >> len(dims):
+            rule = f"has a bit above the {len(dims)} dimensions of {tuple(dims)}"
+            raise InvalidArguments("mask", self.mask, rule)
+        if len(self.groups) > len(dims):
+            raise InvalidArguments("groups", self.groups, f"more than dims = {tuple(dims)} has")
+        sizes = [1] * (len(dims) - len(self.groups)) + list(self.groups)
+        for d, (size, group) in enumerate(zip(dims, sizes, strict=True)):
+            if group > 1 and not self.mask >> d & 1:
+                rule = f"mask = {self.mask} has no bit for dimension {d}, so it has no groups"
+                raise InvalidArguments("groups", self.groups, rule)
+            if size % group:
+                rule = f"{group} does not divide dimension {d}, which is {size}"
+                raise InvalidArguments("groups", self.groups, rule)
+        return tuple(
+            size // group if self.mask >> d & 1 else 1
+            for d, (size, group) in enumerate(zip(dims, sizes, strict=True))
+        )
+
+    def __str__(self) -> str:
+        text = f"{self.mask}:{self.data_type}"
+        return f"{text}:{'x'.join(map(str, self.groups))}" if self.groups else text
+
+
+class _Choice(Generic[K]):
+    """An attribute that holds a member of an enum and may be set by its name."""
+
+    def __init__(self, enum_class: type[K]) -> None:
+        self.enum_class = enum_class
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name, self.slot = name, f"_{name}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> K:
+        if instance is None:
+            raise AttributeError(f"{self.name} belongs to an instance")
+        value: K = instance.__dict__[self.slot]
+        return value
+
+    def __set__(self, instance: object, value: K | str) -> None:
+        instance.__dict__[self.slot] = coerce(self.enum_class, value, self.name)
+
+
+class PrimitiveAttr:
+    """The attributes of a primitive.
+
+    ``scratchpad_mode`` says who provides temporary memory, ``fpmath_mode`` to what f32 may be
+    narrowed for computing (integer weights too with ``fpmath_apply_to_int``),
+    ``accumulation_mode`` how sums are kept, ``deterministic`` asks for bitwise equal results from
+    run to run. Scales, zero points and post-ops are added by the methods. A primitive description
+    takes a copy, so later changes have no effect on it.
+    """
+
+    scratchpad_mode = _Choice(ScratchpadMode)
+    fpmath_mode = _Choice(FpmathMode)
+    accumulation_mode = _Choice(AccumulationMode)
+    deterministic: bool
+    fpmath_apply_to_int: bool
+    post_ops: PostOps
+
+    def __init__(
+        self,
+        scratchpad_mode: ScratchpadMode | str = ScratchpadMode.library,
+        fpmath_mode: FpmathMode | str = FpmathMode.strict,
+        deterministic: bool = False,
+        *,
+        fpmath_apply_to_int: bool = False,
+        accumulation_mode: AccumulationMode | str = AccumulationMode.strict,
+    ) -> None:
+        self.scratchpad_mode = scratchpad_mode
+        self.fpmath_mode = fpmath_mode
+        self.accumulation_mode = accumulation_mode
+        self.deterministic = bool(deterministic)
+        self.fpmath_apply_to_int = bool(fpmath_apply_to_int)
+        self.post_ops = PostOps()
+        self._scales: dict[int, ScaleSpec] = {}
+        self._zero_points: dict[int, ScaleSpec] = {}
+
+    @property
+    def scales(self) -> Mapping[int, ScaleSpec]:
+        """The scales by argument id; the values come at execution, as ``Arg.SCALES | id``."""
+        return MappingProxyType(self._scales)
+
+    @property
+    def zero_points(self) -> Mapping[int, ScaleSpec]:
+        """The zero points by argument id; the values come as ``Arg.ZERO_POINTS | id``."""
+        return MappingProxyType(self._zero_points)
+
+    def set_scales(
+        self,
+        arg: Arg | int | str,
+        mask: int = 0,
+        groups: Sequence[int] = (),
+        data_type: DataType | str = "f32",
+    ) -> None:
+        """Scale an argument: sources and weights are multiplied, destinations divided.
+
+        ``data_type`` is f32, bf16, f16, e8m0 or f8_e4m3; the last two need a mask.
+        """
+        spec = _spec(mask, groups, data_type, _SCALE_TYPES)
+        if spec.mask == 0 and spec.data_type.bits < 16:
+            rule = f"one scale for the whole tensor cannot be {spec.data_type}"
+            raise InvalidArguments("mask", 0, rule, "use f32, or a mask that is not 0")
+        self._scales[coerce_arg(arg, "arg")] = spec
+
+    def set_zero_points(
+        self,
+        arg: Arg | int | str,
+        mask: int = 0,
+        groups: Sequence[int] = (),
+        data_type: DataType | str = "s32",
+    ) -> None:
+        """Shift an integer argument: what stands for 0. ``data_type`` is s32, s8, u8, s4 or u4."""
+        spec = _spec(mask, groups, data_type, _ZERO_POINT_TYPES)
+        self._zero_points[coerce_arg(arg, "arg")] = spec
+
+    def copy(self) -> PrimitiveAttr:
+        """Return an independent attribute with the same contents."""
+        return self.with_post_ops(self.post_ops)
+
+    def with_post_ops(self, entries: Iterable[PostOp]) -> PrimitiveAttr:
+        """Return an independent attribute with other post-ops."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._scales, made._zero_points = dict(self._scales), dict(self._zero_points)
+        made.post_ops = PostOps(entries)
+        return made
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Everything that the attribute says, as a hashable value: equal keys, equal attributes."""
+        return (
+            self.scratchpad_mode,
+            self.fpmath_mode,
+            self.fpmath_apply_to_int,
+            self.accumulation_mode,
+            self.deterministic,
+            tuple(sorted(self._scales.items(), key=_by_arg)),
+            tuple(sorted(self._zero_points.items(), key=_by_arg)),
+            tuple(self.post_ops),
+        )
+
+    def non_default(self) -> frozenset[str]:
+        """Return the names of what is set, for an implementation to see what it must support.
+
+        Out of scratchpad_mode, fpmath_mode, accumulation_mode, deterministic, scales,
+        zero_points and post_ops.
+        """
+        facts = {
+            "scratchpad_mode": self.scratchpad_mode is not ScratchpadMode.library,
+            "fpmath_mode": self.fpmath_mode is not FpmathMode.strict or self.fpmath_apply_to_int,
+            "accumulation_mode": self.accumulation_mode is not AccumulationMode.strict,
+            "deterministic": self.deterministic,
+            "scales": bool(self._scales),
+            "zero_points": bool(self._zero_points),
+            "post_ops": len(self.post_ops) > 0,
+        }
+        return frozenset(name for name, is_set in facts.items() if is_set)
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, PrimitiveAttr) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        """Return the attributes of a verbose line; empty where nothing is set."""
+        set_here = self.non_default()
+        texts = {
+            "scratchpad_mode": f"scratchpad:{self.scratchpad_mode}",
+            "fpmath_mode": f"fpmath:{self.fpmath_mode}" + ":true" * self.fpmath_apply_to_int,
+            "accumulation_mode": f"acc-mode:{self.accumulation_mode}",
+            "deterministic": "deterministic:1",
+            "scales": f"scales:{_joined(self._scales)}",
+            "zero_points": f"zero-points:{_joined(self._zero_points)}",
+            "post_ops": f"post-ops:{self.post_ops}",
+        }
+        return " ".join(f"attr-{text}" for name, text in texts.items() if name in set_here)
+
+    def __repr__(self) -> str:
+        return f"<PrimitiveAttr {str(self) or 'default'}>"
+
+
+def _by_arg(item: tuple[int, ScaleSpec]) -> int:
+    return item[0]
+
+
+def _joined(specs: Mapping[int, ScaleSpec]) -> str:
+    """Return the specs as a verbose line has them, in the order of their argument ids."""
+    return "+".join(
+        f"{_verbose_name(arg)}:{spec}" for arg, spec in sorted(specs.items(), key=_by_arg)
+    )
+
+
+def _verbose_name(arg: int) -> str:
+    """Return the short name of an argument that verbose lines use."""
+    if arg & Arg.MULTIPLE_SRC:
+        return f"msrc{arg - Arg.MULTIPLE_SRC}"
+    return _VERBOSE_NAMES.get(arg) or name_of(arg).lower()
+
+
+def _spec(
+    mask: object, groups: Sequence[int], data_type: DataType | str, allowed: tuple[str, ...]
+) -> ScaleSpec:
+    """Return a checked spec whose type is one of ``allowed``."""
+    bits = read_mask(mask)
+    dtype = coerce(DataType, data_type, "data_type")
+    if dtype.name not in allowed:
+        raise InvalidArguments("data_type", str(dtype), f"expected one of {', '.join(allowed)}")
+    try:
+        sizes = tuple(operator.index(size) for size in groups)
+    except TypeError:
+        raise InvalidArguments("groups", groups, "expected two integers, or none") from None
+    if sizes and (len(sizes) != 2 or min(sizes) < 1):
+        rule = "expected one size, 1 or more, for each of the last two dimensions"
+        raise InvalidArguments("groups", sizes, rule, "for example (32, 1)")
+    if sizes and not bits:
+        rule = "one value for the whole tensor has no groups"
+        raise InvalidArguments("groups", sizes, rule, "set the mask's bits of the last dimensions")
+    return ScaleSpec(bits, sizes, dtype)

@@ -1,0 +1,328 @@
+"""Post-ops: what a primitive does to each result, in f32, before it stores it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+from dnnl.errors import InvalidArguments
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, nearest
+from dnnl.types.memory_desc import MemoryDesc
+
+MAX_POST_OPS = 32
+MAX_OPERANDS = 15
+"""The argument ids from SRC_1 up to DST that operands of one post-op can have."""
+MAX_MASK = 2**12 - 1
+"""One bit for each of the dimensions that a tensor can have."""
+
+Operands = tuple[tuple[int, MemoryDesc], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PostOp:
+    """Base of the entries; ``str`` of an entry is its part of a verbose line."""
+
+    @property
+    def operands(self) -> Operands:
+        """The tensors that the entry reads, each with its argument id.
+
+        Entry ``i`` is executed with them as ``Arg.post_op(i) | id``.
+        """
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class PostOpSum(PostOp):
+    """Add ``scale * (dst - zero_point)``, with dst as it was before the execution.
+
+    ``data_type`` reads dst as another type of the same size.
+    """
+
+    scale: float = 1.0
+    zero_point: int = 0
+    data_type: DataType | None = None
+
+    def __str__(self) -> str:
+        text = "sum"
+        if (self.scale, self.zero_point, self.data_type) != (1.0, 0, None):
+            text += f":{self.scale:g}"
+        if (self.zero_point, self.data_type) != (0, None):
+            text += f":{self.zero_point}"
+        return text if self.data_type is None else f"{text}:{self.data_type}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostOpEltwise(PostOp):
+    """Apply an elementary function."""
+
+    alg: Alg
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    def __str__(self) -> str:
+        text = str(self.alg)
+        if self.alpha or self.beta:
+            text += f":{self.alpha:g}"
+        return f"{text}:{self.beta:g}" if self.beta else text
+
+
+@dataclass(frozen=True, slots=True)
+class PostOpBinary(PostOp):
+    """Combine with a tensor whose every dimension is 1 or that of dst.
+
+    ``src2_desc`` is the condition of ``binary_select``: the result where it is not 0, src1 else.
+    """
+
+    alg: Alg
+    src1_desc: MemoryDesc
+    src2_desc: MemoryDesc | None = None
+
+    @property
+    def mask(self) -> int:
+        """The dimensions along which src1 varies, a bit for each."""
+        return sum(1 << d for d, size in enumerate(self.src1_desc.dims) if size != 1)
+
+    @property
+    def operands(self) -> Operands:
+        """The second operand and, for ``binary_select``, the condition."""
+        first = (int(Arg.SRC_1), self.src1_desc)
+        return (first,) if self.src2_desc is None else (first, (int(Arg.SRC_2), self.src2_desc))
+
+    def __str__(self) -> str:
+        text = f"{self.alg}:{self.src1_desc.data_type}:{self.mask}"
+        if self.src1_desc.format_kind is FormatKind.any:
+            return f"{text}:any"
+        _, _, _, tag, strides, *_ = str(self.src1_desc).split(":")
+        layout = f"{tag}:{strides}" if strides else tag
+        return f"{text}:{layout}" if self.mask else text
+
+
+@dataclass(frozen=True, slots=True)
+class PostOpPrelu(PostOp):
+    """Multiply negative values with weights, f32 and plain, that vary along ``mask``.
+
+    Execution argument ``Arg.post_op(i) | Arg.WEIGHTS``.
+    """
+
+    mask: int
+
+    def __str__(self) -> str:
+        return f"prelu:{self.mask}"
+
+
+@dataclass(frozen=True, slots=True)
+class PostOpDepthwise(PostOp):
+    """Follow a 1x1 convolution with a depthwise one, square in kernel, stride and padding."""
+
+    weights_dt: DataType
+    bias_dt: DataType
+    dst_dt: DataType
+    kernel: int
+    stride: int
+    padding_l: int
+
+    def __str__(self) -> str:
+        text = f"dw:k{self.kernel}s{self.stride}p{self.padding_l}"
+        plain = self.weights_dt is not DataType.s8 and self.dst_dt is DataType.f32
+        return text if plain else f"{text}:{self.dst_dt}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PostOpFunction(PostOp):
+    """Apply a Python function of traced scalars: the value first, then one of each operand.
+
+    Two entries are equal if they have the very same function, and equal operands.
+    """
+
+    fn: Callable[..., object]
+    operand_descs: tuple[MemoryDesc, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PostOpFunction):
+            return NotImplemented
+        return self.fn is other.fn and self.operand_descs == other.operand_descs
+
+    def __hash__(self) -> int:
+        return hash((id(self.fn), self.operand_descs))
+
+    @property
+    def operands(self) -> Operands:
+        """The operands, with ids from ``Arg.SRC_1`` on."""
+        return tuple((Arg.SRC_1 + j, desc) for j, desc in enumerate(self.operand_descs))
+
+    def __str__(self) -> str:
+        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        return ":".join(["function", name, *(str(d.data_type) for d in self.operand_descs)])
+
+
+class PostOps(Sequence[PostOp]):
+    """The post-ops of an attribute, applied in order; at most 32.
+
+    Every ``append_*`` returns the index of the new entry, for ``Arg.post_op(index)``.
+    """
+
+    def __init__(self, entries: Iterable[PostOp] = ()) -> None:
+        self._entries: list[PostOp] = []
+        for entry in entries:
+            self.append(entry)
+
+    def append(self, entry: PostOp) -> int:
+        """Append an entry that is already made."""
+        if not isinstance(entry, PostOp):
+            raise InvalidArguments("entry", entry, "expected a post-op", "use append_eltwise, ...")
+        if len(self._entries) == MAX_POST_OPS:
+            raise InvalidArguments("post_ops", str(entry), f"at most {MAX_POST_OPS} post-ops")
+        self._entries.append(entry)
+        return len(self._entries) - 1
+
+    def append_sum(
+        self, scale: float = 1.0, zero_point: int = 0, data_type: DataType | str | None = None
+    ) -> int:
+        """Add ``scale * (dst - zero_point)``; ``data_type`` reads dst as that type."""
+        dtype = None if data_type is None else coerce(DataType, data_type, "data_type")
+        if dtype is DataType.undef:
+            dtype = None
+        return self.append(
+            PostOpSum(read_float("scale", scale), _read_int("zero_point", zero_point), dtype)
+        )
+
+    def append_eltwise(self, alg: Alg | str, alpha: float = 0.0, beta: float = 0.0) -> int:
+        """Apply an elementary function; its ``alpha`` and ``beta`` are those of EltwiseDesc."""
+        kind = coerce(Alg, alg, "alg")
+        if not kind.is_eltwise:
+            known = [name for name in Alg.__members__ if name.startswith("eltwise_")]
+            hint = nearest(f"eltwise_{kind.name.rpartition('_')[2]}", known)
+            raise InvalidArguments("alg", str(kind), "expected an eltwise function", hint)
+        a, b = read_float("alpha", alpha), read_float("beta", beta)
+        if "clip" in kind.name and not b >= a:
+            raise InvalidArguments("beta", b, f"{kind} needs beta >= alpha = {a:g}")
+        return self.append(PostOpEltwise(kind, a, b))
+
+    def append_binary(
+        self, alg: Alg | str, src1_desc: MemoryDesc, src2_desc: MemoryDesc | None = None
+    ) -> int:
+        """Combine with a tensor; ``src2_desc``, of s8, is for ``binary_select`` only."""
+        kind = coerce(Alg, alg, "alg")
+        if not kind.is_binary:
+            known = [name for name in Alg.__members__ if name.startswith("binary_")]
+            hint = nearest(f"binary_{kind.name.rpartition('_')[2]}", known)
+            raise InvalidArguments("alg", str(kind), "expected a binary function", hint)
+        _check_operand("src1_desc", src1_desc)
+        if (kind is Alg.binary_select) != (src2_desc is not None):
+            rule = "binary_select takes a src2_desc, the other functions take none"
+            raise InvalidArguments("src2_desc", src2_desc, rule)
+        if src2_desc is not None:
+            _check_operand("src2_desc", src2_desc)
+            if src2_desc.data_type is not DataType.s8:
+                raise InvalidArguments("src2_desc", str(src2_desc), "a condition is of type s8")
+        return self.append(PostOpBinary(kind, src1_desc, src2_desc))
+
+    def append_prelu(self, mask: int) -> int:
+        """Multiply negative values with weights that vary along the dimensions of ``mask``."""
+        return self.append(PostOpPrelu(read_mask(mask)))
+
+    def append_depthwise(
+        self,
+        weights_dt: DataType | str,
+        bias_dt: DataType | str,
+        dst_dt: DataType | str,
+        kernel: int,
+        stride: int,
+        padding_l: int,
+    ) -> int:
+        """Follow a 1x1 convolution with a depthwise one; ``bias_dt`` "undef" means no bias."""
+        sizes = [
+            _read_int(name, value)
+            for name, value in (("kernel", kernel), ("stride", stride), ("padding_l", padding_l))
+        ]
+        if sizes[0] < 1 or sizes[1] < 1:
+            name, value = ("kernel", sizes[0]) if sizes[0] < 1 else ("stride", sizes[1])
+            raise InvalidArguments(name, value, "must be at least 1")
+        if not 0 <= sizes[2] < sizes[0]:
+            rule = f"must be at least 0 and less than kernel = {sizes[0]}"
+            raise InvalidArguments("padding_l", sizes[2], rule)
+        types = [
+            coerce(DataType, value, name)
+            for name, value in (
+                ("weights_dt", weights_dt),
+                ("bias_dt", bias_dt),
+                ("dst_dt", dst_dt),
+            )
+        ]
+        for name, dtype in (("weights_dt", types[0]), ("dst_dt", types[2])):
+            if dtype is DataType.undef:
+                raise InvalidArguments(name, "undef", "only the bias may be absent")
+        return self.append(PostOpDepthwise(types[0], types[1], types[2], *sizes))
+
+    def append_function(self, fn: Callable[..., object], *operand_descs: MemoryDesc) -> int:
+        """Apply a Python function of one traced scalar and one more for each operand."""
+        if not callable(fn):
+            raise InvalidArguments("fn", fn, "expected a function of traced scalars")
+        if len(operand_descs) > MAX_OPERANDS:
+            rule = f"at most {MAX_OPERANDS} operands"
+            raise InvalidArguments("operand_descs", len(operand_descs), rule)
+        for desc in operand_descs:
+            _check_operand("operand_descs", desc)
+        return self.append(PostOpFunction(fn, operand_descs))
+
+    @overload
+    def __getitem__(self, index: int) -> PostOp: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[PostOp]: ...
+    def __getitem__(self, index: int | slice) -> PostOp | Sequence[PostOp]:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[PostOp]:
+        return iter(self._entries)
+
+    def __eq__(self, other: object) -> bool:
+        return self._entries == other._entries if isinstance(other, PostOps) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"PostOps({self._entries!r})"
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self._entries))
+
+
+def read_float(argument: str, value: object) -> float:
+    """Return a real number as a float."""
+    try:
+        if isinstance(value, str):
+            raise TypeError
+        return float(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArguments(argument, value, "expected a number") from None
+
+
+def read_mask(value: object) -> int:
+    """Return a mask of dimensions, checked."""
+    mask = _read_int("mask", value)
+    if not 0 <= mask <= MAX_MASK:
+        raise InvalidArguments("mask", mask, "has a bit for each of at most 12 dimensions")
+    return mask
+
+
+def _read_int(argument: str, value: object) -> int:
+    """Return an integer of any kind as an int."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArguments(argument, value, "expected an integer") from None
+
+
+def _check_operand(argument: str, desc: object) -> None:
+    """Raise unless ``desc`` describes a tensor whose dims are known."""
+    if not isinstance(desc, MemoryDesc) or desc.is_zero:
+        raise InvalidArguments(argument, desc, "expected the MemoryDesc of a tensor")
+    if desc.has_runtime_values or RUNTIME_DIM in desc.dims:
+        raise InvalidArguments(argument, str(desc), "a post-op takes no runtime dimensions")
