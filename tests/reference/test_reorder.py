@@ -7,9 +7,13 @@ import pytest
 import torch
 
 from dnnl.reference.conversions import convert
-from dnnl.reference.quantization import expand, parameter_dims
+from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import reorder
+from dnnl.types.attr import ScaleSpec
+from dnnl.types.dtype import DataType
 from tests.reference.agreement import random
+
+PER_ROW = ScaleSpec(1, (), DataType.f32)
 
 
 def test_without_attributes_nothing_changes() -> None:
@@ -32,8 +36,8 @@ def test_quantization_per_channel() -> None:
     want = torch.fake_quantize_per_channel_affine(
         torch.from_numpy(src), scales, zero_points, 0, -128, 127
     )
-    scale = expand(scales.numpy(), src.shape, mask=1)
-    zero_point = expand(zero_points.numpy(), src.shape, mask=1)
+    scale = expand(scales.numpy(), src.shape, PER_ROW)
+    zero_point = expand(zero_points.numpy(), src.shape, PER_ROW)
     stored = convert(reorder(src, dst_scale=scale, dst_zero_point=zero_point), "s8")
     back = reorder(stored, src_scale=scale, src_zero_point=zero_point)
     np.testing.assert_array_equal(back, want.double().numpy())
@@ -66,9 +70,8 @@ def test_the_sum_is_scaled_and_divided_with_the_rest() -> None:
 )
 def test_parameters_expand(mask: int, groups: tuple[int, ...], shape: tuple[int, ...]) -> None:
     dims = (2, 4, 6)
-    assert parameter_dims(dims, mask, groups) == shape
     parameters = np.arange(np.prod(shape))
-    full = expand(parameters, dims, mask, groups)
+    full = expand(parameters, dims, ScaleSpec(mask, groups, DataType.f32))
     assert full.shape == dims
     for index in np.ndindex(*dims):
         at = tuple(i * have // extent for i, have, extent in zip(index, shape, dims, strict=True))

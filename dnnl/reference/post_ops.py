@@ -1,0 +1,67 @@
+"""Post-ops: what happens to a result, in order, before it is quantized and stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from numpy.typing import ArrayLike
+
+from dnnl.errors import Unimplemented
+from dnnl.reference import eltwise
+from dnnl.reference.arrays import Array, f64
+from dnnl.reference.binary import binary
+from dnnl.reference.prelu import prelu
+from dnnl.reference.tolerance import Tolerance
+from dnnl.types.arg import Arg
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+
+# One more operation on a value that is already rounded.
+_STEP = Tolerance(ulps=2, floor=None)
+
+
+def apply_post_ops(
+    values: ArrayLike,
+    post_ops: Iterable[PostOp],
+    operands: Mapping[int, ArrayLike],
+    dst: ArrayLike | None = None,
+) -> Array:
+    """The result ``values`` after all ``post_ops``.
+
+    ``operands`` has the logical values of the execution arguments, under the same keys; prelu
+    weights have the rank of the result, 1 where their mask has no bit. ``dst`` is what the
+    destination held, read as the sum's own data type where that has one.
+    """
+    result = f64(values)
+    for index, entry in enumerate(post_ops):
+        result = _apply(entry, result, operands, Arg.post_op(index), dst)
+    return result
+
+
+def _apply(
+    entry: PostOp,
+    values: Array,
+    operands: Mapping[int, ArrayLike],
+    flag: int,
+    dst: ArrayLike | None,
+) -> Array:
+    match entry:
+        case PostOpSum() if dst is not None:
+            return values + entry.scale * (f64(dst) - entry.zero_point)
+        case PostOpEltwise():
+            return eltwise.eltwise(entry.alg, values, entry.alpha, entry.beta)
+        case PostOpBinary():
+            return binary(
+                entry.alg, values, operands[flag | Arg.SRC_1], operands.get(flag | Arg.SRC_2)
+            )
+        case PostOpPrelu():
+            return prelu(values, operands[flag | Arg.WEIGHTS])
+    raise Unimplemented(f"no reference for {entry!r} here")
+
+
+def tolerance(of_result: Tolerance, post_ops: Iterable[PostOp]) -> Tolerance:
+    """The tolerance of a result that has ``of_result`` before its post-ops."""
+    total = of_result
+    for entry in post_ops:
+        step = eltwise.tolerance(entry.alg) if isinstance(entry, PostOpEltwise) else _STEP
+        total = total.after(step)
+    return total

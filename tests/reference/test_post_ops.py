@@ -1,0 +1,69 @@
+"""Chains of post-ops against the same steps in PyTorch."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
+
+from dnnl.errors import Unimplemented
+from dnnl.reference.post_ops import apply_post_ops, tolerance
+from dnnl.reference.tolerance import PRODUCT_SUM
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOps
+from tests.reference.agreement import assert_agree, random, tensor
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("sum", "relu", "mul", "prelu"))))
+def test_entries_apply_in_their_order(order: tuple[str, ...]) -> None:
+    values, old, factor = random(1, 2, 3, 4), random(2, 2, 3, 4), random(3, 1, 3, 1)
+    weights = random(4, 1, 3, 1)
+    post_ops = PostOps()
+    operands = {}
+    want = tensor(values)
+    for index, entry in enumerate(order):
+        if entry == "sum":
+            post_ops.append_sum(0.5, 3)
+            want = want + 0.5 * (tensor(old) - 3)
+        elif entry == "relu":
+            post_ops.append_eltwise("eltwise_relu", 0.25)
+            want = F.leaky_relu(want, 0.25)
+        elif entry == "mul":
+            post_ops.append_binary("binary_mul", MemoryDesc(factor.shape, "f32", "abc"))
+            operands[Arg.post_op(index) | Arg.SRC_1] = factor
+            want = want * tensor(factor)
+        else:
+            post_ops.append_prelu(0b10)
+            operands[Arg.post_op(index) | Arg.WEIGHTS] = weights
+            want = F.prelu(want, tensor(weights).flatten())
+    assert_agree(apply_post_ops(values, post_ops, operands, old), want)
+
+
+def test_select_reads_its_condition() -> None:
+    values, other = random(1, 2, 3), random(2, 2, 3)
+    condition = (random(3, 2, 3) > 0).astype("f8")
+    post_ops = PostOps()
+    plain, chosen = MemoryDesc((2, 3), "f32", "ab"), MemoryDesc((2, 3), "s8", "ab")
+    post_ops.append_binary("binary_select", plain, chosen)
+    flag = Arg.post_op(0)
+    got = apply_post_ops(values, post_ops, {flag | Arg.SRC_1: other, flag | Arg.SRC_2: condition})
+    assert_agree(got, torch.where(tensor(condition) != 0, tensor(values), tensor(other)), rtol=0)
+
+
+def test_what_has_no_reference_is_refused() -> None:
+    post_ops = PostOps()
+    post_ops.append_sum()
+    with pytest.raises(Unimplemented, match="PostOpSum"):
+        apply_post_ops(random(1, 2), post_ops, {})
+
+
+def test_each_entry_adds_its_tolerance() -> None:
+    post_ops = PostOps()
+    post_ops.append_eltwise("eltwise_relu")
+    assert tolerance(PRODUCT_SUM, post_ops) == PRODUCT_SUM
+    post_ops.append_eltwise("eltwise_exp")
+    post_ops.append_sum()
+    assert tolerance(PRODUCT_SUM, post_ops).ulps == PRODUCT_SUM.ulps + 8 + 2
