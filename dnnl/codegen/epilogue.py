@@ -11,9 +11,8 @@ from dnnl.codegen.access import Operand, Place
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
-from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
 
 class Arguments:
@@ -58,7 +57,7 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
     for number, entry in enumerate(post_ops):
         where = f"post-op {number}"
         if isinstance(entry, PostOpSum):
-            if entry.data_type not in (DataType.undef, None, dst.data_type) or entry.zero_point:
+            if entry.data_type not in (None, dst.data_type) or entry.zero_point:
                 return Refusal(Reason.POST_OP, f"{where}: sum with another type or a zero point")
         elif isinstance(entry, PostOpBinary):
             if not convert.supported(entry.src1_desc.data_type):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from dnnl.codegen.builder import Module
 from dnnl.codegen.isa import Isa
@@ -55,7 +56,7 @@ class Recipe:
 
     conf: object
     isa: Isa
-    build: Callable[[object, Isa], Kernel]
+    build: Callable[[Any, Isa], Kernel]
 
     def kernel(self) -> Kernel:
         """Generate the IR."""

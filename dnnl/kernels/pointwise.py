@@ -16,7 +16,7 @@ from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PostOp
+from dnnl.types.post_ops import PostOp
 from dnnl.types.memory_desc import MemoryDesc
 
 Source = tuple[int, MemoryDesc, tuple[int, ...]]

@@ -9,7 +9,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.kernels.pointwise import build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PostOp
+from dnnl.types.post_ops import PostOp
 from dnnl.types.memory_desc import MemoryDesc
 
 

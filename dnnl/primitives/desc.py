@@ -1,0 +1,122 @@
+"""What an operation is: the base of the frozen descriptions, and the checks that they share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from dnnl.errors import InvalidArguments
+from dnnl.primitives.implementation import Implementation
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind, Kind, PropKind
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of an operation: its execution argument, its name in verbose lines, its
+    descriptor, and whether the operation writes it."""
+
+    argument: int
+    name: str
+    desc: MemoryDesc
+    output: bool = False
+
+
+@dataclass(frozen=True)
+class Desc:
+    """Base of the operation descriptions.
+
+    A description is a value: equality, hashing, cache keys and verbose lines come from its fields.
+    """
+
+    kind: ClassVar[str]
+    in_place: ClassVar[tuple[int, ...]] = ()  # inputs whose buffer may be that of dst
+
+    @property
+    @abstractmethod
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors, absent ones left out, in the order of verbose lines."""
+
+    @property
+    @abstractmethod
+    def implementations(self) -> tuple[Implementation, ...]:
+        """Who can do it, best first."""
+
+    @property
+    @abstractmethod
+    def problem(self) -> str:
+        """The sizes in benchdnn's notation."""
+
+    @property
+    def auxiliary(self) -> str:
+        """Algorithm and parameters in the notation of verbose lines."""
+        return ""
+
+    @property
+    def dst(self) -> MemoryDesc:
+        """The destination."""
+        return next(tensor.desc for tensor in self.tensors if tensor.output)
+
+    @property
+    def propagation(self) -> str:
+        """The propagation kind in verbose lines."""
+        kind = getattr(self, "prop_kind", None)
+        return str(kind) if isinstance(kind, PropKind) else "undef"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.problem} {self.auxiliary}".rstrip()
+
+
+def check_tensors(desc: object) -> None:
+    """Raise unless every field called ``*_desc`` holds a descriptor."""
+    for item in fields(desc):  # type: ignore[arg-type]
+        value = getattr(desc, item.name)
+        if item.name.endswith("_desc") and not isinstance(value, MemoryDesc):
+            raise InvalidArguments(item.name, value, "expected a dnnl.MemoryDesc")
+
+
+def check_defined(argument: str, desc: MemoryDesc) -> None:
+    """Raise if a tensor that must be there is absent."""
+    if desc.is_zero:
+        raise InvalidArguments(argument, str(desc), "this tensor is required")
+
+
+def check_not_any(argument: str, desc: MemoryDesc) -> None:
+    """Raise if the layout of a tensor is left open that nothing could decide."""
+    check_defined(argument, desc)
+    if desc.format_kind is FormatKind.any:
+        rule = "the layout of this tensor must be given"
+        raise InvalidArguments(argument, str(desc), rule, "'any' is for tensors not yet made")
+
+
+def check_dims(argument: str, desc: MemoryDesc, expected: Sequence[int], why: str) -> None:
+    """Raise unless the dims are as expected."""
+    if desc.dims != tuple(expected):
+        raise InvalidArguments(argument, desc.dims, f"expected {tuple(expected)}, {why}")
+
+
+def check_alg(alg: Kind, prefix: str) -> None:
+    """Raise unless the algorithm belongs to the operation."""
+    if not alg.name.startswith(prefix):
+        known = ", ".join(name for name in type(alg).__members__ if name.startswith(prefix))
+        raise InvalidArguments("alg_kind", str(alg), f"expected one of {known}")
+
+
+def check_prop_forward(prop_kind: PropKind) -> None:
+    """Raise unless the propagation kind is one of the forward ones."""
+    if not prop_kind.is_forward:
+        rule = "expected forward_training or forward_inference"
+        raise InvalidArguments("prop_kind", str(prop_kind), rule)
+
+
+def spelled(dims: Sequence[int]) -> str:
+    """Sizes as benchdnn writes them: 2x3x4."""
+    return "x".join(map(str, dims))
+
+
+def src_dst(src: MemoryDesc, dst: MemoryDesc) -> tuple[Tensor, ...]:
+    """The tensors of an operation with one source and one destination."""
+    return Tensor(Arg.SRC, "src", src), Tensor(Arg.DST, "dst", dst, output=True)

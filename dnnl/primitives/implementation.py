@@ -1,0 +1,107 @@
+"""How an operation is done: implementations, what they answer, and what they share in deciding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.errors import InvalidArguments
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpBinary
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An accepted problem: the description and post-ops with every layout decided, the kernel's
+    recipe, and the bytes of temporary memory that it takes."""
+
+    desc: Any
+    post_ops: tuple[PostOp, ...]
+    recipe: Recipe
+    scratchpad: int = 0
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One way to do an operation. ``configure(desc, attr, isa)`` accepts or refuses."""
+
+    name: str
+    configure: Callable[[Any, PrimitiveAttr, Isa], Plan | Refusal]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An implementation that was asked, and what it answered; ``refusal`` is None if it accepts."""
+
+    name: str
+    refusal: Refusal | None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.refusal or 'accepted'}"
+
+
+_HARMLESS = frozenset({"scratchpad_mode", "deterministic", "fpmath_mode", "accumulation_mode"})
+
+
+def refuse_attr(attr: PrimitiveAttr, *supported: str) -> Refusal | None:
+    """A refusal if an attribute is set that is not in ``supported``.
+
+    Generated kernels always keep the strictest math and are deterministic, so that modes which
+    merely allow less are taken everywhere.
+    """
+    extra = sorted(attr.non_default() - _HARMLESS - set(supported))
+    return Refusal(Reason.ATTRIBUTE, ", ".join(extra)) if extra else None
+
+
+def like(open_desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
+    """``open_desc`` with its layout, if that is 'any', taken from ``model`` without its gaps."""
+    if open_desc.format_kind is not FormatKind.any:
+        return open_desc
+    if model.dims == open_desc.dims and model.is_dense(padded=True) and not model.offset0:
+        return model.with_data_type(open_desc.data_type)
+    return dense_like(open_desc, model)
+
+
+def dense_like(desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
+    """``desc`` in a dense layout with the blocks and the order of the dimensions of ``model``."""
+    if model.tag is not None and model.tag.ndims == desc.ndims:
+        return desc.with_tag(model.tag)
+    order = sorted(range(desc.ndims), key=lambda dim: -model.strides[dim])
+    strides, step = [0] * desc.ndims, 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= max(1, desc.dims[dim])
+    return MemoryDesc(desc.dims, desc.data_type, strides)
+
+
+def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
+    """Raise unless every operand of a post-op can be broadcast to dst."""
+    for number, entry in enumerate(post_ops):
+        if not isinstance(entry, PostOpBinary):
+            continue
+        dims = entry.src1_desc.dims
+        fits = len(dims) == dst.ndims and all(
+            extent in (1, full) for extent, full in zip(dims, dst.dims, strict=True)
+        )
+        if not fits:
+            rule = f"each dimension must be 1 or that of dst, which is {dst.dims}"
+            raise InvalidArguments(f"post_ops[{number}].src1_desc", dims, rule)
+
+
+def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[PostOp, ...]:
+    """The post-ops with operands of layout 'any' laid out as dst."""
+
+    def resolve(entry: PostOp) -> PostOp:
+        if isinstance(entry, PostOpBinary) and entry.src1_desc.format_kind is FormatKind.any:
+            if entry.src1_desc.dims == dst.dims:
+                return replace(entry, src1_desc=like(entry.src1_desc, dst))
+            plain = MemoryDesc(entry.src1_desc.dims, entry.src1_desc.data_type)
+            return replace(entry, src1_desc=plain)
+        return entry
+
+    return tuple(resolve(entry) for entry in post_ops)

@@ -1,0 +1,175 @@
+"""The compiled operation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from dnnl import config, log
+from dnnl.codegen import jit
+from dnnl.errors import InvalidArguments
+from dnnl.primitives.cache import Cache
+from dnnl.primitives.primitive_desc import PrimitiveDesc, describe
+from dnnl.runtime.backend import Executable
+from dnnl.runtime.memory import Memory
+from dnnl.runtime.stream import Stream
+from dnnl.types.arg import Arg, name_of
+from dnnl.types.kinds import ScratchpadMode
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class _Compiled:
+    """Loaded code and the arguments that it takes; None for a tensor without elements."""
+
+    executable: Executable | None
+    arguments: tuple[int, ...]
+    from_disk: bool
+
+
+_cache: Cache[_Compiled] = Cache(lambda: int(config.get("primitive_cache_capacity")))
+
+
+class Primitive:
+    """Executes what a :class:`PrimitiveDesc` describes; safe for any number of threads.
+
+    Building it takes the kernel from the cache of this process, then from the one on disk, and
+    generates it only if it is in neither.
+    """
+
+    def __init__(self, pd: PrimitiveDesc) -> None:
+        if not isinstance(pd, PrimitiveDesc):
+            raise InvalidArguments("pd", pd, "expected a dnnl.PrimitiveDesc")
+        self.pd = pd
+        started = perf_counter()
+        compiled, hit = _cache.get(pd.key, lambda: _compile(pd))
+        self._executable = compiled.executable
+        expected = [(arg, pd.arg_desc(arg)) for arg in compiled.arguments]
+        own = pd.attr.scratchpad_mode is ScratchpadMode.library and not pd.scratchpad_desc.is_zero
+        self._own_scratchpad = own
+        self._slots = tuple((a, d) for a, d in expected if not (own and a == Arg.SCRATCHPAD))
+        self._scratchpad_place = compiled.arguments.index(Arg.SCRATCHPAD) if own else -1
+        self._outputs = tuple(
+            number
+            for number, (arg, _) in enumerate(self._slots)
+            if arg == Arg.SCRATCHPAD or any(t.argument == arg and t.output for t in pd.desc.tensors)
+        )
+        self._local = threading.local()
+        if log.enabled("profile_create", pd.desc.kind):
+            state = "cache_hit" if hit else "cache_miss"
+            state = "persistent_cache_hit" if compiled.from_disk and not hit else state
+            time = (perf_counter() - started + pd.creation_time) * 1e3
+            log.line("primitive", f"create:{state}", pd.verbose_fields(), f"{time:.6g}")
+
+    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
+        """Run once on the memories of ``args``, one for each argument of the operation."""
+        if log.enabled("profile_exec", self.pd.desc.kind):
+            self._execute_logged(stream, args)
+            return
+        pointers = self._pointers(args)
+        if self._executable is None:
+            return
+        if self._own_scratchpad:
+            pointers = self._with_scratchpad(pointers, self._thread_scratchpad())
+        self._executable.launch(pointers, stream.num_threads)
+
+    def bind(self, stream: Stream, args: Mapping[int, Memory]) -> Callable[[], Any]:
+        """Check and lay out ``args`` once; each call of the result is one execution."""
+        pointers = self._pointers(args)
+        keep: list[object] = [args[arg] for arg, _ in self._slots]
+        if self._executable is None:
+            return lambda: None
+        if self._own_scratchpad:
+            scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
+            keep.append(scratchpad)
+            pointers = self._with_scratchpad(pointers, scratchpad)
+        return _Bound(self._executable.bind(pointers, stream.num_threads), keep).run
+
+    def llvm_ir(self) -> str:
+        """The generated IR, before LLVM's own passes."""
+        return str(self.pd.plan.recipe.kernel().module)
+
+    def asm(self) -> str:
+        """The machine code as assembly text."""
+        return jit.assembly(self.pd.plan.recipe.kernel().module)
+
+    def _pointers(self, args: Mapping[int, Memory]) -> tuple[int, ...]:
+        pointers = []
+        for arg, desc in self._slots:
+            memory = args.get(arg)
+            if memory is None:
+                rule = f"missing; {describe(arg, desc)}"
+                raise InvalidArguments(f"args[{name_of(arg)}]", None, rule)
+            if memory.desc is not desc and memory.desc != desc:
+                raise self._mismatch(arg, desc, memory)
+            pointers.append(memory.pointer)
+        for number in self._outputs:
+            self._check_overlap(number, pointers)
+        return tuple(pointers)
+
+    def _mismatch(self, arg: int, desc: MemoryDesc, memory: object) -> InvalidArguments:
+        where = f"args[{name_of(arg)}]"
+        if not isinstance(memory, Memory):
+            hint = "wrap arrays with dnnl.Memory.from_numpy"
+            return InvalidArguments(where, type(memory).__name__, "expected a dnnl.Memory", hint)
+        given = f"{memory.desc}, dims {memory.desc.dims}"
+        hint = "" if memory.desc.dims != desc.dims else "memory.reorder_to(desc) changes the layout"
+        return InvalidArguments(where, given, describe(arg, desc), hint)
+
+    def _check_overlap(self, number: int, pointers: list[int]) -> None:
+        """Raise if an output shares memory with another argument, other than in place."""
+        begin = pointers[number]
+        arg, desc = self._slots[number]
+        end = begin + desc.size
+        for other, (pointer, slot) in enumerate(zip(pointers, self._slots, strict=True)):
+            if other == number or pointer >= end or pointer + slot[1].size <= begin:
+                continue
+            in_place = pointer == begin and slot[1] == desc and slot[0] in self.pd.desc.in_place
+            if not in_place:
+                rule = f"must not share memory with {name_of(slot[0])}"
+                raise InvalidArguments(f"args[{name_of(arg)}]", hex(begin), rule)
+
+    def _with_scratchpad(self, pointers: tuple[int, ...], scratchpad: Memory) -> tuple[int, ...]:
+        place = self._scratchpad_place
+        return (*pointers[:place], scratchpad.pointer, *pointers[place:])
+
+    def _thread_scratchpad(self) -> Memory:
+        try:
+            memory: Memory = self._local.scratchpad
+        except AttributeError:
+            memory = self._local.scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
+        return memory
+
+    def _execute_logged(self, stream: Stream, args: Mapping[int, Memory]) -> None:
+        run = self.bind(stream, args)
+        started = perf_counter()
+        run()
+        time = (perf_counter() - started) * 1e3
+        log.line("primitive", "exec", self.pd.verbose_fields(), f"{time:.6g}")
+
+    def __repr__(self) -> str:
+        return f"<Primitive {self.pd.verbose_fields()}>"
+
+
+class _Bound:
+    """A bound launch together with the memories that must live as long as it."""
+
+    __slots__ = ("keep", "launch")
+
+    def __init__(self, launch: Callable[[], Any], keep: list[object]) -> None:
+        self.launch, self.keep = launch, keep
+
+    def run(self) -> None:
+        """Execute once."""
+        self.launch()
+
+
+def _compile(pd: PrimitiveDesc) -> _Compiled:
+    if pd.desc.dst.has_zero_dim:
+        arguments = tuple(tensor.argument for tensor in pd.desc.tensors)
+        return _Compiled(None, arguments, from_disk=False)
+    image, from_disk = jit.image(pd.plan.recipe)
+    return _Compiled(pd.engine.load(image), image.arguments, from_disk)

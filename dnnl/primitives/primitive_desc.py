@@ -1,0 +1,183 @@
+"""How an operation will be done on an engine: the chosen implementation and every layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+
+from dnnl import log
+from dnnl.codegen import isa as isas
+from dnnl.codegen.epilogue import prelu_weights
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
+from dnnl.runtime.engine import Engine
+from dnnl.types.arg import Arg, name_of
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOpPrelu
+
+
+class PrimitiveDesc:
+    """The first implementation that accepts ``desc`` with ``attr`` on ``engine``.
+
+    Layouts given as ``any`` are decided: read them from ``src_desc`` and the like. ``attr`` is
+    copied. ``hint`` is the forward description that a backward one belongs to. Raises
+    :class:`Unimplemented` with every implementation's reason if none accepts.
+    """
+
+    def __init__(
+        self,
+        desc: Desc,
+        engine: Engine,
+        attr: PrimitiveAttr | None = None,
+        hint: PrimitiveDesc | None = None,
+    ) -> None:
+        if not isinstance(desc, Desc):
+            raise InvalidArguments("desc", desc, "expected an operation, as dnnl.EltwiseDesc")
+        if not isinstance(engine, Engine):
+            raise InvalidArguments("engine", engine, "expected a dnnl.Engine")
+        started = perf_counter()
+        self.engine = engine
+        self.attr = attr.copy() if attr is not None else PrimitiveAttr()
+        self.hint = hint
+        features = engine.features
+        self.isa = isas.select(features.arch, features.flags, features.universal)
+        check_post_ops(tuple(self.attr.post_ops), desc.dst)
+        self._asked = desc
+        self._candidates: list[Candidate] = []
+        self._plan: Plan
+        if not self.next_impl():
+            raise Unimplemented(f"nothing does {desc} on {engine!r}", self._candidates)
+        self.creation_time = perf_counter() - started
+
+    def next_impl(self) -> bool:
+        """Move on to the next implementation that accepts; False, and no change, if none does."""
+        for impl in self._asked.implementations[len(self._candidates) :]:
+            answer = impl.configure(self._asked, self.attr, self.isa)
+            accepted = isinstance(answer, Plan)
+            self._candidates.append(
+                Candidate(impl.name, None if isinstance(answer, Plan) else answer)
+            )
+            if isinstance(answer, Plan):
+                self._plan = answer
+                self._name = impl.name
+                self.attr = self.attr.with_post_ops(answer.post_ops)
+            elif log.enabled("dispatch", self._asked.kind):
+                reason = f"{self.engine.kind},{self._asked.kind},{impl.name},{answer}"
+                log.line("primitive", "create:dispatch", reason)
+            if accepted:
+                return True
+        return False
+
+    @property
+    def desc(self) -> Desc:
+        """The operation with every layout decided."""
+        desc: Desc = self._plan.desc
+        return desc
+
+    @property
+    def plan(self) -> Plan:
+        """What the chosen implementation decided."""
+        return self._plan
+
+    @property
+    def impl_info(self) -> str:
+        """Generator and instruction set, ``nest:avx2``."""
+        return f"{self._name}:{self.isa.name}"
+
+    @property
+    def candidates(self) -> Sequence[Candidate]:
+        """The implementations that were asked so far, with their answers."""
+        return tuple(self._candidates)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two primitives the same."""
+        return (self.desc, self.attr.key, self.engine, self.isa, self._name)
+
+    def arg_desc(self, argument: int) -> MemoryDesc:
+        """The descriptor of the memory to pass as an argument; the zero one if there is none."""
+        if argument == Arg.SCRATCHPAD:
+            return self.scratchpad_desc
+        for tensor in self.desc.tensors:
+            if tensor.argument == argument:
+                return tensor.desc
+        for number, entry in enumerate(self.attr.post_ops):
+            if isinstance(entry, PostOpPrelu) and argument == Arg.post_op(number) | Arg.WEIGHTS:
+                return prelu_weights(entry.mask, self.desc.dst)
+            for operand, desc in entry.operands:
+                if argument == Arg.post_op(number) | operand:
+                    return desc
+        return MemoryDesc.zero()
+
+    @property
+    def scratchpad_desc(self) -> MemoryDesc:
+        """Temporary memory, in bytes; the zero descriptor if none is needed."""
+        size = self._plan.scratchpad
+        return MemoryDesc((size,), "u8") if size else MemoryDesc.zero()
+
+    @property
+    def src_desc(self) -> MemoryDesc:
+        """The source, or the first of several."""
+        desc = self.arg_desc(Arg.SRC)
+        return self.arg_desc(Arg.MULTIPLE_SRC) if desc.is_zero else desc
+
+    @property
+    def src1_desc(self) -> MemoryDesc:
+        """The second source of a binary operation."""
+        return self.arg_desc(Arg.SRC_1)
+
+    @property
+    def weights_desc(self) -> MemoryDesc:
+        """The weights."""
+        return self.arg_desc(Arg.WEIGHTS)
+
+    @property
+    def bias_desc(self) -> MemoryDesc:
+        """The bias."""
+        return self.arg_desc(Arg.BIAS)
+
+    @property
+    def dst_desc(self) -> MemoryDesc:
+        """The destination."""
+        return self.arg_desc(Arg.DST)
+
+    @property
+    def workspace_desc(self) -> MemoryDesc:
+        """What a forward training primitive leaves for the backward one."""
+        return self.arg_desc(Arg.WORKSPACE)
+
+    @property
+    def diff_src_desc(self) -> MemoryDesc:
+        """The gradient of the source."""
+        return self.arg_desc(Arg.DIFF_SRC)
+
+    @property
+    def diff_weights_desc(self) -> MemoryDesc:
+        """The gradient of the weights."""
+        return self.arg_desc(Arg.DIFF_WEIGHTS)
+
+    @property
+    def diff_dst_desc(self) -> MemoryDesc:
+        """The gradient of the destination."""
+        return self.arg_desc(Arg.DIFF_DST)
+
+    def verbose_fields(self) -> str:
+        """Engine, kind, implementation, propagation, descriptors, attributes and problem."""
+        asked = {tensor.argument: tensor.desc for tensor in self._asked.tensors}
+        tokens = [
+            f"{tensor.name}:{tensor.desc.token(asked[tensor.argument].format_kind.name == 'any')}"
+            for tensor in self.desc.tensors
+        ]
+        desc = self.desc
+        parts = [self.engine.kind, desc.kind, self.impl_info, desc.propagation, " ".join(tokens)]
+        return ",".join([*parts, str(self.attr), desc.auxiliary, desc.problem])
+
+    def __repr__(self) -> str:
+        return f"<PrimitiveDesc {self.verbose_fields()}>"
+
+
+def describe(argument: int, desc: MemoryDesc) -> str:
+    """An argument and what it must be, for error messages."""
+    return f"{name_of(argument)} must be {desc}, dims {desc.dims}"

@@ -1,0 +1,63 @@
+"""Copy a tensor into another layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.kernels import reorder as kernel
+from dnnl.primitives.desc import Desc, Tensor, check_dims, check_not_any, check_tensors, spelled
+from dnnl.primitives.desc import src_dst
+from dnnl.primitives.implementation import Implementation, Plan, refuse_attr, resolve_post_ops
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class ReorderDesc(Desc):
+    """dst = src, the same tensor in another layout.
+
+    Arguments FROM (SRC), TO (DST). Both layouts are given, the dims are equal: there is no
+    broadcasting. The padding of dst is zero afterwards.
+    """
+
+    kind = "reorder"
+
+    src_desc: MemoryDesc
+    dst_desc: MemoryDesc
+
+    def __post_init__(self) -> None:
+        check_tensors(self)
+        check_not_any("src_desc", self.src_desc)
+        check_not_any("dst_desc", self.dst_desc)
+        check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """SRC and DST."""
+        return src_dst(self.src_desc, self.dst_desc)
+
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        """Who can do it, best first."""
+        return IMPLS
+
+    @property
+    def problem(self) -> str:
+        """The dims."""
+        return spelled(self.src_desc.dims)
+
+
+def _nest(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = refuse_attr(attr, "post_ops")
+    if refusal is not None:
+        return refusal
+    post_ops = resolve_post_ops(tuple(attr.post_ops), desc.dst_desc)
+    conf = kernel.configure(desc.src_desc, desc.dst_desc, post_ops)
+    if isinstance(conf, Refusal):
+        return conf
+    return Plan(desc, post_ops, Recipe(conf, isa, kernel.build))
+
+
+IMPLS = (Implementation("nest", _nest),)
