@@ -9,7 +9,6 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 
 from dnnl import config
 from dnnl.errors import InvalidArguments
@@ -113,9 +112,11 @@ def _header() -> list[str]:
 
 
 def _version() -> str:
+    from importlib import metadata  # costs 10 ms, and only those who read these lines need it
+
     try:
-        return version("dnnl")
-    except PackageNotFoundError:  # run from a folder of sources that was not installed
+        return metadata.version("dnnl")
+    except metadata.PackageNotFoundError:  # run from a folder of sources that was not installed
         return "0.0.0"
 
 

@@ -68,5 +68,5 @@ class Backend(ABC):
         """Make the image's code executable; it stays so for the life of the process."""
 
     def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        """A new 64-byte aligned buffer that the host can address; `OutOfMemory` if there is none."""
+        """A new 64-byte aligned buffer that the host can address, or `OutOfMemory`."""
         return allocate(nbytes)

@@ -37,7 +37,7 @@ def available_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def checked_num_threads(num_threads: int) -> int:
+def checked_num_threads(num_threads: object) -> int:
     """The number itself, if it is one that an execution can have."""
     if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
         rule = "a number of threads must be an integer >= 1"

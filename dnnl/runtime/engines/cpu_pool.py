@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from string import Template
 
@@ -50,9 +51,7 @@ class NativePool(ThreadPool):
     @classmethod
     def supported(cls) -> bool:
         # A 32-bit process on a 64-bit kernel has other call numbers.
-        return (
-            sys.platform == "linux" and platform.machine() in _MACHINES and sys.maxsize > 2**32
-        )
+        return sys.platform == "linux" and platform.machine() in _MACHINES and sys.maxsize > 2**32
 
     def entry(self) -> int:
         run, spin, configure, forget = link(
@@ -72,7 +71,7 @@ def pool_ir() -> str:
     return RUN_IR + SERIAL_IR + Template(POOL_IR).substitute(values)
 
 
-def _spins_in(microseconds: float, spin: ctypes._CFuncPtr) -> int:
+def _spins_in(microseconds: float, spin: Callable[[int], object]) -> int:
     """How many spin-wait hints take that long; one takes 4 to 100 ns, by processor."""
     hints = 500
     best = float("inf")

@@ -1,0 +1,141 @@
+"""DLPack capsules, read and written at the level of their C structure.
+
+NumPy knows DLPack but not the types of `ml_dtypes`, and takes every capsule without a version for
+read-only; so what a capsule says is read here. See github.com/dmlc/dlpack, ``dlpack.h``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from dnnl.errors import InvalidArguments
+
+CPU = 1
+# Memory that the host can address, by the ids of `DLDeviceType`: cpu, and what CUDA and ROCm pin.
+_HOST_DEVICES = {CPU, 3, 11, 13}
+_READ_ONLY = 1
+
+# (type code, bits) of what NumPy has no code for.
+_EXTRA_TYPES: dict[tuple[int, int], np.dtype[Any]] = {
+    (4, 16): np.dtype(ml_dtypes.bfloat16),
+    (10, 8): np.dtype(ml_dtypes.float8_e4m3fn),
+    (12, 8): np.dtype(ml_dtypes.float8_e5m2),
+    (14, 8): np.dtype(ml_dtypes.float8_e8m0fnu),
+}
+_EXTRA_CODES = {dtype: code for (code, _), dtype in _EXTRA_TYPES.items()}
+_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.argtypes, _is_valid.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_int
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.argtypes, _get_pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
+
+
+class DLPackTensor(NamedTuple):
+    """What a capsule says; ``strides`` in elements. The capsule owns the memory while it lives."""
+
+    capsule: object
+    address: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    readonly: bool
+
+
+def read(exporter: Any) -> DLPackTensor:
+    """Ask an object with ``__dlpack__`` for its memory, without copy.
+
+    Raises `InvalidArguments` where that is no memory of the host or has no NumPy type.
+    """
+    device = exporter.__dlpack_device__()[0]
+    if int(device) not in _HOST_DEVICES:
+        rule = f"the tensor lives on DLPack device {device}, not in the host's memory"
+        raise InvalidArguments("buffer", type(exporter).__name__, rule, "move it to the cpu")
+    try:
+        try:
+            capsule = exporter.__dlpack__(max_version=(1, 0))
+        except TypeError:  # an exporter from before versions
+            capsule = exporter.__dlpack__()
+    except (BufferError, RuntimeError, ValueError) as error:
+        rule = f"its DLPack export failed: {error}"
+        raise InvalidArguments("buffer", type(exporter).__name__, rule) from error
+    tensor, readonly = _tensor_of(capsule)
+    shape = tuple(tensor.shape[: tensor.ndim])
+    return DLPackTensor(
+        capsule,
+        (tensor.data or 0) + tensor.byte_offset,
+        _dtype_of(tensor),
+        shape,
+        tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _dense(shape),
+        readonly,
+    )
+
+
+def export(array: np.ndarray, **options: Any) -> object:
+    """The capsule of an array; types that NumPy cannot export go as the integers of their bits,
+    with the right type written into the capsule afterwards. ``options`` as in ``__dlpack__``."""
+    code = _EXTRA_CODES.get(array.dtype)
+    if code is None:
+        return array.__dlpack__(**options)
+    capsule = array.view(f"u{array.itemsize}").__dlpack__(**options)
+    _tensor_of(capsule)[0].code = code
+    return capsule
+
+
+def _tensor_of(capsule: object) -> tuple[_Tensor, bool]:
+    """The tensor in a capsule that nobody has consumed, and whether it is read-only."""
+    if _is_valid(capsule, b"dltensor_versioned"):
+        pointer = _get_pointer(capsule, b"dltensor_versioned")
+        managed = _Versioned.from_address(pointer)
+        return managed.tensor, bool(managed.flags & _READ_ONLY)
+    return _Tensor.from_address(_get_pointer(capsule, b"dltensor")), False
+
+
+def _dtype_of(tensor: _Tensor) -> np.dtype[Any]:
+    extra = _EXTRA_TYPES.get((tensor.code, tensor.bits))
+    if extra is not None and tensor.lanes == 1:
+        return extra
+    kind = _KINDS.get(tensor.code)
+    if kind is None or tensor.lanes != 1 or tensor.bits % 8:
+        rule = f"DLPack type code {tensor.code} with {tensor.bits} bits is not supported"
+        raise InvalidArguments("buffer", "DLPack tensor", rule)
+    dtype: np.dtype[Any] = np.dtype(f"{kind}{tensor.bits // 8}")
+    return dtype
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1] * len(shape)
+    for d in reversed(range(len(shape) - 1)):
+        strides[d] = strides[d + 1] * shape[d + 1]
+    return tuple(strides)

@@ -1,0 +1,153 @@
+"""Memory: a descriptor, and the bytes that it describes on an engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dnnl.errors import InvalidArguments
+from dnnl.runtime import dlpack
+from dnnl.runtime.engine import Engine
+from dnnl.runtime.gather import gather, plain_view, scatter
+from dnnl.runtime.storage import address_of
+from dnnl.runtime.wrap import wrap
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.tag import FormatTag
+
+
+class Memory:
+    """A tensor's bytes: ``desc.size`` of them, laid out as ``desc`` says.
+
+    Without ``buffer`` the memory is allocated, 64-byte aligned and not initialised. With it the
+    buffer is used as it is, without copy, and kept alive: any writable object of the buffer
+    protocol or of DLPack. One with a single axis counts as plain bytes; one with a shape must
+    have the shape and strides of ``desc``.
+
+    ``data`` is the flat uint8 array of all bytes and ``pointer`` its address. Raises
+    `InvalidArguments` and `OutOfMemory`.
+    """
+
+    __slots__ = ("__weakref__", "data", "desc", "engine", "pointer")
+
+    desc: MemoryDesc
+    engine: Engine
+    data: NDArray[np.uint8]
+    pointer: int
+
+    def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
+        _check_desc(desc)
+        if not isinstance(engine, Engine):
+            raise InvalidArguments("engine", engine, "expected an Engine", "Engine('cpu')")
+        self.desc = desc
+        self.engine = engine
+        self.data = engine.allocate(desc.size) if buffer is None else wrap(desc, buffer)
+        self.pointer = address_of(self.data)
+
+    @classmethod
+    def from_numpy(
+        cls,
+        array: Any,
+        tag: FormatTag | str | None = None,
+        engine: Engine | None = None,
+    ) -> Memory:
+        """The tensor of a NumPy array.
+
+        Without ``tag`` the memory is the array's own, with its strides; writes go both ways. With
+        a tag it is a copy in that layout. Elements of 4 bits are always packed into a copy.
+        ``engine`` is by default the first cpu engine.
+        """
+        source = np.asarray(array)
+        where = Engine("cpu") if engine is None else engine
+        data_type = DataType.from_numpy(source.dtype)
+        if tag is not None:
+            return cls._filled(MemoryDesc(source.shape, data_type, tag), where, source)
+        if data_type.bits < 8:
+            return cls._filled(MemoryDesc(source.shape, data_type), where, source)
+        return cls(_desc_of(source, data_type), where, source)
+
+    @classmethod
+    def _filled(cls, desc: MemoryDesc, engine: Engine, array: np.ndarray) -> Memory:
+        made = cls(desc, engine)
+        scatter(desc, made.data, array)
+        return made
+
+    def numpy(self) -> np.ndarray:
+        """The logical tensor, of shape ``desc.dims``.
+
+        A view of this memory wherever strides can say its layout; a copy for blocked layouts that
+        they cannot, and for 4-bit types (of which NumPy keeps each element in a byte).
+        """
+        view = plain_view(self.desc, self.data)
+        return gather(self.desc, self.data) if view is None else view
+
+    def reorder_to(self, target: MemoryDesc | FormatTag | str) -> Memory:
+        """A new memory with the same tensor in another layout; its padding is zero.
+
+        ``target`` is a tag, or a descriptor with the same dims and data type.
+        """
+        own = self.desc
+        desc = target if isinstance(target, MemoryDesc) else own.with_tag(target)
+        if (desc.dims, desc.data_type) != (own.dims, own.data_type):
+            rule = f"the tensor is {own} with dims {own.dims}, and only its layout can change here"
+            hint = "a ReorderDesc converts data types as well"
+            raise InvalidArguments("target", f"{desc} with dims {desc.dims}", rule, hint)
+        return self._filled(desc, self.engine, self.numpy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        view = plain_view(self.desc, self.data)
+        if view is None and copy is False:
+            raise ValueError(f"NumPy cannot view the layout {self.desc} without a copy")
+        array = gather(self.desc, self.data) if view is None else view
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"a copy is needed to make {dtype} of {self.desc}")
+            return array.astype(dtype)
+        return array.copy() if copy and view is not None else array
+
+    def __dlpack__(self, **options: Any) -> object:
+        """The memory as a DLPack capsule, shared; ``BufferError`` if strides cannot say it."""
+        view = plain_view(self.desc, self.data)
+        if view is None:
+            rule = f"DLPack cannot describe the layout {self.desc} without a copy"
+            raise BufferError(f"{rule}; export numpy() or reorder_to() a plain layout")
+        return dlpack.export(view, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU, 0
+
+    def __repr__(self) -> str:
+        return f"Memory({self.desc!r}, {self.engine!r})"
+
+
+def _check_desc(desc: MemoryDesc) -> None:
+    if not isinstance(desc, MemoryDesc):
+        rule = "expected a MemoryDesc"
+        raise InvalidArguments("desc", desc, rule, "Memory.from_numpy takes an array")
+    if desc.format_kind is FormatKind.any:
+        rule = "a memory needs a layout, and 'any' leaves it open"
+        hint = "take the descriptor that the primitive description chose"
+        raise InvalidArguments("desc", str(desc), rule, hint)
+    if desc.has_runtime_values:
+        rule = "a memory needs dims and strides that are known"
+        hint = "describe it with the sizes of this execution"
+        raise InvalidArguments("desc", str(desc), rule, hint)
+
+
+def _desc_of(array: np.ndarray, data_type: DataType) -> MemoryDesc:
+    """The descriptor of an array as it lies in memory."""
+    if array.flags.c_contiguous:
+        return MemoryDesc(array.shape, data_type)
+    step = array.itemsize
+    strides = []
+    for stride, size in zip(array.strides, array.shape, strict=True):
+        kept = stride >= 0 and stride % step == 0
+        if size > 1 and not kept:
+            rule = "strides must be whole and positive numbers of elements to be kept"
+            hint = "pass a copy of it, or a tag"
+            raise InvalidArguments("array.strides", array.strides, rule, hint)
+        strides.append(stride // step if kept else 0)
+    return MemoryDesc(array.shape, data_type, strides)

@@ -1,0 +1,123 @@
+"""Somebody else's buffer as the bytes of a tensor: what it must be, and why it is refused."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dnnl.errors import InvalidArguments
+from dnnl.runtime import dlpack
+from dnnl.runtime.gather import plain_strides
+from dnnl.runtime.storage import bytes_at
+from dnnl.types.memory_desc import MemoryDesc
+
+_USER_DEFINED = 2  # `numpy.dtype.isbuiltin` of the types of ml_dtypes
+
+
+class _Buffer(NamedTuple):
+    """Memory that ``owner`` keeps alive; ``strides`` in bytes."""
+
+    owner: object
+    address: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    readonly: bool
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is one run of bytes without a shape to speak of."""
+        return len(self.shape) <= 1 and self.strides in ((), (self.dtype.itemsize,))
+
+
+def wrap(desc: MemoryDesc, buffer: Any) -> NDArray[np.uint8]:
+    """The ``desc.size`` bytes of ``buffer``, not copied; they keep its owner alive.
+
+    A buffer with one axis and no gaps counts as plain bytes. Any other must have the shape and
+    strides of ``desc``. Raises `InvalidArguments` where it does not, and for read-only memory.
+    """
+    found = _describe(buffer)
+    if found.readonly:
+        rule = "the buffer is read-only, and a memory may be written"
+        raise InvalidArguments("buffer", _name(found), rule, "pass a copy of it")
+    _check_type(desc, found)
+    if not found.is_flat:
+        _check_shape(desc, found)
+    elif found.nbytes != desc.size:
+        rule = f"the buffer has {found.nbytes} bytes, {desc} needs {desc.size}"
+        raise InvalidArguments("buffer", _name(found), rule)
+    return bytes_at(found.address, desc.size, found.owner)
+
+
+def _describe(buffer: Any) -> _Buffer:
+    if not isinstance(buffer, np.ndarray):
+        try:
+            buffer = np.asarray(memoryview(buffer))
+        except TypeError:
+            return _describe_dlpack(buffer)
+        except ValueError as error:
+            rule = f"its element format has no NumPy type: {error}"
+            raise InvalidArguments("buffer", type(buffer).__name__, rule) from error
+    return _Buffer(
+        buffer,
+        buffer.__array_interface__["data"][0],
+        buffer.dtype,
+        buffer.shape,
+        buffer.strides,
+        not buffer.flags.writeable,
+    )
+
+
+def _describe_dlpack(exporter: Any) -> _Buffer:
+    if not hasattr(exporter, "__dlpack__"):
+        rule = "expected a writable buffer or an object with __dlpack__"
+        hint = "NumPy arrays, bytearray, memoryview, mmap, ctypes arrays and tensors are such"
+        raise InvalidArguments("buffer", type(exporter).__name__, rule, hint)
+    tensor = dlpack.read(exporter)
+    strides = tuple(stride * tensor.dtype.itemsize for stride in tensor.strides)
+    return _Buffer(
+        tensor.capsule, tensor.address, tensor.dtype, tensor.shape, strides, tensor.readonly
+    )
+
+
+def _name(found: _Buffer) -> str:
+    return f"{found.dtype} buffer of shape {found.shape}"
+
+
+def _check_type(desc: MemoryDesc, found: _Buffer) -> None:
+    """The elements must be of the tensor's type, or raw bits."""
+    own = desc.data_type.numpy
+    raw = found.dtype.kind in "uVSb" and found.dtype.isbuiltin != _USER_DEFINED
+    # Who has bf16 and the like in a library without that type keeps the bits in integers.
+    bits = own.isbuiltin == _USER_DEFINED and found.dtype.kind in "iu"
+    if found.dtype != own and not raw and not bits:
+        rule = f"the buffer's elements are {found.dtype}, the tensor's are {desc.data_type}"
+        hint = "pass unsigned integers for raw bits: array.view('u1')"
+        raise InvalidArguments("buffer", _name(found), rule, hint)
+
+
+def _check_shape(desc: MemoryDesc, found: _Buffer) -> None:
+    """A buffer with a shape must have its elements where the descriptor has them."""
+    hint = "pass its bytes with one axis to have them taken as they are"
+    if found.shape != desc.dims:
+        rule = f"the buffer's shape must be {desc.dims}"
+        raise InvalidArguments("buffer", _name(found), rule, hint)
+    if desc.size == 0:
+        return
+    strides = plain_strides(desc)
+    own = strides and tuple(stride * desc.data_type.size for stride in strides)
+    whole = desc.dims == desc.padded_dims and desc.offset0 == 0 and desc.data_type.bits >= 8
+    if own is None or not whole or found.dtype.itemsize != desc.data_type.size:
+        rule = f"an array with that shape does not have its elements as {desc} has them"
+        raise InvalidArguments("buffer", _name(found), rule, hint)
+    places = zip(found.strides, own, desc.dims, strict=True)
+    if any(a != b for a, b, size in places if size > 1):
+        rule = f"the buffer's strides in bytes must be {own}, they are {found.strides}"
+        raise InvalidArguments("buffer", _name(found), rule, hint)
