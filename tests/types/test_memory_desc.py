@@ -349,6 +349,9 @@ def test_inequality() -> None:
 def test_unit_dimensions_keep_the_tag_that_was_given() -> None:
     assert MemoryDesc((2, 1, 5, 1), "f32", "nhwc").tag is FormatTag("acdb")
     assert MemoryDesc((1, 1, 1, 1), "f32", "nhwc").matches_tag("nchw")
+    assert MemoryDesc((2, 1, 5, 4), "f32", "nhwc").matches_tag("nchw")
+    assert MemoryDesc((4, 1, 3), "f32", (3, 99, 1)).matches_tag("abc")
+    assert MemoryDesc((4, 1, 3), "f32", (3, 99, 1)).tag is not None
     assert not MemoryDesc((1, 2, 3, 1), "f32", "nhwc").matches_tag("nchw")
     assert MemoryDesc((2, 3), "f32", "any").matches_tag("any")
     assert not MemoryDesc((2, 3), "f32").matches_tag("any")
