@@ -30,7 +30,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test marked ``isa("avx512", ...)`` where the machine has none of these."""
+    """Skip a test marked ``isa("avx512_core", ...)`` where the machine has none of these."""
     for mark in item.iter_markers("isa"):
         wanted = [isa.find(name).name for name in mark.args]
         features = Engine("cpu").features

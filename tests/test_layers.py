@@ -32,6 +32,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "primitives": (*BASE, "types", "runtime", "codegen", "kernels"),
     "framework": (*BASE, "types", "runtime", "primitives"),
     "tools": (
+        "__version__",
         *BASE,
         "types",
         "reference",

@@ -1,0 +1,112 @@
+"""``dnnl info``: what this installation is, sees and uses."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dnnl import __version__, config
+from dnnl.codegen import isa
+from dnnl.errors import Error
+from dnnl.runtime.engine import Engine, engine_kinds
+from dnnl.runtime.engines.cpu import pool_name
+from dnnl.runtime.threads import available_cpus, get_num_threads
+
+PACKAGES = ("llvmlite", "numpy", "ml_dtypes", "onnx", "onnxruntime", "torch")
+Rows = Iterator[tuple[str, str]]
+
+
+def versions() -> Rows:
+    """The library, the interpreter and the packages that it may use."""
+    yield "dnnl", __version__
+    yield "python", f"{platform.python_version()}, {platform.system()} {platform.machine()}"
+    for name in PACKAGES:
+        try:
+            yield name, metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield name, "not installed"
+
+
+def engines() -> Rows:
+    """Every engine, and what code the generators write for it."""
+    for kind in engine_kinds():
+        for index in range(Engine.count(kind)):
+            features = Engine(kind, index).features
+            if features.universal:
+                yield f"{kind}:{index}", "every instruction set; executes nothing"
+                continue
+            row = isa.select(features.arch, features.flags)
+            dot = f", native {' '.join(row.dot)}" if row.dot else ""
+            text = f"{row.name}: {row.registers} registers of {row.vector_bits} bits{dot}"
+            yield f"{kind}:{index}", f"{features.arch} {features.cpu}, {text}"
+
+
+def threads() -> Rows:
+    """How executions are spread."""
+    yield "threads", f"{get_num_threads()} of {available_cpus()} cpus"
+    yield "pool", pool_name()
+
+
+def cache(folder: Path) -> Rows:
+    """The compiled kernels on disk."""
+    yield "folder", str(folder)
+    try:
+        sizes = [entry.stat().st_size for entry in folder.iterdir() if entry.is_file()]
+    except OSError as error:
+        yield "kernels", f"none ({error.strerror})"
+    else:
+        yield "kernels", f"{len(sizes)}, {sum(sizes) / 2**20:.1f} MiB"
+
+
+def knobs() -> Rows:
+    """Every environment variable of the library with its present value."""
+    for knob in config.KNOBS:
+        try:
+            value = config.get(knob.name)
+        except Error as error:
+            value = f"refused: {error}"
+        yield ", ".join(knob.variables), "" if value is None else str(value)
+
+
+def sections() -> Iterator[tuple[str, Rows]]:
+    """Each section with its rows; a section that fails says why in place of them."""
+    for title, rows in (
+        ("versions", versions()),
+        ("engines", engines()),
+        ("threads", threads()),
+        ("kernel cache", cache(config.get("cache_dir"))),
+        ("environment", knobs()),
+    ):
+        yield title, _or_reason(rows)
+
+
+def _or_reason(rows: Rows) -> Rows:
+    try:
+        yield from rows
+    except Error as error:
+        yield "error", str(error)
+
+
+def show(console: Console) -> None:
+    """Print every section as a small table."""
+    for title, rows in sections():
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="cyan", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in rows:
+            table.add_row(name, Text(value))
+        console.print(f"[bold]{title}[/bold]")
+        console.print(table)
+
+
+@click.command()
+def info() -> None:
+    """Show version, engines, instruction set, threads, kernel cache and settings."""
+    show(Console(highlight=False))
