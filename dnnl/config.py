@@ -46,6 +46,12 @@ def _integer(low: int, what: str) -> Callable[[str, str], int]:
     return parse
 
 
+def _num_threads(source: str, text: str) -> int:
+    # OpenMP's variable may list a number for each level of nested regions; ours is the outermost.
+    first = text.split(",")[0] if source == "OMP_NUM_THREADS" else text
+    return _integer(1, "a number of threads")(source, first)
+
+
 def _name(source: str, text: str) -> str:
     return text.strip().lower()
 
@@ -99,7 +105,7 @@ KNOBS: tuple[Knob, ...] = (
         "num_threads",
         ("DNNL_NUM_THREADS", "OMP_NUM_THREADS"),
         lambda: None,
-        _integer(1, "a number of threads"),
+        _num_threads,
         "threads of an execution; by default one per cpu that the process may use",
     ),
     Knob(

@@ -94,12 +94,6 @@ def line(*fields: object) -> None:
     _write([*_header(), ",".join(texts)])
 
 
-def warn(message: str) -> None:
-    """Print a line of level ``warn`` if that is wanted."""
-    if enabled("warn"):
-        line("warn", message)
-
-
 def _header() -> list[str]:
     """The lines about the library and its engines that were not printed yet."""
     with _lock:

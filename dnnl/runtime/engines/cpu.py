@@ -66,10 +66,11 @@ def pool_name() -> str:
 @cache
 def _pool() -> tuple[str, Callable[[bytes], None]]:
     """Name and ``run`` of the process's only pool; the caller holds the lock."""
+    refusals = []
     for pool in POOLS:
         if pool.supported():
             try:
                 return pool.name, entry_function(pool().entry())
-            except Error as error:
-                log.warn(f"cpu,thread pool {pool.name!r} does not work here: {error}")
-    raise Error("no thread pool works on this system")
+            except Error as error:  # a system library lacks what the pool calls
+                refusals.append(f"{pool.name}: {error}")
+    raise Error(f"no thread pool works on this system: {'; '.join(refusals)}")

@@ -28,7 +28,7 @@ MAX_THREADS = 512  # more are not used: the table of workers has a fixed size
 
 
 @dataclass(frozen=True)
-class _Machine:
+class Machine:
     """What Linux calls on one architecture: numbers of system calls, the spin-wait hint."""
 
     futex: int
@@ -38,9 +38,9 @@ class _Machine:
     pause: str
 
 
-_X86 = _Machine(202, 186, 203, 204, "llvm.x86.sse2.pause()")
-_AARCH64 = _Machine(98, 178, 122, 123, "llvm.aarch64.hint(i32 1)")
-_MACHINES = {"x86_64": _X86, "aarch64": _AARCH64}
+_X86 = Machine(202, 186, 203, 204, "llvm.x86.sse2.pause()")
+_AARCH64 = Machine(98, 178, 122, 123, "llvm.aarch64.hint(i32 1)")
+MACHINES = {"x86_64": _X86, "aarch64": _AARCH64}
 
 
 class NativePool(ThreadPool):
@@ -51,11 +51,11 @@ class NativePool(ThreadPool):
     @classmethod
     def supported(cls) -> bool:
         # A 32-bit process on a 64-bit kernel has other call numbers.
-        return sys.platform == "linux" and platform.machine() in _MACHINES and sys.maxsize > 2**32
+        return sys.platform == "linux" and platform.machine() in MACHINES and sys.maxsize > 2**32
 
     def entry(self) -> int:
         run, spin, configure, forget = link(
-            assemble(pool_ir()), ("run", "spin", "configure", "forget")
+            assemble(pool_ir(MACHINES[platform.machine()])), ("run", "spin", "configure", "forget")
         )
         configure_with = ctypes.CFUNCTYPE(None, ctypes.c_int64)(configure)
         configure_with(_spins_in(SPIN_MICROSECONDS, ctypes.CFUNCTYPE(None, ctypes.c_int64)(spin)))
@@ -64,9 +64,8 @@ class NativePool(ThreadPool):
         return run
 
 
-def pool_ir() -> str:
-    """The pool for this machine, as a whole module of LLVM IR text."""
-    machine = _MACHINES[platform.machine()]
+def pool_ir(machine: Machine) -> str:
+    """The pool for a machine, as a whole module of LLVM IR text."""
     values = {**machine.__dict__, "workers": MAX_THREADS - 1}
     return RUN_IR + SERIAL_IR + Template(POOL_IR).substitute(values)
 

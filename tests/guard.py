@@ -1,0 +1,31 @@
+"""Buffers between two pages that nobody may touch: one byte too far ends the process."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PROT_NONE = 0
+
+
+def guarded(nbytes: int, at: Literal["end", "start"] = "end") -> NDArray[np.uint8]:
+    """``nbytes`` zero bytes that end right before an inaccessible page, or start right after one.
+
+    POSIX only. With ``at="end"`` the address is as aligned as ``nbytes`` is.
+    """
+    page = mmap.PAGESIZE
+    inner = -(-max(nbytes, 1) // page) * page
+    pages = mmap.mmap(-1, inner + 2 * page)
+    whole = np.frombuffer(pages, np.uint8)  # keeps the map open
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    address = whole.ctypes.data
+    for guard in (address, address + page + inner):
+        if libc.mprotect(guard, page, _PROT_NONE):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    first = page + inner - nbytes if at == "end" else page
+    return whole[first : first + nbytes]

@@ -1,0 +1,286 @@
+"""The thread pool: every item once, nobody waits for nobody, and a fork does no harm."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dnnl.errors import Error
+from dnnl.runtime.backend import Executable
+from dnnl.runtime.engine import Engine
+from dnnl.runtime.engines import cpu, cpu_pool
+from dnnl.runtime.engines.cpu_launch import LaunchedExecutable, entry_function
+from dnnl.runtime.engines.cpu_pool import NativePool
+from dnnl.runtime.engines.cpu_serial import SerialPool
+from tests.runtime import kernels
+
+ROOT = Path(__file__).resolve().parents[2]
+needs_native = pytest.mark.skipif(not NativePool.supported(), reason="the native pool is Linux's")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
+
+
+def load(*phases: tuple[str, int]) -> Executable:
+    return Engine("cpu").load(kernels.image(*phases))
+
+
+def arrays(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[int, int]]:
+    """Zeroed arguments a and b of ``count`` items, and their addresses."""
+    a, b = np.zeros(max(count, 2), np.int64), np.zeros(max(count, 2), np.int64)
+    return a, b, (a.ctypes.data, b.ctypes.data)
+
+
+def test_each_item_is_done_exactly_once() -> None:
+    chance = random.Random(1)
+    for _ in range(100):
+        count, threads, runs = chance.randrange(200), chance.randint(1, 4), chance.randint(1, 20)
+        executable = load(("visit", count))
+        a, _, pointers = arrays(200)
+        for _ in range(runs):
+            executable.launch(pointers, threads)
+            if chance.random() < 0.02:
+                time.sleep(0.002)  # the workers fall asleep
+        np.testing.assert_array_equal(a, np.where(np.arange(200) < count, runs, 0))
+
+
+def test_a_binding_runs_again_and_outlives_its_executable() -> None:
+    a, _, pointers = arrays(10)
+    run = load(("visit", 10)).bind(pointers, 3)
+    for _ in range(5):
+        run()
+    assert a.tolist() == [5] * 10
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_a_phase_starts_when_the_one_before_is_complete(threads: int) -> None:
+    count = 64
+    executable = load(("arrive", count), ("observe", count), ("arrive", 1), ("observe", 1))
+    for _ in range(200):
+        _, b, pointers = arrays(count)
+        executable.launch(pointers, threads)
+        assert b.tolist() == [count + 1] + [count] * (count - 1)
+
+
+@needs_native
+def test_workers_run_at_the_same_time_as_the_caller() -> None:
+    a, b, pointers = arrays(2)
+    executable = load(("meet", 2))
+    for pause in (0.0, 0.01):  # workers that spin, and that sleep
+        time.sleep(pause)
+        a[:] = 0, 2
+        b[:] = 0
+        executable.launch(pointers, 2)
+        assert b.all()
+        assert len(set(b.tolist())) == 2
+
+
+@needs_native
+def test_the_caller_takes_over_what_a_late_worker_has_not_begun() -> None:
+    executable = load(("whoami", 2))
+    alone = 0
+    for _ in range(50):
+        _, b, pointers = arrays(2)
+        time.sleep(0.001)  # the worker sleeps, and needs longer to wake than the work takes
+        executable.launch(pointers, 2)
+        alone += b.tolist() == [threading.get_native_id()] * 2
+    assert alone > 0
+
+
+@pytest.mark.parametrize(("count", "threads"), [(1, 4), (4, 1), (0, 4)])
+def test_one_item_or_one_thread_stays_on_the_calling_thread(count: int, threads: int) -> None:
+    _, b, pointers = arrays(count)
+    load(("whoami", count)).launch(pointers, threads)
+    assert set(b[:count].tolist()) <= {threading.get_native_id()}
+
+
+@needs_native
+def test_no_more_threads_take_part_than_asked_for() -> None:
+    executable = load(("whoami", 64))
+    executable.launch(arrays(64)[2], 4)
+    seen = set()
+    for _ in range(500):
+        _, b, pointers = arrays(64)
+        executable.launch(pointers, 2)
+        seen |= set(b.tolist())
+    assert len(seen) <= 2
+
+
+@needs_native
+def test_ranges_are_contiguous_and_balanced() -> None:
+    a, b, pointers = arrays(11)
+    executable = load(("meet", 11))
+    for _ in range(20):
+        a[:2] = 0, 3  # nobody goes on before three threads have begun a part
+        executable.launch(pointers, 3)
+        assert b.all()
+        assert (np.flatnonzero(np.diff(b)) + 1).tolist() == [4, 8]
+
+
+@needs_native
+def test_workers_are_made_when_needed_and_never_more() -> None:
+    code = """
+import os
+from dnnl.runtime.engine import Engine
+from tests.runtime.test_pool import arrays, load
+def workers(): return len(os.listdir("/proc/self/task")) - before
+before = len(os.listdir("/proc/self/task"))
+made = []
+for count, threads in ((8, 1), (1, 4), (8, 2), (8, 2), (2, 4), (8, 4), (8, 3)):
+    load(("visit", count)).launch(arrays(8)[2], threads)
+    made.append(workers())
+print(made)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "[0, 0, 1, 1, 1, 3, 3]"
+
+
+@needs_native
+def test_workers_leave_signals_to_other_threads_but_not_their_own_faults() -> None:
+    load(("visit", 8)).launch(arrays(8)[2], 2)
+    blocked = []
+    for task in Path("/proc/self/task").iterdir():
+        lines = (task / "status").read_text().splitlines()
+        fields = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+        blocked.append(int(fields["SigBlk"], 16))
+    interrupt, fault = 1 << 1, 1 << 10
+    assert any(mask & interrupt and not mask & fault for mask in blocked)
+
+
+def test_callers_of_many_threads_do_not_disturb_each_other() -> None:
+    def work(seed: int) -> None:
+        chance = random.Random(seed)
+        a, _, pointers = arrays(50)
+        executable = load(("visit", 50), ("visit", 7))
+        for _ in range(2000):
+            executable.launch(pointers, chance.randint(1, 4))
+        right.append(a[:7].tolist() == [4000] * 7 and a[7:].tolist() == [2000] * 43)
+
+    right: list[bool] = []
+    callers = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert right == [True] * 4
+
+
+def test_a_region_within_a_region_runs_serially() -> None:
+    _, run = cpu._pool()
+    inner_a, inner_b, inner = arrays(30)
+    words = ctypes.c_uint64 * 2
+    block = np.array([0, 4, *inner], np.uint64)
+    executable = load(("whoami", 30))
+    assert isinstance(executable, LaunchedExecutable)
+    block[0] = executable._program
+    b = words(ctypes.cast(run, ctypes.c_void_p).value or 0, block.ctypes.data)  # type: ignore[arg-type]
+    a = np.zeros(4, np.int64)
+    load(("nest", 4)).launch((a.ctypes.data, ctypes.addressof(b)), 4)
+    assert a.tolist() == [1] * 4
+    assert inner_a.tolist() == [4] * 30
+    assert len(set(inner_b.tolist())) <= 4
+
+
+def fork_and(work: object) -> int:
+    """The exit code of a forked child that calls ``work``; 99 if that raises."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads, on purpose
+        pid = os.fork()
+    if pid == 0:
+        status = 99
+        try:
+            work()  # type: ignore[operator]
+            status = 7
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@needs_fork
+def test_a_forked_child_runs_and_so_does_its_parent() -> None:
+    executable = load(("visit", 40))
+    a, _, pointers = arrays(40)
+    executable.launch(pointers, 3)
+    bound = executable.bind(pointers, 2)
+
+    def child() -> None:
+        assert fork_and(bound) == 7
+        for threads in (1, 2, 4):
+            executable.launch(pointers, threads)
+        load(("visit", 20), ("visit", 20)).launch(pointers, 2)
+        bound()
+        assert a.tolist() == [7] * 20 + [5] * 20
+
+    assert fork_and(child) == 7
+    bound()
+    assert a.tolist() == [2] * 40
+
+
+@needs_fork
+def test_a_fork_in_the_middle_of_another_threads_region_does_no_harm() -> None:
+    a, _, pointers = arrays(40)
+    run = load(("visit", 40)).bind(pointers, 2)
+    stop = threading.Event()
+
+    def keep_busy() -> None:
+        while not stop.is_set():
+            run()
+
+    busy = threading.Thread(target=keep_busy)
+    busy.start()
+    try:
+        for _ in range(20):
+            b, _, others = arrays(40)
+            executable = load(("visit", 40))
+            assert fork_and(lambda: executable.launch(others, 2)) == 7  # noqa: B023 - called here
+            assert b.sum() == 0
+    finally:
+        stop.set()
+        busy.join()
+    assert a.min() == a.max()
+
+
+def test_the_serial_pool_does_the_same_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = entry_function(SerialPool().entry())
+    monkeypatch.setattr(cpu, "_pool", lambda: ("seq", run))
+    a, b, pointers = arrays(33)
+    load(("whoami", 33), ("visit", 0), ("visit", 5)).launch(pointers, 4)
+    assert a.tolist() == [2] * 5 + [1] * 28
+    assert set(b.tolist()) == {threading.get_native_id()}
+
+
+class _Broken(SerialPool):
+    name = "broken"
+
+    def entry(self) -> int:
+        raise Error("no such symbol")
+
+
+def test_a_pool_that_does_not_load_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "POOLS", (_Broken, SerialPool))
+    assert cpu._pool.__wrapped__()[0] == "seq"
+    monkeypatch.setattr(cpu, "POOLS", (_Broken,))
+    with pytest.raises(Error, match="no thread pool works on this system: broken: no such symbol"):
+        cpu._pool.__wrapped__()
+
+
+@pytest.mark.parametrize("arch", sorted(cpu_pool.MACHINES))
+def test_the_native_pool_assembles_for_every_machine_that_it_knows(arch: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(f"{arch}-unknown-linux-gnu")
+    module = llvm.parse_assembly(cpu_pool.pool_ir(cpu_pool.MACHINES[arch]))
+    module.verify()
+    assert target.create_target_machine(reloc="pic").emit_object(module)
