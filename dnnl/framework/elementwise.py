@@ -1,0 +1,135 @@
+"""Elementwise ONNX operators in the library's terms: an algorithm with alpha and beta."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.graph import Array, Graph, Node, PostOp
+from dnnl.framework.shapes import Scope
+
+Parameters = tuple[str, float, float]
+
+
+def _fixed(alg: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[Scope], Parameters]:
+    return lambda scope: (alg, alpha, beta)
+
+
+def _from_attrs(alg: str, alpha: float = 0.0, beta: float = 0.0) -> Callable[[Scope], Parameters]:
+    return lambda scope: (alg, scope.attr("alpha", alpha), scope.attr("beta", beta))
+
+
+def _clip(scope: Scope) -> Parameters:
+    low, high = -math.inf, math.inf
+    if scope.graph.opset < 11:
+        return "eltwise_clip", scope.attr("min", low), scope.attr("max", high)
+    bounds = scope.constant(1), scope.constant(2)
+    low = low if bounds[0] is None else float(bounds[0])
+    high = high if bounds[1] is None else float(bounds[1])
+    return "eltwise_clip", low, max(low, high)
+
+
+def _gelu(scope: Scope) -> Parameters:
+    exact = scope.attr("approximate", b"none") == b"none"
+    return "eltwise_gelu_erf" if exact else "eltwise_gelu_tanh", 0.0, 0.0
+
+
+ELTWISE: dict[str, Callable[[Scope], Parameters]] = {
+    "Abs": _fixed("eltwise_abs"),
+    "Clip": _clip,
+    "Elu": _from_attrs("eltwise_elu", 1.0),
+    "Exp": _fixed("eltwise_exp"),
+    "Gelu": _gelu,
+    "HardSigmoid": _from_attrs("eltwise_hardsigmoid", 0.2, 0.5),
+    "HardSwish": _fixed("eltwise_hardswish", 1 / 6, 0.5),
+    "LeakyRelu": _from_attrs("eltwise_relu", 0.01),
+    "Log": _fixed("eltwise_log"),
+    "Mish": _fixed("eltwise_mish"),
+    "Neg": _fixed("eltwise_linear", -1.0),
+    "Reciprocal": _fixed("eltwise_pow", 1.0, -1.0),
+    "Relu": _fixed("eltwise_relu"),
+    "Round": _fixed("eltwise_round"),
+    "Sigmoid": _fixed("eltwise_logistic"),
+    "Softplus": _fixed("eltwise_soft_relu", 1.0),
+    "Sqrt": _fixed("eltwise_sqrt"),
+    "Tanh": _fixed("eltwise_tanh"),
+}
+"""Operators of one source."""
+
+BINARY = {
+    "Add": "binary_add",
+    "Div": "binary_div",
+    "Max": "binary_max",
+    "Min": "binary_min",
+    "Mul": "binary_mul",
+    "Sub": "binary_sub",
+    "Sum": "binary_add",
+}
+"""Operators of two sources that broadcast."""
+
+_SCALAR: dict[str, Callable[[float], Parameters]] = {
+    "Add": lambda c: ("eltwise_linear", 1.0, c),
+    "Div": lambda c: ("eltwise_linear", 1.0 / c, 0.0),
+    "Mul": lambda c: ("eltwise_linear", c, 0.0),
+    "Pow": lambda c: ("eltwise_pow", 1.0, c),
+    "Sub": lambda c: ("eltwise_linear", 1.0, -c),
+    "Sum": lambda c: ("eltwise_linear", 1.0, c),
+}
+_SCALAR_FIRST: dict[str, Callable[[float], Parameters]] = {
+    "Add": _SCALAR["Add"],
+    "Div": lambda c: ("eltwise_pow", c, -1.0),
+    "Mul": _SCALAR["Mul"],
+    "Sub": lambda c: ("eltwise_linear", -1.0, c),
+    "Sum": _SCALAR["Sum"],
+}
+_COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul", "Sum"})
+
+
+def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
+    """What ``node`` does to ``value``, one of its sources, as a post-op.
+
+    None where it is no elementwise operator, or where its result is larger than ``value``.
+    """
+    if node.op in ELTWISE:
+        return PostOp("eltwise", *ELTWISE[node.op](Scope(node, graph)))
+    if len(node.inputs) != 2 or graph.shape_of(node.output) != graph.shape_of(value):
+        return None
+    first = node.inputs[0] == value
+    other = node.inputs[1] if first else node.inputs[0]
+    scalar = _scalar(graph.constants.get(other))
+    rule = (_SCALAR if first else _SCALAR_FIRST).get(node.op)
+    if scalar is not None and rule is not None and not (node.op == "Div" and first and not scalar):
+        return PostOp("eltwise", *rule(scalar))
+    if node.op in BINARY and other != value and (first or node.op in _COMMUTATIVE):
+        return PostOp("binary", BINARY[node.op], operand=other)
+    return None
+
+
+def unary_parameters(node: Node, graph: Graph) -> Parameters | None:
+    """Algorithm, alpha and beta of a node that has one source besides scalar constants."""
+    value = source_of(node, graph)
+    post_op = post_op_of(node, value, graph)
+    if post_op is None or post_op.kind != "eltwise":
+        return None
+    return post_op.alg, post_op.alpha, post_op.beta
+
+
+def source_of(node: Node, graph: Graph) -> str:
+    """The first input that is not constant (the first of all where each is)."""
+    computed = [v for v in node.inputs if v not in graph.constants]
+    return computed[0] if computed else node.inputs[0]
+
+
+def binary_algorithm(node: Node) -> str:
+    """Algorithm of an operator of two sources.
+
+    Raises Unimplemented where it only works with a scalar constant.
+    """
+    if node.op not in BINARY:
+        raise Unimplemented(f"{node}: its second source must be a scalar constant")
+    return BINARY[node.op]
+
+
+def _scalar(array: Array | None) -> float | None:
+    return float(array.reshape(())) if array is not None and array.size == 1 else None

@@ -1,0 +1,146 @@
+"""Operators without a primitive of their own, written as nodes that have one.
+
+What is written here as elementwise nodes becomes post-ops again when the graph is fused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from dnnl.framework.graph import Array, Graph, Node, Shape, TensorType
+
+
+class _Writer:
+    """Collects the nodes that stand for one node, with their types and constants."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self.node, self.graph = node, graph
+        self.nodes: list[Node] = []
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Array] = {}
+        self.dtype = graph.type_of(node.inputs[0]).dtype
+
+    def add(
+        self, op: str, inputs: tuple[str, ...], shape: Shape, attrs: Mapping[str, Any] | None = None
+    ) -> str:
+        """Append a node and return the name of its result."""
+        name = f"{self.node.name}:{len(self.nodes)}"
+        known = MappingProxyType(dict(attrs or {}))
+        self.nodes.append(Node(op, name, inputs, (name,), known))
+        self.types[name] = TensorType(self.dtype, shape)
+        return name
+
+    def constant(self, array: Any) -> str:
+        """The name of a new constant of the node's data type."""
+        name = f"{self.node.name}:constant{len(self.constants)}"
+        self.constants[name] = np.asarray(array, self.dtype)
+        return name
+
+    def reshape(self, value: str, shape: Shape) -> str:
+        """``value`` in another shape."""
+        return self.add("Reshape", (value,), shape, {"shape": shape})
+
+    def finish(self) -> None:
+        """The last result is that of the node itself; a node alone keeps its name."""
+        last = replace(self.nodes[-1], outputs=self.node.outputs[:1])
+        if len(self.nodes) == 1:
+            last = replace(last, name=self.node.name)
+        del self.types[self.nodes[-1].output]
+        self.nodes[-1] = last
+
+
+def expand(graph: Graph) -> Graph:
+    """The graph with such operators replaced."""
+    nodes: list[Node] = []
+    types, constants = dict(graph.types), dict(graph.constants)
+    for node in graph.nodes:
+        rule = _RULES.get(node.op)
+        writer = _Writer(node, graph)
+        if rule is None or not rule(writer):
+            nodes.append(node)
+            continue
+        writer.finish()
+        nodes.extend(writer.nodes)
+        types.update(writer.types)
+        constants.update(writer.constants)
+    return replace(graph, nodes=tuple(nodes), types=types, constants=constants).pruned()
+
+
+def _local_response_normalization(writer: _Writer) -> bool:
+    """x * (bias + alpha * mean of squares over ``size`` channels) ** -beta.
+
+    The mean is an average pooling along the channels of [N, 1, C, the rest].
+    """
+    node, attrs = writer.node, writer.node.attrs
+    shape = writer.graph.shape_of(node.output)
+    seen = (shape[0], 1, shape[1], prod(shape[2:]))
+    size = int(attrs["size"])
+    source = writer.reshape(node.inputs[0], seen)
+    squares = writer.add("Mul", (source, source), seen)
+    left = (size - 1) // 2
+    window = {"kernel_shape": (size, 1), "pads": (left, 0, size - 1 - left, 0)}
+    means = writer.add("AveragePool", (squares,), seen, {**window, "count_include_pad": 1})
+    alpha, bias = attrs.get("alpha", 1e-4), attrs.get("bias", 1.0)
+    scaled = writer.add("Mul", (means, writer.constant(alpha)), seen)
+    shifted = writer.add("Add", (scaled, writer.constant(bias)), seen)
+    factor = writer.add("Pow", (shifted, writer.constant(-attrs.get("beta", 0.75))), seen)
+    result = writer.add("Mul", (factor, source), seen)
+    writer.reshape(result, shape)
+    return True
+
+
+def _gemm(writer: _Writer) -> bool:
+    """Factors and addends that are no bias become nodes; those of constants are multiplied in."""
+    node, graph = writer.node, writer.graph
+    attrs = dict(node.attrs)
+    alpha, beta = attrs.pop("alpha", 1.0), attrs.pop("beta", 1.0)
+    a, b, c = node.inputs[0], node.inputs[1], node.input(2) if beta else ""
+    shape = graph.shape_of(node.output)
+    if alpha != 1.0 and b in graph.constants:
+        b, alpha = writer.constant(np.float64(alpha) * graph.constants[b]), 1.0
+    addend = graph.constants.get(c)
+    inputs: tuple[str, ...] = (a, b)
+    if addend is not None and alpha == 1.0 and addend.size == prod(addend.shape[-1:]):
+        row = np.broadcast_to(np.float64(beta) * addend.ravel(), shape[1:])
+        inputs, c = (a, b, writer.constant(row)), ""
+    result = writer.add("Gemm", inputs, shape, attrs)
+    if alpha != 1.0:
+        result = writer.add("Mul", (result, writer.constant(alpha)), shape)
+    if c and beta != 1.0:
+        c = writer.add("Mul", (c, writer.constant(beta)), graph.shape_of(c))
+    if c:
+        writer.add("Add", (result, c), shape)
+    return True
+
+
+def _matmul(writer: _Writer) -> bool:
+    """Vectors are matrices of one row or column."""
+    node, graph = writer.node, writer.graph
+    a, b = node.inputs
+    shapes = graph.shape_of(a), graph.shape_of(b)
+    if min(map(len, shapes)) > 1:
+        return False
+    rows, columns = shapes[0], shapes[1]
+    if len(rows) == 1:
+        rows = (1, *rows)
+        a = writer.reshape(a, rows)
+    if len(columns) == 1:
+        columns = (*columns, 1)
+        b = writer.reshape(b, columns)
+    batch = np.broadcast_shapes(rows[:-2], columns[:-2])
+    result = writer.add("MatMul", (a, b), (*batch, rows[-2], columns[-1]))
+    writer.reshape(result, graph.shape_of(node.output))
+    return True
+
+
+_RULES: dict[str, Callable[[_Writer], bool]] = {
+    "Gemm": _gemm,
+    "LRN": _local_response_normalization,
+    "MatMul": _matmul,
+}

@@ -1,0 +1,176 @@
+"""A model as frozen values: typed nodes in execution order, and what consumes what.
+
+A graph never changes. Passes read one and build the next, so that any stage can be looked at,
+exported or compared with the one before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dnnl.errors import Error, InvalidArguments
+
+Array = npt.NDArray[Any]
+Shape = tuple[int, ...]
+
+
+class ModelError(Error, ValueError):
+    """A file or a graph that is no usable model; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type and shape of a value; a dimension is a name where the model leaves it open."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int | str, ...]
+
+    @property
+    def sizes(self) -> Shape:
+        """The shape as integers.
+
+        Raises InvalidArguments where a dimension is still a name.
+        """
+        sizes = tuple(n for n in self.shape if isinstance(n, int))
+        if len(sizes) != len(self.shape):
+            raise InvalidArguments("shape", self.shape, "every dimension must be known here")
+        return sizes
+
+    def __str__(self) -> str:
+        return f"{self.dtype} [{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class PostOp:
+    """An operation that a node applies to its result before it is stored.
+
+    ``kind`` is "eltwise" (``alg`` with ``alpha`` and ``beta``) or "binary" (``alg`` with the graph
+    value named ``operand`` as second source, aligned to the result as NumPy broadcasts).
+    """
+
+    kind: str
+    alg: str
+    alpha: float = 0.0
+    beta: float = 0.0
+    operand: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator: ``inputs`` may hold "" for an absent optional one.
+
+    ``post_ops`` are what fusion moved into it, ``fused`` the names of the nodes that they, or
+    folded arithmetic, come from.
+    """
+
+    op: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    domain: str = ""
+    post_ops: tuple[PostOp, ...] = ()
+    fused: tuple[str, ...] = ()
+
+    @property
+    def output(self) -> str:
+        """The first output, the only one of most operators."""
+        return self.outputs[0]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every value that the node needs, operands of its post-ops included."""
+        return (*(v for v in self.inputs if v), *(p.operand for p in self.post_ops if p.operand))
+
+    def input(self, index: int) -> str:
+        """The name of input ``index``, "" where it is absent."""
+        return self.inputs[index] if index < len(self.inputs) else ""
+
+    def __str__(self) -> str:
+        return f"node {self.name!r} ({self.op})"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in execution order with the types of their values.
+
+    ``inputs`` maps a name to its type, ``outputs`` a public name to the value that it shows,
+    ``constants`` a value to its contents and ``types`` every other value to its type, as far as
+    it has been inferred.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, str]
+    constants: Mapping[str, Array]
+    opset: int
+    types: Mapping[str, TensorType] = field(default_factory=lambda: MappingProxyType({}))
+
+    def type_of(self, value: str) -> TensorType:
+        """Type of a value of any kind."""
+        constant = self.constants.get(value)
+        if constant is not None:
+            return TensorType(constant.dtype, constant.shape)
+        return self.types[value] if value in self.types else self.inputs[value]
+
+    def shape_of(self, value: str) -> Shape:
+        """Shape of a value, all dimensions known."""
+        return self.type_of(value).sizes
+
+    def uses(self) -> Counter[str]:
+        """How often each value is read, by nodes and as an output."""
+        counts = Counter(self.outputs.values())
+        for node in self.nodes:
+            counts.update(node.reads)
+        return counts
+
+    def producers(self) -> dict[str, Node]:
+        """The node behind each computed value."""
+        return {value: node for node in self.nodes for value in node.outputs if value}
+
+    def renamed(self, names: Mapping[str, str]) -> Graph:
+        """The graph with every read of a key of ``names`` led to what it stands for."""
+
+        def final(value: str) -> str:
+            while value in names:
+                value = names[value]
+            return value
+
+        def reading(node: Node) -> Node:
+            post_ops = tuple(replace(p, operand=final(p.operand)) for p in node.post_ops)
+            return replace(node, inputs=tuple(map(final, node.inputs)), post_ops=post_ops)
+
+        outputs = {public: final(value) for public, value in self.outputs.items()}
+        return replace(self, nodes=tuple(map(reading, self.nodes)), outputs=outputs)
+
+    def pruned(self) -> Graph:
+        """The graph without nodes and constants that no output needs."""
+        needed = set(self.outputs.values())
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.outputs):
+                kept.append(node)
+                needed.update(node.reads)
+        constants = {name: array for name, array in self.constants.items() if name in needed}
+        return replace(self, nodes=tuple(reversed(kept)), constants=constants)
+
+    def check_order(self) -> None:
+        """Raise ModelError where a node or an output reads what nothing before it produced."""
+        known = {*self.inputs, *self.constants}
+        for node in self.nodes:
+            for value in _unknown(node.reads, known):
+                raise ModelError(f"{node} reads {value!r}, which nothing before it produces")
+            known.update(node.outputs)
+        for value in _unknown(self.outputs.values(), known):
+            raise ModelError(f"output {value!r} is produced by no node")
+
+
+def _unknown(values: Iterable[str], known: set[str]) -> Iterator[str]:
+    return (value for value in values if value not in known)

@@ -1,0 +1,75 @@
+"""Elementwise operators, sums and softmax."""
+
+from __future__ import annotations
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.elementwise import binary_algorithm, source_of, unary_parameters
+from dnnl.framework.graph import Node
+from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
+from dnnl.framework.shapes import normal_axis
+from dnnl.primitives.binary import BinaryDesc
+from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.softmax import SoftmaxDesc
+from dnnl.primitives.sum import SumDesc
+from dnnl.types.arg import Arg
+
+
+def unary(lowering: Lowering, node: Node) -> None:
+    """An operator of one source, scalars aside: eltwise."""
+    parameters = unary_parameters(node, lowering.graph)
+    if parameters is None:
+        raise Unimplemented(f"{node}: no eltwise function computes it")
+    source = lowering.source(source_of(node, lowering.graph))
+    dst = lowering.result(source.desc.dims, source)
+    desc = EltwiseDesc.forward(FORWARD, parameters[0], source.desc, dst, *parameters[1:])
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+
+
+def binary(lowering: Lowering, node: Node) -> None:
+    """An operator of two sources that broadcast: binary, or eltwise where one is a scalar."""
+    if not node.post_ops and unary_parameters(node, lowering.graph) is not None:
+        unary(lowering, node)
+        return
+    sources = _aligned(lowering, node)
+    shape = lowering.graph.shape_of(node.output)
+    dst = lowering.result(shape, sources[0])
+    desc = BinaryDesc(binary_algorithm(node), sources[0].desc, sources[1].desc, dst)
+    args: dict[int, Source] = {Arg.SRC_0: sources[0], Arg.SRC_1: sources[1]}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def summation(lowering: Lowering, node: Node) -> None:
+    """Two sources are added by binary, more of one shape by sum."""
+    if len(node.inputs) == 2:
+        binary(lowering, node)
+        return
+    sources = [lowering.source(value) for value in node.inputs]
+    descs = tuple(source.desc for source in sources)
+    dst = lowering.result(descs[0].dims, sources[0])
+    desc = SumDesc((1.0,) * len(descs), descs, dst)
+    args: dict[int, Source] = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def softmax(lowering: Lowering, node: Node) -> None:
+    """Before operator set 13 all dimensions from ``axis`` on are one."""
+    shape = lowering.graph.shape_of(node.output)
+    axis = normal_axis(node.attrs.get("axis", 1 if lowering.graph.opset < 13 else -1), len(shape))
+    seen = shape
+    if lowering.graph.opset < 13 and volume(shape[axis + 1 :]) != 1:
+        seen, axis = (volume(shape[:axis]), volume(shape[axis:])), 1
+    source = lowering.source(node.inputs[0], seen)
+    alg = "softmax_log" if node.op == "LogSoftmax" else "softmax_accurate"
+    dst = lowering.result(seen, source)
+    desc = SoftmaxDesc.forward(FORWARD, alg, source.desc, dst, axis)
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+
+
+def _aligned(lowering: Lowering, node: Node) -> list[Source]:
+    """Both sources with the number of dimensions of the result."""
+    rank = len(lowering.graph.shape_of(node.output))
+    shapes = [lowering.graph.shape_of(value) for value in node.inputs]
+    return [
+        lowering.source(value, (1,) * (rank - len(shape)) + shape)
+        for value, shape in zip(node.inputs, shapes, strict=True)
+    ]

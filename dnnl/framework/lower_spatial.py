@@ -1,0 +1,108 @@
+"""Convolution, pooling and normalization of images: [batch, channels, ...]."""
+
+from __future__ import annotations
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.graph import Node, Shape
+from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
+from dnnl.framework.shapes import Scope, convolution_window, pooling_window, reduced_axes
+from dnnl.framework.window import Window
+from dnnl.primitives.batch_normalization import BatchNormalizationDesc
+from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.pooling import PoolingDesc
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import NormFlags
+
+
+def convolution(lowering: Lowering, node: Node) -> None:
+    """Weights [M, C / group, ...] gain an axis of groups where there is more than one."""
+    scope = Scope(node, lowering.graph)
+    window = convolution_window(scope)
+    shape, group = scope.shape(1), scope.attr("group", 1)
+    grouped = shape if group == 1 else (group, shape[0] // group, *shape[1:])
+    source = lowering.source(node.inputs[0])
+    weights = lowering.source(node.inputs[1], grouped)
+    out = lowering.graph.shape_of(node.output)
+    args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: weights}
+    bias = None
+    if node.input(2):
+        args[Arg.BIAS] = lowering.source(node.input(2))
+        bias = args[Arg.BIAS].desc
+    desc = ConvolutionDesc.forward(
+        FORWARD,
+        "convolution_direct",
+        lowering.wish(source),
+        lowering.weights(weights),
+        lowering.result(out, source),
+        window.strides,
+        window.padding_l,
+        window.padding_r,
+        _dilations(window),
+        bias,
+    )
+    flops = 2.0 * volume(out) * volume(shape[1:])
+    lowering.define(node.output, lowering.emit(node, desc, args, flops))
+
+
+def pooling(lowering: Lowering, node: Node) -> None:
+    """Maximum or average over a window; the layout of the source stays."""
+    scope = Scope(node, lowering.graph)
+    window = pooling_window(scope)
+    source = lowering.source(node.inputs[0])
+    alg = "pooling_max"
+    if node.op.endswith("AveragePool"):
+        include = bool(scope.attr("count_include_pad", 0))
+        if include and window.overhangs:
+            raise Unimplemented(f"{node}: ceil_mode together with count_include_pad")
+        alg = f"pooling_avg_{'include' if include else 'exclude'}_padding"
+    result = _pool(lowering, node, alg, source, window)
+    lowering.define(node.output, result)
+
+
+def _pool(lowering: Lowering, node: Node, alg: str, source: Source, window: Window) -> Source:
+    out = (*source.desc.dims[:2], *window.out)
+    desc = PoolingDesc.forward(
+        FORWARD,
+        alg,
+        source.desc,
+        lowering.result(out, source),
+        window.strides,
+        window.kernel,
+        window.padding_l,
+        window.padding_r,
+        _dilations(window),
+    )
+    return lowering.emit(node, desc, {Arg.SRC: source})
+
+
+def mean(lowering: Lowering, node: Node) -> None:
+    """The mean over neighbouring axes: an average over a window of their whole size."""
+    axes = sorted(reduced_axes(Scope(node, lowering.graph)))
+    shape = lowering.graph.shape_of(node.inputs[0])
+    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
+        raise Unimplemented(f"{node}: the mean over axes {axes}, which are not neighbours")
+    first, last = axes[0], axes[-1] + 1
+    seen = (volume(shape[:first]), volume(shape[first:last]), volume(shape[last:]))
+    source = lowering.source(node.inputs[0], seen, (0, 2, 1))
+    window = Window.over(seen[1:2], seen[1:2], {})
+    result = _pool(lowering, node, "pooling_avg_exclude_padding", source, window)
+    lowering.define(node.output, result)
+
+
+def batch_normalization(lowering: Lowering, node: Node) -> None:
+    """What no convolution before it could take in."""
+    source = lowering.source(node.inputs[0])
+    dst = lowering.result(source.desc.dims, source)
+    flags = NormFlags.use_global_stats | NormFlags.use_scale | NormFlags.use_shift
+    epsilon = node.attrs.get("epsilon", 1e-5)
+    desc = BatchNormalizationDesc.forward(FORWARD, source.desc, dst, epsilon, flags)
+    arguments = (Arg.SCALE, Arg.SHIFT, Arg.MEAN, Arg.VARIANCE)
+    args: dict[int, Source] = {Arg.SRC: source}
+    for argument, value in zip(arguments, node.inputs[1:5], strict=True):
+        args[argument] = lowering.source(value)
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def _dilations(window: Window) -> Shape:
+    """Counted as the library does: 0 is a dense window."""
+    return tuple(d - 1 for d in window.dilations)

@@ -1,0 +1,307 @@
+"""From nodes to primitives: which one, on which layouts, into which storage.
+
+Layouts propagate: a primitive is asked with layout ``any`` wherever it may choose, and a reorder
+stands only where what a value has differs from what its reader wants. Constants are brought into
+the wanted layout once, before the first run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dnnl.errors import Error, InvalidArguments, Unimplemented
+from dnnl.framework.graph import Graph, Node, PostOp, Shape
+from dnnl.framework.shaped_buffer import ShapedLayout, same_places
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.primitives.reorder import ReorderDesc
+from dnnl.runtime.engine import Engine
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+FORWARD = "forward_inference"
+LAYOUTS = ("propagate", "plain")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Where a value of the graph lies: in an activation storage, or in a constant by name."""
+
+    layout: ShapedLayout
+    storage: int = -1
+    constant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A tensor with the axes that an operation requires."""
+
+    desc: MemoryDesc
+    storage: int = -1
+    constant: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A memory that a step uses: a descriptor on a storage."""
+
+    desc: MemoryDesc
+    storage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A constant as its readers want it: the values seen as ``source``, stored as ``desc``."""
+
+    value: str
+    source: MemoryDesc
+    desc: MemoryDesc
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One execution of a primitive; ``flops`` counts the arithmetic that cannot be avoided."""
+
+    name: str
+    kind: str
+    pd: PrimitiveDesc
+    args: Mapping[int, Ref]
+    flops: float = 0.0
+    fused: tuple[str, ...] = ()
+
+
+@dataclass
+class Lowering:
+    """Steps of a graph so far; the functions of ``operators`` add theirs to it."""
+
+    graph: Graph
+    engine: Engine
+    plain: bool = False
+    steps: list[Step] = field(default_factory=list)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+    prepared: dict[Prepared, int] = field(default_factory=dict)
+    _moved: dict[tuple[int, MemoryDesc, MemoryDesc], int] = field(default_factory=dict)
+    _last_use: dict[str, int] = field(default_factory=dict)
+    _time: int = 0
+
+    def __post_init__(self) -> None:
+        for time, node in enumerate(self.graph.nodes):
+            self._last_use.update(dict.fromkeys(node.reads, time))
+        self._last_use.update(dict.fromkeys(self.graph.outputs.values(), len(self.graph.nodes)))
+        for value, kind in self.graph.inputs.items():
+            desc = MemoryDesc(kind.sizes, data_type(kind.dtype, value))
+            self.tensors[value] = Tensor(ShapedLayout.of(desc), self._storage(desc))
+
+    def advance(self) -> None:
+        """Go on to the next node of the graph."""
+        self._time += 1
+
+    def tensor(self, value: str) -> Tensor:
+        """Where a value lies."""
+        if value not in self.tensors:
+            array = self.graph.constants[value]
+            desc = MemoryDesc(array.shape, data_type(array.dtype, value))
+            self.tensors[value] = Tensor(ShapedLayout.of(desc), constant=value)
+        return self.tensors[value]
+
+    def source(
+        self, value: str, shape: Shape | None = None, permutation: Sequence[int] | None = None
+    ) -> Source:
+        """A value seen as framework shape ``shape``, its axes permuted as an operation requires.
+
+        A reorder is inserted where the shape cannot be seen in the present layout.
+        """
+        tensor = self.tensor(value)
+        if shape is not None and shape != tensor.layout.shape:
+            tensor = self._reshaped(tensor, shape, value)
+        return Source(tensor.layout.view(permutation), tensor.storage, tensor.constant)
+
+    def wish(self, source: Source) -> MemoryDesc:
+        """The descriptor with which a primitive is asked for a tensor that it may choose."""
+        return self.result(source.desc.dims, source)
+
+    def result(self, dims: Sequence[int], like: Source) -> MemoryDesc:
+        """The descriptor with which a primitive is asked for its dst, typed as a source."""
+        return MemoryDesc(dims, like.desc.data_type, None if self.plain else "any")
+
+    def weights(self, source: Source) -> MemoryDesc:
+        """The descriptor with which a primitive is asked for weights: constants are its choice."""
+        if source.constant:
+            return MemoryDesc(source.desc.dims, source.desc.data_type, "any")
+        return self.wish(source)
+
+    def define(self, value: str, source: Source) -> None:
+        """``value`` is what lies in ``source``, in its own shape."""
+        tensor = Tensor(ShapedLayout.of(source.desc), source.storage, source.constant)
+        shape = self.graph.shape_of(value)
+        if source.desc.dims != shape:
+            tensor = self._reshaped(tensor, shape, value)
+        self.tensors[value] = tensor
+
+    def transpose(self, value: str, of: str, axes: Sequence[int]) -> None:
+        """``value`` is ``of`` with its axes reordered: the same data under another permutation."""
+        tensor = self.tensor(of)
+        self.tensors[value] = replace(tensor, layout=tensor.layout.transpose(axes))
+
+    def emit(
+        self, node: Node, desc: Desc, sources: Mapping[int, Source], flops: float = 0.0
+    ) -> Source:
+        """Add the step of an operation with the post-ops of its node, and return its dst."""
+        rank = desc.dst.ndims
+        operands = {
+            index: self._operand(post_op, rank)
+            for index, post_op in enumerate(node.post_ops)
+            if post_op.kind == "binary"
+        }
+        sum_index = self._sum_index(node, operands, sources, desc.dst.dims)
+        pd = self._describe(node, desc, operands, sum_index)
+        if sum_index is not None and not same_places(pd.dst_desc, operands[sum_index].desc):
+            sum_index = None
+            pd = self._describe(node, desc, operands, None)
+        wanted = dict(sources)
+        for index, operand in operands.items():
+            if index != sum_index:
+                wanted[Arg.post_op(index) | Arg.SRC_1] = operand
+        args = {arg: self._bring(node, arg, s, pd.arg_desc(arg)) for arg, s in wanted.items()}
+        if sum_index is None:
+            storage = self._storage(pd.dst_desc)
+        else:
+            storage = operands[sum_index].storage
+            self._forget(storage)
+        args[Arg.DST] = Ref(pd.dst_desc, storage)
+        self.steps.append(Step(node.name, desc.kind, pd, args, flops, node.fused))
+        return Source(pd.dst_desc, storage)
+
+    def reorder(self, name: str, source: Source, wanted: MemoryDesc) -> Source:
+        """``source`` in another layout: a constant is prepared, an activation moved by a step."""
+        if source.constant:
+            key = Prepared(source.constant, source.desc, wanted)
+            storage = self.prepared.setdefault(key, len(self.sizes))
+            self.sizes.setdefault(storage, wanted.size)
+            return Source(wanted, storage)
+        place = (source.storage, source.desc, wanted)
+        if place not in self._moved:
+            self._moved[place] = storage = self._storage(wanted)
+            pd = self._describe(None, ReorderDesc(source.desc, wanted), {}, None)
+            args = {
+                int(Arg.FROM): Ref(source.desc, source.storage),
+                int(Arg.TO): Ref(wanted, storage),
+            }
+            self.steps.append(Step(name, "reorder", pd, args))
+        return Source(wanted, self._moved[place])
+
+    def _bring(self, node: Node, arg: int, source: Source, wanted: MemoryDesc) -> Ref:
+        """The memory of a source in the layout that the primitive wants."""
+        if source.constant or not same_places(source.desc, wanted):
+            source = self.reorder(f"{node.name}:{argument_name(arg)}", source, wanted)
+        return Ref(wanted, source.storage)
+
+    def _reshaped(self, tensor: Tensor, shape: Shape, name: str) -> Tensor:
+        layout = tensor.layout.reshape(shape)
+        if layout is None:
+            desc = tensor.layout.view()
+            wanted = tensor.layout.movable(shape)
+            if self.plain:
+                wanted = MemoryDesc(desc.dims, desc.data_type)
+            moved = self.reorder(name, Source(desc, tensor.storage, tensor.constant), wanted)
+            tensor = Tensor(ShapedLayout.of(wanted), moved.storage)
+            layout = tensor.layout.reshape(shape)
+        if layout is None:
+            raise Unimplemented(f"{name}: {tensor.layout.shape} cannot be seen as {shape}")
+        return Tensor(layout, tensor.storage, tensor.constant)
+
+    def _operand(self, post_op: PostOp, rank: int) -> Source:
+        shape = self.graph.shape_of(post_op.operand)
+        return self.source(post_op.operand, (1,) * (rank - len(shape)) + shape)
+
+    def _sum_index(
+        self,
+        node: Node,
+        operands: Mapping[int, Source],
+        sources: Mapping[int, Source],
+        dims: Shape,
+    ) -> int | None:
+        """The post-op whose operand nothing needs any more, so that dst may be added to it."""
+        read = {s.storage for s in sources.values()}
+        for index, operand in operands.items():
+            others = read.union(o.storage for i, o in operands.items() if i != index)
+            if (
+                node.post_ops[index].alg == "binary_add"
+                and operand.desc.dims == dims
+                and not operand.constant
+                and operand.storage not in others
+                and self._is_last_use(operand.storage)
+            ):
+                return index
+        return None
+
+    def _is_last_use(self, storage: int) -> bool:
+        values = (v for v, t in self.tensors.items() if t.storage == storage)
+        return all(self._last_use.get(value, -1) <= self._time for value in values)
+
+    def _describe(
+        self, node: Node | None, desc: Desc, operands: Mapping[int, Source], sum_index: int | None
+    ) -> PrimitiveDesc:
+        attr = PrimitiveAttr(scratchpad_mode="user")
+        for index, post_op in enumerate(node.post_ops if node else ()):
+            if index == sum_index:
+                attr.post_ops.append_sum()
+            elif post_op.kind == "binary":
+                attr.post_ops.append_binary(post_op.alg, operands[index].desc)
+            else:
+                attr.post_ops.append_eltwise(post_op.alg, post_op.alpha, post_op.beta)
+        try:
+            return PrimitiveDesc(desc, self.engine, attr)
+        except Error as error:
+            if node is None:
+                raise
+            _refuse(node, error)
+
+    def _storage(self, desc: MemoryDesc) -> int:
+        storage = len(self.sizes)
+        self.sizes[storage] = desc.size
+        return storage
+
+    def _forget(self, storage: int) -> None:
+        """Copies of a storage that is overwritten now are copies of the past."""
+        self._moved = {key: copy for key, copy in self._moved.items() if key[0] != storage}
+
+
+def _refuse(node: Node, error: Error) -> NoReturn:
+    """Raise the library's error again, saying which node it is about."""
+    if isinstance(error, Unimplemented):
+        raise Unimplemented(f"{node}: {str(error).splitlines()[0]}", error.reasons) from error
+    if isinstance(error, InvalidArguments):
+        where = f"{node}, {error.argument}"
+        raise InvalidArguments(where, error.value, error.rule, error.hint) from error
+    raise error
+
+
+def data_type(dtype: np.dtype[Any], value: str) -> DataType:
+    """The library's data type of a NumPy one; raises Unimplemented where there is none."""
+    try:
+        return DataType.from_numpy(dtype)
+    except InvalidArguments as error:
+        rule = f"value {value!r} has data type {dtype}, which no primitive computes"
+        raise Unimplemented(rule) from error
+
+
+_ARGUMENTS = {Arg.SRC: "src", Arg.WEIGHTS: "weights", Arg.BIAS: "bias"}
+
+
+def argument_name(arg: int) -> str:
+    """A short name of an execution argument for the table of layers."""
+    return next((name for key, name in _ARGUMENTS.items() if key == arg), "src1")
+
+
+def volume(dims: Sequence[int]) -> int:
+    """The number of elements."""
+    return math.prod(dims)

@@ -1,0 +1,187 @@
+"""Rewrites that leave less to run: identities go, normalizations become weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.graph import Array, Graph, Node
+
+Pass = Callable[[Graph], Graph]
+Float64 = npt.NDArray[np.float64]
+
+_NO_CHANGE = frozenset({"Identity", "Dropout"})
+_SAME_IF_SHAPE = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"})
+_VARIADIC = frozenset({"Sum", "Max", "Min"})
+_NORMALIZED = frozenset({"Conv", "Gemm", "BatchNormalization"})
+
+
+def drop_identities(graph: Graph) -> Graph:
+    """Without the nodes whose result is their source."""
+    uses = graph.uses()
+    names = {}
+    for node in graph.nodes:
+        if _is_identity(node, graph) and not any(uses[value] for value in node.outputs[1:]):
+            names[node.output] = node.inputs[0]
+    return graph.renamed(names).pruned()
+
+
+def _is_identity(node: Node, graph: Graph) -> bool:
+    if node.op in _NO_CHANGE or (node.op in (*_VARIADIC, "Concat") and len(node.inputs) == 1):
+        return True
+    source, result = graph.type_of(node.inputs[0]), graph.type_of(node.output)
+    if node.op == "Cast":
+        return source == result
+    if node.op == "Transpose":
+        perm = tuple(node.attrs.get("perm", range(len(source.shape))[::-1]))
+        return perm == tuple(range(len(perm)))
+    return node.op in _SAME_IF_SHAPE and source == result
+
+
+def split_variadic(graph: Graph) -> Graph:
+    """Max, Min and broadcasting Sum of more than two sources as chains of two."""
+    nodes: list[Node] = []
+    types = dict(graph.types)
+    for node in graph.nodes:
+        if node.op not in _VARIADIC or len(node.inputs) < 3 or _is_plain_sum(node, graph):
+            nodes.append(node)
+            continue
+        left = node.inputs[0]
+        for index, right in enumerate(node.inputs[1:]):
+            last = index == len(node.inputs) - 2
+            result = node.output if last else f"{node.output}:{index}"
+            if not last:
+                shape = np.broadcast_shapes(
+                    *(types[v].sizes if v in types else graph.shape_of(v) for v in (left, right))
+                )
+                types[result] = replace(types[node.output], shape=shape)
+            name = node.name if last else f"{node.name}:{index}"
+            nodes.append(replace(node, name=name, inputs=(left, right), outputs=(result,)))
+            left = result
+    return replace(graph, nodes=tuple(nodes), types=types)
+
+
+def _is_plain_sum(node: Node, graph: Graph) -> bool:
+    return node.op == "Sum" and len({graph.shape_of(v) for v in node.inputs}) == 1
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``x * scale + shift`` per channel (dimension 1), in double precision."""
+
+    scale: Float64
+    shift: Float64
+
+
+def fold_affine(graph: Graph) -> Graph:
+    """Per-channel arithmetic moved into the parameters of the convolution, matrix product or
+    batch normalization before it, where nothing else reads what lies between.
+
+    The new parameters are computed in double precision and rounded once.
+    """
+    uses, constants = graph.uses(), dict(graph.constants)
+    state = replace(graph, constants=constants)
+    nodes: list[Node] = []
+    position: dict[str, int] = {}
+    for node in graph.nodes:
+        source = next((v for v in node.inputs if v in position), "")
+        affine = _affine(node, source, state)
+        if affine is not None and uses[source] == 1:
+            index = position.pop(source)
+            folded = _folded(nodes[index], affine, node, constants)
+            nodes[index] = folded
+            position[folded.output] = index
+            continue
+        if node.op in _NORMALIZED and _has_constant_parameters(node, state):
+            position[node.output] = len(nodes)
+        nodes.append(node)
+    return replace(state, nodes=tuple(nodes)).pruned()
+
+
+def _has_constant_parameters(node: Node, graph: Graph) -> bool:
+    return not node.attrs.get("transA") and all(v in graph.constants for v in node.inputs[1:] if v)
+
+
+def _affine(node: Node, source: str, graph: Graph) -> Affine | None:
+    """What ``node`` does to ``source`` where that is affine per channel."""
+    if not source:
+        return None
+    if node.op == "BatchNormalization":
+        return batch_normalization(node, graph)
+    if node.op not in ("Add", "Sum", "Sub", "Mul", "Div") or len(node.inputs) != 2:
+        return None
+    first = node.inputs[0] == source
+    other = graph.constants.get(node.inputs[1] if first else node.inputs[0])
+    if other is None or (not first and node.op in ("Sub", "Div")):
+        return None
+    vector = _per_channel(other, graph.shape_of(source))
+    if vector is None or graph.shape_of(node.output) != graph.shape_of(source):
+        return None
+    one, zero = np.ones_like(vector), np.zeros_like(vector)
+    if node.op in ("Mul", "Div"):
+        return Affine(vector if node.op == "Mul" else one / vector, zero)
+    return Affine(one, -vector if node.op == "Sub" else vector)
+
+
+def _per_channel(array: Array, shape: tuple[int, ...]) -> Float64 | None:
+    """``array`` as one value per channel of ``shape``, None where it varies along others."""
+    if array.ndim > len(shape) or len(shape) < 2:
+        return None
+    aligned = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+    if aligned.size != aligned.shape[1]:
+        return None
+    return np.array(np.broadcast_to(aligned.ravel(), shape[1]), np.float64)
+
+
+def batch_normalization(node: Node, graph: Graph) -> Affine:
+    """The affine function of an inference batch normalization.
+
+    Raises Unimplemented for training mode and for parameters that the model computes.
+    """
+    if node.attrs.get("training_mode", 0) or not node.attrs.get("spatial", 1):
+        raise Unimplemented(f"{node}: only inference with one value per channel is computed")
+    parameters = [graph.constants.get(v) for v in node.inputs[1:5]]
+    arrays = [np.asarray(p, np.float64) for p in parameters if p is not None]
+    if len(arrays) != 4:
+        raise Unimplemented(f"{node}: scale, shift, mean and variance must be constant")
+    gamma, beta, mean, variance = arrays
+    scale = gamma / np.sqrt(variance + node.attrs.get("epsilon", 1e-5))
+    return Affine(scale, beta - mean * scale)
+
+
+def _folded(node: Node, affine: Affine, absorbed: Node, constants: dict[str, Array]) -> Node:
+    """``node`` with ``affine`` in its parameters, giving the result of ``absorbed``."""
+    names = [*node.inputs, *[""] * (3 - len(node.inputs))]
+    dtype = constants[names[1]].dtype
+
+    def store(index: int, array: Float64) -> None:
+        names[index] = f"{absorbed.name}:{index}"
+        constants[names[index]] = array.astype(dtype)
+
+    def load(index: int) -> Float64:
+        return np.asarray(constants[names[index]], np.float64)
+
+    attrs = dict(node.attrs)
+    if node.op == "BatchNormalization":
+        store(1, load(1) * affine.scale)
+        store(2, load(2) * affine.scale + affine.shift)
+    else:
+        alpha, beta = attrs.pop("alpha", 1.0), attrs.pop("beta", 1.0)
+        rows = node.op == "Conv" or attrs.get("transB", 0)
+        weights = np.asarray(constants[names[1]])
+        scale = affine.scale.reshape((-1, *[1] * (weights.ndim - 1))) if rows else affine.scale
+        shift = affine.shift + (beta * load(2) * affine.scale if names[2] else 0.0)
+        store(1, weights * (alpha * scale))
+        store(2, shift)
+    return replace(
+        node,
+        inputs=tuple(names),
+        outputs=absorbed.outputs[:1],
+        attrs=MappingProxyType(attrs),
+        fused=(*node.fused, absorbed.name),
+    )

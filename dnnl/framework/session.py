@@ -1,0 +1,251 @@
+"""A compiled model: bound primitives in a row, and the memory that they work in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dnnl.errors import InvalidArguments
+from dnnl.framework.expand import expand
+from dnnl.framework.fusion import fuse_post_ops
+from dnnl.framework.graph import Array, Graph, TensorType
+from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step, Tensor
+from dnnl.framework.memory_plan import Arena, lifetimes, place
+from dnnl.framework.operators import OPERATORS
+from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
+from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
+from dnnl.primitives.primitive import Primitive
+from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.primitives.reorder import ReorderDesc
+from dnnl.runtime.engine import Engine
+from dnnl.runtime.memory import Memory
+from dnnl.runtime.stream import Stream
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+
+PASSES: tuple[Pass, ...] = (
+    drop_identities,
+    split_variadic,
+    expand,
+    drop_identities,
+    fold_affine,
+    fuse_post_ops,
+)
+"""What happens to a specialized graph before it is lowered, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one step of a session does: for tables and profiles.
+
+    ``layouts`` maps src, weights and dst, as far as the primitive has them, to their format tags.
+    """
+
+    name: str
+    primitive: str
+    implementation: str
+    layouts: Mapping[str, str]
+    flops: float
+    fused: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a layer ran, in nanoseconds of ``time.perf_counter_ns``."""
+
+    start: int
+    stop: int
+
+
+def optimize(graph: Graph) -> Graph:
+    """A specialized graph after all passes."""
+    for rewrite in PASSES:
+        graph = rewrite(graph)
+    return graph
+
+
+def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
+    """The steps of an optimized graph."""
+    if layout not in LAYOUTS:
+        raise InvalidArguments("layout", layout, f"must be one of {', '.join(LAYOUTS)}")
+    lowering = Lowering(graph, engine, plain=layout == "plain")
+    for node in graph.nodes:
+        OPERATORS[node.op].lower(lowering, node)
+        lowering.advance()
+    return lowering
+
+
+class Session:
+    """Runs a model on inputs of the sizes that it was compiled for.
+
+    Made by :meth:`Model.compile`. ``inputs`` says what :meth:`run` takes, ``layers`` what a run
+    does. Runs from several threads take turns, because they share the memory of activations.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        engine: Engine,
+        layout: str = "propagate",
+        num_threads: int | None = None,
+    ) -> None:
+        self.engine = engine
+        self.inputs: Mapping[str, TensorType] = dict(graph.inputs)
+        self._stream = Stream(engine, num_threads)
+        optimized = optimize(graph)
+        lowering = lower(optimized, engine, layout)
+        self._arena = _arena(lowering)
+        self._activations = engine.allocate(self._arena.size)
+        self._constants: dict[int, Memory] = {}
+        for key, storage in lowering.prepared.items():
+            self._constants[storage] = self._prepare(key, optimized.constants[key.value])
+        self._scratchpad = engine.allocate(
+            max((step.pd.scratchpad_desc.size for step in lowering.steps), default=0)
+        )
+        self.layers = tuple(_layer(step) for step in lowering.steps)
+        self._calls = [self._bind(step) for step in lowering.steps]
+        self._feeds = {name: self._buffer(lowering.tensors[name]).numpy() for name in graph.inputs}
+        self._results = {
+            public: optimized.constants[value]
+            if value in optimized.constants
+            else self._buffer(lowering.tensors[value])
+            for public, value in optimized.outputs.items()
+        }
+        self._lock = threading.Lock()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the results."""
+        return tuple(self._results)
+
+    @property
+    def num_threads(self) -> int:
+        """The number of threads that a primitive is spread over."""
+        return self._stream.num_threads
+
+    @property
+    def activation_bytes(self) -> int:
+        """The size of the arena that all activations share."""
+        return self._arena.size
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs for one array per input, as new arrays.
+
+        Raises InvalidArguments for a missing, unknown or unfitting array.
+        """
+        self._check(feeds)
+        with self._lock:
+            self._load(feeds)
+            for call in self._calls:
+                call()
+            return self._copied()
+
+    def run_timed(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], list[Span]]:
+        """As :meth:`run`, with the time of each layer."""
+        self._check(feeds)
+        spans = []
+        with self._lock:
+            self._load(feeds)
+            for call in self._calls:
+                start = perf_counter_ns()
+                call()
+                spans.append(Span(start, perf_counter_ns()))
+            return self._copied(), spans
+
+    def _check(self, feeds: Mapping[str, Array]) -> None:
+        for name in feeds.keys() - self.inputs.keys():
+            raise InvalidArguments(
+                "input", name, f"no such input; there are {', '.join(self.inputs)}"
+            )
+        for name, expected in self.inputs.items():
+            if name not in feeds:
+                rule = f"missing: the model expects {expected}"
+                raise InvalidArguments(f"input {name!r}", None, rule)
+            check_input(name, np.asarray(feeds[name]), expected)
+
+    def _load(self, feeds: Mapping[str, Array]) -> None:
+        for name, place_ in self._feeds.items():
+            np.copyto(place_, feeds[name])
+
+    def _copied(self) -> dict[str, Array]:
+        return {
+            name: np.array(result.numpy() if isinstance(result, ShapedBuffer) else result)
+            for name, result in self._results.items()
+        }
+
+    def _bind(self, step: Step) -> Callable[[], Any]:
+        args: dict[int, Memory] = {
+            arg: self._memory(ref.storage, ref.desc) for arg, ref in step.args.items()
+        }
+        scratchpad = step.pd.scratchpad_desc
+        if scratchpad.size:
+            memory = Memory(scratchpad, self.engine, self._scratchpad[: scratchpad.size])
+            args[Arg.SCRATCHPAD] = memory
+        return Primitive(step.pd).bind(self._stream, args)
+
+    def _memory(self, storage: int, desc: MemoryDesc) -> Memory:
+        if storage in self._constants:
+            return self._constants[storage]
+        offset = self._arena.offsets[storage]
+        return Memory(desc, self.engine, self._activations[offset : offset + desc.size])
+
+    def _buffer(self, tensor: Tensor) -> ShapedBuffer:
+        memory = self._memory(tensor.storage, tensor.layout.desc)
+        return ShapedBuffer(memory, tensor.layout.permutation)
+
+    def _prepare(self, key: Prepared, array: Array) -> Memory:
+        """A constant in the layout that its readers want."""
+        wanted = Memory(key.desc, self.engine)
+        content = np.require(array, requirements=["C", "W"]).reshape(-1).view(np.uint8)
+        if same_places(key.source, key.desc):
+            wanted.data[:] = content
+            return wanted
+        primitive = Primitive(PrimitiveDesc(ReorderDesc(key.source, key.desc), self.engine))
+        source = Memory(key.source, self.engine, content)
+        primitive.execute(self._stream, {Arg.FROM: source, Arg.TO: wanted})
+        return wanted
+
+
+def check_input(name: str, array: npt.NDArray[Any], expected: TensorType) -> None:
+    """Raise InvalidArguments where an array is not what input ``name`` expects."""
+    given = TensorType(array.dtype, array.shape)
+    if given.dtype != expected.dtype:
+        rule = f"wrong data type: the model expects {expected}"
+        hint = f"array.astype({expected.dtype.name!r}) converts it"
+        raise InvalidArguments(f"input {name!r}", str(given), rule, hint)
+    if given.shape != expected.shape:
+        rule = f"wrong shape: the model expects {expected}"
+        raise InvalidArguments(f"input {name!r}", str(given), rule)
+
+
+def _arena(lowering: Lowering) -> Arena:
+    """Where each activation lies: outputs stay until the end of a run."""
+    constant = set(lowering.prepared.values())
+    sizes = {s: size for s, size in lowering.sizes.items() if s not in constant}
+    steps = [[ref.storage for ref in step.args.values()] for step in lowering.steps]
+    graph = lowering.graph
+    before = [lowering.tensors[name].storage for name in graph.inputs]
+    after = [lowering.tensors[v].storage for v in graph.outputs.values() if v in lowering.tensors]
+    return place(lifetimes(sizes, steps, before, after))
+
+
+def _layer(step: Step) -> Layer:
+    named = {"src": Arg.SRC, "weights": Arg.WEIGHTS, "dst": Arg.DST}
+    refs = {name: step.args.get(arg) for name, arg in named.items()}
+    if refs["src"] is None:
+        refs["src"] = step.args.get(Arg.MULTIPLE_SRC)
+    layouts = {name: layout_name(ref) for name, ref in refs.items() if ref is not None}
+    pd = step.pd
+    return Layer(step.name, step.kind, pd.impl_info, layouts, step.flops, step.fused)
+
+
+def layout_name(ref: Ref) -> str:
+    """The tag of a memory's layout, or its strides where no tag spells it."""
+    tag = ref.desc.tag
+    return str(tag) if tag is not None else "x".join(map(str, ref.desc.strides))

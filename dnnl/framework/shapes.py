@@ -1,0 +1,254 @@
+"""Types of the results of each operator, from the types of its sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType
+from dnnl.framework.window import Window
+
+Infer = Callable[["Scope"], list[TensorType]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A node among the values that are known where it stands."""
+
+    node: Node
+    graph: Graph
+
+    def type(self, index: int = 0) -> TensorType:
+        """Type of input ``index``."""
+        value = self.node.input(index)
+        if not value:
+            raise ModelError(f"{self.node} lacks its input {index}")
+        return self.graph.type_of(value)
+
+    def shape(self, index: int = 0) -> Shape:
+        """Shape of input ``index``."""
+        return self.type(index).sizes
+
+    def constant(self, index: int) -> Array | None:
+        """Contents of input ``index``: None where absent.
+
+        Raises Unimplemented where the model computes it while running.
+        """
+        value = self.node.input(index)
+        if not value:
+            return None
+        array = self.graph.constants.get(value)
+        if array is None:
+            raise Unimplemented(f"{self.node}: input {value!r} must be constant")
+        return array
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute of the node, or its default."""
+        return self.node.attrs.get(name, default)
+
+    def axis(self, default: int, rank: int | None = None) -> int:
+        """The attribute ``axis``, counted from the front."""
+        return normal_axis(self.attr("axis", default), len(self.shape()) if rank is None else rank)
+
+    def listed(self, name: str, index: int) -> tuple[int, ...] | None:
+        """Integers that older models give as an attribute and newer ones as input ``index``."""
+        if name in self.node.attrs:
+            return tuple(self.node.attrs[name])
+        values = self.constant(index)
+        return None if values is None else tuple(int(v) for v in np.ravel(values))
+
+    def result(self, shape: Sequence[int]) -> list[TensorType]:
+        """One result of the first input's data type."""
+        return [TensorType(self.type().dtype, tuple(shape))]
+
+
+def normal_axis(axis: int, rank: int) -> int:
+    """``axis`` counted from the front; raises ModelError outside ``rank`` dimensions."""
+    if not -rank <= axis < max(rank, 1):
+        raise ModelError(f"axis {axis} lies outside {rank} dimensions")
+    return axis + rank if axis < 0 else axis
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """The shape that NumPy broadcasting gives; raises ModelError where it does not exist."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError as error:
+        raise ModelError(f"shapes {', '.join(map(str, shapes))} do not broadcast") from error
+
+
+def same(scope: Scope) -> list[TensorType]:
+    """Elementwise operators of one source."""
+    return scope.result(scope.shape())
+
+
+def elementwise(scope: Scope) -> list[TensorType]:
+    """Elementwise operators of several sources, broadcast."""
+    return scope.result(broadcast([scope.shape(i) for i in range(len(scope.node.inputs))]))
+
+
+def convolution(scope: Scope) -> list[TensorType]:
+    """[N, C, ...] with weights [M, C / group, ...] gives [N, M, ...]."""
+    source, weights = scope.shape(), scope.shape(1)
+    group = scope.attr("group", 1)
+    if len(source) != len(weights) or source[1] != weights[1] * group or weights[0] % group:
+        raise ModelError(f"source {source}, weights {weights} and group {group} disagree")
+    return scope.result((source[0], weights[0], *convolution_window(scope).out))
+
+
+def convolution_window(scope: Scope) -> Window:
+    """The window of a convolution; its kernel is the weights' shape."""
+    kernel = scope.shape(1)[2:]
+    declared = tuple(scope.attr("kernel_shape", kernel))
+    if declared != kernel:
+        raise ModelError(f"kernel_shape {declared} is not the weights' {kernel}")
+    return Window.over(scope.shape()[2:], kernel, scope.node.attrs)
+
+
+def pooling(scope: Scope) -> list[TensorType]:
+    """[N, C, ...] stays, with the spatial sizes of the window's positions."""
+    if len(scope.node.outputs) > 1 and scope.node.outputs[1]:
+        raise Unimplemented(f"{scope.node}: the indices of the maxima are not computed")
+    return scope.result((*scope.shape()[:2], *pooling_window(scope).out))
+
+
+def pooling_window(scope: Scope) -> Window:
+    """The window of a pooling; a global one covers all that is there."""
+    spatial = scope.shape()[2:]
+    kernel = spatial if scope.node.op.startswith("Global") else scope.attr("kernel_shape")
+    if kernel is None:
+        raise ModelError("attribute 'kernel_shape' is missing")
+    return Window.over(spatial, tuple(kernel), scope.node.attrs)
+
+
+def mean(scope: Scope) -> list[TensorType]:
+    """ReduceMean over the given axes (all by default)."""
+    shape = scope.shape()
+    axes = reduced_axes(scope)
+    kept = [1 if d in axes else n for d, n in enumerate(shape)]
+    if not scope.attr("keepdims", 1):
+        kept = [n for d, n in enumerate(kept) if d not in axes]
+    return scope.result(kept)
+
+
+def reduced_axes(scope: Scope) -> tuple[int, ...]:
+    """The axes of a reduction, counted from the front."""
+    rank = len(scope.shape())
+    axes = scope.listed("axes", 1)
+    if not axes:
+        return () if scope.attr("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(normal_axis(a, rank) for a in axes)
+
+
+def gemm(scope: Scope) -> list[TensorType]:
+    """A' [M, K] x B' [K, N] + C gives [M, N]."""
+    a, b = scope.shape(), scope.shape(1)
+    if len(a) != 2 or len(b) != 2:
+        raise ModelError(f"sources {a} and {b} must be matrices")
+    m, k = a[::-1] if scope.attr("transA", 0) else a
+    k_b, n = b[::-1] if scope.attr("transB", 0) else b
+    if k != k_b:
+        raise ModelError(f"inner sizes {k} and {k_b} differ")
+    if scope.node.input(2) and broadcast([scope.shape(2), (m, n)]) != (m, n):
+        raise ModelError(f"addend {scope.shape(2)} does not broadcast to {(m, n)}")
+    return scope.result((m, n))
+
+
+def matmul(scope: Scope) -> list[TensorType]:
+    """As numpy.matmul, vectors included."""
+    a, b = scope.shape(), scope.shape(1)
+    if not a or not b or a[-1] != (b[-2] if len(b) > 1 else b[0]):
+        raise ModelError(f"sources {a} and {b} cannot be multiplied")
+    rows = a[-2:-1] if len(a) > 1 else ()
+    columns = b[-1:] if len(b) > 1 else ()
+    return scope.result((*broadcast([a[:-2], b[:-2]]), *rows, *columns))
+
+
+def concat(scope: Scope) -> list[TensorType]:
+    """Sources that agree outside ``axis``, one after the other along it."""
+    shapes = [scope.shape(i) for i in range(len(scope.node.inputs))]
+    axis = scope.axis(0)
+    if len({(*s[:axis], *s[axis + 1 :]) for s in shapes}) != 1:
+        raise ModelError(f"shapes {', '.join(map(str, shapes))} differ outside axis {axis}")
+    return scope.result((*shapes[0][:axis], sum(s[axis] for s in shapes), *shapes[0][axis + 1 :]))
+
+
+def reshape(scope: Scope) -> list[TensorType]:
+    """0 keeps a size of the source (unless allowzero), -1 is what remains."""
+    shape = scope.shape()
+    target = scope.listed("shape", 1)
+    if target is None:
+        raise ModelError("the new shape is missing")
+    sizes = list(target)
+    if not scope.attr("allowzero", 0):
+        if any(n == 0 and d >= len(shape) for d, n in enumerate(sizes)):
+            raise ModelError(f"new shape {target} copies a size that {shape} does not have")
+        sizes = [shape[d] if n == 0 else n for d, n in enumerate(sizes)]
+    if sizes.count(-1) == 1:
+        rest = -math.prod(sizes)
+        sizes[sizes.index(-1)] = math.prod(shape) // rest if rest else 0
+    if math.prod(sizes) != math.prod(shape) or min(sizes, default=0) < 0:
+        raise ModelError(f"new shape {target} does not hold the elements of {shape}")
+    return scope.result(sizes)
+
+
+def flatten(scope: Scope) -> list[TensorType]:
+    """A matrix: the dimensions before ``axis`` and the others."""
+    shape = scope.shape()
+    axis = scope.attr("axis", 1)
+    axis = axis if axis == len(shape) else normal_axis(axis, len(shape))
+    return scope.result((math.prod(shape[:axis]), math.prod(shape[axis:])))
+
+
+def squeeze(scope: Scope) -> list[TensorType]:
+    """Dimensions of size 1 leave: the listed ones, or all."""
+    shape = scope.shape()
+    listed = scope.listed("axes", 1)
+    if listed is None:
+        return scope.result([n for n in shape if n != 1])
+    axes = {normal_axis(a, len(shape)) for a in listed}
+    if any(shape[a] != 1 for a in axes):
+        raise ModelError(f"axes {listed} of {shape} are not all of size 1")
+    return scope.result([n for d, n in enumerate(shape) if d not in axes])
+
+
+def unsqueeze(scope: Scope) -> list[TensorType]:
+    """Dimensions of size 1 appear at the listed axes of the result."""
+    shape, listed = scope.shape(), scope.listed("axes", 1)
+    if listed is None:
+        raise ModelError("the axes are missing")
+    rank = len(shape) + len(listed)
+    axes = {normal_axis(a, rank) for a in listed}
+    sizes = iter(shape)
+    return scope.result([1 if d in axes else next(sizes) for d in range(rank)])
+
+
+def transpose(scope: Scope) -> list[TensorType]:
+    """Dimension ``d`` of the result is dimension ``perm[d]`` of the source."""
+    shape = scope.shape()
+    perm = transposition(scope)
+    if sorted(perm) != list(range(len(shape))):
+        raise ModelError(f"perm {perm} is no permutation of {len(shape)} axes")
+    return scope.result([shape[p] for p in perm])
+
+
+def transposition(scope: Scope) -> tuple[int, ...]:
+    """The attribute ``perm``: reversal by default."""
+    return tuple(scope.attr("perm", tuple(reversed(range(len(scope.shape()))))))
+
+
+def cast(scope: Scope) -> list[TensorType]:
+    """The same shape in another data type."""
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(scope.attr("to"))
+    return [TensorType(np.dtype(dtype), scope.shape())]
+
+
+def dropout(scope: Scope) -> list[TensorType]:
+    """In inference the source itself, and a mask that nothing may read."""
+    return [scope.type(), TensorType(np.dtype(np.bool_), scope.shape())][: len(scope.node.outputs)]

@@ -1,0 +1,176 @@
+"""What ``dnnl run`` found out, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dnnl.framework.session import Layer
+from dnnl.tools.difference import Difference
+
+PIPE_WIDTH = 160
+"""Columns of a table that goes into a file: wide enough not to break a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A peer's times, and the differences of our outputs from its own."""
+
+    peer: str
+    times_ms: Sequence[float]
+    differences: Sequence[Difference]
+
+    @property
+    def relative_error(self) -> float:
+        """The largest one of all outputs."""
+        return max((d.relative for d in self.differences), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One ``dnnl run``; times are in milliseconds, one for each repetition.
+
+    ``layer_times_ms`` has the median of each layer from runs that time every step;
+    ``times_ms`` are those of runs that do not.
+    """
+
+    model: str
+    settings: Mapping[str, Any]
+    layers: Sequence[Layer]
+    layer_times_ms: Sequence[float]
+    load_ms: float
+    prepare_ms: float
+    times_ms: Sequence[float]
+    comparison: Comparison | None = None
+    expected: Sequence[Difference] = ()
+
+    @property
+    def gflop(self) -> float:
+        """The arithmetic of all layers, in 10**9 operations."""
+        return sum(layer.flops for layer in self.layers) / 1e9
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every comparison that was made found the results equal."""
+        compared = self.comparison.differences if self.comparison else ()
+        return all(d.is_equal for d in (*self.expected, *compared))
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as values that JSON has."""
+        document: dict[str, Any] = {
+            "model": self.model,
+            **self.settings,
+            "load_ms": self.load_ms,
+            "prepare_ms": self.prepare_ms,
+            "inference_ms": median(self.times_ms),
+            "times_ms": list(self.times_ms),
+            "gflop": self.gflop,
+            "gflop_per_s": gflop_per_s(self.gflop, median(self.times_ms)),
+            "layers": [
+                {
+                    "name": layer.name,
+                    "primitive": layer.primitive,
+                    "implementation": layer.implementation,
+                    "layouts": dict(layer.layouts),
+                    "fused": list(layer.fused),
+                    "ms": time,
+                    "gflop": layer.flops / 1e9,
+                    "gflop_per_s": gflop_per_s(layer.flops / 1e9, time),
+                }
+                for layer, time in zip(self.layers, self.layer_times_ms, strict=True)
+            ],
+        }
+        if self.comparison:
+            document["comparison"] = {
+                "peer": self.comparison.peer,
+                "inference_ms": median(self.comparison.times_ms),
+                "times_ms": list(self.comparison.times_ms),
+                "relative_error": self.comparison.relative_error,
+                "equal": all(d.is_equal for d in self.comparison.differences),
+            }
+        if self.expected:
+            document["expected"] = {
+                "relative_error": max(d.relative for d in self.expected),
+                "equal": all(d.is_equal for d in self.expected),
+            }
+        return document
+
+
+def gflop_per_s(gflop: float, time_ms: float) -> float:
+    """A rate, 0 where nothing is to be counted."""
+    return gflop / time_ms * 1e3 if gflop and time_ms else 0.0
+
+
+def console_for_output() -> Console:
+    """Standard output; what is not a terminal gets wide lines and no colours."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=PIPE_WIDTH, no_color=True)
+    return console
+
+
+def print_report(console: Console, report: Report) -> None:
+    """Print the table of layers, the totals and the comparisons."""
+    console.print(_layer_table(report))
+    console.print(_totals(report))
+    for difference in report.expected:
+        state = "as expected" if difference.is_equal else "differs from what is expected"
+        text = f"output {state}: largest relative error {difference.relative:.3g}"
+        console.print(
+            text if difference.is_equal else f"output {state}: {difference}", markup=False
+        )
+    if report.comparison:
+        _print_comparison(console, report, report.comparison)
+
+
+def _layer_table(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("layer", "primitive", "implementation", "src", "weights", "dst"):
+        table.add_column(title, no_wrap=True, overflow="ellipsis")
+    for title in ("ms", "GFLOP/s"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for layer, time in zip(report.layers, report.layer_times_ms, strict=True):
+        fused = f" +{len(layer.fused)}" if layer.fused else ""
+        rate = gflop_per_s(layer.flops / 1e9, time)
+        table.add_row(
+            f"{layer.name}{fused}",
+            layer.primitive,
+            layer.implementation,
+            *(layer.layouts.get(name, "") for name in ("src", "weights", "dst")),
+            f"{time:.3f}",
+            f"{rate:.1f}" if rate else "",
+        )
+    return table
+
+
+def _totals(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    time = median(report.times_ms)
+    settings = ", ".join(f"{name} {value}" for name, value in report.settings.items())
+    runs = f"median of {len(report.times_ms)}, best {min(report.times_ms):.3f} ms"
+    rate = gflop_per_s(report.gflop, time)
+    table.add_row("model", report.model)
+    table.add_row("settings", settings)
+    table.add_row("load", f"{report.load_ms:.1f} ms")
+    table.add_row("preparation", f"{report.prepare_ms:.1f} ms")
+    table.add_row("inference", f"{time:.3f} ms ({runs}), {rate:.1f} GFLOP/s")
+    return table
+
+
+def _print_comparison(console: Console, report: Report, comparison: Comparison) -> None:
+    ours, theirs = median(report.times_ms), median(comparison.times_ms)
+    console.print(
+        f"{comparison.peer}: {theirs:.3f} ms, {theirs / ours:.2f} times our time; "
+        f"largest relative error {comparison.relative_error:.3g}",
+        markup=False,
+    )
+    for difference in comparison.differences:
+        if not difference.is_equal:
+            console.print(f"differs from {comparison.peer}: {difference}", markup=False)
