@@ -1,7 +1,13 @@
 """Deep-learning primitives whose kernels Python writes for the exact problem."""
 
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
-from dnnl.primitives import EltwiseDesc, Primitive, PrimitiveDesc, ReorderDesc
+from dnnl.primitives import (
+    ConvolutionDesc,
+    EltwiseDesc,
+    Primitive,
+    PrimitiveDesc,
+    ReorderDesc,
+)
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
@@ -27,6 +33,7 @@ __all__ = [
     "RUNTIME_DIM",
     "Alg",
     "Arg",
+    "ConvolutionDesc",
     "DataType",
     "Direction",
     "EltwiseDesc",

@@ -80,3 +80,26 @@ def build_pointwise(
     operands = (*inputs, output, *epilogue.operands)
     count = emit_nest(module, entry, Nest(axes, (), operands, output, body))
     return Kernel(module, (Phase(entry, count),), arguments.ids)
+
+
+def emit_copy(
+    module: Module,
+    symbol: str,
+    src: tuple[int, MemoryDesc],
+    dst: tuple[int, MemoryDesc],
+    arguments: Arguments,
+    post_ops: Sequence[PostOp] = (),
+) -> int:
+    """Write a phase that copies one argument into another through post-ops, and return its work
+    items."""
+    axes = letters(dst[1].dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    given = Operand(arguments.slot(src[0]), src[1], index)
+    output = Operand(arguments.slot(dst[0]), dst[1], index)
+    epilogue = Epilogue(post_ops, output, arguments)
+
+    def body(point: Point) -> None:
+        point.store(output, epilogue.apply(point, point.load(given)))
+
+    operands = (given, output, *epilogue.operands)
+    return emit_nest(module, symbol, Nest(axes, (), operands, output, body))

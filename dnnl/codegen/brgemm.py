@@ -1,0 +1,128 @@
+"""The generator for compute-bound work: batch-reduce matrix products on a tile of registers.
+
+A *tile* is what the registers hold: ``rows`` x ``vectors`` accumulators. Its product with a panel of
+weights is a sum over nested *levels*, the innermost over neighbouring k, the outer ones over
+whatever the operation reduces besides: blocks of channels, taps of a convolution, a batch::
+
+             vectors x lanes columns of B
+             +-----------+-----------+
+       k ->  |  b0       |  b1       |    one vector load each
+             +-----------+-----------+
+    row 0  a | acc[0][0] | acc[0][1] |    one broadcast load a row,
+    row 1  a | acc[1][0] | acc[1][1] |    one multiply-add a cell
+     ...     |           |           |
+             +-----------+-----------+
+
+Rows of A lie anywhere (a constant offset each), its k elements at any constant stride; columns of B
+are contiguous. The tile never leaves the registers until the last level is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.builder import F32, Emitter, Values, i64
+from dnnl.codegen.isa import Isa
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The register tile: ``rows`` x ``vectors`` accumulators of the target's vector width."""
+
+    rows: int
+    vectors: int
+
+
+def max_rows(isa: Isa, vectors: int) -> int:
+    """How many rows fit beside ``vectors`` columns of B and one broadcast."""
+    return max(1, (isa.registers - vectors - 1) // vectors)
+
+
+def choose_vectors(isa: Isa, columns: int) -> int:
+    """How many vectors wide a tile should be for this many columns.
+
+    Two vectors need the fewest loads a product of those shapes whose rows still divide common
+    sizes; another width is taken only where it leaves fewer columns idle.
+    """
+    best, least = 1, None
+    for vectors in (2, 3, 1):
+        width = vectors * isa.lanes
+        idle = -columns % width
+        if least is None or idle < least:
+            best, least = vectors, idle
+    return best
+
+
+@dataclass(frozen=True)
+class Level:
+    """One loop of the reduction: where it begins and ends, and how far one step goes in A and in
+    B, in elements."""
+
+    begin: ir.Value
+    end: ir.Value
+    a_step: int
+    b_step: int
+
+    @staticmethod
+    def over(extent: int, a_step: int, b_step: int) -> Level:
+        """A level with a constant number of steps."""
+        return Level(i64(0), i64(extent), a_step, b_step)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Where one product finds its operands: the bases of A and B, the offset of each row in A and
+    of each vector in B, in elements."""
+
+    a: ir.Value
+    b: ir.Value
+    rows: tuple[int, ...]
+    vectors: tuple[int, ...]
+
+
+def zeros(e: Emitter, tile: Tile) -> Values:
+    """The accumulators of a fresh tile, row by row."""
+    kind = ir.VectorType(F32, e.isa.lanes)
+    return (vector.splat_constant(kind, 0.0),) * (tile.rows * tile.vectors)
+
+
+Leaf = Callable[[Emitter, Values, Panels], Values]
+
+
+def accumulate(
+    e: Emitter, acc: Values, panels: Panels, levels: Sequence[Level], leaf: Leaf | None = None
+) -> Values:
+    """acc + the sum over all levels of A's column times B's row; ``acc`` is row by row.
+
+    ``leaf`` does what is inside the innermost level instead of one such product.
+    """
+    if not levels:
+        return leaf(e, acc, panels) if leaf else _rank_one(e, acc, panels)
+    level = levels[0]
+
+    def body(index: ir.Value, *values: ir.Value) -> Values:
+        a = e.element(panels.a, e.mul(index, level.a_step), F32)
+        b = e.element(panels.b, e.mul(index, level.b_step), F32)
+        moved = Panels(a, b, panels.rows, panels.vectors)
+        return accumulate(e, values, moved, levels[1:], leaf)
+
+    return e.loop(level.begin, level.end, body, acc, unroll=False, name="k")
+
+
+def _rank_one(e: Emitter, acc: Values, panels: Panels) -> Values:
+    lanes = e.isa.lanes
+    kind = ir.VectorType(F32, lanes)
+    columns = [
+        vector.load(e, e.element(panels.b, i64(offset), F32), kind) for offset in panels.vectors
+    ]
+    result = []
+    cells = iter(acc)
+    for offset in panels.rows:
+        scalar = e.b.load(e.element(panels.a, i64(offset), F32), typ=F32, align=4)
+        row = vector.splat(e, scalar, lanes)
+        result += [vector.multiply_add(e, row, column, next(cells)) for column in columns]
+    return tuple(result)

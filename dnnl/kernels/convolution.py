@@ -1,0 +1,269 @@
+"""Convolution on register tiles, for any layouts.
+
+The compute phase broadcasts single elements of src and reads whole vectors of weights, so src may
+lie in any order, weights must have neighbouring output channels side by side, and dst is best
+written in vectors of channels. What does not fit is copied to the scratchpad and back by phases
+of its own: weights into panels, src and dst into channels-last order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.address import Affine, Axis, block_boundaries, linear_offset
+from dnnl.codegen.brgemm import Tile, choose_vectors, max_rows
+from dnnl.codegen.builder import Module
+from dnnl.codegen.epilogue import Arguments, refuse
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.errors import InvalidArguments
+from dnnl.kernels.conv_compute import Compute, emit_compute, src_index
+from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.pointwise import emit_copy, refuse_types
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpBinary
+from dnnl.types.tag import FormatTag
+
+_LETTERS = "abcdefghijkl"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A forward convolution. ``space`` has depth, height and width; a missing one has size 1.
+
+    The layout of src, weights and dst may be ``any``. ``bias`` may be the zero descriptor.
+    """
+
+    src: MemoryDesc
+    weights: MemoryDesc
+    bias: MemoryDesc
+    dst: MemoryDesc
+    space: tuple[Spatial, Spatial, Spatial]
+    post_ops: tuple[PostOp, ...]
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the weights have a dimension of groups."""
+        return self.weights.ndims > self.src.ndims
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return self.weights.dims[0] if self.grouped else 1
+
+
+Argument = tuple[int, MemoryDesc]
+Copy = tuple[Argument, Argument]
+
+
+@dataclass(frozen=True)
+class Conf:
+    """A convolution with every layout decided: what to copy, what to compute.
+
+    ``copies_in`` go before it. ``copy_out`` goes after it, if dst is not computed in place, and
+    then does the ``post_ops`` too.
+    """
+
+    compute: Compute
+    copies_in: tuple[Copy, ...]
+    copy_out: Copy | None
+    post_ops: tuple[PostOp, ...]
+    scratchpad: int
+
+
+def resolve(problem: Problem, isa: Isa) -> Problem:
+    """Decide the layouts that are ``any``.
+
+    Activations get their channels in blocks of a vector, so that a tile reads neighbouring cache
+    lines; with too few channels for that they stay plain, or channels-last if groups are cut.
+    """
+    problem = resolve_activations(problem, isa)
+    if problem.weights.format_kind is FormatKind.any:
+        problem = replace(problem, weights=_panels(problem, isa))
+    return problem
+
+
+def resolve_activations(problem: Problem, isa: Isa) -> Problem:
+    """Decide src and dst only."""
+    src = _activation(problem.src, problem.groups, isa)
+    dst = _activation(problem.dst, problem.groups, isa)
+    return replace(problem, src=src, dst=dst)
+
+
+def _activation(desc: MemoryDesc, groups: int, isa: Isa) -> MemoryDesc:
+    if desc.format_kind is not FormatKind.any:
+        return desc
+    channels = desc.dims[1]
+    spatial = _LETTERS[2 : desc.ndims]
+    if groups > 1 and channels // groups % isa.lanes:
+        return desc.with_tag(f"a{spatial}b")
+    if channels < isa.lanes:
+        return desc.with_tag(f"ab{spatial}")
+    return desc.with_tag(f"aB{spatial}{isa.lanes}b")
+
+
+def _channel_block(problem: Problem) -> int:
+    """How many channels of src are side by side before the next block, 0 if it has no blocks."""
+    sizes = block_boundaries(problem.src, 1)
+    return sizes[-1] if sizes else 0
+
+
+def _panels(problem: Problem, isa: Isa) -> MemoryDesc:
+    """The weights as the compute phase reads them: panels of a tile's output channels, each with
+    all that is summed in one stream, ordered as src is walked."""
+    first = 1 if problem.grouped else 0
+    outputs = problem.weights.dims[first]
+    width = choose_vectors(isa, outputs) * isa.lanes
+    o, i = _LETTERS[first], _LETTERS[first + 1]
+    taps = _LETTERS[first + 2 : problem.weights.ndims]
+    group = "a" if problem.grouped else ""
+    block = _channel_block(problem)
+    if block:
+        tag = f"{group}{o.upper()}{i.upper()}{taps}{block}{i}{width}{o}"
+    else:
+        tag = f"{group}{o.upper()}{taps}{i}{width}{o}"
+    return MemoryDesc(problem.weights.dims, problem.weights.data_type, FormatTag(tag))
+
+
+def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
+    """Whether all offsets of an activation are affine in channel blocks and pixels."""
+    sizes = block_boundaries(desc, 1)
+    block = sizes[-1] if sizes else 1
+    if problem.groups > 1 and (channels % block or desc.padded_dims[1] != desc.dims[1]):
+        return False
+    if len(sizes) > 1:
+        return False
+    outer, inner = Axis(-(-channels // block), "cb"), Axis(block, "c")
+    group = Affine.of(Axis(problem.groups, "g"), channels)
+    spatial = [Affine.of(Axis(max(2, extent), "s")) for extent in (2, 2, 2)]
+    c = group + Affine.of(outer, block) + Affine.of(inner)
+    return linear_offset(desc, src_index(desc, Affine.of(Axis(2, "n")), c, spatial)) is not None
+
+
+def flatten(problem: Problem) -> Problem:
+    """A 1x1 convolution as one along a single line of pixels, where the layouts allow it."""
+    plain = all(
+        (s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space
+    )
+    if not plain or problem.src.ndims == 3:
+        return problem
+    try:
+        src, dst = _in_line(problem.src), _in_line(problem.dst)
+        post_ops = tuple(
+            replace(entry, src1_desc=_in_line(entry.src1_desc))
+            if isinstance(entry, PostOpBinary)
+            else entry
+            for entry in problem.post_ops
+        )
+        weights = _in_line(problem.weights, 3 if problem.grouped else 2)
+    except InvalidArguments:
+        return problem
+    line = Spatial(src.dims[2], dst.dims[2], 1, 1, 0, 1)
+    one = Spatial(1, 1, 1, 1, 0, 1)
+    return replace(
+        problem, src=src, dst=dst, weights=weights, post_ops=post_ops, space=(one, one, line)
+    )
+
+
+def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
+    pixels = 1
+    for extent in desc.dims[keep:]:
+        pixels *= extent
+    return desc.reshape((*desc.dims[:keep], pixels))
+
+
+class _Scratchpad:
+    """Hands out parts of the scratchpad; every part begins on a cache line."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def take(self, desc: MemoryDesc) -> tuple[int, MemoryDesc]:
+        """The scratchpad argument and ``desc`` moved to a part of its own."""
+        element = desc.data_type.nbytes(1)
+        begin = self.size // element
+        self.size += -(-desc.size // 64) * 64
+        tag = desc.tag
+        assert tag is not None, "copies are dense"
+        return Arg.SCRATCHPAD, MemoryDesc(desc.dims, desc.data_type, tag, offset0=begin)
+
+
+def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+    """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
+    refusal = refuse_types(problem.src, problem.weights, problem.dst)
+    if refusal is None and not problem.bias.is_zero:
+        refusal = refuse_types(problem.bias)
+    refusal = refusal or refuse(problem.post_ops, problem.dst)
+    if refusal is not None:
+        return refusal
+    problem = flatten(problem)
+    scratchpad = _Scratchpad()
+    copies_in: list[Copy] = []
+    copy_out: Copy | None = None
+    post_ops = problem.post_ops
+    first = 1 if problem.grouped else 0
+    outputs, channels = problem.weights.dims[first : first + 2]
+    src: Argument = (Arg.SRC, problem.src)
+    dst: Argument = (Arg.DST, problem.dst)
+    weights: Argument = (Arg.WEIGHTS, problem.weights)
+    if not _walkable(problem, problem.src, channels):
+        copy = scratchpad.take(_channels_last(problem.src))
+        copies_in.append((src, copy))
+        src = copy
+        problem = replace(problem, src=copy[1])
+    if not _walkable(problem, problem.dst, outputs):
+        copy = scratchpad.take(_channels_last(problem.dst))
+        copy_out = (copy, dst)
+        dst, post_ops = copy, ()
+    panels = _panels(problem, isa)
+    if problem.weights != panels:
+        copy = scratchpad.take(panels)
+        copies_in.append((weights, copy))
+        weights = copy
+    compute = Compute(
+        src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=post_ops,
+        groups=problem.groups, channels=channels, outputs=outputs,
+        channel_block=_channel_block(problem), space=problem.space,
+        tile=_tile(problem, outputs, isa), keep_weights=_keep_weights(panels, isa),
+    )  # fmt: skip
+    return Conf(compute, tuple(copies_in), copy_out, problem.post_ops, scratchpad.size)
+
+
+def _channels_last(desc: MemoryDesc) -> MemoryDesc:
+    return MemoryDesc(desc.dims, desc.data_type, FormatTag(f"a{_LETTERS[2 : desc.ndims]}b"))
+
+
+def _tile(problem: Problem, outputs: int, isa: Isa) -> Tile:
+    vectors = choose_vectors(isa, outputs)
+    return Tile(max_rows(isa, vectors), vectors)
+
+
+def _keep_weights(panels: MemoryDesc, isa: Isa) -> bool:
+    """Whether one panel of weights should stay in the cache for all pixels, because all panels
+    together would not."""
+    return panels.size > isa.l2 // 2
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """The copies in, the compute phase, the copy out."""
+    arguments = Arguments()
+    module = Module("convolution", isa)
+    phases = []
+    compute = conf.compute
+
+    def copy(name: str, pair: Copy, post_ops: Sequence[PostOp] = ()) -> None:
+        symbol = f"convolution_{name}__f32__{isa.lanes}x1__{isa.name}"
+        phases.append(Phase(symbol, emit_copy(module, symbol, *pair, arguments, post_ops)))
+
+    for number, pair in enumerate(conf.copies_in):
+        copy(f"in{number}", pair)
+    tile = f"{compute.tile.rows}x{compute.tile.vectors * isa.lanes}"
+    symbol = f"convolution__f32__{tile}__{isa.name}"
+    phases.append(Phase(symbol, emit_compute(module, symbol, compute, arguments)))
+    if conf.copy_out is not None:
+        copy("out", conf.copy_out, conf.post_ops)
+    return Kernel(module, tuple(phases), arguments.ids)

@@ -1,0 +1,105 @@
+"""Depthwise convolution: every channel has its own filter, so vectors of channels, or of pixels,
+are multiplied element by element. Bound by memory, hence a nest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from llvmlite import ir
+
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import Module, Values
+from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.vector import multiply_add
+from dnnl.kernels.conv_compute import src_index, weights_index
+from dnnl.kernels.convolution import Problem, resolve_activations
+from dnnl.kernels.pointwise import refuse_types
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind
+from dnnl.types.tag import FormatTag
+
+
+@dataclass(frozen=True)
+class Conf:
+    """The problem with every layout decided."""
+
+    problem: Problem
+
+
+def is_depthwise(problem: Problem) -> bool:
+    """Whether every group has one channel on both sides."""
+    return problem.grouped and problem.weights.dims[1:3] == (1, 1)
+
+
+def resolve(problem: Problem, isa: Isa) -> Problem:
+    """Decide the layouts that are ``any``: all tensors with channels in blocks of a vector."""
+    problem = resolve_activations(problem, isa)
+    if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
+        letters = "bcdefg"[: problem.weights.ndims - 1]
+        blocked = problem.weights.dims[0] >= isa.lanes
+        tag = f"A{letters}{isa.lanes}a" if blocked else f"{letters}a"
+        problem = replace(problem, weights=problem.weights.with_tag(FormatTag(tag)))
+    return problem
+
+
+def configure(problem: Problem) -> Conf | Refusal:
+    """Accept any layout of a depthwise convolution."""
+    if not is_depthwise(problem):
+        return Refusal(Reason.SHAPE, "not one channel a group")
+    refusal = refuse_types(problem.src, problem.weights, problem.dst)
+    if refusal is None and not problem.bias.is_zero:
+        refusal = refuse_types(problem.bias)
+    return refusal or refuse(problem.post_ops, problem.dst) or Conf(problem)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest over the output that folds over the taps."""
+    problem = conf.problem
+    arguments = Arguments()
+    n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
+    outs = [Axis(s.dst, name) for s, name in zip(problem.space, ("od", "oh", "ow"), strict=True)]
+    taps = [Axis(s.kernel, name) for s, name in zip(problem.space, ("kd", "kh", "kw"), strict=True)]
+    where = [
+        Affine.of(out, s.stride) + Affine.of(tap, s.dilation) + -s.padding
+        for s, out, tap in zip(problem.space, outs, taps, strict=True)
+    ]
+    batch, channel = Affine.of(n), Affine.of(c)
+    zero = Affine({})
+    src = Operand(
+        arguments.slot(Arg.SRC), problem.src, src_index(problem.src, batch, channel, where)
+    )
+    index = weights_index(
+        problem.weights, True, channel, zero, zero, [Affine.of(tap) for tap in taps]
+    )
+    weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index)
+    at = src_index(problem.dst, batch, channel, [Affine.of(out) for out in outs])
+    dst = Operand(arguments.slot(Arg.DST), problem.dst, at)
+    operands = [src, weights, dst]
+    bias = None
+    if not problem.bias.is_zero:
+        bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
+        operands.append(bias)
+    epilogue = Epilogue(problem.post_ops, dst, arguments)
+
+    def tap(point: Point, total: ir.Value) -> Values:
+        return (multiply_add(point.e, point.load(src), point.load(weights), total),)
+
+    def merge(a: Values, b: Values) -> Values:
+        raise AssertionError("taps are never vectors")
+
+    def body(point: Point) -> None:
+        (value,) = point.fold((0.0,), tap, merge)
+        if bias is not None:
+            value = point.e.b.fadd(value, point.load(bias))
+        point.store(dst, epilogue.apply(point, value))
+
+    module = Module("depthwise", isa)
+    symbol = f"depthwise__f32__{isa.lanes}x1__{isa.name}"
+    nest = Nest((n, c, *outs), tuple(taps), (*operands, *epilogue.operands), dst, body)
+    count = emit_nest(module, symbol, nest)
+    return Kernel(module, (Phase(symbol, count),), arguments.ids)
