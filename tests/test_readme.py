@@ -1,0 +1,15 @@
+"""The programs in README.md run as they stand there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+
+
+def test_programs_run() -> None:
+    programs = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert programs
+    for program in programs:
+        exec(compile(program, str(README), "exec"), {})
