@@ -28,6 +28,7 @@ LEVELS["all"] = frozenset().union(*LEVELS.values())
 LEVELS |= {"0": LEVELS["none"], "1": LEVELS["profile_exec"], "2": LEVELS["profile"]}
 
 _FILTER = "filter="
+_VERSION = "version"  # the key of the first line of the header
 _lock = threading.Lock()
 _descriptions: dict[str, Callable[[], str]] = {}
 _printed: set[str] = set()
@@ -91,30 +92,17 @@ def describe(key: str, text: Callable[[], str]) -> None:
 def line(*fields: object) -> None:
     """Print one verbose line of these fields; times (floats) with six digits."""
     texts = (f"{field:.6g}" if isinstance(field, float) else str(field) for field in fields)
-    _write([*_header(), ",".join(texts)])
-
-
-def _header() -> list[str]:
-    """The lines about the library and its engines that were not printed yet."""
+    wanted = ",".join(texts)
+    # Not under the lock: a text may ask an engine, which has locks of its own.
+    described = {key: text() for key, text in list(_descriptions.items()) if key not in _printed}
     with _lock:
-        todo = {key: text for key, text in _descriptions.items() if key not in _printed}
-        first = "" not in _printed
-        _printed.update(todo, {""})
-    # Outside the lock: a text may ask an engine, which may have something to report itself.
-    lines = [f"info,dnnl v{_version()}"] if first else []
-    return lines + [f"info,{text()}" for text in todo.values()]
+        lines = [] if _VERSION in _printed else [f"info,dnnl v{_version()}"]
+        lines += [f"info,{text}" for key, text in described.items() if key not in _printed]
+        _printed.update(described, {_VERSION})
+        sys.stdout.write("".join(f"dnnl_verbose,v1,{line}\n" for line in [*lines, wanted]))
+        sys.stdout.flush()
 
 
 def _version() -> str:
-    from importlib import metadata  # costs 10 ms, and only those who read these lines need it
-
-    try:
-        return metadata.version("dnnl")
-    except metadata.PackageNotFoundError:  # run from a folder of sources that was not installed
-        return "0.0.0"
-
-
-def _write(lines: list[str]) -> None:
-    # One write per call keeps the lines of several threads whole.
-    sys.stdout.write("".join(f"dnnl_verbose,v1,{line}\n" for line in lines))
-    sys.stdout.flush()
+    """The version that the package states; it is imported before any of its modules."""
+    return str(sys.modules[__package__].__version__)

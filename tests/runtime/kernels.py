@@ -78,11 +78,16 @@ met:
 _EXTERNAL = "declare i32 @gettid()\ndeclare i32 @sched_yield()\n"
 
 
+def assembled(text: str) -> bytes:
+    """The object code of IR text."""
+    return cpu_jit.assemble(text)
+
+
 @cache
 def code() -> bytes:
     """One object with all of the kernels."""
     loops = (_LOOP.format(name=name, body=body) for name, body in _BODIES.items())
-    return cpu_jit.assemble(_EXTERNAL + "".join(loops))
+    return assembled(_EXTERNAL + "".join(loops))
 
 
 def image(*phases: tuple[str, int]) -> Image:

@@ -1,0 +1,208 @@
+"""Engines: discovery, features, loading of images, streams and thread counts."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+import dnnl.runtime.engines
+from dnnl import config
+from dnnl.errors import Error, InvalidArguments
+from dnnl.runtime.backend import Features
+from dnnl.runtime.engine import Engine, _backend_class, engine_kinds
+from dnnl.runtime.image import Image, Phase
+from dnnl.runtime.stream import Stream
+from dnnl.runtime.threads import available_cpus, get_num_threads, set_num_threads
+from tests.runtime import kernels
+
+
+@pytest.fixture(autouse=True)
+def _default_threads() -> Iterator[None]:
+    yield
+    set_num_threads(None)
+
+
+def test_the_kinds_of_engines_are_the_files_without_underscore() -> None:
+    assert {"cpu", "null"} <= set(engine_kinds())
+    assert not [kind for kind in engine_kinds() if "_" in kind]
+
+
+def test_a_new_engine_is_one_new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "from dnnl.runtime.engines.null import Engine as Null\nclass Engine(Null):\n"
+    source += "    @classmethod\n    def count(cls):\n        return 3\n"
+    (tmp_path / "toy.py").write_text(source)
+    paths = [*dnnl.runtime.engines.__path__, str(tmp_path)]
+    monkeypatch.setattr(dnnl.runtime.engines, "__path__", paths)
+    engine_kinds.cache_clear()
+    try:
+        assert Engine.count("toy") == 3
+        assert Engine("toy", 2).index == 2
+        assert "toy" in engine_kinds()
+    finally:
+        engine_kinds.cache_clear()
+
+
+def test_unknown_kinds_and_indices_are_refused() -> None:
+    with pytest.raises(
+        InvalidArguments, match=r"kind = 'gpu': no such engine kind; there are .*cpu.*null"
+    ):
+        Engine("gpu")
+    with pytest.raises(InvalidArguments, match="kind = 'cpu_pool': no such engine kind"):
+        Engine.count("cpu_pool")
+    for index in (-1, 1):
+        with pytest.raises(
+            InvalidArguments, match=f"index = {index}: there are 1 engines of kind 'cpu'"
+        ):
+            Engine("cpu", index)
+
+
+def test_engines_are_values() -> None:
+    assert Engine("cpu") == Engine("cpu", 0) != Engine("null")
+    assert len({Engine("cpu"), Engine("cpu"), Engine("null")}) == 2
+    assert repr(Engine("cpu")) == "Engine('cpu', 0)"
+    for engine in (Engine("cpu"), Engine("null"), Engine("null", features=ARM)):
+        assert pickle.loads(pickle.dumps(engine)) == engine
+
+
+ARM = Features("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
+
+
+def test_the_cpu_has_llvms_features_of_this_machine() -> None:
+    features = Engine("cpu").features
+    assert features.cpu == llvm.get_host_cpu_name()
+    assert features.arch in {llvm.get_process_triple().split("-")[0], "aarch64"}
+    on = {name for name, has in llvm.get_host_cpu_features().items() if has}
+    assert features.flags == on
+    assert features.has(*on)
+    assert not features.has("no-such-feature")
+
+
+def test_the_null_engine_pretends_anything() -> None:
+    assert Engine("null").features.has("avx512f", "sve", "whatever")
+    assert Engine("null", features=ARM).features.has("sve")
+    assert not Engine("null", features=ARM).features.has("avx2")
+    with pytest.raises(InvalidArguments, match="use engine 'null' to pretend"):
+        Engine("cpu", features=ARM)
+
+
+def test_the_null_engine_takes_any_image_and_computes_nothing() -> None:
+    data = np.zeros(4, np.int64)
+    executable = Engine("null").load(Image("ptx", b"no code", (Phase("any", 9),), (1,)))
+    executable.launch((data.ctypes.data,), 2)
+    executable.bind((data.ctypes.data,), 2)()
+    assert not data.any()
+
+
+def test_object_code_that_is_damaged_raises_and_the_process_lives() -> None:
+    code = kernels.code()
+    engine = Engine("cpu")
+    for bad in (b"", b"no object", code[: len(code) // 2], code[:64]):
+        with pytest.raises(Error, match=rf"cannot load object code \({len(bad)} bytes\)"):
+            engine.load(Image("cpu", bad, (Phase("visit", 1),), (1,)))
+    engine.load(kernels.image(("visit", 1)))
+
+
+def test_a_missing_symbol_and_a_foreign_image_are_refused(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(Error, match="cannot load object code"):
+        Engine("cpu").load(Image("cpu", kernels.code(), (Phase("nobody", 1),), (1,)))
+    rule = "image.target = 'ptx': engine 'cpu' runs 'cpu' images"
+    with pytest.raises(InvalidArguments, match=re.escape(rule)):
+        Engine("cpu").load(Image("ptx", b"", (), ()))
+
+
+def test_an_image_without_phases_does_nothing() -> None:
+    Engine("cpu").load(Image("cpu", kernels.code(), (), ())).launch((), 2)
+
+
+def test_two_objects_may_define_the_same_symbols() -> None:
+    first = kernels.image(("visit", 4))
+    other = kernels.assembled("define void @visit(ptr %args, i64 %b, i64 %e) { ret void }")
+    data = np.zeros(4, np.int64)
+    second = Engine("cpu").load(Image("cpu", other, first.phases, first.arguments))
+    Engine("cpu").load(first).launch((data.ctypes.data, data.ctypes.data), 1)
+    second.launch((data.ctypes.data, data.ctypes.data), 1)
+    assert data.tolist() == [1] * 4
+
+
+def test_equal_code_is_linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    Engine("cpu").load(kernels.image(("visit", 4)))
+    monkeypatch.setattr("dnnl.runtime.engines.cpu_jit.link", None)
+    Engine("cpu").load(kernels.image(("visit", 4)))
+    Engine("cpu").load(kernels.image(("visit", 5)))
+
+
+def test_threads_may_load_at_the_same_time() -> None:
+    codes = [
+        kernels.assembled(f"define void @k{i}(ptr %args, i64 %b, i64 %e) {{ ret void }}")
+        for i in range(20)
+    ]
+    done = []
+
+    def work() -> None:
+        for i, code in enumerate(codes):
+            image = Image("cpu", code, (Phase(f"k{i}", 3),), ())
+            Engine("cpu").load(image).launch((), 2)
+        done.append(True)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True] * 4
+
+
+def test_a_backend_class_is_found_without_making_an_engine() -> None:
+    assert _backend_class("null").count() == 1
+
+
+def test_the_number_of_threads_by_call_stream_and_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DNNL_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    set_num_threads(None)
+    stream = Stream(Engine("cpu"))
+    assert get_num_threads() == stream.num_threads == 5
+    set_num_threads(3)
+    assert get_num_threads() == stream.num_threads == 3
+    assert Stream(Engine("cpu"), 2).num_threads == 2
+    set_num_threads(None)
+    assert get_num_threads() == 5
+    with config.override("num_threads", 7):
+        assert get_num_threads() == 7
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    set_num_threads(None)
+    assert get_num_threads() == available_cpus()
+    stream.wait()
+
+
+@pytest.mark.parametrize("bad", [0, -1, True, 1.5, "2"])
+def test_a_number_of_threads_that_makes_no_sense_is_refused(bad: object) -> None:
+    rule = f"num_threads = {bad!r}: a number of threads must be an integer >= 1; "
+    rule += "1 runs on the calling thread"
+    with pytest.raises(InvalidArguments) as caught:
+        set_num_threads(bad)  # type: ignore[arg-type]
+    assert str(caught.value) == rule
+    with pytest.raises(InvalidArguments) as caught:
+        Stream(Engine("cpu"), bad)  # type: ignore[arg-type]
+    assert str(caught.value) == rule
+
+
+def test_a_bad_number_in_the_environment_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DNNL_NUM_THREADS", "0")
+    set_num_threads(None)
+    rule = "DNNL_NUM_THREADS = '0': a number of threads must be an integer >= 1"
+    with pytest.raises(InvalidArguments, match=rule):
+        get_num_threads()
