@@ -108,7 +108,7 @@ class Memory:
             return array.astype(dtype)
         return array.copy() if copy and view is not None else array
 
-    def __dlpack__(self, **options: Any) -> object:
+    def __dlpack__(self, **options: Any) -> Any:
         """The memory as a DLPack capsule, shared; ``BufferError`` if strides cannot say it."""
         view = plain_view(self.desc, self.data)
         if view is None:
