@@ -4,6 +4,8 @@ from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.primitives import (
     ConvolutionDesc,
     EltwiseDesc,
+    InnerProductDesc,
+    MatmulDesc,
     Primitive,
     PrimitiveDesc,
     ReorderDesc,
@@ -41,7 +43,9 @@ __all__ = [
     "Error",
     "FormatTag",
     "FpmathMode",
+    "InnerProductDesc",
     "InvalidArguments",
+    "MatmulDesc",
     "Memory",
     "MemoryDesc",
     "NormFlags",

@@ -67,10 +67,38 @@ class Level:
     a_step: int
     b_step: int
 
+    @property
+    def count(self) -> int | None:
+        """The number of steps, None if it is only known at run time."""
+        constant = isinstance(self.begin, ir.Constant) and isinstance(self.end, ir.Constant)
+        return int(self.end.constant - self.begin.constant) if constant else None
+
+    def continues(self, inner: Level) -> bool:
+        """Whether a step of this level goes where the steps of ``inner`` end."""
+        steps = inner.count
+        if steps is None or self.count is None:
+            return False
+        return (self.a_step, self.b_step) == (inner.a_step * steps, inner.b_step * steps)
+
     @staticmethod
     def over(extent: int, a_step: int, b_step: int) -> Level:
         """A level with a constant number of steps."""
         return Level(i64(0), i64(extent), a_step, b_step)
+
+
+def merge_levels(levels: Sequence[Level]) -> list[Level]:
+    """The same levels with those joined that step through A and B as one longer line."""
+    merged: list[Level] = []
+    for level in reversed(levels):
+        inner = merged[0] if merged else None
+        if level.count == 1 and inner is not None:
+            continue
+        if inner is not None and level.continues(inner):
+            steps = (level.count or 0) * (inner.count or 0)
+            merged[0] = Level.over(steps, inner.a_step, inner.b_step)
+        else:
+            merged.insert(0, level)
+    return merged
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from llvmlite import ir
 
 from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
 from dnnl.codegen.address import Affine, Axis, linear_offset
 from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate
-from dnnl.codegen.builder import F32, Emitter, Module, Values, i64
+from dnnl.codegen.builder import F32, Emitter, Module, Value, Values, i64
 from dnnl.codegen.epilogue import Arguments, Epilogue
 from dnnl.codegen.nest import PHASE
 from dnnl.kernels.conv_tiles import (
@@ -177,12 +176,12 @@ class _Writer:
         self.item_loops = [*kept, *self.item_loops]
         self.items = outer * self.chunks
 
-    def start(self, args: ir.Value) -> None:
+    def start(self, args: Value) -> None:
         """Load the operand addresses."""
         operands = [self.src, self.weights, *self.accesses]
         self.pointers = load_pointers(self.e, args, operands)
 
-    def item(self, item: ir.Value) -> None:
+    def item(self, item: Value) -> None:
         """One work item."""
         env: Env = {}
         rest = item
@@ -196,7 +195,7 @@ class _Writer:
         self._bands(env, band, chunk, list(self.bands))
 
     def _bands(
-        self, env: Env, band: ir.Value, chunk: ir.Value, runs: list[BandRun]
+        self, env: Env, band: Value, chunk: Value, runs: list[BandRun]
     ) -> None:
         """Branch to the code of the run that ``band`` belongs to."""
         run = runs[0]
@@ -215,7 +214,7 @@ class _Writer:
         before = self.e.b.icmp_signed("<", band, i64(run.first + run.count))
         self.e.branch(before, here, later)
 
-    def _band(self, env: Env, band: ir.Value, chunk: ir.Value, run: BandRun) -> None:
+    def _band(self, env: Env, band: Value, chunk: Value, run: BandRun) -> None:
         """The tiles of one band that belong to the work item."""
         e = self.e
         env = {**env, self.oh: e.mul(band, self.band_rows)}
@@ -228,8 +227,8 @@ class _Writer:
             end = last if whole else _clamp(e, high, first, last)
             e.loop(begin, end, self._tile_body(env, run, tile), unroll=False, name="tile")
 
-    def _tile_body(self, env: Env, run: BandRun, tile: TileRun) -> Callable[[ir.Value], None]:
-        def body(number: ir.Value) -> None:
+    def _tile_body(self, env: Env, run: BandRun, tile: TileRun) -> Callable[[Value], None]:
+        def body(number: Value) -> None:
             offset = self.e.mul(number, tile.width)
             ow = self.e.add(offset, i64(tile.begin - tile.first * tile.width))
             here = {**env, self.ow: ow}
@@ -328,7 +327,7 @@ class _Writer:
         return Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))
 
     def _taps(
-        self, axis: Axis, space: Spatial, out: ir.Value, span: tuple[int, int] | None = None
+        self, axis: Axis, space: Spatial, out: Value, span: tuple[int, int] | None = None
     ) -> Level:
         """The taps of one output that lie inside the image."""
         steps = self.a_form.stride(axis), self.b_form.stride(axis)
@@ -384,12 +383,12 @@ class _Writer:
         self.e.branch(last, lambda: store(False), lambda: store(True))
 
 
-def _clamp(e: Emitter, value: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:
     raised = e.b.select(e.b.icmp_signed("<", value, low), low, value)
     return e.b.select(e.b.icmp_signed(">", raised, high), high, raised)
 
 
-def _ceil_div(e: Emitter, value: ir.Value, divisor: int) -> ir.Value:
+def _ceil_div(e: Emitter, value: Value, divisor: int) -> Value:
     """ceil(value / divisor) for values above -divisor; anything at most 0 for those below."""
     if divisor == 1:
         return value

@@ -8,7 +8,6 @@ of its own: weights into panels, src and dst into channels-last order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.address import Affine, Axis, block_boundaries, linear_offset
@@ -20,12 +19,13 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.conv_compute import Compute, emit_compute, src_index
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.pointwise import emit_copy, refuse_types
+from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
+from dnnl.kernels.scratchpad import Argument, Copy, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
 _LETTERS = "abcdefghijkl"
@@ -54,10 +54,6 @@ class Problem:
     def groups(self) -> int:
         """The number of groups."""
         return self.weights.dims[0] if self.grouped else 1
-
-
-Argument = tuple[int, MemoryDesc]
-Copy = tuple[Argument, Argument]
 
 
 @dataclass(frozen=True)
@@ -149,7 +145,8 @@ def flatten(problem: Problem) -> Problem:
     plain = all(
         (s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space
     )
-    if not plain or problem.src.ndims == 3:
+    by_pixel = any(isinstance(entry, PostOpPrelu) and entry.mask > 3 for entry in problem.post_ops)
+    if not plain or by_pixel or problem.src.ndims == 3:
         return problem
     try:
         src, dst = _in_line(problem.src), _in_line(problem.dst)
@@ -176,22 +173,6 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
     return desc.reshape((*desc.dims[:keep], pixels))
 
 
-class _Scratchpad:
-    """Hands out parts of the scratchpad; every part begins on a cache line."""
-
-    def __init__(self) -> None:
-        self.size = 0
-
-    def take(self, desc: MemoryDesc) -> tuple[int, MemoryDesc]:
-        """The scratchpad argument and ``desc`` moved to a part of its own."""
-        element = desc.data_type.nbytes(1)
-        begin = self.size // element
-        self.size += -(-desc.size // 64) * 64
-        tag = desc.tag
-        assert tag is not None, "copies are dense"
-        return Arg.SCRATCHPAD, MemoryDesc(desc.dims, desc.data_type, tag, offset0=begin)
-
-
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = refuse_types(problem.src, problem.weights, problem.dst)
@@ -201,8 +182,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if refusal is not None:
         return refusal
     problem = flatten(problem)
-    scratchpad = _Scratchpad()
-    copies_in: list[Copy] = []
+    scratchpad = Scratchpad()
     copy_out: Copy | None = None
     post_ops = problem.post_ops
     first = 1 if problem.grouped else 0
@@ -211,26 +191,22 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     dst: Argument = (Arg.DST, problem.dst)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
     if not _walkable(problem, problem.src, channels):
-        copy = scratchpad.take(_channels_last(problem.src))
-        copies_in.append((src, copy))
-        src = copy
-        problem = replace(problem, src=copy[1])
+        src = scratchpad.copy(src, _channels_last(problem.src))
+        problem = replace(problem, src=src[1])
     if not _walkable(problem, problem.dst, outputs):
-        copy = scratchpad.take(_channels_last(problem.dst))
-        copy_out = (copy, dst)
-        dst, post_ops = copy, ()
+        computed = scratchpad.take(_channels_last(problem.dst))
+        copy_out = (computed, dst)
+        dst, post_ops = computed, ()
     panels = _panels(problem, isa)
     if problem.weights != panels:
-        copy = scratchpad.take(panels)
-        copies_in.append((weights, copy))
-        weights = copy
+        weights = scratchpad.copy(weights, panels)
     compute = Compute(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=post_ops,
         groups=problem.groups, channels=channels, outputs=outputs,
         channel_block=_channel_block(problem), space=problem.space,
         tile=_tile(problem, outputs, isa), keep_weights=_keep_weights(panels, isa),
     )  # fmt: skip
-    return Conf(compute, tuple(copies_in), copy_out, problem.post_ops, scratchpad.size)
+    return Conf(compute, tuple(scratchpad.copies), copy_out, problem.post_ops, scratchpad.size)
 
 
 def _channels_last(desc: MemoryDesc) -> MemoryDesc:
@@ -252,18 +228,13 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     """The copies in, the compute phase, the copy out."""
     arguments = Arguments()
     module = Module("convolution", isa)
-    phases = []
+    phases = emit_copies(module, "convolution", conf.copies_in, arguments)
     compute = conf.compute
-
-    def copy(name: str, pair: Copy, post_ops: Sequence[PostOp] = ()) -> None:
-        symbol = f"convolution_{name}__f32__{isa.lanes}x1__{isa.name}"
-        phases.append(Phase(symbol, emit_copy(module, symbol, *pair, arguments, post_ops)))
-
-    for number, pair in enumerate(conf.copies_in):
-        copy(f"in{number}", pair)
     tile = f"{compute.tile.rows}x{compute.tile.vectors * isa.lanes}"
     symbol = f"convolution__f32__{tile}__{isa.name}"
     phases.append(Phase(symbol, emit_compute(module, symbol, compute, arguments)))
     if conf.copy_out is not None:
-        copy("out", conf.copy_out, conf.post_ops)
+        symbol = f"convolution_out__f32__{isa.lanes}x1__{isa.name}"
+        count = emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops)
+        phases.append(Phase(symbol, count))
     return Kernel(module, tuple(phases), arguments.ids)

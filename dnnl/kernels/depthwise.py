@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from llvmlite import ir
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module, Values
+from dnnl.codegen.builder import Emitter, Module, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
@@ -86,11 +85,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         operands.append(bias)
     epilogue = Epilogue(problem.post_ops, dst, arguments)
 
-    def tap(point: Point, total: ir.Value) -> Values:
+    def tap(point: Point, total: Value) -> Values:
         return (multiply_add(point.e, point.load(src), point.load(weights), total),)
 
-    def merge(a: Values, b: Values) -> Values:
-        raise AssertionError("taps are never vectors")
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (e.b.fadd(a[0], b[0]),)
 
     def body(point: Point) -> None:
         (value,) = point.fold((0.0,), tap, merge)

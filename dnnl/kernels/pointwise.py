@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from llvmlite import ir
 
 from dnnl.codegen import convert
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module
+from dnnl.codegen.builder import Module, Value
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.kernels.scratchpad import Copy
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.post_ops import PostOp
 from dnnl.types.memory_desc import MemoryDesc
 
 Source = tuple[int, MemoryDesc, tuple[int, ...]]
-Compute = Callable[[Point, list[ir.Value]], ir.Value]
+Compute = Callable[[Point, list[Value]], Value]
 
 
 def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
@@ -103,3 +103,15 @@ def emit_copy(
 
     operands = (given, output, *epilogue.operands)
     return emit_nest(module, symbol, Nest(axes, (), operands, output, body))
+
+
+def emit_copies(
+    module: Module, name: str, copies: Sequence[Copy], arguments: Arguments
+) -> list[Phase]:
+    """Write a phase for each copy of an operand into the scratchpad."""
+    phases = []
+    for number, (given, part) in enumerate(copies):
+        isa = module.isa
+        entry = f"{name}_in{number}__{part[1].data_type}__{isa.lanes}x1__{isa.name}"
+        phases.append(Phase(entry, emit_copy(module, entry, given, part, arguments)))
+    return phases

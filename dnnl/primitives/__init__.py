@@ -2,8 +2,18 @@
 
 from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
 
-__all__ = ["ConvolutionDesc", "EltwiseDesc", "Primitive", "PrimitiveDesc", "ReorderDesc"]
+__all__ = [
+    "ConvolutionDesc",
+    "EltwiseDesc",
+    "InnerProductDesc",
+    "MatmulDesc",
+    "Primitive",
+    "PrimitiveDesc",
+    "ReorderDesc",
+]

@@ -1,0 +1,209 @@
+"""The compute phase of matrix products: register tiles of rows times panels of columns.
+
+Matmul and inner product are both ``dst[row, column] = sum_k src[row, k] * weights[k, column]``;
+they differ in what the row and the summed dimensions of their tensors are called. A
+:class:`Product` names them by their index forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+
+from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
+from dnnl.codegen.address import Affine, Axis, linear_offset
+from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate, merge_levels
+from dnnl.codegen.builder import F32, Emitter, Module, Value, Values, i64
+from dnnl.codegen.epilogue import Epilogue
+from dnnl.codegen.nest import PHASE
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product whose operands are affine in all axes.
+
+    ``batch`` are looped over, ``summed`` are the reduction, outermost first. ``columns`` is how
+    many columns there are; ``column`` is the form ``panel * width + vector * lanes + lane`` over
+    the axes ``panel``, ``vector`` and ``lane``. ``keep_weights`` lets one panel of weights meet
+    all rows before the next one.
+    """
+
+    batch: tuple[Axis, ...]
+    row: Axis
+    summed: tuple[Axis, ...]
+    columns: int
+    panel: Axis
+    vector: Axis
+    lane: Axis
+    column: Affine
+    src: Operand
+    weights: Operand
+    dst: Operand
+    bias: Operand | None
+    epilogue: Epilogue
+    tile: Tile
+    keep_weights: bool
+
+
+def column_axes(columns: int, tile: Tile, lanes: int) -> tuple[Axis, Axis, Axis, Affine]:
+    """The axes panel, vector and lane, and the form of the column."""
+    width = tile.vectors * lanes
+    panel, vector = Axis(-(-columns // width), "panel"), Axis(tile.vectors, "vector")
+    lane = Axis(lanes, "lane")
+    form = Affine.of(panel, width) + Affine.of(vector, lanes) + Affine.of(lane)
+    return panel, vector, lane, form
+
+
+def emit_product(module: Module, symbol: str, problem: Product) -> int:
+    """Write the phase function and return its number of work items."""
+    function = module.function(symbol, PHASE)
+    e = Emitter(module, function)
+    writer = _Writer(e, problem)
+    args, begin, end = function.args
+    operands = [problem.src, problem.weights, *writer.accesses]
+    writer.pointers = load_pointers(e, args, operands)
+    e.loop(begin, end, writer.item, unroll=False, name="item")
+    e.b.ret_void()
+    return writer.items
+
+
+class _Writer:
+    """Writes one product."""
+
+    def __init__(self, e: Emitter, problem: Product) -> None:
+        self.e, self.problem = e, problem
+        self.pointers: dict[Operand, Value] = {}
+        a_form = linear_offset(problem.src.desc, problem.src.index)
+        b_form = linear_offset(problem.weights.desc, problem.weights.index)
+        assert a_form is not None and b_form is not None, "configure admits only affine layouts"
+        self.a_form, self.b_form = a_form, b_form
+        touched = [problem.dst, *problem.epilogue.operands]
+        touched += [problem.bias] if problem.bias else []
+        self.accesses = {operand: Access.of(operand, operand.index) for operand in touched}
+        inside = Bound(problem.column, problem.columns)
+        self.domain = [inside] if inside.needed else []
+        self._share_out()
+
+    def _share_out(self) -> None:
+        """Cut the rows into tiles, even in size, and these into work items."""
+        problem = self.problem
+        rows = problem.row.extent
+        self.tiles = -(-rows // problem.tile.rows)
+        self.base, self.wide = divmod(rows, self.tiles)  # the first `wide` tiles have a row more
+        outer = prod(axis.extent for axis in problem.batch)
+        outer *= problem.panel.extent if problem.keep_weights else 1
+        chunks = min(self.tiles, max(1, 128 // outer))
+        self.chunk = -(-self.tiles // chunks)
+        self.chunks = Axis(-(-self.tiles // self.chunk), "chunk")
+        kept = [problem.panel] if problem.keep_weights else []
+        self.loops = [*problem.batch, *kept, self.chunks]
+        self.items = prod(axis.extent for axis in self.loops)
+
+    def item(self, item: Value) -> None:
+        """One work item: decode its number, walk its tiles."""
+        e = self.e
+        env: Env = {}
+        rest = item
+        for axis in reversed(self.loops):
+            env[axis] = e.b.urem(rest, i64(axis.extent)) if axis.extent > 1 else i64(0)
+            rest = e.b.udiv(rest, i64(axis.extent)) if axis.extent > 1 else rest
+        low = e.mul(env[self.chunks], self.chunk)
+        high = _smaller(e, e.add(low, i64(self.chunk)), i64(self.tiles))
+        split = i64(self.wide)
+        if self.wide:
+            body = self._tile_body(env, self.base + 1, 0)
+            e.loop(low, _smaller(e, high, split), body, unroll=False, name="tile")
+        if self.wide < self.tiles:
+            body = self._tile_body(env, self.base, self.wide)
+            e.loop(_larger(e, low, split), high, body, unroll=False, name="tile")
+
+    def _tile_body(self, env: Env, rows: int, wide: int) -> Callable[[Value], None]:
+        problem = self.problem
+
+        def body(number: Value) -> None:
+            row = self.e.add(self.e.mul(number, rows), i64(wide))
+            here = {**env, problem.row: row}
+            if problem.panel in here:
+                self._tile(here, rows)
+                return
+            self.e.loop(
+                i64(0), i64(problem.panel.extent),
+                lambda panel: self._tile({**here, problem.panel: panel}, rows),
+                unroll=False, name="panel",
+            )  # fmt: skip
+
+        return body
+
+    def _tile(self, env: Env, rows: int) -> None:
+        """One register tile: bias, the sum, post-ops, store."""
+        e, problem = self.e, self.problem
+        step = self.a_form.stride(problem.row)
+        panels = Panels(
+            e.element(self.pointers[problem.src], self.a_form.emit(e, env), F32),
+            e.element(self.pointers[problem.weights], self.b_form.emit(e, env), F32),
+            tuple(row * step for row in range(rows)),
+            tuple(self.b_form.stride(problem.vector) * v for v in range(problem.vector.extent)),
+        )
+        levels = [
+            Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))
+            for axis in problem.summed
+        ]
+        acc = accumulate(e, self._start(env, rows), panels, merge_levels(levels))
+        self._store(env, acc, rows)
+
+    def _place(self, env: Env, row: int, v: int, masked: bool) -> Place:
+        problem = self.problem
+        here = {
+            **env,
+            problem.row: self.e.add(env[problem.row], i64(row)),
+            problem.vector: i64(v),
+        }
+        return Place(
+            self.e, self.pointers, self.accesses, here, problem.lane, problem.lane.extent,
+            masked=masked, domain=self.domain,
+        )  # fmt: skip
+
+    def _start(self, env: Env, rows: int) -> Values:
+        """The accumulators before the first product: the bias."""
+        bias, vectors = self.problem.bias, range(self.problem.vector.extent)
+        if bias is None:
+            return (self._place(env, 0, 0, False).constant(0.0),) * (rows * len(vectors))
+        if not self.accesses[bias].index or not _varies(self.accesses[bias], self.problem.row):
+            first = tuple(self._place(env, 0, v, True).load(bias) for v in vectors)
+            return first * rows
+        return tuple(
+            self._place(env, row, v, True).load(bias) for row in range(rows) for v in vectors
+        )
+
+    def _store(self, env: Env, acc: Values, rows: int) -> None:
+        problem = self.problem
+        vectors = problem.vector.extent
+
+        def store(masked: bool) -> Values:
+            for row in range(rows):
+                for v in range(vectors):
+                    place = self._place(env, row, v, masked)
+                    value = problem.epilogue.apply(place, acc[row * vectors + v])
+                    place.store(problem.dst, value)
+            return ()
+
+        if not (self.domain or any(access.window for access in self.accesses.values())):
+            store(masked=False)
+            return
+        last = i64(problem.panel.extent - 1)
+        inside = self.e.b.icmp_signed("<", env[problem.panel], last)
+        self.e.branch(inside, lambda: store(False), lambda: store(True))
+
+
+def _varies(access: Access, axis: Axis) -> bool:
+    return any(form.stride(axis) for form in access.index)
+
+
+def _smaller(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.select(e.b.icmp_signed("<", a, b), a, b)
+
+
+def _larger(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.select(e.b.icmp_signed(">", a, b), a, b)
