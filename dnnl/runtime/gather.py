@@ -9,7 +9,6 @@ from __future__ import annotations
 from itertools import pairwise
 from math import prod
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,12 +88,11 @@ def scatter(desc: MemoryDesc, data: NDArray[np.uint8], array: np.ndarray) -> Non
 
     ``array`` has the shape ``desc.dims`` and the NumPy type of ``desc.data_type``.
     """
-    data[:] = 0
     if 0 in desc.dims:
         return
     data_type = desc.data_type
     if data_type.bits < 8:
-        codes = np.zeros(2 * data.size, np.uint8)
+        codes = np.empty(2 * data.size, np.uint8)
         _store(desc, codes, _to_codes(array, data_type))
         data[:] = codes[0::2] | codes[1::2] << 4
     else:
@@ -104,6 +102,8 @@ def scatter(desc: MemoryDesc, data: NDArray[np.uint8], array: np.ndarray) -> Non
 
 def _store(desc: MemoryDesc, elements: np.ndarray, bits: np.ndarray) -> None:
     view = _blocked_view(desc, elements)
+    if view.size != elements.size:  # gaps, which a whole copy would not reach
+        elements[:] = 0
     padding = [(0, n - size) for n, size in zip(_whole(desc), desc.dims, strict=True)]
     padded = np.pad(bits, padding) if any(after for _, after in padding) else bits
     view[...] = padded.reshape(view.shape)
@@ -138,10 +138,8 @@ def _unpacked(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _from_codes(codes: NDArray[np.uint8], data_type: DataType) -> np.ndarray:
     """4-bit codes as elements of the type."""
-    if data_type is DataType.s4:
-        return ((codes ^ 8).astype(np.int8) - 8).astype(ml_dtypes.int4)
-    if data_type is DataType.u4:
-        return codes.astype(ml_dtypes.uint4)
+    if data_type.is_integer:
+        return codes.astype(np.int8).astype(data_type.numpy)  # which takes the low four bits
     return np.ascontiguousarray(codes).view(data_type.numpy).reshape(codes.shape)
 
 

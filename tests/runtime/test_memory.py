@@ -17,6 +17,7 @@ import torch
 
 from dnnl.errors import InvalidArguments, OutOfMemory
 from dnnl.runtime.engine import Engine
+from dnnl.runtime.gather import gather, scatter
 from dnnl.runtime.memory import Memory
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
@@ -371,13 +372,17 @@ def test_views_where_strides_can_say_it_and_copies_elsewhere() -> None:
     assert np.shares_memory(shared.numpy(), shared.data)
     assert np.shares_memory(np.asarray(shared), shared.data)
     assert not np.shares_memory(np.array(shared), shared.data)
-    one_block = Memory(MemoryDesc((2, 3, 2, 2), "f32", "nChw4c"), CPU)
-    assert np.shares_memory(one_block.numpy(), one_block.data)
+    one_block = MemoryDesc((2, 3, 2, 2), "f32", "nChw4c")
+    room = MemoryDesc((2, 4), "f32", (8, 4), inner_blocks=((1, 4),), padded_dims=(2, 8))
+    for desc in (one_block, room):
+        memory = Memory(desc, CPU)
+        assert np.shares_memory(memory.numpy(), memory.data)
+    linear = Memory(MemoryDesc((16,), "f32", "A4a2a"), CPU)
+    assert np.shares_memory(linear.numpy(), linear.data)
     blocked = Memory(BLOCKED, CPU)
     assert not np.shares_memory(blocked.numpy(), blocked.data)
-    # Exactly the padded layout without padding, which a careless reshape would view.
-    linear = Memory(MemoryDesc((16,), "u4", "a"), CPU)
-    assert not np.shares_memory(linear.numpy(), linear.data)
+    nibbles = Memory(MemoryDesc((16,), "u4", "a"), CPU)
+    assert not np.shares_memory(nibbles.numpy(), nibbles.data)
 
 
 def test_the_array_protocol_keeps_its_promises() -> None:
@@ -388,6 +393,37 @@ def test_the_array_protocol_keeps_its_promises() -> None:
         np.array(memory, np.float64, copy=False)
     with pytest.raises(ValueError, match=r"cannot view the layout f32:p:blocked:aBcd4b::f0 with"):
         np.array(Memory(BLOCKED, CPU), copy=False)
+
+
+def test_gather_copies_also_where_it_need_not() -> None:
+    memory = Memory.from_numpy(filled((2, 3), np.float32))
+    copy = gather(memory.desc, memory.data)
+    assert not np.shares_memory(copy, memory.data)
+    np.testing.assert_array_equal(copy, memory.numpy())
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        MemoryDesc((2, 3), "f32", (8, 1)),
+        MemoryDesc((2, 3), "f32", (4, 1), padded_dims=(2, 4)),
+        MemoryDesc((2, 3), "f32", "aB4b"),
+        MemoryDesc((2, 3), "f32", (3, 1), offset0=5),
+        MemoryDesc((2, 3), "u4", "aB4b"),
+        MemoryDesc((1, 3), "s4", "ab"),
+    ],
+    ids=str,
+)
+def test_scatter_leaves_zeros_between_the_elements(desc: MemoryDesc) -> None:
+    data = np.full(desc.size, 255, np.uint8)
+    values = filled(desc.dims, desc.data_type.numpy)
+    scatter(desc, data, values)
+    np.testing.assert_array_equal(gather(desc, data), values)
+    total = np.unpackbits(data).sum()
+    scatter(desc, data, np.zeros_like(values))
+    assert not data.any()
+    dense = Memory.from_numpy(values, "ab").data
+    assert total == np.unpackbits(dense).sum()
 
 
 # DLPack
