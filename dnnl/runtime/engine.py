@@ -92,3 +92,10 @@ class Engine:
 def _unpickle(kind: str, index: int, features: Features) -> Engine:
     """The same engine in another process; a real device has the features of that machine."""
     return Engine(kind, index, features=features if kind == "null" else None)
+
+
+def checked_engine(engine: object) -> Engine:
+    """The engine itself; `InvalidArguments` for anything else, such as the name of one."""
+    if not isinstance(engine, Engine):
+        raise InvalidArguments("engine", engine, "expected an Engine", "Engine('cpu')")
+    return engine

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import dlpack
-from dnnl.runtime.engine import Engine
+from dnnl.runtime.engine import Engine, checked_engine
 from dnnl.runtime.gather import gather, plain_view, scatter
 from dnnl.runtime.storage import address_of
 from dnnl.runtime.wrap import wrap
@@ -40,10 +40,8 @@ class Memory:
 
     def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
         _check_desc(desc)
-        if not isinstance(engine, Engine):
-            raise InvalidArguments("engine", engine, "expected an Engine", "Engine('cpu')")
         self.desc = desc
-        self.engine = engine
+        self.engine = checked_engine(engine)
         self.data = engine.allocate(desc.size) if buffer is None else wrap(desc, buffer)
         self.pointer = address_of(self.data)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnnl.runtime.engine import Engine
+from dnnl.runtime.engine import Engine, checked_engine
 from dnnl.runtime.threads import checked_num_threads, get_num_threads
 
 
@@ -15,7 +15,7 @@ class Stream:
     __slots__ = ("_num_threads", "engine")
 
     def __init__(self, engine: Engine, num_threads: int | None = None) -> None:
-        self.engine = engine
+        self.engine = checked_engine(engine)
         self._num_threads = None if num_threads is None else checked_num_threads(num_threads)
 
     @property

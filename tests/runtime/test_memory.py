@@ -19,6 +19,7 @@ from dnnl.errors import InvalidArguments, OutOfMemory
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.gather import gather, scatter
 from dnnl.runtime.memory import Memory
+from dnnl.runtime.stream import Stream
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
@@ -87,6 +88,8 @@ def test_an_engine_is_needed() -> None:
     rule = "engine = 'cpu': expected an Engine; Engine('cpu')"
     with pytest.raises(InvalidArguments, match=re.escape(rule)):
         Memory(PLAIN, "cpu")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match=re.escape(rule)):
+        Stream("cpu")  # type: ignore[arg-type]
 
 
 # Wrapping
@@ -373,7 +376,7 @@ def test_views_where_strides_can_say_it_and_copies_elsewhere() -> None:
     assert np.shares_memory(np.asarray(shared), shared.data)
     assert not np.shares_memory(np.array(shared), shared.data)
     one_block = MemoryDesc((2, 3, 2, 2), "f32", "nChw4c")
-    room = MemoryDesc((2, 4), "f32", (8, 4), inner_blocks=((1, 4),), padded_dims=(2, 8))
+    room = MemoryDesc((2, 4), "f32", (40, 20), inner_blocks=((1, 4),), padded_dims=(2, 8))
     for desc in (one_block, room):
         memory = Memory(desc, CPU)
         assert np.shares_memory(memory.numpy(), memory.data)
