@@ -12,6 +12,7 @@ from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
 
 
 def unary(lowering: Lowering, node: Node) -> None:
@@ -33,7 +34,7 @@ def binary(lowering: Lowering, node: Node) -> None:
     sources = _aligned(lowering, node)
     shape = lowering.graph.shape_of(node.output)
     dst = lowering.result(shape, sources[0])
-    desc = BinaryDesc(binary_algorithm(node), sources[0].desc, sources[1].desc, dst)
+    desc = BinaryDesc(Alg[binary_algorithm(node)], sources[0].desc, sources[1].desc, dst)
     args: dict[int, Source] = {Arg.SRC_0: sources[0], Arg.SRC_1: sources[1]}
     lowering.define(node.output, lowering.emit(node, desc, args))
 

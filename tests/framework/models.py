@@ -1,0 +1,92 @@
+"""Small ONNX models, and what ONNX Runtime makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from dnnl.framework.graph import Graph
+from dnnl.framework.model import Model
+from dnnl.framework.onnx_model import graph_from_proto
+from dnnl.tools.difference import compare
+
+Array = npt.NDArray[Any]
+LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+
+
+def node(op: str, inputs: Sequence[str], *outputs: str, **attrs: Any) -> Any:
+    """A NodeProto, named after its first output."""
+    return helper.make_node(op, inputs, outputs, name=f"node_{outputs[0]}", **attrs)
+
+
+def make_model(
+    nodes: Sequence[Any],
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Sequence[str],
+    constants: Mapping[str, Any] | None = None,
+    opset: int = 17,
+) -> Any:
+    """A ModelProto of float inputs; float64 constants become float32."""
+    arrays = {name: np.asarray(value) for name, value in (constants or {}).items()}
+    initializers = [
+        numpy_helper.from_array(a.astype(np.float32) if a.dtype == np.float64 else a, name)
+        for name, a in arrays.items()
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "test",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+        initializers,
+    )
+    return helper.make_model_gen_version(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def graph_of(proto: Any) -> Graph:
+    """The graph of a model."""
+    return graph_from_proto(proto)
+
+
+def feeds_for(graph: Graph, seed: int = 0) -> dict[str, Array]:
+    """Seeded inputs; an open dimension has size 1."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.standard_normal([n if isinstance(n, int) else 1 for n in kind.shape]).astype(
+            kind.dtype
+        )
+        for name, kind in graph.inputs.items()
+    }
+
+
+def run_peer(proto: Any, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """ONNX Runtime's outputs."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    content = proto if isinstance(proto, bytes) else proto.SerializeToString()
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+
+
+def assert_same(
+    given: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float
+) -> None:
+    """Every output has the expected shape and values."""
+    assert given.keys() == expected.keys()
+    for name, array in expected.items():
+        assert given[name].shape == array.shape
+        difference = compare(name, given[name], array)
+        assert difference.relative < tolerance, str(difference)
+
+
+def model_of(proto: Any) -> Model:
+    """A Model of a protobuf."""
+    return Model(graph_from_proto(proto))

@@ -1,0 +1,184 @@
+"""``dnnl run``: files in and out, exit statuses, one line for each failure."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from dnnl.tools.cli import main
+from tests.framework.models import LIGHT, Array, make_model, node, run_peer
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small network: two convolutions, a residual, a pooling."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        node("Conv", ["x", "w"], "a", pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], "r"),
+        node("Conv", ["r", "v"], "b"),
+        node("Add", ["b", "r"], "c"),
+        node("GlobalAveragePool", ["c"], "y"),
+    ]
+    weights = {"w": rng.standard_normal((8, 3, 3, 3)), "v": rng.standard_normal((8, 8, 1, 1))}
+    path = tmp_path / "model.onnx"
+    onnx.save(make_model(nodes, {"x": ["n", 3, 9, 9]}, ["y"], weights), path)
+    return path
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """An input file."""
+    path = tmp_path / "x.npy"
+    np.save(path, np.random.default_rng(1).standard_normal((2, 3, 9, 9)).astype(np.float32))
+    return path
+
+
+def expected(model: Path, image: Path) -> Array:
+    return run_peer(model.read_bytes(), {"x": np.load(image)})["y"]
+
+
+def test_everything_at_once(
+    model: Path, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, trace, figures = tmp_path / "out.npz", tmp_path / "trace.json", tmp_path / "run.json"
+    arguments = ["run", str(model), "--input", f"x={image}", "--output", str(output)]
+    arguments += ["--profile", str(trace), "--json", str(figures), "--repeat", "3"]
+    assert main([*arguments, "--threads", "1", "--compare", "onnxruntime"]) == 0
+    text = capsys.readouterr().out
+    for part in ("node_a +1", "convolution", "brgemm", "GFLOP/s", "preparation", "onnxruntime"):
+        assert part in text
+    assert "largest relative error" in text
+    np.testing.assert_allclose(np.load(output)["y"], expected(model, image), rtol=1e-4)
+    report = json.loads(figures.read_text())
+    assert report["threads"] == 1
+    assert report["batch"] == 2
+    assert len(report["times_ms"]) == 3
+    assert report["comparison"]["equal"]
+    assert report["inference_ms"] > 0
+    assert all(layer["ms"] >= 0 for layer in report["layers"])
+    convolutions = [layer for layer in report["layers"] if layer["primitive"] == "convolution"]
+    assert convolutions[0]["gflop"] == pytest.approx(2 * 2 * 8 * 81 * 27 / 1e9)
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = [event["name"] for event in events if event["ph"] == "X" and event["tid"] == 0]
+    assert names == [layer["name"] for layer in report["layers"]] * 3
+    assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".npy", ".pb"])
+def test_expected_output(
+    model: Path, image: Path, tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"expected{suffix}"
+    arguments = ["run", str(model), "--input", f"x={image}", "--repeat", "1", "--expect", str(path)]
+
+    def save(array: Array) -> None:
+        if suffix == ".npz":
+            np.savez(path, y=array)
+        elif suffix == ".npy":
+            np.save(path, array)
+        else:
+            path.write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
+
+    wanted = expected(model, image)
+    save(wanted)
+    assert main(arguments) == 0
+    wanted[1, 5] += 10.0
+    save(wanted)
+    assert main(arguments) == 1
+    text = capsys.readouterr().out
+    assert "differs from what is expected: 'y' at [1, 5, 0, 0]" in text
+    assert "1 of 16 elements" in text
+    save(wanted[:1])
+    assert main(arguments) == 1
+
+
+def test_batch_and_random_weights(model: Path) -> None:
+    arguments = ["run", str(model), "--batch", "3", "--random-weights", "7", "--repeat", "1"]
+    assert main([*arguments, "--compare", "onnxruntime"]) == 0
+    assert main([*arguments, "--compare", "onnxruntime", "--layout", "plain"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.onnx"], "none.onnx: no such file"),
+        (["{image}"], "not an ONNX model"),
+        (["{model}", "--threads", "0"], "--threads = 0: must be at least 1"),
+        (["{model}", "--batch", "0"], "--batch = 0: must be at least 1"),
+        (["{model}", "--repeat", "0"], "--repeat = 0"),
+        (["{model}", "--input", "x"], "must be NAME=FILE"),
+        (["{model}", "--input", "z={image}"], "--input = 'z': no such input; there are x"),
+        (["{model}", "--input", "x=none.npy"], "none.npy: no such file"),
+        (["{model}", "--input", "x={model}"], "not a serialized ONNX tensor"),
+        (
+            ["{model}", "--input", "x={short}"],
+            "wrong shape: the model expects float32 [n, 3",
+        ),
+        (["{model}", "--input", "x={double}"], "wrong data type: the model expects float32"),
+        (["{model}", "--expect", "none.npz"], "none.npz: no such file"),
+        (["{model}", "--expect", "{other}"], "holds no output of the model, which has y"),
+        (["{model}", "--output", "no/such/folder/out.npz"], "No such file or directory"),
+        (["{model}", "--layout", "odd"], "'odd' is not one of 'propagate', 'plain'"),
+        (["{model}", "--frob"], "No such option"),
+        ([], "Missing argument 'MODEL'"),
+    ],
+)
+def test_bad_input_is_one_line(
+    model: Path,
+    image: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    array = np.load(image)
+    files = {"model": model, "image": image}
+    for name, content in (("short", array[:, :2]), ("double", array.astype(np.float64))):
+        files[name] = tmp_path / f"{name}.npy"
+        np.save(files[name], content)
+    files["other"] = tmp_path / "other.npz"
+    np.savez(files["other"], z=array)
+    filled = [argument.format_map(files) for argument in arguments]
+    assert main(["run", *filled, *(["--repeat", "1"] if "--repeat" not in filled else [])]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("dnnl: error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+
+
+def test_unknown_operator_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.onnx"
+    proto = make_model([node("Frobnicate", ["x"], "y")], {"x": [1]}, ["y"])
+    path.write_bytes(proto.SerializeToString())
+    assert main(["run", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert "operator Frobnicate of node 'node_y'" in error
+    assert error.count("\n") == 1
+
+
+def test_truncated_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cut.onnx"
+    path.write_bytes((LIGHT / "light_resnet50.onnx").read_bytes()[:1000])
+    assert main(["run", str(path)]) == 2
+    assert "truncated or damaged" in capsys.readouterr().err
+
+
+def test_thread_count_of_the_environment(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DNNL_NUM_THREADS", "0")
+    assert main(["run", str(model)]) == 2
+    assert "DNNL_NUM_THREADS = '0'" in capsys.readouterr().err
+
+
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "run" in text
+    assert "info" in text
+    assert main(["frob"]) == 2
