@@ -21,12 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from llvmlite import ir
 
 from dnnl.codegen import vector
 from dnnl.codegen.builder import F32, Emitter, Values, i64
 from dnnl.codegen.isa import Isa
+
+
+_LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,32 @@ def max_rows(isa: Isa, vectors: int) -> int:
     return max(1, (isa.registers - vectors - 1) // vectors)
 
 
-def choose_vectors(isa: Isa, columns: int) -> int:
+def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
     """How many vectors wide a tile should be for this many columns.
 
     Two vectors need the fewest loads a product of those shapes whose rows still divide common
-    sizes; another width is taken only where it leaves fewer columns idle.
+    sizes; another width is taken only where it leaves fewer columns idle. ``row_step`` is the
+    distance of the rows of A in elements: where the rows of such a tile would fall into the same
+    few sets of the first-level cache and drive each other out, the tile is made wide and low.
     """
-    best, least = 1, None
-    for vectors in (2, 3, 1):
-        width = vectors * isa.lanes
-        idle = -columns % width
+    widths = (2, 3, 1)
+    if columns >= 4 * isa.lanes and max_rows(isa, 2) > _rows_in_cache(isa, row_step):
+        widths = (4,)
+    best, least = widths[0], None
+    for vectors in widths:
+        idle = -columns % (vectors * isa.lanes)
         if least is None or idle < least:
             best, least = vectors, idle
     return best
+
+
+def _rows_in_cache(isa: Isa, row_step: int) -> int:
+    """How many cache lines, ``row_step`` f32 values apart, the first-level cache holds at once."""
+    lines, rest = divmod(4 * row_step, _LINE)
+    sets = isa.l1 // (_LINE * isa.l1_ways)
+    if rest or not lines:
+        return isa.l1 // _LINE
+    return sets // gcd(sets, lines) * isa.l1_ways
 
 
 @dataclass(frozen=True)

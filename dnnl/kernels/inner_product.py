@@ -77,9 +77,14 @@ def _block(src: MemoryDesc) -> int:
     return sizes[-1] if sizes else 0
 
 
+def _vectors(weights: MemoryDesc, src: MemoryDesc, isa: Isa) -> int:
+    """How many vectors wide the tile is."""
+    return choose_vectors(isa, weights.dims[0], src.strides[0])
+
+
 def _panels(weights: MemoryDesc, src: MemoryDesc, isa: Isa) -> MemoryDesc:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
-    width = choose_vectors(isa, weights.dims[0]) * isa.lanes
+    width = _vectors(weights, src, isa) * isa.lanes
     block = _block(src)
     names = "".join(
         _LETTERS[dim].upper() if dim == 1 and block else _LETTERS[dim] for dim in _order(src)
@@ -115,7 +120,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if problem.dst.inner_blocks:
         dst = scratchpad.take(_plain(problem.dst))
         copy_out = (dst, (Arg.DST, problem.dst))
-    vectors = choose_vectors(isa, problem.weights.dims[0])
+    vectors = _vectors(problem.weights, src[1], isa)
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         order=_order(src[1]), block=_block(src[1]), tile=Tile(max_rows(isa, vectors), vectors),

@@ -66,14 +66,20 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     if problem.weights.format_kind is FormatKind.any:
-        plain["weights"] = _panels(problem.weights, isa)
+        src = plain.get("src", problem.src)
+        vectors = _vectors(src if _walkable(src) else _plain(src), problem.weights, isa)
+        plain["weights"] = _panels(problem.weights, vectors * isa.lanes)
     return replace(problem, **plain)
 
 
-def _panels(weights: MemoryDesc, isa: Isa) -> MemoryDesc:
-    """Panels of a tile's columns, each with all of k in one stream."""
+def _vectors(src: MemoryDesc, weights: MemoryDesc, isa: Isa) -> int:
+    """How many vectors wide the tile is."""
+    return choose_vectors(isa, weights.dims[-1], src.strides[-2])
+
+
+def _panels(weights: MemoryDesc, width: int) -> MemoryDesc:
+    """Panels of ``width`` columns, each with all of k in one stream."""
     batch, k, n = _LETTERS[: weights.ndims - 2], *_LETTERS[weights.ndims - 2 : weights.ndims]
-    width = choose_vectors(isa, weights.dims[-1]) * isa.lanes
     return weights.with_tag(FormatTag(f"{batch}{n.upper()}{k}{width}{n}"))
 
 
@@ -95,14 +101,14 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     copy_out: Copy | None = None
     if not _walkable(problem.src):
         src = scratchpad.copy(src, _plain(problem.src))
-    panels = _panels(problem.weights, isa)
+    vectors = _vectors(src[1], problem.weights, isa)
+    panels = _panels(problem.weights, vectors * isa.lanes)
     if problem.weights != panels:
         weights = scratchpad.copy(weights, panels)
     if not _walkable(problem.dst):
         computed = scratchpad.take(_plain(problem.dst))
         copy_out = (computed, dst)
         dst = computed
-    vectors = choose_vectors(isa, problem.dst.dims[-1])
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         tile=Tile(max_rows(isa, vectors), vectors), keep_weights=panels.size > isa.l2 // 2,

@@ -13,7 +13,7 @@ class Isa:
     fused multiply-add is one instruction: where it is not, LLVM would call a library function.
     ``masked`` says whether loads and stores take a mask natively. ``dot`` names the native
     products of low-precision types, as ``"u8s8"`` or ``"bf16"``. ``l1`` and ``l2`` are the cache
-    sizes in bytes that blocking may count on.
+    sizes in bytes that blocking may count on, ``l1_ways`` is the first one's associativity.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Isa:
     masked: bool
     dot: tuple[str, ...] = ()
     l1: int = 32 * 1024
+    l1_ways: int = 8
     l2: int = 512 * 1024
 
     def __post_init__(self) -> None:
