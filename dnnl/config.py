@@ -48,7 +48,7 @@ def _integer(low: int, what: str) -> Callable[[str, str], int]:
 
 def _num_threads(source: str, text: str) -> int:
     # OpenMP's variable may list a number for each level of nested regions; ours is the outermost.
-    first = text.split(",")[0] if source == "OMP_NUM_THREADS" else text
+    first = text.split(",", 1)[0] if source == "OMP_NUM_THREADS" else text
     return _integer(1, "a number of threads")(source, first)
 
 
