@@ -148,14 +148,16 @@ def accumulate(
     if not levels:
         return leaf(e, acc, panels) if leaf else _rank_one(e, acc, panels)
     level = levels[0]
+    a = e.opaque(e.element(panels.a, e.mul(level.begin, level.a_step), F32))
+    b = e.opaque(e.element(panels.b, e.mul(level.begin, level.b_step), F32))
 
-    def body(index: ir.Value, *values: ir.Value) -> Values:
-        a = e.element(panels.a, e.mul(index, level.a_step), F32)
-        b = e.element(panels.b, e.mul(index, level.b_step), F32)
-        moved = Panels(a, b, panels.rows, panels.vectors)
-        return accumulate(e, values, moved, levels[1:], leaf)
+    def body(_: ir.Value, a: ir.Value, b: ir.Value, *values: ir.Value) -> Values:
+        at = Panels(a, b, panels.rows, panels.vectors)
+        results = accumulate(e, values, at, levels[1:], leaf)
+        following = e.element(a, i64(level.a_step), F32), e.element(b, i64(level.b_step), F32)
+        return (*following, *results)
 
-    return e.loop(level.begin, level.end, body, acc, unroll=False, name="k")
+    return e.loop(level.begin, level.end, body, (a, b, *acc), unroll=False, name="k")[2:]
 
 
 def _rank_one(e: Emitter, acc: Values, panels: Panels) -> Values:

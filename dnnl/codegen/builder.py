@@ -124,6 +124,14 @@ class Emitter:
             return pointer
         return self.b.gep(pointer, [offset], source_etype=element)
 
+    def opaque(self, pointer: ir.Value) -> ir.Value:
+        """The same pointer, as one of which LLVM knows nothing more.
+
+        Without it, LLVM's loop strength reduction sees every address of a deep loop nest as one
+        big expression and takes most of the compile time to find better ones, in vain.
+        """
+        return self.intrinsic("llvm.launder.invariant.group.p0", PTR, [pointer])
+
     def loop(
         self,
         begin: ir.Value,
