@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import external_data_helper, helper, numpy_helper
+from onnx import external_data_helper, helper, numpy_helper, version_converter
 
 from dnnl.framework.graph import Array, Graph, ModelError, Node, TensorType
 
 MIN_OPSET = 7
-"""Older models broadcast by an attribute of each operator: they are refused, not misread."""
+"""Older models broadcast by an attribute of each operator: they are converted first."""
+
+CONVERTED_OPSET = 9
 
 _IR_VERSION_KEY = b"\x08"
 """The first byte of a serialized model: field 1, the IR version."""
@@ -37,14 +39,26 @@ def read_graph(path: str | Path) -> Graph:
 
 def graph_from_proto(proto: onnx.ModelProto, source: str = "model") -> Graph:
     """The graph of a parsed model; ``source`` names it in errors."""
-    opset = next((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = _opset(proto)
     if opset < MIN_OPSET:
-        raise ModelError(f"{source}: operator set {opset}: the oldest one read is {MIN_OPSET}")
+        proto, opset = _converted(proto, source), CONVERTED_OPSET
     constants = {t.name: _to_array(t) for t in proto.graph.initializer}
     inputs = {i.name: _type(i) for i in proto.graph.input if i.name not in constants}
     nodes = _nodes(proto.graph)
     outputs = {o.name: o.name for o in proto.graph.output}
     return Graph(nodes, inputs, outputs, constants, opset)
+
+
+def _opset(proto: onnx.ModelProto) -> int:
+    return next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
+
+
+def _converted(proto: onnx.ModelProto, source: str) -> onnx.ModelProto:
+    try:
+        return version_converter.convert_version(proto, CONVERTED_OPSET)
+    except Exception as error:  # the converter raises its C++ errors as they are
+        opset = _opset(proto)
+        raise ModelError(f"{source}: operator set {opset} cannot be converted: {error}") from error
 
 
 def graph_to_proto(graph: Graph) -> onnx.ModelProto:

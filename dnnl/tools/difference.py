@@ -54,13 +54,11 @@ def compare(output: str, given: Array, expected: Array) -> Difference:
     if not b.size:
         return Difference(output, 0.0, 0.0, (), np.nan, np.nan, 0, 0)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
+    floor = FLOOR * np.abs(b[np.isfinite(b)]).max(initial=0.0) or 1.0
     with np.errstate(invalid="ignore", over="ignore"):
         absolute = np.where(same, 0.0, np.abs(a - b))
-    finite = np.abs(b[np.isfinite(b)])
-    floor = FLOOR * finite.max(initial=0.0) or 1.0
-    with np.errstate(invalid="ignore"):
-        relative = absolute / np.maximum(np.abs(b), floor)
-    relative = np.where(np.isnan(relative), np.inf, relative)
+        relative = np.where(same, 0.0, absolute / np.maximum(np.abs(b), floor))
+    relative[np.isnan(relative)] = np.inf
     worst = int(np.argmax(relative))
     index = tuple(int(i) for i in np.unravel_index(worst, b.shape))
     return Difference(

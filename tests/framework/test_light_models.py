@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import load
 from dnnl.framework.onnx_model import read_tensor
 from dnnl.runtime.engine import Engine
@@ -17,8 +16,14 @@ HEAVY = ("vgg19", "bvlc_alexnet", "zfnet512")
 """Hundreds of megabytes of weights, which only their constant form spares a test."""
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in HEAVY])
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        *((name, "propagate") for name in MODELS if name not in HEAVY),
+        ("resnet50", "plain"),
+        ("shufflenet", "plain"),
+    ],
+)
 def test_random_weights(name: str, layout: str) -> None:
     model = load(LIGHT / f"light_{name}.onnx").with_random_weights(1)
     session = model.compile(Engine("cpu"), layout=layout)

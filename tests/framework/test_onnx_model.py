@@ -96,9 +96,14 @@ def test_value_that_nothing_produces(tmp_path: Path) -> None:
         load(path)
 
 
-def test_old_operator_set() -> None:
-    with pytest.raises(ModelError, match="operator set 6"):
-        graph_of(make_model([node("Relu", ["x"], "y")], {"x": [1]}, ["y"], opset=6))
+def test_old_operator_sets_are_converted() -> None:
+    add = node("Add", ["x", "z"], "y", broadcast=1)
+    graph = graph_of(make_model([add], {"x": [2, 3, 4], "z": [4]}, ["y"], opset=6))
+    assert graph.opset == 9
+    assert specialize(graph).shape_of("y") == (2, 3, 4)
+    unknown = make_model([node("Frobnicate", ["x"], "y")], {"x": [1]}, ["y"], opset=6)
+    with pytest.raises(ModelError, match="operator set 6 cannot be converted"):
+        graph_of(unknown)
 
 
 def test_sizes_that_do_not_fit_name_the_node() -> None:

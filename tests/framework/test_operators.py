@@ -288,8 +288,8 @@ def test_views_need_no_step() -> None:
 def test_local_response_normalization() -> None:
     lrn = node("LRN", ["x"], "y", size=5, alpha=0.5, beta=0.75, bias=1.5)
     agree(make_model([lrn], IMAGE, ["y"]), "propagate", 1e-4)
-    even = node("LRN", ["x"], "y", size=4)
-    agree(make_model([even], IMAGE, ["y"]), "plain", 1e-4)
+    defaults = node("LRN", ["x"], "y", size=3)
+    agree(make_model([defaults], IMAGE, ["y"]), "plain", 1e-4)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -353,29 +353,46 @@ def test_runs_do_not_disturb_each_other() -> None:
     assert all(span.start <= span.stop for span in spans)
 
 
-# ONNX's own cases with recorded data. What is left out has operators or types without primitive.
-LEFT_OUT = {
-    "test_Conv2d_groups_thnn": "",
-}
+# ONNX's own cases with recorded data, and why some of them are refused.
 ONNX_CASES = sorted(
     path
     for kind in ("pytorch-converted", "pytorch-operator", "simple")
     for path in (DATA / kind).iterdir()
     if (path / "test_data_set_0").is_dir()
 )
+NOT_RUN = (
+    *(
+        "ConcatFromSequence",
+        "ConvTranspose",
+        "Expand",
+        "Gather",
+        "Gradient",
+        "PRelu",
+        "Pad",
+        "Selu",
+    ),
+    *("InstanceNormalization", "ReduceSum", "SequenceAt", "SequenceLength", "Shrink", "Sign"),
+    *("Slice", "Split", "StringNormalizer", "Tile"),
+    "its second source must be a scalar constant",
+    "unsupported data type",
+)
 
 
 @pytest.mark.parametrize("path", ONNX_CASES, ids=lambda path: path.name)
 def test_onnx_case(path: Path) -> None:
     folder = path / "test_data_set_0"
+    model = load(path / "model.onnx")
+    arrays = [read_tensor(folder / f"input_{i}.pb") for i in range(len(model.inputs))]
+    feeds = dict(zip(model.inputs, arrays, strict=True))
+    refusal = ""
     try:
-        model = load(path / "model.onnx")
-        arrays = [read_tensor(folder / f"input_{i}.pb") for i in range(len(model.inputs))]
-        feeds = dict(zip(model.inputs, arrays, strict=True))
         model = model.with_shapes({name: array.shape for name, array in feeds.items()})
         session = model.compile(Engine("cpu"), num_threads=1)
     except Unimplemented as error:
-        pytest.skip(str(error).splitlines()[-1])
+        refusal = str(error)
+    if refusal:
+        assert any(reason in refusal for reason in NOT_RUN), refusal
+        return
     expected = {
         name: read_tensor(folder / f"output_{i}.pb") for i, name in enumerate(session.outputs)
     }
