@@ -21,6 +21,8 @@ from even to odd, are written by the holder of ``busy`` only.
 
 A woken worker may be put on the cpu of its caller, where the two run in turns at 0.1-5 ms a region.
 Therefore the caller first restricts it to the other cpus that the caller may use itself.
+Should they meet later all the same, because the caller was moved, the caller takes over all parts
+until the worker falls asleep, and the next wake-up separates them.
 
 Both sleeps are free of lost wake-ups by the usual order: the sleeper announces itself and then
 looks again (the futex does), the waker changes the word and then looks for an announcement; all of
