@@ -30,6 +30,8 @@ def suffix(kind: ir.Type) -> str:
 
 def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
     """All lanes the same constant."""
+    if value == 0 and str(value)[0] != "-":
+        return ir.Constant(kind, None)  # prints as zeroinitializer, which is soon read
     return ir.Constant(kind, [value] * kind.count)
 
 
