@@ -2,13 +2,19 @@
 
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.primitives import (
+    BatchNormalizationDesc,
+    BinaryDesc,
+    ConcatDesc,
     ConvolutionDesc,
     EltwiseDesc,
     InnerProductDesc,
     MatmulDesc,
+    PoolingDesc,
     Primitive,
     PrimitiveDesc,
     ReorderDesc,
+    SoftmaxDesc,
+    SumDesc,
 )
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
@@ -35,6 +41,9 @@ __all__ = [
     "RUNTIME_DIM",
     "Alg",
     "Arg",
+    "BatchNormalizationDesc",
+    "BinaryDesc",
+    "ConcatDesc",
     "ConvolutionDesc",
     "DataType",
     "Direction",
@@ -50,13 +59,16 @@ __all__ = [
     "MemoryDesc",
     "NormFlags",
     "OutOfMemory",
+    "PoolingDesc",
     "Primitive",
     "PrimitiveAttr",
     "PrimitiveDesc",
     "PropKind",
     "ReorderDesc",
     "ScratchpadMode",
+    "SoftmaxDesc",
     "Stream",
+    "SumDesc",
     "Unimplemented",
     "get_num_threads",
     "set_num_threads",

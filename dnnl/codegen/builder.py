@@ -7,6 +7,7 @@ that the order of the Python code is the order of the generated code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from llvmlite import ir
 
@@ -19,7 +20,7 @@ I64 = ir.IntType(64)
 F32 = ir.FloatType()
 PTR = ir.PointerType()
 
-Value = ir.Value
+Value: TypeAlias = ir.Value
 Values = tuple[ir.Value, ...]
 
 

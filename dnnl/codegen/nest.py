@@ -29,7 +29,7 @@ from dnnl.codegen.schedule import Items, Schedule, schedule, share_out
 
 Body = Callable[["Point"], None]
 Step = Callable[..., Values]
-Merge = Callable[[Values, Values], Values]
+Merge = Callable[[Emitter, Values, Values], Values]
 PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
 
 
@@ -37,7 +37,8 @@ PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
 class Nest:
     """What to compute: for every point of ``parallel``, ``body``, which may fold over ``reduced``.
 
-    ``dst`` is the operand whose layout decides the order of the walk.
+    ``dst`` is the operand whose layout decides the order of the walk. Only points inside the
+    bounds ``where`` are computed and stored.
     """
 
     parallel: tuple[Axis, ...]
@@ -45,11 +46,14 @@ class Nest:
     operands: tuple[Operand, ...]
     dst: Operand
     body: Body
+    where: tuple[Bound, ...] = ()
 
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> int:
     """Write the phase function ``symbol`` and return its number of work items."""
-    plan = schedule(module.isa, nest.parallel, nest.reduced, nest.operands, nest.dst)
+    plan = schedule(
+        module.isa, nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
+    )  # fmt: skip
     per_point = plan.lanes * (plan.tile.extent if plan.tile else 1)
     per_point *= prod(axis.extent for axis in plan.inner)
     items = share_out(plan.loops, per_point)
@@ -202,7 +206,7 @@ class Point(Place):
     def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
 
-        Iterations outside a source's window are skipped. ``merge(values, others)`` combines two
+        Iterations outside a source's window are skipped. ``merge(e, values, others)`` combines two
         partial results, for when the lanes of a vector are themselves reduced; every lane of the
         result then holds the answer.
         """
@@ -214,7 +218,7 @@ class Point(Place):
         while distance:
             turn = [(lane + distance) % self._lanes for lane in range(self._lanes)]
             turned = tuple(vector.shuffle(self.e, value, value, turn) for value in result)
-            result = merge(result, turned)
+            result = merge(self.e, result, turned)
             distance //= 2
         return result
 
@@ -266,12 +270,15 @@ class Point(Place):
 
     @property
     def valid(self) -> vector.Mask:
-        """The lanes for which this iteration exists, with every source inside its window."""
+        """The lanes for which this iteration of a fold counts.
+
+        Bounds that do not move with the reduction are left out: lanes outside them are never
+        stored, or stored as zero.
+        """
         plan, nest = self._writer.plan, self._writer.nest
-        windows = [
-            bound
-            for operand, access in plan.accesses.items()
-            if operand is not nest.dst
-            for bound in access.window
-        ]
-        return self.conditions([*plan.exists, *plan.domain, *windows])
+        bounds = [*plan.exists, *plan.domain]
+        for operand, access in plan.accesses.items():
+            if operand is not nest.dst:
+                bounds += access.window
+        moving = {*plan.inner, plan.lane} if plan.lane_inside else {*plan.inner}
+        return self.conditions([b for b in bounds if not moving.isdisjoint(b.form.strides)])

@@ -52,11 +52,16 @@ class Schedule:
 
     def transposed(self, access: Access) -> bool:
         """Whether the operand is read in squares along the tile axis."""
-        if self.tile is None or access.offset is None or self.lane is None:
+        if self.tile is None or access.offset is None:
             return False
-        apart = access.offset.stride(self.lane) not in (0, 1)
-        alone = not any(access.offset.stride(axis) for axis in self.inner)
-        return apart and alone and access.offset.stride(self.tile) == 1
+        return self.across(access) and access.offset.stride(self.tile) == 1
+
+    def across(self, access: Access) -> bool:
+        """Whether the operand lies across the lanes, and does not move with a reduction."""
+        if access.offset is None or self.lane is None:
+            return False
+        still = not any(access.offset.stride(axis) for axis in self.inner)
+        return still and access.offset.stride(self.lane) not in (0, 1)
 
 
 def schedule(
@@ -65,8 +70,12 @@ def schedule(
     reduced: Sequence[Axis],
     operands: Sequence[Operand],
     dst: Operand,
+    where: Sequence[Bound] = (),
 ) -> Schedule:
-    """Plan the walk over ``parallel`` x ``reduced``; ``dst`` decides order and vector axis."""
+    """Plan the walk over ``parallel`` x ``reduced``; ``dst`` decides order and vector axis.
+
+    Only iterations inside the bounds ``where`` exist.
+    """
     splitting = {axis: _split(axis, operands, dst) for axis in (*parallel, *reduced)}
     domain = [
         Bound(form, axis.extent) for axis, form in splitting.items() if form.high >= axis.extent
@@ -77,7 +86,9 @@ def schedule(
         accesses[operand] = Access.of(operand, index)
     loops = [piece for axis in parallel for piece in splitting[axis].strides]
     inner = [piece for axis in reduced for piece in splitting[axis].strides]
-    plan = Schedule(isa.lanes, loops, inner, None, None, False, None, accesses, domain, [])
+    exists = [Bound(_substitute(bound.form, splitting), bound.limit) for bound in where]
+    exists = [bound for bound in exists if bound.needed]
+    plan = Schedule(isa.lanes, loops, inner, None, None, False, None, accesses, domain, exists)
     _merge_all(plan, plan.loops)
     _merge_all(plan, plan.inner)
     _vectorize(plan, isa, accesses[dst])
@@ -135,7 +146,8 @@ def _merge_all(plan: Schedule, axes: list[Axis]) -> None:
 def _mergeable(plan: Schedule, outer: Axis, inner: Axis) -> bool:
     if outer is inner:
         return False
-    bounds = [*plan.domain, *(b for access in plan.accesses.values() for b in access.window)]
+    bounds = [*plan.domain, *plan.exists]
+    bounds += [bound for access in plan.accesses.values() for bound in access.window]
     if any(bound.form.stride(outer) or bound.form.stride(inner) for bound in bounds):
         return False
     offsets = [access.offset for access in plan.accesses.values()]
@@ -213,9 +225,7 @@ def _vector_axis(plan: Schedule, dst: Access) -> Axis | None:
 
 def _tile_axis(plan: Schedule, access: Access) -> Axis | None:
     """The loop along which ``access`` is contiguous, if it runs across the vector axis."""
-    if access.offset is None or plan.lane is None:
-        return None
-    if access.offset.stride(plan.lane) in (0, 1):
+    if access.offset is None or not plan.across(access):
         return None
     for axis in plan.loops:
         if axis is not plan.vector and access.offset.stride(axis) == 1:

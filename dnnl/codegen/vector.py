@@ -7,12 +7,13 @@ Masked-off lanes are never touched in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from llvmlite import ir
 
 from dnnl.codegen.builder import I1, I32, I64, PTR, Emitter
 
-Mask = ir.Value | None
+Mask: TypeAlias = ir.Value | None
 
 
 def vector_type(element: ir.Type, lanes: int) -> ir.Type:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Values
+from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal

@@ -1,0 +1,97 @@
+"""Lay tensors side by side along one dimension: a copy for each, to its own place in dst."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dnnl.codegen.access import Bound, Operand
+from dnnl.codegen.address import Affine, block_boundaries
+from dnnl.codegen.builder import Module
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = srcs[0], srcs[1], ... one behind the other along ``axis``."""
+
+    axis: int
+    srcs: tuple[MemoryDesc, ...]
+    dst: MemoryDesc
+
+
+def configure(axis: int, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
+    """Accept any layouts of supported types."""
+    return refuse_types(*srcs, dst) or Conf(axis, srcs, dst)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one source covers of dst: ``region`` describes it in whole blocks, of which the first
+    ``shift`` elements belong to the sources before and all from ``end`` on to those behind."""
+
+    number: int
+    src: MemoryDesc
+    region: MemoryDesc
+    shift: int
+    end: int
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One phase for each source."""
+    module = Module("concat", isa)
+    arguments = Arguments()
+    phases = [_copy(conf, part, module, arguments) for part in _parts(conf)]
+    return Kernel(module, tuple(phases), arguments.ids)
+
+
+def _parts(conf: Conf) -> Iterator[_Part]:
+    axis, dst = conf.axis, conf.dst
+    block = (1, *block_boundaries(dst, axis))[-1]
+    sources = [entry for entry in enumerate(conf.srcs) if not entry[1].has_zero_dim]
+    place = 0
+    for number, src in sources:
+        after = place + src.dims[axis]
+        first = place // block
+        shift = place - first * block
+        last = number == sources[-1][0]
+        extent = after - first * block
+        padded = dst.padded_dims[axis] - first * block if last else -(-extent // block) * block
+        region = MemoryDesc(
+            _replaced(dst.dims, axis, extent),
+            dst.data_type,
+            dst.strides,
+            inner_blocks=dst.inner_blocks,
+            padded_dims=_replaced(dst.padded_dims, axis, padded),
+            offset0=dst.offset0 + first * dst.strides[axis],
+        )
+        yield _Part(number, src, region, shift, padded if last else extent)
+        place = after
+
+
+def _replaced(dims: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
+    return (*dims[:axis], extent, *dims[axis + 1 :])
+
+
+def _copy(conf: Conf, part: _Part, module: Module, arguments: Arguments) -> Phase:
+    axes = letters(part.region.dims)
+    index = [Affine.of(axis) for axis in axes]
+    dst = Operand(arguments.slot(Arg.DST), part.region, tuple(index))
+    own = index[conf.axis] + -part.shift
+    index[conf.axis] = own
+    src = Operand(arguments.slot(Arg.multiple_src(part.number)), part.src, tuple(index))
+
+    def body(point: Point) -> None:
+        point.store(dst, point.load(src))
+
+    entry = symbol(f"concat{part.number}", [part.src, conf.dst], module.isa)
+    where = (Bound(own, part.end - part.shift),)
+    nest = Nest(axes, (), (src, dst), dst, body, where)
+    return Phase(entry, emit_nest(module, entry, nest))

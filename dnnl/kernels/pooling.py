@@ -1,0 +1,110 @@
+"""The maximum or the average of each window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = post_ops(pooling of src); one number for each spatial dimension, dilation 0 is dense.
+
+    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``.
+    """
+
+    alg: Alg
+    src: MemoryDesc
+    dst: MemoryDesc
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilations: tuple[int, ...]
+    post_ops: tuple[PostOp, ...]
+
+
+def configure(
+    alg: Alg,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilations: tuple[int, ...],
+    post_ops: tuple[PostOp, ...],
+) -> Conf | Refusal:
+    """Accept any window and any two layouts of supported types."""
+    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops)
+    return refuse_types(src, dst) or refuse(post_ops, dst) or conf
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest that reduces over the taps of the window."""
+    arguments = Arguments()
+    axes = letters(conf.dst.dims)
+    index = [Affine.of(axis) for axis in axes]
+    taps = tuple(Axis(size, f"k{dim}") for dim, size in enumerate(conf.kernel))
+    spatial = zip(index[2:], conf.strides, taps, conf.dilations, conf.padding, strict=True)
+    seen = [
+        form * stride + Affine.of(tap, dilation + 1) + -padding
+        for form, stride, tap, dilation, padding in spatial
+    ]
+    src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen))
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(index))
+    epilogue = Epilogue(conf.post_ops, dst, arguments)
+    window = _maximum if conf.alg is Alg.pooling_max else _average
+
+    def body(point: Point) -> None:
+        point.store(dst, epilogue.apply(point, window(conf, src, point)))
+
+    module = Module("pooling", isa)
+    entry = symbol("pooling", [conf.src, conf.dst], isa)
+    nest = Nest(axes, taps, (src, dst, *epilogue.operands), dst, body)
+    return Kernel(module, (Phase(entry, emit_nest(module, entry, nest)),), arguments.ids)
+
+
+def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
+    """The first of equal maxima wins, and a NaN never does; padding is no value."""
+
+    def step(p: Point, best: Value) -> Values:
+        return (vector.maximum(p.e, p.load(src), best),)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (vector.maximum(e, a[0], b[0]),)
+
+    (best,) = point.fold((conf.dst.data_type.min,), step, merge)
+    return best
+
+
+def _average(conf: Conf, src: Operand, point: Point) -> Value:
+    """The sum of the taps inside src by the number of taps, all of them or those inside."""
+    volume = prod(conf.kernel)
+    counts = conf.alg is Alg.pooling_avg_exclude_padding and point.masked
+
+    def step(p: Point, total: Value, *count: Value) -> Values:
+        one = p.constant(1.0)
+        return (p.e.b.fadd(total, p.load(src)), *(p.e.b.fadd(value, one) for value in count))
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+
+    total, *count = point.fold((0.0, 0.0) if counts else (0.0,), step, merge)
+    number = point.constant(volume)
+    if counts:
+        number = vector.maximum(point.e, count[0], point.constant(1.0))
+    return point.e.b.fdiv(total, number)

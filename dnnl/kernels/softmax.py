@@ -1,0 +1,112 @@
+"""Softmax along one dimension: three passes over each row, which a cache holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen import math, vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine
+from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpSum
+
+_INFINITY = float("inf")
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = post_ops(softmax of src along ``axis``), or its logarithm."""
+
+    alg: Alg
+    axis: int
+    src: MemoryDesc
+    dst: MemoryDesc
+    post_ops: tuple[PostOp, ...]
+
+
+def configure(
+    alg: Alg, axis: int, src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...]
+) -> Conf | Refusal:
+    """Accept any axis and any two layouts of supported types."""
+    conf = Conf(alg, axis, src, dst, post_ops)
+    return refuse_types(src, dst) or refuse(post_ops, dst) or conf
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest that reduces ``axis``."""
+    arguments = Arguments()
+    axes = letters(conf.dst.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    src = Operand(arguments.slot(Arg.SRC), conf.src, index)
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+    row = _Row(conf, src, dst, Epilogue(conf.post_ops, dst, arguments))
+    parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
+    operands = (src, dst, *row.epilogue.operands)
+    module = Module("softmax", isa)
+    entry = symbol("softmax", [conf.src, conf.dst], isa)
+    nest = Nest(parallel, (axes[conf.axis],), operands, dst, row.body)
+    return Kernel(module, (Phase(entry, emit_nest(module, entry, nest)),), arguments.ids)
+
+
+class _Row:
+    """The passes over one row, or over as many rows side by side as a vector has lanes."""
+
+    def __init__(self, conf: Conf, src: Operand, dst: Operand, epilogue: Epilogue) -> None:
+        self.src, self.dst, self.epilogue = src, dst, epilogue
+        self.log = conf.alg is Alg.softmax_log
+        # The exponentials wait in dst for their sum, unless a post-op still needs what is there.
+        self.keep = not self.log and not any(isinstance(op, PostOpSum) for op in conf.post_ops)
+
+    def body(self, point: Point) -> None:
+        """Maximum, sum of exponentials, result."""
+        (peak,) = point.fold((-_INFINITY,), self._maximum, self._merge_maximum)
+        # A row of nothing but -inf must not become -inf - -inf.
+        empty = point.e.b.fcmp_ordered("==", peak, point.constant(-_INFINITY))
+        peak = point.e.b.select(empty, point.constant(0.0), peak)
+
+        def exponential(p: Point) -> Value:
+            return math.exp(p.e, p.e.b.fsub(p.load(self.src), peak))
+
+        def accumulate(p: Point, total: Value) -> Values:
+            term = exponential(p)
+            if self.keep:
+                p.store(self.dst, term)
+            return (p.e.b.fadd(total, term),)
+
+        (total,) = point.fold((0.0,), accumulate, self._merge_sum)
+        zero = point.e.b.fcmp_ordered("==", total, point.constant(0.0))
+        total = point.e.b.select(zero, point.constant(1.0), total)
+        if self.log:
+            logarithm = math.log(point.e, total)
+        else:
+            inverse = point.e.b.fdiv(point.constant(1.0), total)
+
+        def finish(p: Point) -> None:
+            if self.log:
+                value = p.e.b.fsub(p.e.b.fsub(p.load(self.src), peak), logarithm)
+            else:
+                term = p.load(self.dst) if self.keep else exponential(p)
+                value = p.e.b.fmul(term, inverse)
+            p.store(self.dst, self.epilogue.apply(p, value))
+
+        point.each(finish)
+
+    def _maximum(self, p: Point, peak: Value) -> Values:
+        return (vector.maximum(p.e, p.load(self.src), peak),)
+
+    @staticmethod
+    def _merge_maximum(e: Emitter, a: Values, b: Values) -> Values:
+        return (vector.maximum(e, a[0], b[0]),)
+
+    @staticmethod
+    def _merge_sum(e: Emitter, a: Values, b: Values) -> Values:
+        return (e.b.fadd(a[0], b[0]),)

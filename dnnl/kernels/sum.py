@@ -1,0 +1,56 @@
+"""Add tensors, each with its own factor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen import vector
+from dnnl.codegen.builder import Value
+from dnnl.codegen.epilogue import refuse
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Point
+from dnnl.kernels.pointwise import build_pointwise, refuse_types, source
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = post_ops(sum of scales[i] * srcs[i])."""
+
+    scales: tuple[float, ...]
+    srcs: tuple[MemoryDesc, ...]
+    dst: MemoryDesc
+    post_ops: tuple[PostOp, ...]
+
+
+def configure(
+    scales: tuple[float, ...],
+    srcs: tuple[MemoryDesc, ...],
+    dst: MemoryDesc,
+    post_ops: tuple[PostOp, ...],
+) -> Conf | Refusal:
+    """Accept any layouts of supported types."""
+    return refuse_types(*srcs, dst) or refuse(post_ops, dst) or Conf(scales, srcs, dst, post_ops)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest; the sources are added in their order."""
+
+    def compute(point: Point, loaded: list[Value]) -> Value:
+        total = _scaled(point, loaded[0], conf.scales[0])
+        for value, scale in zip(loaded[1:], conf.scales[1:], strict=True):
+            if scale == 1.0:
+                total = point.e.b.fadd(total, value)
+            else:
+                total = vector.multiply_add(point.e, value, point.constant(scale), total)
+        return total
+
+    sources = [source(Arg.multiple_src(i), desc) for i, desc in enumerate(conf.srcs)]
+    return build_pointwise("sum", isa, sources, conf.dst, conf.post_ops, compute)
+
+
+def _scaled(point: Point, value: Value, scale: float) -> Value:
+    return value if scale == 1.0 else point.e.b.fmul(value, point.constant(scale))
