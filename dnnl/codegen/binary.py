@@ -1,0 +1,57 @@
+"""The binary algorithms as IR: one row each.
+
+The maximum and the minimum of a NaN and anything is NaN; a comparison with a NaN is false, except
+that a NaN is unequal to everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.builder import Emitter
+from dnnl.types.kinds import Alg
+
+Function = Callable[[Emitter, ir.Value, ir.Value], ir.Value]
+
+
+def supported(alg: Alg) -> bool:
+    """Whether ``apply`` knows the algorithm: all but ``binary_select``, which takes a condition."""
+    return alg in _APPLY
+
+
+def apply(e: Emitter, alg: Alg, a: ir.Value, b: ir.Value) -> ir.Value:
+    """``a alg b`` on each lane of two f32 vectors; comparisons give 1 or 0."""
+    return _APPLY[alg](e, a, b)
+
+
+def _extreme(e: Emitter, choose: Function, a: ir.Value, b: ir.Value) -> ir.Value:
+    # ``choose`` gives b where either is NaN.
+    return e.b.select(e.b.fcmp_unordered("uno", a, a), a, choose(e, a, b))
+
+
+def _truth(e: Emitter, condition: ir.Value, kind: ir.VectorType) -> ir.Value:
+    one, zero = vector.splat_constant(kind, 1.0), vector.splat_constant(kind, 0.0)
+    return e.b.select(condition, one, zero)
+
+
+def _ordered(operator: str) -> Function:
+    return lambda e, a, b: _truth(e, e.b.fcmp_ordered(operator, a, b), a.type)
+
+
+_APPLY: dict[Alg, Function] = {
+    Alg.binary_add: lambda e, a, b: e.b.fadd(a, b),
+    Alg.binary_sub: lambda e, a, b: e.b.fsub(a, b),
+    Alg.binary_mul: lambda e, a, b: e.b.fmul(a, b),
+    Alg.binary_div: lambda e, a, b: e.b.fdiv(a, b),
+    Alg.binary_max: lambda e, a, b: _extreme(e, vector.maximum, a, b),
+    Alg.binary_min: lambda e, a, b: _extreme(e, vector.minimum, a, b),
+    Alg.binary_ge: _ordered(">="),
+    Alg.binary_gt: _ordered(">"),
+    Alg.binary_le: _ordered("<="),
+    Alg.binary_lt: _ordered("<"),
+    Alg.binary_eq: _ordered("=="),
+    Alg.binary_ne: lambda e, a, b: _truth(e, e.b.fcmp_unordered("!=", a, b), a.type),
+}

@@ -1,0 +1,110 @@
+"""Running a function of vectors over arrays, on every instruction set that this machine has."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from dnnl import config
+from dnnl.codegen import isa as rows
+from dnnl.codegen import jit, vector
+from dnnl.codegen.builder import F32, I64, PTR, Emitter, Module, i64
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Recipe
+from dnnl.runtime.engine import Engine
+from dnnl.runtime.image import Phase
+
+VectorFunction = Callable[..., ir.Value]
+F32Array = NDArray[np.float32]
+
+_PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
+_serial = itertools.count()
+
+
+@cache
+def runnable_rows() -> tuple[Isa, ...]:
+    """The rows of this machine that differ in how they compute f32."""
+    features = Engine("cpu").features
+    return tuple(row for row in rows.available(features.arch, features.flags) if not row.dot)
+
+
+@dataclass(frozen=True)
+class _Conf:
+    """``count`` vectors of ``lanes`` f32 from each of ``arity`` arguments."""
+
+    function: VectorFunction
+    arity: int
+    lanes: int
+    count: int
+
+
+def _build(conf: _Conf, isa: Isa) -> Kernel:
+    symbol = f"lanes{next(_serial)}"
+    module = Module(symbol, isa)
+    function = module.function(symbol, _PHASE)
+    e = Emitter(module, function)
+    args, begin, end = function.args
+    slots = [e.b.gep(args, [i64(slot)], source_etype=PTR) for slot in range(conf.arity + 1)]
+    *sources, dst = [e.b.load(slot, typ=PTR) for slot in slots]
+    kind = ir.VectorType(F32, conf.lanes)
+
+    def body(index: ir.Value) -> None:
+        offset = e.mul(index, conf.lanes)
+        loaded = [vector.load(e, e.element(source, offset, F32), kind) for source in sources]
+        vector.store(e, conf.function(e, *loaded), e.element(dst, offset, F32))
+
+    e.loop(begin, end, body, unroll=False)
+    e.b.ret_void()
+    return Kernel(module, (Phase(symbol, conf.count),), tuple(range(conf.arity + 1)))
+
+
+def apply(isa: Isa, function: VectorFunction, *sources: F32Array, lanes: int = 0) -> F32Array:
+    """``function(e, *vectors)`` over arrays of one length, ``lanes`` values at a time.
+
+    By default that is a whole register.
+    """
+    lanes = lanes or isa.lanes
+    count = -(-sources[0].size // lanes)
+    arrays = [np.ones(count * lanes, np.float32) for _ in range(len(sources) + 1)]
+    for array, source in zip(arrays, sources, strict=False):
+        array[: source.size] = source
+    conf = _Conf(function, len(sources), lanes, count)
+    # A folder of its own: a function's name says nothing about its code.
+    with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
+        image, _ = jit.image(Recipe(conf, isa, _build))
+    pointers = tuple(array.ctypes.data for array in arrays)
+    Engine("cpu").load(image).launch(pointers, 1)
+    return arrays[-1][: sources[0].size]
+
+
+def assembly(isa: Isa, function: VectorFunction, arity: int = 1) -> str:
+    """The machine code of a loop over ``function``."""
+    return jit.assembly(_build(_Conf(function, arity, isa.lanes, 1), isa).module)
+
+
+def instructions(text: str) -> list[str]:
+    """The mnemonics of a listing, in order."""
+    lines = [line.split() for line in text.splitlines() if line.startswith("\t")]
+    return [words[0] for words in lines if words and not words[0].startswith((".", "#", "//"))]
+
+
+def f32(*values: float) -> F32Array:
+    """An array of these numbers."""
+    return np.array(values, np.float32)
+
+
+@cache
+def all_magnitudes() -> F32Array:
+    """Every upper half of an f32 with several lower ones: all exponents, zeros, infinities, NaN."""
+    rng = np.random.default_rng(7)
+    upper = np.arange(2**16, dtype=np.uint32) << 16
+    lower = [np.full_like(upper, bits) for bits in (0, 1, 0x8000, 0xFFFF)]
+    lower += [rng.integers(0, 2**16, upper.size, dtype=np.uint32) for _ in range(2)]
+    return np.concatenate([upper | half for half in lower]).view(np.float32)

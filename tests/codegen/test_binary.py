@@ -1,0 +1,39 @@
+"""The binary algorithms on all pairs of awkward and ordinary numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dnnl.codegen import binary
+from dnnl.codegen import isa as rows
+from dnnl.codegen.isa import Isa
+from dnnl.reference import binary as reference
+from dnnl.types.kinds import Alg
+from tests.codegen.lanes import apply, assembly, f32, instructions, runnable_rows
+
+ALGS = [alg for alg in Alg if alg.is_binary and binary.supported(alg)]
+EACH_ALG = pytest.mark.parametrize("alg", ALGS, ids=str)
+VALUES = f32(0.0, -0.0, 1.0, -1.0, 1.5, 3.0, 1e-40, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
+@EACH_ALG
+def test_apply(alg: Alg, isa: Isa) -> None:
+    a, b = (side.ravel() for side in np.meshgrid(VALUES, VALUES))
+    got = apply(isa, lambda e, x, y: binary.apply(e, alg, x, y), a, b)
+    with np.errstate(all="ignore"):
+        want = reference.binary(alg, a, b).astype(np.float32)
+    assert np.array_equal(got, want, equal_nan=True)
+
+
+def test_select_is_not_among_them() -> None:
+    assert not binary.supported(Alg.binary_select)
+    assert not binary.supported(Alg.eltwise_relu)
+
+
+@pytest.mark.parametrize("isa", rows.ROWS, ids=lambda row: row.name)
+@EACH_ALG
+def test_code_has_no_calls(alg: Alg, isa: Isa) -> None:
+    code = instructions(assembly(isa, lambda e, x, y: binary.apply(e, alg, x, y), arity=2))
+    assert not {"call", "callq", "bl", "blr"}.intersection(code)
