@@ -87,7 +87,7 @@ class ShapedLayout:
         """
         desc = self.view()
         groups = _merged_axes(desc.dims, tuple(shape))
-        groups.sort(key=lambda group: -max((desc.strides[d] for d in group), default=0))
+        groups.sort(key=lambda group: -max(desc.strides[axis] for axis in group))
         strides = [0] * desc.ndims
         step = 1
         for axis in reversed([axis for group in groups for axis in group]):
@@ -214,27 +214,23 @@ def _grow(levels: list[Level], level: Level) -> None:
 
 
 def _merged_axes(old: Shape, new: Shape) -> list[list[int]]:
-    """Runs of axes of ``old``, in order, each with the volume of a run of ``new``."""
+    """Runs of axes of ``old``, in order, each with the volume of a run of ``new``.
+
+    Axes of size 1 may lie anywhere: each is a run of its own.
+    """
     if 0 in old:
         return [list(range(len(old)))]
-    groups: list[list[int]] = []
-    axes = iter(enumerate(old))
-    sizes = iter(new)
-    while True:
-        group: list[int] = []
-        volume, target = 1, 1
-        for axis, size in axes:
-            group.append(axis)
-            volume *= size
-            if size != 1:
-                break
-        if not group:
-            return groups
+    groups = [[axis] for axis, size in enumerate(old) if size == 1]
+    axes = ((axis, size) for axis, size in enumerate(old) if size != 1)
+    sizes = (size for size in new if size != 1)
+    for axis, size in axes:
+        group, volume, target = [axis], size, next(sizes)
         while volume != target:
             if target < volume:
                 target *= next(sizes)
             else:
-                axis, size = next(axes)
-                group.append(axis)
-                volume *= size
+                more, size_of_more = next(axes)
+                group.append(more)
+                volume *= size_of_more
         groups.append(group)
+    return groups
