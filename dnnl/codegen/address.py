@@ -17,7 +17,6 @@ from dnnl.codegen.builder import I64, Emitter, i64
 from dnnl.types.memory_desc import MemoryDesc
 
 
-
 class Axis:
     """One loop: an extent, and a name for the generated code. Axes compare by identity."""
 
@@ -146,6 +145,18 @@ def emit_offset(e: Emitter, desc: MemoryDesc, index: Sequence[ir.Value]) -> ir.V
     for value, stride in zip(position, desc.strides, strict=True):
         offset = e.b.add(offset, e.b.mul(value, constant(stride)))
     return offset
+
+
+def decode(e: Emitter, item: ir.Value, axes: Sequence[Axis]) -> dict[Axis, ir.Value]:
+    """The values of ``axes`` in iteration ``item`` of their product, the last one fastest."""
+    values: dict[Axis, ir.Value] = {}
+    for axis in reversed(axes):
+        if axis.extent == 1:
+            values[axis] = i64(0)
+            continue
+        values[axis] = e.b.urem(item, i64(axis.extent))
+        item = e.b.udiv(item, i64(axis.extent))
+    return values
 
 
 def block_boundaries(desc: MemoryDesc, dim: int) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """The generator for compute-bound work: batch-reduce matrix products on a tile of registers.
 
-A *tile* is what the registers hold: ``rows`` x ``vectors`` accumulators. Its product with a panel of
-weights is a sum over nested *levels*, the innermost over neighbouring k, the outer ones over
+A *tile* is what the registers hold: ``rows`` x ``vectors`` accumulators. Its product with a panel
+of weights is a sum over nested *levels*, the innermost over neighbouring k, the outer ones over
 whatever the operation reduces besides: blocks of channels, taps of a convolution, a batch::
 
              vectors x lanes columns of B
@@ -29,7 +29,6 @@ from dnnl.codegen import vector
 from dnnl.codegen.builder import F32, Emitter, Values, i64
 from dnnl.codegen.isa import Isa
 
-
 _LINE = 64  # bytes of a cache line
 
 
@@ -54,7 +53,7 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
     distance of the rows of A in elements: where the rows of such a tile would fall into the same
     few sets of the first-level cache and drive each other out, the tile is made wide and low.
     """
-    widths = (2, 3, 1)
+    widths: tuple[int, ...] = (2, 3, 1)
     if columns >= 4 * isa.lanes and max_rows(isa, 2) > _rows_in_cache(isa, row_step):
         widths = (4,)
     best, least = widths[0], None

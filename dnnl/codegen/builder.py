@@ -119,6 +119,14 @@ class Emitter:
             return i64(0)
         return self.b.mul(a, i64(factor), flags=("nsw",))
 
+    def smaller(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """min(a, b) of signed integers."""
+        return self.b.select(self.b.icmp_signed("<", a, b), a, b)
+
+    def larger(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """max(a, b) of signed integers."""
+        return self.b.select(self.b.icmp_signed(">", a, b), a, b)
+
     def element(self, pointer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
         """The address ``offset`` elements of type ``element`` behind ``pointer``."""
         if isinstance(offset, ir.Constant) and offset.constant == 0:
@@ -182,7 +190,9 @@ class Emitter:
         if not unroll:
             self.module.keep_rolled(branch)
         self.b.position_at_end(after)
-        return tuple(self._merge(a, c, last, before, static) for a, c in zip(results, carried))
+        return tuple(
+            self._merge(a, c, last, before, static) for a, c in zip(results, carried, strict=True)
+        )
 
     def _merge(
         self, looped: ir.Value, skipped: ir.Value, last: ir.Block, before: ir.Block, static: bool

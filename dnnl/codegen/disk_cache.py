@@ -75,7 +75,10 @@ def _encode(image: Image) -> bytes:
 
 def _decode(data: bytes) -> Image | None:
     body = data[len(_MAGIC) + _DIGEST :]
-    if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) :][:_DIGEST]:
+    if (
+        not data.startswith(_MAGIC)
+        or hashlib.sha256(body).digest() != data[len(_MAGIC) :][:_DIGEST]
+    ):
         return None
     length = int.from_bytes(body[:8], "little")
     header = json.loads(body[8 : 8 + length])

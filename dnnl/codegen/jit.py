@@ -30,10 +30,15 @@ def _target_machine(isa: Isa) -> llvm.TargetMachine:
     _initialize()
     triple = isa.triple or llvm.get_process_triple()
     target = llvm.Target.from_triple(triple)
-    # MCJIT places code and the C library further apart than the small code model reaches.
+    # Code and the C library may be further apart than the small code model reaches.
     return target.create_target_machine(
-        cpu=isa.cpu, features=isa.feature_string, opt=3, reloc="pic", codemodel="jitdefault", jit=True
-    )  # fmt: skip
+        cpu=isa.cpu,
+        features=isa.feature_string,
+        opt=3,
+        reloc="pic",
+        codemodel="jitdefault",
+        jit=True,
+    )
 
 
 def _optimize(module: Module) -> llvm.ModuleRef:

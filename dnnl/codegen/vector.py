@@ -167,9 +167,7 @@ def transpose(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
     return [columns[j % unit][j // unit] for j in range(lanes)]
 
 
-def _pair_within_units(
-    e: Emitter, regs: list[ir.Value], unit: int, step: int
-) -> list[ir.Value]:
+def _pair_within_units(e: Emitter, regs: list[ir.Value], unit: int, step: int) -> list[ir.Value]:
     """One stage: registers ``step`` apart exchange runs of ``step`` lanes inside each unit."""
     lanes = len(regs)
     result = list(regs)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-
 from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
-from dnnl.codegen.address import Affine, Axis, linear_offset
+from dnnl.codegen.address import Affine, Axis, decode, linear_offset
 from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate
 from dnnl.codegen.builder import F32, Emitter, Module, Value, Values, i64
 from dnnl.codegen.epilogue import Arguments, Epilogue
@@ -100,7 +99,8 @@ class _Writer:
         self.lane = Axis(lanes, "lane")
         self.od, self.oh, self.ow = Axis(d.dst, "od"), Axis(h.dst, "oh"), Axis(w.dst, "ow")
         self.kd, self.kh, self.kw = (
-            Axis(space.kernel, name) for space, name in zip((d, h, w), ("kd", "kh", "kw"))
+            Axis(space.kernel, name)
+            for space, name in zip((d, h, w), ("kd", "kh", "kw"), strict=True)
         )
         self.icb, self.ic = channel_levels(compute.channels, compute.channel_block)
         self.band_rows = rows_per_band(h, w, compute.tile.rows)
@@ -131,7 +131,8 @@ class _Writer:
             weights, weights.ndims > src.ndims, Affine.of(self.g), self.local_oc, c, taps
         )
         panel = linear_offset(weights, index)
-        assert form is not None and panel is not None, "configure admits only affine layouts"
+        assert form is not None, "configure admits only affine layouts"
+        assert panel is not None, "panels are affine"
         self.a_form, self.b_form = form, panel
 
     @property
@@ -183,20 +184,11 @@ class _Writer:
 
     def item(self, item: Value) -> None:
         """One work item."""
-        env: Env = {}
-        rest = item
-        for axis in reversed(self.item_loops):
-            if axis.extent == 1:
-                env[axis] = i64(0)
-                continue
-            env[axis] = self.e.b.urem(rest, i64(axis.extent))
-            rest = self.e.b.udiv(rest, i64(axis.extent))
+        env = decode(self.e, item, self.item_loops)
         band, chunk = env[self.item_loops[-2]], env[self.item_loops[-1]]
         self._bands(env, band, chunk, list(self.bands))
 
-    def _bands(
-        self, env: Env, band: Value, chunk: Value, runs: list[BandRun]
-    ) -> None:
+    def _bands(self, env: Env, band: Value, chunk: Value, runs: list[BandRun]) -> None:
         """Branch to the code of the run that ``band`` belongs to."""
         run = runs[0]
         if len(runs) == 1:
@@ -247,7 +239,6 @@ class _Writer:
         """One register tile: bias, all products, post-ops, store."""
         e = self.e
         places = list(pixels(run, tile))
-        _, h, w = self.compute.space
         row_step = self.a_form.stride(self.oh)
         pixel_step = self.a_form.stride(self.ow)
         panels = Panels(
@@ -338,10 +329,8 @@ class _Writer:
         e, b = self.e, self.e.b
         first = e.add(e.mul(out, space.stride), i64(-space.padding))
         missing = _ceil_div(e, b.neg(first), space.dilation)
-        low = b.select(b.icmp_signed(">", missing, i64(0)), missing, i64(0))
         reach = _ceil_div(e, b.sub(i64(space.src), first), space.dilation)
-        kernel = i64(space.kernel)
-        high = b.select(b.icmp_signed("<", reach, kernel), reach, kernel)
+        low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
         return Level(low, high, *steps)
 
     def _place(self, env: Env, masked: bool) -> Place:
@@ -384,8 +373,7 @@ class _Writer:
 
 
 def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:
-    raised = e.b.select(e.b.icmp_signed("<", value, low), low, value)
-    return e.b.select(e.b.icmp_signed(">", raised, high), high, raised)
+    return e.smaller(e.larger(value, low), high)
 
 
 def _ceil_div(e: Emitter, value: Value, divisor: int) -> Value:
@@ -393,4 +381,3 @@ def _ceil_div(e: Emitter, value: Value, divisor: int) -> Value:
     if divisor == 1:
         return value
     return e.b.sdiv(e.b.add(value, i64(divisor - 1)), i64(divisor))
-

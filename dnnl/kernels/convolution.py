@@ -142,9 +142,7 @@ def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
 
 def flatten(problem: Problem) -> Problem:
     """A 1x1 convolution as one along a single line of pixels, where the layouts allow it."""
-    plain = all(
-        (s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space
-    )
+    plain = all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
     by_pixel = any(isinstance(entry, PostOpPrelu) and entry.mask > 3 for entry in problem.post_ops)
     if not plain or by_pixel or problem.src.ndims == 3:
         return problem

@@ -149,9 +149,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _product(
-    conf: Conf, post_ops: tuple[PostOp, ...], isa: Isa, arguments: Arguments
-) -> Product:
+def _product(conf: Conf, post_ops: tuple[PostOp, ...], isa: Isa, arguments: Arguments) -> Product:
     src, weights = conf.src[1], conf.weights[1]
     row = Axis(src.dims[0], "n")
     panel, vector, lane, column = column_axes(weights.dims[0], conf.tile, isa.lanes)

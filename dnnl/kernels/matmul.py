@@ -172,11 +172,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _product(
-    conf: Conf, post_ops: tuple[PostOp, ...], isa: Isa, arguments: Arguments
-) -> Product:
+def _product(conf: Conf, post_ops: tuple[PostOp, ...], isa: Isa, arguments: Arguments) -> Product:
     *batch_dims, m, n = conf.dst[1].dims
-    batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, _LETTERS))
+    batch = tuple(
+        Axis(extent, letter) for extent, letter in zip(batch_dims, _LETTERS, strict=False)
+    )
     row, k = Axis(m, "m"), Axis(conf.src[1].dims[-1], "k")
     panel, vector, lane, column = column_axes(n, conf.tile, isa.lanes)
     outer = [Affine.of(axis) for axis in batch]
@@ -202,6 +202,5 @@ def _product(
 def broadcast_batch(desc: MemoryDesc, outer: list[Affine]) -> tuple[Affine, ...]:
     """The batch part of an operand's index: dimensions of size 1 stay where they are."""
     return tuple(
-        form if extent != 1 else Affine({})
-        for extent, form in zip(desc.dims, outer, strict=False)
+        form if extent != 1 else Affine({}) for extent, form in zip(desc.dims, outer, strict=False)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-
 from dnnl.codegen import convert
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
@@ -16,8 +15,8 @@ from dnnl.codegen.nest import Nest, Point, emit_nest
 from dnnl.kernels.scratchpad import Copy
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
-from dnnl.types.post_ops import PostOp
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
 
 Source = tuple[int, MemoryDesc, tuple[int, ...]]
 Compute = Callable[[Point, list[Value]], Value]

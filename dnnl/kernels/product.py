@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-
 from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
-from dnnl.codegen.address import Affine, Axis, linear_offset
+from dnnl.codegen.address import Affine, Axis, decode, linear_offset
 from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import F32, Emitter, Module, Value, Values, i64
 from dnnl.codegen.epilogue import Epilogue
@@ -77,7 +76,8 @@ class _Writer:
         self.pointers: dict[Operand, Value] = {}
         a_form = linear_offset(problem.src.desc, problem.src.index)
         b_form = linear_offset(problem.weights.desc, problem.weights.index)
-        assert a_form is not None and b_form is not None, "configure admits only affine layouts"
+        assert a_form is not None, "configure admits only affine layouts"
+        assert b_form is not None, "panels are affine"
         self.a_form, self.b_form = a_form, b_form
         touched = [problem.dst, *problem.epilogue.operands]
         touched += [problem.bias] if problem.bias else []
@@ -104,20 +104,16 @@ class _Writer:
     def item(self, item: Value) -> None:
         """One work item: decode its number, walk its tiles."""
         e = self.e
-        env: Env = {}
-        rest = item
-        for axis in reversed(self.loops):
-            env[axis] = e.b.urem(rest, i64(axis.extent)) if axis.extent > 1 else i64(0)
-            rest = e.b.udiv(rest, i64(axis.extent)) if axis.extent > 1 else rest
+        env = decode(e, item, self.loops)
         low = e.mul(env[self.chunks], self.chunk)
-        high = _smaller(e, e.add(low, i64(self.chunk)), i64(self.tiles))
+        high = e.smaller(e.add(low, i64(self.chunk)), i64(self.tiles))
         split = i64(self.wide)
         if self.wide:
             body = self._tile_body(env, self.base + 1, 0)
-            e.loop(low, _smaller(e, high, split), body, unroll=False, name="tile")
+            e.loop(low, e.smaller(high, split), body, unroll=False, name="tile")
         if self.wide < self.tiles:
             body = self._tile_body(env, self.base, self.wide)
-            e.loop(_larger(e, low, split), high, body, unroll=False, name="tile")
+            e.loop(e.larger(low, split), high, body, unroll=False, name="tile")
 
     def _tile_body(self, env: Env, rows: int, wide: int) -> Callable[[Value], None]:
         problem = self.problem
@@ -199,11 +195,3 @@ class _Writer:
 
 def _varies(access: Access, axis: Axis) -> bool:
     return any(form.stride(axis) for form in access.index)
-
-
-def _smaller(e: Emitter, a: Value, b: Value) -> Value:
-    return e.b.select(e.b.icmp_signed("<", a, b), a, b)
-
-
-def _larger(e: Emitter, a: Value, b: Value) -> Value:
-    return e.b.select(e.b.icmp_signed(">", a, b), a, b)

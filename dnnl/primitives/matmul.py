@@ -34,7 +34,7 @@ class MatmulDesc(Desc):
     src_desc: MemoryDesc
     weights_desc: MemoryDesc
     dst_desc: MemoryDesc
-    bias_desc: MemoryDesc = MemoryDesc.zero()
+    bias_desc: MemoryDesc
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class MatmulDesc(Desc):
 
 def _broadcast(a: int, b: int) -> int:
     """The extent of a batch dimension; -1 where the operands do not agree."""
-    if a == b or b == 1:
+    if b in (a, 1):
         return a
     return b if a == 1 else -1
 

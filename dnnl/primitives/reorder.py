@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.kernels import reorder as kernel
-from dnnl.primitives.desc import Desc, Tensor, check_dims, check_not_any, check_tensors, spelled
-from dnnl.primitives.desc import src_dst
+from dnnl.primitives.desc import (
+    Desc,
+    Tensor,
+    check_dims,
+    check_not_any,
+    check_tensors,
+    spelled,
+    src_dst,
+)
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr, resolve_post_ops
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc

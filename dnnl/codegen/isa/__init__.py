@@ -30,9 +30,7 @@ def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple
     if universal:
         return ROWS
     have = frozenset(flags)
-    return tuple(
-        row for row in ROWS if row.arch in (arch, "any") and have.issuperset(row.features)
-    )
+    return tuple(row for row in ROWS if row.arch in (arch, "any") and have.issuperset(row.features))
 
 
 def select(arch: str, flags: Iterable[str], universal: bool = False) -> Isa:
