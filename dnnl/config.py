@@ -127,7 +127,7 @@ KNOBS: tuple[Knob, ...] = (
         ("DNNL_JIT_DUMP",),
         lambda: False,
         _switch,
-        "1 writes the code of every generated kernel to the current folder",
+        "1 writes IR, assembly and object of every kernel to the current folder, cached or not",
     ),
 )
 

@@ -25,7 +25,7 @@ _DENORMAL_SHIFT = 24
 
 def is_native(e: Emitter, kind: ir.VectorType) -> bool:
     """Whether the target scales vectors of this type by powers of two in one instruction."""
-    return "avx512f" in e.isa.features and kind.count in _REGISTER_BITS
+    return e.isa.exponents and kind.count in _REGISTER_BITS
 
 
 def scale(e: Emitter, value: ir.Value, exponent: ir.Value) -> ir.Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache, lru_cache
+from itertools import count
 from pathlib import Path
 
 import llvmlite
@@ -13,9 +14,10 @@ from dnnl import config
 from dnnl.codegen.builder import Module
 from dnnl.codegen.disk_cache import DiskCache
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe
+from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.runtime.image import Image
 
+_dumped = count()
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -93,10 +95,22 @@ def image(recipe: Recipe) -> tuple[Image, bool]:
     """The recipe's machine code, and whether it came from the disk cache."""
     disk = DiskCache(config.get("cache_dir"))
     name = key(recipe)
-    found = disk.load(name)
+    found = None if config.get("jit_dump") else disk.load(name)
     if found is not None:
         return found, True
     kernel = recipe.kernel()
     built = Image("cpu", _object(kernel.module), kernel.phases, kernel.arguments)
     disk.store(name, built)
+    if config.get("jit_dump"):
+        _dump(kernel, built.code)
     return built, False
+
+
+def _dump(kernel: Kernel, code: bytes) -> None:
+    """Write IR, assembly and object of a kernel to the current folder."""
+    name = kernel.phases[-1].symbol
+    number = next(_dumped)
+    stem = f"dnnl_dump_cpu_{name}.{number}"
+    Path(f"{stem}.ll").write_text(str(kernel.module))
+    Path(f"{stem}.s").write_text(assembly(kernel.module))
+    Path(f"{stem}.o").write_bytes(code)

@@ -129,7 +129,7 @@ def reciprocal(e: Emitter, x: ir.Value) -> ir.Value:
 
 def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
     """The nearest integer, the even one of two."""
-    if not {"sse4.1", "avx2", "neon"}.isdisjoint(e.isa.features):
+    if e.isa.rounding:
         return e.intrinsic(f"llvm.roundeven.{vector.suffix(x.type)}", x.type, [x])
     # From here on all f32 values are integers, so that adding it rounds smaller ones to integers.
     integers_from = constant(x, 2.0**23)

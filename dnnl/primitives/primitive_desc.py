@@ -43,6 +43,7 @@ class PrimitiveDesc:
         self.hint = hint
         features = engine.features
         self.isa = isas.select(features.arch, features.flags, features.universal)
+        log.describe("isa", lambda: f"{engine.kind},isa:{self.isa.name}")
         check_post_ops(tuple(self.attr.post_ops), desc.dst)
         self._asked = desc
         self._candidates: list[Candidate] = []

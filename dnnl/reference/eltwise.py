@@ -27,6 +27,9 @@ GELU_CUBIC = 0.044715
 CLOSE = Tolerance(ulps=8)
 # Terms of magnitude one cancel where the value is small.
 CANCELS = Tolerance(ulps=8, floor=1.0)
+# The exponent of e^(a s) is rounded, which for large ones is half an ulp of the exponent in every
+# digit of the gate; where the gate is denormal there are no digits left.
+GATED = Tolerance(ulps=64, floor=2.0**-100)
 # The terms that cancel are as large as the coefficients and the source make them.
 SCALED = Tolerance(ulps=2, floor=None)
 
@@ -78,6 +81,11 @@ def _mish_derivative(s: Array, _a: float, _b: float) -> Array:
     return np.asarray(t + s * _logistic(s) * (1 - t * t))
 
 
+def _relu(s: Array, a: float, _b: float) -> Array:
+    slope = a * s if a else np.where(np.isnan(s), s, 0.0)  # 0 * -inf would be NaN
+    return np.where(s > 0, s, slope)
+
+
 def _clip(s: Array, a: float, b: float) -> Array:
     return np.clip(s, a, b)
 
@@ -93,7 +101,7 @@ def _hardswish_derivative(s: Array, a: float, b: float) -> Array:
 
 FUNCTIONS: dict[str, Eltwise] = {
     "eltwise_relu": Eltwise(
-        lambda s, a, _: np.where(s > 0, s, a * s),
+        _relu,
         lambda s, a, _: np.where(s > 0, 1.0, a),
         EXACT,
     ),
@@ -132,9 +140,7 @@ FUNCTIONS: dict[str, Eltwise] = {
         lambda s, _a, _b: 0.5 * s * (1 + _gelu_tanh_inner(s)), _gelu_tanh_derivative, CANCELS
     ),
     "eltwise_gelu_erf": Eltwise(_gelu_erf, _gelu_erf_derivative, CANCELS),
-    "eltwise_swish": Eltwise(
-        lambda s, a, _: s * _logistic(a * s), _swish_derivative, Tolerance(ulps=16)
-    ),
+    "eltwise_swish": Eltwise(lambda s, a, _: s * _logistic(a * s), _swish_derivative, GATED),
     "eltwise_clip": Eltwise(
         _clip,
         lambda s, a, b: np.where((a < s) & (s <= b), 1.0, 0.0),
@@ -148,7 +154,7 @@ FUNCTIONS: dict[str, Eltwise] = {
     "eltwise_pow": Eltwise(
         lambda s, a, b: a * np.power(s, b),
         lambda s, a, b: a * b * np.power(s, b - 1) if b else np.zeros_like(s),
-        Tolerance(ulps=32),
+        Tolerance(ulps=32, floor=2.0**-120),  # s^b may be denormal before alpha scales it
     ),
     "eltwise_round": Eltwise(lambda s, _a, _b: np.rint(s), None, EXACT),
     "eltwise_mish": Eltwise(
