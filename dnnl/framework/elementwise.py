@@ -27,7 +27,7 @@ def _clip(scope: Scope) -> Parameters:
     bounds = scope.constant(1), scope.constant(2)
     low = low if bounds[0] is None else float(bounds[0])
     high = high if bounds[1] is None else float(bounds[1])
-    return "eltwise_clip", low, max(low, high)
+    return "eltwise_clip", min(low, high), high
 
 
 def _gelu(scope: Scope) -> Parameters:

@@ -171,10 +171,12 @@ class Lowering:
             if index != sum_index:
                 wanted[Arg.post_op(index) | Arg.SRC_1] = operand
         args = {arg: self._bring(node, arg, s, pd.arg_desc(arg)) for arg, s in wanted.items()}
-        if sum_index is None:
+        storage = self._overwritten(pd, args)
+        if sum_index is not None:
+            storage = operands[sum_index].storage
+        if storage is None:
             storage = self._storage(pd.dst_desc)
         else:
-            storage = operands[sum_index].storage
             self._forget(storage)
         args[Arg.DST] = Ref(pd.dst_desc, storage)
         self.steps.append(Step(node.name, desc.kind, pd, args, flops, node.fused))
@@ -243,6 +245,17 @@ class Lowering:
                 return index
         return None
 
+    def _overwritten(self, pd: PrimitiveDesc, args: Mapping[int, Ref]) -> int | None:
+        """The storage of a source that nothing needs any more and that dst may take over."""
+        for arg in pd.desc.in_place:
+            ref = args.get(arg)
+            if ref is None or ref.desc != pd.dst_desc or ref.storage in self.prepared.values():
+                continue
+            shared = [r for r in args.values() if r.storage == ref.storage]
+            if len(shared) == 1 and self._is_last_use(ref.storage):
+                return ref.storage
+        return None
+
     def _is_last_use(self, storage: int) -> bool:
         values = (v for v, t in self.tensors.items() if t.storage == storage)
         return all(self._last_use.get(value, -1) <= self._time for value in values)
@@ -271,8 +284,10 @@ class Lowering:
         return storage
 
     def _forget(self, storage: int) -> None:
-        """Copies of a storage that is overwritten now are copies of the past."""
-        self._moved = {key: copy for key, copy in self._moved.items() if key[0] != storage}
+        """A storage is overwritten: it is no copy any more, and its copies are of the past."""
+        self._moved = {
+            key: copy for key, copy in self._moved.items() if storage not in (key[0], copy)
+        }
 
 
 def _refuse(node: Node, error: Error) -> NoReturn:

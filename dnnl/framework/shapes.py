@@ -250,5 +250,11 @@ def cast(scope: Scope) -> list[TensorType]:
 
 
 def dropout(scope: Scope) -> list[TensorType]:
-    """In inference the source itself, and a mask that nothing may read."""
+    """In inference the source itself, and a mask that nothing may read.
+
+    Raises Unimplemented in training mode.
+    """
+    training = scope.constant(2)
+    if training is not None and training.any():
+        raise Unimplemented(f"{scope.node}: only inference is computed")
     return [scope.type(), TensorType(np.dtype(np.bool_), scope.shape())][: len(scope.node.outputs)]

@@ -186,3 +186,11 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "run" in text
     assert "info" in text
     assert main(["frob"]) == 2
+
+
+def test_the_library_alone_imports_none_of_this() -> None:
+    script = "import sys, dnnl; print([n for n in ('onnx', 'click', 'rich') if n in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
