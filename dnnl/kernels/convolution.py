@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.address import Affine, Axis, block_boundaries, linear_offset
+from dnnl.codegen.address import block_boundaries
 from dnnl.codegen.brgemm import Tile, choose_vectors, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.conv_compute import Compute, emit_compute, src_index
+from dnnl.kernels.conv_compute import Compute, emit_compute
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
 from dnnl.kernels.scratchpad import Argument, Copy, Scratchpad
@@ -113,7 +113,7 @@ def _panels(problem: Problem, isa: Isa) -> MemoryDesc:
     all that is summed in one stream, ordered as src is walked."""
     first = 1 if problem.grouped else 0
     outputs = problem.weights.dims[first]
-    width = choose_vectors(isa, outputs) * isa.lanes
+    width = _vectors(problem, outputs, isa) * isa.lanes
     o, i = _LETTERS[first], _LETTERS[first + 1]
     taps = _LETTERS[first + 2 : problem.weights.ndims]
     group = "a" if problem.grouped else ""
@@ -125,19 +125,23 @@ def _panels(problem: Problem, isa: Isa) -> MemoryDesc:
     return MemoryDesc(problem.weights.dims, problem.weights.data_type, FormatTag(tag))
 
 
+def _vectors(problem: Problem, outputs: int, isa: Isa) -> int:
+    """How many vectors wide the tile is; its rows are neighbouring pixels."""
+    return choose_vectors(isa, outputs, problem.src.strides[-1] * problem.space[2].stride)
+
+
 def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
     """Whether all offsets of an activation are affine in channel blocks and pixels."""
     sizes = block_boundaries(desc, 1)
-    block = sizes[-1] if sizes else 1
-    if problem.groups > 1 and (channels % block or desc.padded_dims[1] != desc.dims[1]):
+    if len(sizes) != len(desc.inner_blocks) or len(sizes) > 1:
         return False
-    if len(sizes) > 1:
-        return False
-    outer, inner = Axis(-(-channels // block), "cb"), Axis(block, "c")
-    group = Affine.of(Axis(problem.groups, "g"), channels)
-    spatial = [Affine.of(Axis(max(2, extent), "s")) for extent in (2, 2, 2)]
-    c = group + Affine.of(outer, block) + Affine.of(inner)
-    return linear_offset(desc, src_index(desc, Affine.of(Axis(2, "n")), c, spatial)) is not None
+    return problem.groups == 1 or not sizes or channels % sizes[0] == 0
+
+
+def _covered(problem: Problem, outputs: int, isa: Isa) -> bool:
+    """Whether the panels reach over all of dst's padding, which is to become zero."""
+    width = choose_vectors(isa, outputs) * isa.lanes
+    return problem.groups > 1 or problem.dst.padded_dims[1] <= -(-outputs // width) * width
 
 
 def flatten(problem: Problem) -> Problem:
@@ -191,7 +195,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if not _walkable(problem, problem.src, channels):
         src = scratchpad.copy(src, _channels_last(problem.src))
         problem = replace(problem, src=src[1])
-    if not _walkable(problem, problem.dst, outputs):
+    if not (_walkable(problem, problem.dst, outputs) and _covered(problem, outputs, isa)):
         computed = scratchpad.take(_channels_last(problem.dst))
         copy_out = (computed, dst)
         dst, post_ops = computed, ()
@@ -212,7 +216,7 @@ def _channels_last(desc: MemoryDesc) -> MemoryDesc:
 
 
 def _tile(problem: Problem, outputs: int, isa: Isa) -> Tile:
-    vectors = choose_vectors(isa, outputs)
+    vectors = _vectors(problem, outputs, isa)
     return Tile(max_rows(isa, vectors), vectors)
 
 
