@@ -13,6 +13,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary
+from dnnl.types.tag import FormatTag
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,10 @@ def dense_like(desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
     """``desc`` in a dense layout with the blocks and the order of the dimensions of ``model``."""
     if model.tag is not None and model.tag.ndims == desc.ndims:
         return desc.with_tag(model.tag)
+    if not desc.ndims:
+        return MemoryDesc((), desc.data_type)
     order = sorted(range(desc.ndims), key=lambda dim: -model.strides[dim])
-    strides, step = [0] * desc.ndims, 1
-    for dim in reversed(order):
-        strides[dim] = step
-        step *= max(1, desc.dims[dim])
-    return MemoryDesc(desc.dims, desc.data_type, strides)
+    return desc.with_tag(FormatTag.of(order, model.inner_blocks))
 
 
 def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:

@@ -48,7 +48,8 @@ class Primitive:
         compiled, hit = _cache.get(pd.key, lambda: _compile(pd))
         self._executable = compiled.executable
         expected = [(arg, pd.arg_desc(arg)) for arg in compiled.arguments]
-        own = pd.attr.scratchpad_mode is ScratchpadMode.library and not pd.scratchpad_desc.is_zero
+        library = pd.attr.scratchpad_mode is ScratchpadMode.library
+        own = library and Arg.SCRATCHPAD in compiled.arguments
         self._own_scratchpad = own
         self._slots = tuple((a, d) for a, d in expected if not (own and a == Arg.SCRATCHPAD))
         self._scratchpad_place = compiled.arguments.index(Arg.SCRATCHPAD) if own else -1

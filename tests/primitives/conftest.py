@@ -1,0 +1,24 @@
+"""Small work items for these tests, so that small tensors are shared out over threads too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dnnl import config
+from dnnl.codegen import schedule
+from dnnl.primitives import primitive
+
+SMALL_ITEM = 256
+
+
+@pytest.fixture(scope="package", autouse=True)
+def small_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels of other tests are neither found nor left behind: they have larger items."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "_WORK_PER_ITEM", SMALL_ITEM)
+        primitive._cache.clear()
+        with config.override("cache_dir", tmp_path_factory.mktemp("kernels")):
+            yield
+        primitive._cache.clear()

@@ -1,0 +1,103 @@
+"""Running a primitive the hard way: guard pages around every buffer, one and two threads.
+
+`execute` runs twice: with buffers that end at a page which nobody may touch and one thread, then
+with buffers that begin at one and two threads. The results must be the same bits, and the inputs
+must be as they were.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from math import prod
+
+import pytest
+import torch
+
+from dnnl import Arg, Engine, Memory, MemoryDesc, Primitive, PrimitiveAttr, PrimitiveDesc, Stream
+from dnnl.codegen import isa
+from dnnl.primitives.desc import Desc
+from dnnl.reference.arrays import Array
+from tests.check import logical, poisoned_memory, random_memory
+from tests.guard import guarded
+
+ENGINE = Engine("cpu")
+ISAS = [
+    row.name
+    for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)
+    if row.name not in ("avx512_core_vnni", "avx512_core_bf16")  # f32 kernels as avx512_core
+]
+LAYOUTS = ["nchw", "nhwc", "nChw16c", "nChw8c", "dcba", "ABcd4b16a4b", "gaps", "part", "part16"]
+
+every_isa = pytest.mark.parametrize("isa", ISAS)
+
+
+def describe(dims: tuple[int, ...], layout: str) -> MemoryDesc:
+    """An f32 descriptor. Besides tags: ``gaps`` (rows with space behind), ``part`` (a region of a
+    larger plain tensor), ``part16`` (one of a larger tensor in blocks of 16 channels)."""
+    if layout == "gaps":
+        strides = [prod(extent + 1 for extent in dims[dim + 1 :]) for dim in range(len(dims))]
+        return MemoryDesc(dims, "f32", strides)
+    if layout == "part":
+        whole = MemoryDesc([extent + 2 for extent in dims], "f32")
+        return whole.submemory(dims, [1] * len(dims))
+    if layout == "part16":
+        whole = MemoryDesc([dims[0] + 1, dims[1] + 16, *dims[2:]], "f32", "aBcd16b")
+        return whole.submemory(dims, [1, 16] + [0] * (len(dims) - 2))
+    return MemoryDesc(dims, "f32", layout)
+
+
+def source(dims: tuple[int, ...], layout: str, seed: int = 1) -> Memory:
+    """Random numbers in some layout."""
+    return random_memory(describe(dims, layout), ENGINE, seed)
+
+
+def vector(length: int, seed: int) -> Memory:
+    """One positive number for each channel."""
+    return random_memory(MemoryDesc((length,), "f32"), ENGINE, seed, "positive")
+
+
+def execute(
+    desc: Desc,
+    args: Mapping[int, Memory],
+    attr: PrimitiveAttr | None = None,
+    dst: Memory | None = None,
+) -> Memory:
+    """The destination after one execution, poisoned before it unless ``dst`` says what it held.
+
+    ``dst`` may be one of ``args``: then the execution is in place.
+    """
+    pd = PrimitiveDesc(desc, ENGINE, attr)
+    primitive = Primitive(pd)
+    given = {**args, Arg.DST: poisoned_memory(pd.dst_desc, ENGINE) if dst is None else dst}
+    results = []
+    for threads, at in ((1, "end"), (2, "start")):
+        placed = {id(memory): _placed(memory, at) for memory in given.values()}
+        now = {arg: placed[id(memory)] for arg, memory in given.items()}
+        primitive.execute(Stream(ENGINE, threads), now)
+        results.append(now[Arg.DST])
+        for arg, memory in args.items():
+            if memory is not dst:
+                assert (now[arg].data == memory.data).all(), f"argument {arg} was written"
+    assert (results[0].data == results[1].data).all(), "1 and 2 threads differ"
+    return results[0]
+
+
+def _placed(memory: Memory, at: str) -> Memory:
+    """A copy between pages that nobody may touch."""
+    if sys.platform == "win32":
+        return Memory(memory.desc, ENGINE, memory.data.copy())
+    buffer = guarded(memory.desc.size, at)  # type: ignore[arg-type]
+    buffer[:] = memory.data
+    return Memory(memory.desc, ENGINE, buffer)
+
+
+def tensor(memory: Memory) -> torch.Tensor:
+    """The elements for PyTorch, in double precision."""
+    return torch.from_numpy(logical(memory).copy())
+
+
+def array(result: torch.Tensor) -> Array:
+    """What PyTorch made of it."""
+    values: Array = result.numpy()
+    return values
