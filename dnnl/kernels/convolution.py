@@ -140,15 +140,15 @@ def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
 
 def _covered(problem: Problem, outputs: int, isa: Isa) -> bool:
     """Whether the panels reach over all of dst's padding, which is to become zero."""
-    width = choose_vectors(isa, outputs) * isa.lanes
+    width = _vectors(problem, outputs, isa) * isa.lanes
     return problem.groups > 1 or problem.dst.padded_dims[1] <= -(-outputs // width) * width
 
 
 def flatten(problem: Problem) -> Problem:
     """A 1x1 convolution as one along a single line of pixels, where the layouts allow it."""
     plain = all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
-    by_pixel = any(isinstance(entry, PostOpPrelu) and entry.mask > 3 for entry in problem.post_ops)
-    if not plain or by_pixel or problem.src.ndims == 3:
+    in_line = all(_fits_line(problem.dst, entry) for entry in problem.post_ops)
+    if not (plain and in_line) or problem.src.ndims == 3:
         return problem
     try:
         src, dst = _in_line(problem.src), _in_line(problem.dst)
@@ -166,6 +166,16 @@ def flatten(problem: Problem) -> Problem:
     return replace(
         problem, src=src, dst=dst, weights=weights, post_ops=post_ops, space=(one, one, line)
     )
+
+
+def _fits_line(dst: MemoryDesc, entry: PostOp) -> bool:
+    """Whether the post-op treats all pixels alike or each by itself, not rows or columns."""
+    if isinstance(entry, PostOpPrelu):
+        return entry.mask <= 3
+    if isinstance(entry, PostOpBinary):
+        spatial = entry.src1_desc.dims[2:]
+        return spatial == dst.dims[2:] or set(spatial) == {1}
+    return True
 
 
 def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:

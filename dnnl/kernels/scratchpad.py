@@ -15,7 +15,7 @@ _LINE = 64
 
 @dataclass
 class Scratchpad:
-    """Hands out parts; each begins on a cache line. ``size`` is in bytes."""
+    """Hands out parts; each begins on a cache line of its own. ``size`` is in bytes."""
 
     size: int = 0
     copies: list[Copy] = field(default_factory=list)
@@ -23,7 +23,7 @@ class Scratchpad:
     def take(self, desc: MemoryDesc) -> Argument:
         """The scratchpad argument with the tagged layout ``desc`` moved to a part of its own."""
         begin = self.size // desc.data_type.nbytes(1)
-        self.size += -(-desc.size // _LINE) * _LINE
+        self.size += max(1, -(-desc.size // _LINE)) * _LINE
         tag = desc.tag
         assert tag is not None, "copies have layouts that a tag spells"
         return Arg.SCRATCHPAD, MemoryDesc(desc.dims, desc.data_type, tag, offset0=begin)

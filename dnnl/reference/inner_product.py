@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
@@ -13,6 +15,6 @@ TOLERANCE = PRODUCT_SUM  # length: IC times the spatial volume
 def inner_product(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = None) -> Array:
     """``src`` [N, IC, spatial...], ``weights`` [OC, IC, spatial...], ``bias`` [OC] -> [N, OC]."""
     data, rows = f64(src), f64(weights)
-    volume = rows[0].size if len(rows) else 0
+    volume = prod(data.shape[1:])
     dst: Array = data.reshape(len(data), volume) @ rows.reshape(len(rows), volume).T
     return dst if bias is None else dst + f64(bias)
