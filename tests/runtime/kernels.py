@@ -67,6 +67,30 @@ met:
   %id = select i1 %all, i32 %tid, i32 0
   %id64 = zext i32 %id to i64
   store i64 %id64, ptr %b.i""",
+    # item 0 waits, up to some seconds, until a[1] other items are done; b[0] = 1 if they are
+    "stall": """
+  %first = icmp eq i64 %i, 0
+  br i1 %first, label %stall, label %count
+count:
+  atomicrmw add ptr %a, i64 1 seq_cst
+  br label %tail
+stall:
+  %wanted.at = getelementptr i64, ptr %a, i64 1
+  %wanted = load i64, ptr %wanted.at
+  br label %spin
+spin:
+  %n = phi i64 [ 0, %stall ], [ %n.next, %again ]
+  %others = load atomic i64, ptr %a seq_cst, align 8
+  %all = icmp sge i64 %others, %wanted
+  br i1 %all, label %met, label %again
+again:
+  call i32 @sched_yield()
+  %n.next = add i64 %n, 1
+  %more = icmp slt i64 %n.next, 3000000
+  br i1 %more, label %spin, label %met
+met:
+  %flag = zext i1 %all to i64
+  store i64 %flag, ptr %b""",
     # a region within the region: b[0](b[1]), the run function of the pool and a launch block
     "nest": """
   %run = load ptr, ptr %b

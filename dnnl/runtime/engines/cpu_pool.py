@@ -66,7 +66,7 @@ class NativePool(ThreadPool):
 
 def pool_ir(machine: Machine) -> str:
     """The pool for a machine, as a whole module of LLVM IR text."""
-    values = {**machine.__dict__, "workers": MAX_THREADS - 1}
+    values = {**machine.__dict__, "workers": MAX_THREADS - 1, "limit": MAX_THREADS}
     return RUN_IR + SERIAL_IR + Template(POOL_IR).substitute(values)
 
 

@@ -1,7 +1,10 @@
 """The fork-join pool of Linux in LLVM IR: `POOL_IR`, a template of the machine's constants.
 
 Protocol. A *region* is one phase: ``function(args, begin, end)`` over ``count`` items, cut into
-``parts`` contiguous ranges of equal size. Part 0 is the caller's, part ``i`` is posted to worker
+``parts`` contiguous ranges of equal size. A thread works its range off in *grains*, an eighth of it
+at a time, and then helps with what is left of the others': so each thread keeps to its part of the
+tensors, from one primitive to the next, and none waits for a thread that lost its cpu to somebody
+else, but for the grain that it was in. Part 0 is the caller's, part ``i`` is posted to worker
 ``i - 1`` in that worker's slot, 128 bytes that nobody else's data shares:
 
 ``ticket``  even: nothing to do; odd: a part is posted. The caller goes from even to odd. To odd +
@@ -34,14 +37,17 @@ from __future__ import annotations
 POOL_IR = """
 %slot = type { i32, i32, i32, [29 x i32] }   ; ticket, asleep, thread, up to 128 bytes
 
+%range = type { i64, i64, [14 x i64] }       ; the next item to take, the end, up to 128 bytes
+
 @slots = internal global [$workers x %slot] zeroinitializer, align 128
 @busy = internal global i32 0, align 128
 @workers = internal global i64 0
 @spins = internal global i64 1
 @region.function = internal global ptr null, align 128
 @region.args = internal global ptr null
-@region.share = internal global i64 0        ; items of every part
-@region.rest = internal global i64 0         ; so many parts, the first ones, have one more
+@region.parts = internal global i64 0
+@region.grain = internal global i64 0        ; items that a thread takes at once
+@ranges = internal global [$limit x %range] zeroinitializer, align 128
 @pending = internal global i32 0, align 128
 @waits = internal global i32 0
 
@@ -51,6 +57,7 @@ declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_detach(i64)
 declare i32 @pthread_sigmask(i32, ptr, ptr)
 declare i64 @llvm.umin.i64(i64, i64)
+declare i64 @llvm.umax.i64(i64, i64)
 
 define void @spin(i64 %count) {
 entry:
@@ -88,19 +95,67 @@ define internal void @futex.wake(ptr %word) {               ; 129 = FUTEX_WAKE_P
   ret void
 }
 
-define internal void @do.part(i64 %part) {
-  %function = load ptr, ptr @region.function
-  %args = load ptr, ptr @region.args
-  %share = load i64, ptr @region.share
-  %rest = load i64, ptr @region.rest
-  %extra = call i64 @llvm.umin.i64(i64 %part, i64 %rest)
-  %start = mul i64 %part, %share
-  %begin = add i64 %start, %extra
+define internal void @cut(i64 %count, i64 %parts) {         ; the ranges of all parts
+entry:
+  %share = udiv i64 %count, %parts
+  %rest = urem i64 %count, %parts            ; so many parts, the first ones, have one more item
+  br label %next
+next:
+  %part = phi i64 [ 0, %entry ], [ %part.next, %next ]
+  %begin = phi i64 [ 0, %entry ], [ %end, %next ]
   %longer = icmp ult i64 %part, %rest
   %one = zext i1 %longer to i64
   %size = add i64 %share, %one
   %end = add i64 %begin, %size
-  call void %function(ptr %args, i64 %begin, i64 %end)
+  %at = getelementptr [$limit x %range], ptr @ranges, i64 0, i64 %part
+  store i64 %begin, ptr %at
+  %end.at = getelementptr %range, ptr %at, i32 0, i32 1
+  store i64 %end, ptr %end.at
+  %part.next = add i64 %part, 1
+  %more = icmp ult i64 %part.next, %parts
+  br i1 %more, label %next, label %done
+done:
+  %eighth = lshr i64 %share, 3
+  %grain = call i64 @llvm.umax.i64(i64 %eighth, i64 1)
+  store i64 %grain, ptr @region.grain
+  store i64 %parts, ptr @region.parts
+  ret void
+}
+
+; Everything that is left, beginning with the range of %part.
+define internal void @do.part(i64 %part) {
+entry:
+  %function = load ptr, ptr @region.function
+  %args = load ptr, ptr @region.args
+  %parts = load i64, ptr @region.parts
+  %grain = load i64, ptr @region.grain
+  br label %range
+range:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %exhausted ]
+  %turn = add i64 %part, %i
+  %number = urem i64 %turn, %parts
+  %at = getelementptr [$limit x %range], ptr @ranges, i64 0, i64 %number
+  %end.at = getelementptr %range, ptr %at, i32 0, i32 1
+  %end = load i64, ptr %end.at
+  br label %take
+take:
+  %left = load atomic i64, ptr %at monotonic, align 128
+  %some = icmp slt i64 %left, %end           ; looked at first, so that counters stay near the end
+  br i1 %some, label %claim, label %exhausted
+claim:
+  %begin = atomicrmw add ptr %at, i64 %grain monotonic
+  %mine = icmp slt i64 %begin, %end
+  br i1 %mine, label %work, label %exhausted
+work:
+  %reach = add i64 %begin, %grain
+  %stop = call i64 @llvm.umin.i64(i64 %reach, i64 %end)
+  call void %function(ptr %args, i64 %begin, i64 %stop)
+  br label %take
+exhausted:
+  %i.next = add i64 %i, 1
+  %more = icmp ult i64 %i.next, %parts
+  br i1 %more, label %range, label %done
+done:
   ret void
 }
 
@@ -351,12 +406,9 @@ start:
   %staff.size = phi i64 [ %have, %staff ], [ %hired, %hire ]
   %workers = call i64 @llvm.umin.i64(i64 %staff.size, i64 %helpers)
   %parts = add i64 %workers, 1
-  %share = udiv i64 %count, %parts
-  %rest = urem i64 %count, %parts
   store ptr %function, ptr @region.function
   store ptr %args, ptr @region.args
-  store i64 %share, ptr @region.share
-  store i64 %rest, ptr @region.rest
+  call void @cut(i64 %count, i64 %parts)
   %pending = trunc i64 %workers to i32
   store atomic i32 %pending, ptr @pending seq_cst, align 128
   call void @post(i64 %workers)
