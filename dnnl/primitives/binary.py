@@ -32,7 +32,7 @@ from dnnl.types.kinds import Alg, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class BinaryDesc(Desc):
     """dst = src0 alg src1; a comparison gives 1 or 0.
 
@@ -48,8 +48,20 @@ class BinaryDesc(Desc):
     src1_desc: MemoryDesc
     dst_desc: MemoryDesc
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "alg_kind", coerce(Alg, self.alg_kind, "alg_kind"))
+    def __init__(
+        self,
+        alg_kind: Alg | str,
+        src0_desc: MemoryDesc,
+        src1_desc: MemoryDesc,
+        dst_desc: MemoryDesc,
+    ) -> None:
+        alg = coerce(Alg, alg_kind, "alg_kind")
+        for name, value in zip(
+            ("alg_kind", "src0_desc", "src1_desc", "dst_desc"),
+            (alg, src0_desc, src1_desc, dst_desc),
+            strict=True,
+        ):
+            object.__setattr__(self, name, value)
         check_tensors(self)
         check_alg(self.alg_kind, "binary_")
         check_not_any("src0_desc", self.src0_desc)

@@ -104,7 +104,8 @@ class Primitive:
             if memory is None:
                 rule = f"missing; {describe(arg, desc)}"
                 raise InvalidArguments(f"args[{name_of(arg)}]", None, rule)
-            if memory.desc is not desc and memory.desc != desc:
+            own = getattr(memory, "desc", None)  # users may pass anything
+            if own is not desc and own != desc:
                 raise self._mismatch(arg, desc, memory)
             pointers.append(memory.pointer)
         for number in self._outputs:

@@ -122,9 +122,7 @@ def test_in_place_with_post_ops(layout: str) -> None:
 def test_as_pytorch() -> None:
     memory, given = source(DIMS, "nhwc"), channels(19)
     mean, variance, scale, shift = (tensor(m) for m in given.values())
-    want = torch.nn.functional.batch_norm(
-        tensor(memory), mean, variance, scale, shift, eps=EPSILON
-    )
+    want = torch.nn.functional.batch_norm(tensor(memory), mean, variance, scale, shift, eps=EPSILON)
     flags = f"{GIVEN}|use_scale|use_shift"
     result = execute(normalization(memory.desc, memory.desc, flags), {Arg.SRC: memory, **given})
     check(result, array(want), reference.TOLERANCE("f32"))
@@ -147,8 +145,8 @@ def test_bad_arguments() -> None:
         BatchNormalizationDesc.forward("forward_inference", plain, plain, -1.0, GIVEN)
     with pytest.raises(InvalidArguments, match="epsilon"):
         BatchNormalizationDesc.forward("forward_inference", plain, plain, "1e-5", GIVEN)  # type: ignore[arg-type]
+    row = MemoryDesc((3,), "f32")
     with pytest.raises(InvalidArguments, match=r"src_desc = \(3,\).*at least 2"):
-        row = MemoryDesc((3,), "f32")
         normalization(row, row, GIVEN)
     with pytest.raises(InvalidArguments, match=r"flags.*did you mean 'use_scale'"):
         normalization(plain, plain, "use_scales")

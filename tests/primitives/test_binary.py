@@ -142,9 +142,9 @@ def test_bad_arguments() -> None:
         BinaryDesc("binary_add", a, MemoryDesc((3,), "f32"), a)
     with pytest.raises(InvalidArguments, match=r"dst_desc = \(1, 3\).*\(2, 3\)"):
         BinaryDesc("binary_add", a, a, MemoryDesc((1, 3), "f32"))
-    with pytest.raises(InvalidArguments, match="alg_kind.*expected one of binary_add"):
+    with pytest.raises(InvalidArguments, match=r"alg_kind.*expected one of binary_add"):
         BinaryDesc("eltwise_relu", a, a, a)
-    with pytest.raises(InvalidArguments, match="src0_desc.*layout"):
+    with pytest.raises(InvalidArguments, match=r"src0_desc.*layout"):
         BinaryDesc("binary_add", MemoryDesc((2, 3), "f32", "any"), a, a)
     with pytest.raises(Unimplemented, match="unsupported parameter: binary_select"):
         PrimitiveDesc(BinaryDesc("binary_select", a, a, a), ENGINE)

@@ -128,7 +128,7 @@ def test_bad_arguments() -> None:
         ConcatDesc(1, (a, MemoryDesc((2, 3), "s8")))
     with pytest.raises(InvalidArguments, match=r"dst_desc = \(2, 5\).*\(2, 6\).*axis 1"):
         ConcatDesc(1, (a, a), MemoryDesc((2, 5), "f32"))
-    with pytest.raises(InvalidArguments, match="src_descs.*at least one"):
+    with pytest.raises(InvalidArguments, match=r"src_descs.*at least one"):
         ConcatDesc(0, ())
     attr = PrimitiveAttr()
     attr.post_ops.append_eltwise("eltwise_relu")

@@ -151,13 +151,13 @@ def test_bad_arguments() -> None:
     a = MemoryDesc((2, 3), "f32")
     with pytest.raises(InvalidArguments, match=r"axis = 2.*0\.\.1"):
         softmax(a, a, 2)
-    with pytest.raises(InvalidArguments, match="axis = -1.*axis 1"):
+    with pytest.raises(InvalidArguments, match=r"axis = -1.*axis 1"):
         softmax(a, a, -1)
     with pytest.raises(InvalidArguments, match=r"axis = 1\.0"):
         softmax(a, a, 1.0)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArguments, match="alg_kind.*softmax_accurate"):
+    with pytest.raises(InvalidArguments, match=r"alg_kind.*softmax_accurate"):
         softmax(a, a, 1, "softmax_exact")
-    with pytest.raises(InvalidArguments, match="alg_kind.*expected one of softmax_accurate"):
+    with pytest.raises(InvalidArguments, match=r"alg_kind.*expected one of softmax_accurate"):
         softmax(a, a, 1, "eltwise_relu")
     with pytest.raises(InvalidArguments, match=r"dst_desc = \(3, 2\)"):
         softmax(a, MemoryDesc((3, 2), "f32"), 1)

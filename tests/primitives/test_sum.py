@@ -67,9 +67,9 @@ def test_bad_arguments() -> None:
         SumDesc((1.0, 1.0), (a, MemoryDesc((3, 2), "f32")))
     with pytest.raises(InvalidArguments, match=r"src_descs\[1\].*layout"):
         SumDesc((1.0, 1.0), (a, MemoryDesc((2, 3), "f32", "any")))
-    with pytest.raises(InvalidArguments, match="src_descs.*at least one"):
+    with pytest.raises(InvalidArguments, match=r"src_descs.*at least one"):
         SumDesc((), ())
-    with pytest.raises(InvalidArguments, match="src_descs.*sequence"):
+    with pytest.raises(InvalidArguments, match=r"src_descs.*sequence"):
         SumDesc((1.0,), a)  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="scales = 'one'"):
         SumDesc(("one",), (a,))  # type: ignore[arg-type]
