@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 
 class Error(Exception):
@@ -21,13 +22,19 @@ class InvalidArguments(Error, ValueError):
         text = f"{argument} = {value!r}: {rule}"
         super().__init__(f"{text}; {hint}" if hint else text)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        return type(self), (self.argument, self.value, self.rule, self.hint)
+
 
 class Unimplemented(Error, NotImplementedError):
     """A valid request that no implementation takes; ``reasons`` has one line for each."""
 
     def __init__(self, message: str, reasons: Sequence[object] = ()) -> None:
-        self.reasons = tuple(reasons)
+        self.message, self.reasons = message, tuple(reasons)
         super().__init__("\n  - ".join([message, *map(str, self.reasons)]))
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        return type(self), (self.message, self.reasons)
 
 
 class OutOfMemory(Error, MemoryError):

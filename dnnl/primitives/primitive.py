@@ -70,6 +70,7 @@ class Primitive:
         if log.enabled("profile_exec", self.pd.desc.kind):
             self._execute_logged(stream, args)
             return
+        self._check_stream(stream)
         pointers = self._pointers(args)
         if self._executable is None:
             return
@@ -79,6 +80,7 @@ class Primitive:
 
     def bind(self, stream: Stream, args: Mapping[int, Memory]) -> Callable[[], Any]:
         """Check and lay out ``args`` once; each call of the result is one execution."""
+        self._check_stream(stream)
         pointers = self._pointers(args)
         keep: list[object] = [args[arg] for arg, _ in self._slots]
         if self._executable is None:
@@ -97,6 +99,11 @@ class Primitive:
         """The machine code as assembly text."""
         return jit.assembly(self.pd.plan.recipe.kernel().module)
 
+    def _check_stream(self, stream: Stream) -> None:
+        engine = self.pd.engine
+        if stream.engine is not engine and stream.engine != engine:
+            raise InvalidArguments("stream", stream, f"must be a stream of {engine!r}")
+
     def _pointers(self, args: Mapping[int, Memory]) -> tuple[int, ...]:
         pointers = []
         for arg, desc in self._slots:
@@ -107,6 +114,9 @@ class Primitive:
             own = getattr(memory, "desc", None)  # users may pass anything
             if own is not desc and own != desc:
                 raise self._mismatch(arg, desc, memory)
+            if memory.engine is not self.pd.engine and memory.engine != self.pd.engine:
+                rule = f"its memory must be on {self.pd.engine!r}"
+                raise InvalidArguments(f"args[{name_of(arg)}]", memory.engine, rule)
             pointers.append(memory.pointer)
         for number in self._outputs:
             self._check_overlap(number, pointers)

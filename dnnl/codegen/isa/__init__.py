@@ -15,13 +15,13 @@ GENERIC = generic.ROWS[0]
 ROWS = (*generic.ROWS, *aarch64.ROWS, *x86.ROWS)
 
 
-def find(name: str) -> Isa:
+def find(name: str, argument: str = "isa") -> Isa:
     """The row called ``name`` (any case); InvalidArguments lists the names otherwise."""
     for row in ROWS:
         if row.name == name.lower():
             return row
     names = ", ".join(row.name for row in ROWS)
-    raise InvalidArguments("isa", name, "is not a known instruction set", f"known are {names}")
+    raise InvalidArguments(argument, name, "is not a known instruction set", f"known are {names}")
 
 
 def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple[Isa, ...]:
@@ -39,6 +39,6 @@ def select(arch: str, flags: Iterable[str], universal: bool = False) -> Isa:
     limit = config.get("max_cpu_isa")
     if limit == "default":
         return rows[-1]
-    bound = find(limit)
+    bound = find(limit, "DNNL_MAX_CPU_ISA")
     below = [row for row in rows if ROWS.index(row) <= ROWS.index(bound)]
     return below[-1]
