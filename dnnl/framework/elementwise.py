@@ -64,7 +64,6 @@ BINARY = {
     "Min": "binary_min",
     "Mul": "binary_mul",
     "Sub": "binary_sub",
-    "Sum": "binary_add",
 }
 """Operators of two sources that broadcast."""
 
@@ -74,16 +73,14 @@ _SCALAR: dict[str, Callable[[float], Parameters]] = {
     "Mul": lambda c: ("eltwise_linear", c, 0.0),
     "Pow": lambda c: ("eltwise_pow", 1.0, c),
     "Sub": lambda c: ("eltwise_linear", 1.0, -c),
-    "Sum": lambda c: ("eltwise_linear", 1.0, c),
 }
 _SCALAR_FIRST: dict[str, Callable[[float], Parameters]] = {
     "Add": _SCALAR["Add"],
     "Div": lambda c: ("eltwise_pow", c, -1.0),
     "Mul": _SCALAR["Mul"],
     "Sub": lambda c: ("eltwise_linear", -1.0, c),
-    "Sum": _SCALAR["Sum"],
 }
-_COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul", "Sum"})
+_COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
 
 
 def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:

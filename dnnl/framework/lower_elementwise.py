@@ -28,7 +28,8 @@ def unary(lowering: Lowering, node: Node) -> None:
 
 def binary(lowering: Lowering, node: Node) -> None:
     """An operator of two sources that broadcast: binary, or eltwise where one is a scalar."""
-    if not node.post_ops and unary_parameters(node, lowering.graph) is not None:
+    fits_eltwise = all(post_op.kind == "binary" for post_op in node.post_ops)
+    if fits_eltwise and unary_parameters(node, lowering.graph) is not None:
         unary(lowering, node)
         return
     sources = _aligned(lowering, node)
@@ -40,10 +41,7 @@ def binary(lowering: Lowering, node: Node) -> None:
 
 
 def summation(lowering: Lowering, node: Node) -> None:
-    """Two sources are added by binary, more of one shape by sum."""
-    if len(node.inputs) == 2:
-        binary(lowering, node)
-        return
+    """Three sources or more, all of one shape."""
     sources = [lowering.source(value) for value in node.inputs]
     descs = tuple(source.desc for source in sources)
     dst = lowering.result(descs[0].dims, sources[0])

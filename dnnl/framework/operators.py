@@ -58,7 +58,7 @@ OPERATORS: dict[str, Operator] = {
     "Softmax": Operator(shapes.same, elementwise.softmax),
     "Squeeze": Operator(shapes.squeeze, data.reshape),
     "Sub": Operator(shapes.elementwise, elementwise.binary, _ANY),
-    "Sum": Operator(shapes.elementwise, elementwise.summation, _ANY),
+    "Sum": Operator(shapes.elementwise, elementwise.summation),
     "Transpose": Operator(shapes.transpose, data.transpose),
     "Unsqueeze": Operator(shapes.unsqueeze, data.reshape),
     **{op: Operator(shapes.same, elementwise.unary, _BINARY) for op in ELTWISE},

@@ -16,7 +16,7 @@ Pass = Callable[[Graph], Graph]
 Float64 = npt.NDArray[np.float64]
 
 _NO_CHANGE = frozenset({"Identity", "Dropout"})
-_SAME_IF_SHAPE = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand"})
+_SAME_IF_SHAPE = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _VARIADIC = frozenset({"Sum", "Max", "Min"})
 _NORMALIZED = frozenset({"Conv", "Gemm", "BatchNormalization"})
 
@@ -44,13 +44,17 @@ def _is_identity(node: Node, graph: Graph) -> bool:
 
 
 def split_variadic(graph: Graph) -> Graph:
-    """Max, Min and broadcasting Sum of more than two sources as chains of two."""
+    """Max, Min and Sum as operators of two sources each; a sum of two is an Add.
+
+    Longer sums of equal shapes stay, because a primitive computes them at once.
+    """
     nodes: list[Node] = []
     types = dict(graph.types)
     for node in graph.nodes:
-        if node.op not in _VARIADIC or len(node.inputs) < 3 or _is_plain_sum(node, graph):
+        if node.op not in _VARIADIC or _is_long_sum(node, graph):
             nodes.append(node)
             continue
+        op = "Add" if node.op == "Sum" else node.op
         left = node.inputs[0]
         for index, right in enumerate(node.inputs[1:]):
             last = index == len(node.inputs) - 2
@@ -61,13 +65,15 @@ def split_variadic(graph: Graph) -> Graph:
                 )
                 types[result] = replace(types[node.output], shape=shape)
             name = node.name if last else f"{node.name}:{index}"
-            nodes.append(replace(node, name=name, inputs=(left, right), outputs=(result,)))
+            step = replace(node, op=op, name=name, inputs=(left, right), outputs=(result,))
+            nodes.append(step)
             left = result
     return replace(graph, nodes=tuple(nodes), types=types)
 
 
-def _is_plain_sum(node: Node, graph: Graph) -> bool:
-    return node.op == "Sum" and len({graph.shape_of(v) for v in node.inputs}) == 1
+def _is_long_sum(node: Node, graph: Graph) -> bool:
+    shapes = {graph.shape_of(value) for value in node.inputs}
+    return node.op == "Sum" and len(node.inputs) > 2 and len(shapes) == 1
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ def _affine(node: Node, source: str, graph: Graph) -> Affine | None:
         return None
     if node.op == "BatchNormalization":
         return batch_normalization(node, graph)
-    if node.op not in ("Add", "Sum", "Sub", "Mul", "Div") or len(node.inputs) != 2:
+    if node.op not in ("Add", "Sub", "Mul", "Div") or len(node.inputs) != 2:
         return None
     first = node.inputs[0] == source
     other = graph.constants.get(node.inputs[1] if first else node.inputs[0])

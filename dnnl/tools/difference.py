@@ -19,7 +19,10 @@ left of cancelled sums has no relative precision of its own."""
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The element of ``output`` that is furthest off, and how many exceed the tolerance."""
+    """The element of ``output`` that is furthest off, and how many exceed the tolerance.
+
+    ``shapes`` says so where the shapes differ, and then nothing else was compared.
+    """
 
     output: str
     relative: float
@@ -29,6 +32,7 @@ class Difference:
     expected: float
     exceeding: int
     size: int
+    shapes: str = ""
 
     @property
     def is_equal(self) -> bool:
@@ -36,6 +40,8 @@ class Difference:
         return self.exceeding == 0
 
     def __str__(self) -> str:
+        if self.shapes:
+            return f"{self.output!r} has shape {self.shapes}"
         where = f"{self.output!r} at {list(self.index)}"
         values = f"{self.given:.9g} instead of {self.expected:.9g}"
         count = f"{self.exceeding} of {self.size} elements differ by more than {TOLERANCE:g}"
@@ -43,14 +49,16 @@ class Difference:
 
 
 def compare(output: str, given: Array, expected: Array) -> Difference:
-    """Measure ``given`` against ``expected``, of the same shape.
+    """Measure ``given`` against ``expected``.
 
     The relative error is that to the expected element, or to ``FLOOR`` of the largest one if that
     is more. What is not finite must be equal.
     """
     a, b = np.asarray(given, np.float64), np.asarray(expected, np.float64)
     if a.shape != b.shape:
-        return Difference(output, np.inf, np.inf, (), np.nan, np.nan, b.size, b.size)
+        shapes = f"{a.shape} instead of {b.shape}"
+        size = max(b.size, 1)
+        return Difference(output, np.inf, np.inf, (), np.nan, np.nan, size, size, shapes)
     if not b.size:
         return Difference(output, 0.0, 0.0, (), np.nan, np.nan, 0, 0)
     same = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from time import perf_counter_ns
+from time import perf_counter_ns, sleep
 from typing import Any
 
 import click
@@ -30,6 +30,9 @@ from dnnl.tools.trace import write_trace
 
 INPUT_SEED = 0
 DIFFERENT = 1
+PAUSE_S = 0.1
+"""Before each timed run beside a peer: its idle threads still spin for a while after it returns,
+which doubled the time of a run on two threads that followed at once."""
 
 
 @dataclass(frozen=True)
@@ -223,10 +226,12 @@ def _measure(
     differences: list[Difference] = []
     for name, array in outputs.items():
         differences.append(compare(name, array, theirs[name]))
-    times, peer_times = [], []
+    times: list[float] = []
+    peer_times: list[float] = []
     for _ in range(repeat):
-        times.append(_time_ms(session.run, feeds))
-        peer_times.append(_time_ms(peer.run, feeds))
+        for function, measured in ((session.run, times), (peer.run, peer_times)):
+            sleep(PAUSE_S)
+            measured.append(_time_ms(function, feeds))
     name = f"{peer_onnxruntime.NAME} {peer.version}"
     return times, Comparison(name, peer_times, differences)
 

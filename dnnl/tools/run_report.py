@@ -150,8 +150,8 @@ def _layer_table(report: Report) -> Table:
 
 def _totals(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, min_width=len("preparation"))
+    table.add_column(overflow="fold")
     time = median(report.times_ms)
     settings = ", ".join(f"{name} {value}" for name, value in report.settings.items())
     runs = f"median of {len(report.times_ms)}, best {min(report.times_ms):.3f} ms"

@@ -40,5 +40,8 @@ def test_what_is_not_finite_must_be_equal() -> None:
 
 
 def test_shapes_must_agree() -> None:
-    assert not compare("y", np.ones(3), np.ones((3, 1))).is_equal
+    other = compare("y", np.ones(3), np.ones((3, 1)))
+    assert not other.is_equal
+    assert str(other) == "'y' has shape (3,) instead of (3, 1)"
+    assert not compare("y", np.ones(3), np.ones(0)).is_equal
     assert compare("y", np.ones((0, 3)), np.ones((0, 3))).is_equal

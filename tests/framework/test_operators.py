@@ -162,6 +162,21 @@ def test_scalar_constants(op: str) -> None:
         agree(proto, "propagate", 1e-4, feeds)
 
 
+@pytest.mark.parametrize("op", ["Sum", "Pow", "Add", "Max", "Sqrt", "Softmax", "MaxPool", "Concat"])
+def test_what_follows_is_fused_only_where_the_primitive_takes_it(op: str) -> None:
+    sources = {"Sum": ["x", "z", "x"], "Pow": ["x", "two"], "Add": ["x", "two"], "Max": ["x", "z"]}
+    known: dict[str, dict[str, Any]] = {"MaxPool": {"kernel_shape": [1, 1]}, "Concat": {"axis": 1}}
+    nodes = [
+        node("Abs", ["x"], "p"),
+        node(op, [s.replace("x", "p") for s in sources.get(op, ["x"])], "a", **known.get(op, {})),
+        node("Mul", ["a", "z"], "b"),
+        node("Relu", ["b"], "c"),
+        node("Add", ["c", "x"], "y"),
+    ]
+    inputs = {"x": (2, 3, 4, 5), "z": (2, 3, 4, 5)}
+    agree(make_model(nodes, inputs, ["y"], {"two": np.float32(2.0)}), "propagate", 1e-4)
+
+
 def test_power_of_a_tensor_is_refused() -> None:
     proto = make_model([node("Pow", ["x", "z"], "y")], {"x": (2, 3), "z": (2, 3)}, ["y"])
     with pytest.raises(Unimplemented, match=r"node 'node_y' \(Pow\)"):

@@ -133,9 +133,9 @@ def test_long_sums_become_chains_only_where_they_broadcast() -> None:
     shapes = {"x": (2, 3), "z": (2, 3), "u": (3,)}
     broadcast = make_model([node("Sum", ["u", "x", "z"], "y")], shapes, ["y"])
     graph = unchanged_by(broadcast, [split_variadic])
-    assert [n.op for n in graph.nodes] == ["Sum", "Sum"]
+    assert [n.op for n in graph.nodes] == ["Add", "Add"]
     plain = make_model([node("Sum", ["x", "z", "x"], "y")], {"x": (2, 3), "z": (2, 3)}, ["y"])
-    assert len(unchanged_by(plain, [split_variadic]).nodes) == 1
+    assert [n.op for n in unchanged_by(plain, [split_variadic]).nodes] == ["Sum"]
     largest = make_model([node("Max", ["x", "z", "u"], "y")], shapes, ["y"])
     assert [n.op for n in unchanged_by(largest, [split_variadic]).nodes] == ["Max", "Max"]
 
