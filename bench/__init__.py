@@ -1,0 +1,1 @@
+"""Speed beside the machine's limits and beside oneDNN, PyTorch and ONNX Runtime."""

@@ -1,0 +1,37 @@
+"""What every subject of the benchmark gets: engine, peers, thread counts and time to spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bench.alternate import Effort
+from bench.peers import Peers
+from dnnl import Engine
+
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """``quick`` spends little time: enough to see that everything works, not to judge by it."""
+
+    engine: Engine
+    peers: Peers
+    threads: tuple[int, ...]
+    quick: bool
+
+    def each_thread_count(self) -> Iterator[int]:
+        """The thread counts, each set for the peers while it is used."""
+        for num_threads in self.threads:
+            self.peers.set_num_threads(num_threads)
+            yield num_threads
+
+    def effort(self, rounds: int, turn: float) -> Effort:
+        """So much time, or little if ``quick``."""
+        return Effort(2, turn / 8) if self.quick else Effort(rounds, turn)
+
+
+def threads_text(num_threads: int) -> str:
+    """``1 thread``, ``2 threads``."""
+    return f"{num_threads} thread{'s' if num_threads > 1 else ''}"

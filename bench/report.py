@@ -1,0 +1,113 @@
+"""What was measured, as tables, as a list of targets, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+Cell = str | float | None
+Row = Mapping[str, Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The cells of a row under ``key``; ``spec`` formats numbers, texts stand on the left."""
+
+    key: str
+    title: str
+    spec: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under a title, with a sentence on how to read them. None is what was not measured."""
+
+    title: str
+    note: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A value that should be at least (or at most) ``limit``; None where it was not measured."""
+
+    name: str
+    value: float | None
+    limit: float
+    at_least: bool = True
+    unit: str = ""
+    detail: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether it is; None where nothing was measured."""
+        if self.value is None:
+            return None
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Collects tables and targets; a table is printed as soon as it is there."""
+
+    console: Console
+    tables: list[Table] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+
+    def add(self, table: Table, targets: Sequence[Target] = ()) -> None:
+        """Print a table and keep it with the targets that it decides."""
+        self.tables.append(table)
+        self.targets.extend(targets)
+        self.console.print()
+        self.console.print(f"[bold]{table.title}[/bold]")
+        self.console.print(_rendered(table))
+        self.console.print(Text(table.note, style="dim"))
+
+    def print_targets(self) -> None:
+        """Print which targets were reached and which were not."""
+        if not self.targets:
+            return
+        table = RichTable(box=None, pad_edge=False, header_style="bold")
+        for title in ("", "target", "measured", "wanted", ""):
+            table.add_column(title, justify=_side(title in ("measured", "wanted")))
+        for target in self.targets:
+            state = {True: "[green]reached", False: "[red]missed", None: "[yellow]not measured"}
+            bound = f"{'>=' if target.at_least else '<='} {target.limit:.3g}{target.unit}"
+            value = _text(target.value, ".3g") + (target.unit if target.value is not None else "")
+            table.add_row(state[target.reached], target.name, value, bound, target.detail)
+        reached = sum(target.reached is True for target in self.targets)
+        self.console.print()
+        self.console.print(f"[bold]targets: {reached} of {len(self.targets)} reached[/bold]")
+        self.console.print(table)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as values that JSON has."""
+        return {
+            "tables": [asdict(table) for table in self.tables],
+            "targets": [{**asdict(target), "reached": target.reached} for target in self.targets],
+        }
+
+
+def _rendered(table: Table) -> RichTable:
+    rendered = RichTable(box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        rendered.add_column(column.title, justify=_side(column.spec != ""), no_wrap=True)
+    for row in table.rows:
+        rendered.add_row(*(_text(row.get(column.key), column.spec) for column in table.columns))
+    return rendered
+
+
+def _side(right: bool) -> Literal["left", "right"]:
+    return "right" if right else "left"
+
+
+def _text(cell: Cell, spec: str) -> str:
+    if cell is None:
+        return "-" if spec else ""
+    return cell if isinstance(cell, str) else format(cell, spec)

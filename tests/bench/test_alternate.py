@@ -1,0 +1,102 @@
+"""Taking turns, and the statistics of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bench import alternate
+from bench.alternate import Contender, Effort, Measurement, measure
+
+
+class Clock:
+    """Time that passes only where somebody works or rests."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[str] = []
+
+    def work(self, name: str, seconds: Callable[[], float]) -> Callable[[], None]:
+        def run() -> None:
+            self.calls.append(name)
+            self.now += seconds()
+
+        return run
+
+    def rest(self, seconds: float) -> None:
+        self.calls.append("rest")
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(alternate, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(alternate, "sleep", made.rest)
+    return made
+
+
+def measurement(**samples: list[list[float]]) -> Measurement:
+    return Measurement(samples, dict.fromkeys(samples, 6.0))
+
+
+def test_statistics_of_one() -> None:
+    found = measurement(a=[[1.0, 9.0, 2.0], [3.0], [4.0, 6.0]])
+    assert found.rounds("a") == [2.0, 3.0, 5.0]
+    assert found.median("a") == 3.0
+    assert found.best("a") == 1.0
+    assert found.rate("a") == 2.0
+    assert found.best_rate("a") == 6.0
+
+
+def test_a_drift_cancels_in_ratios() -> None:
+    found = measurement(a=[[1.0], [4.0], [2.0]], b=[[2.0], [8.0], [4.0]])
+    assert found.relative("a", "b") == 2.0
+    assert found.relative("b", "a") == 0.5
+    assert found.relative("a", "a") == 1.0
+    assert found.difference("b", "a") == 2.0
+
+
+def test_ratios_compare_work_and_not_calls() -> None:
+    found = Measurement({"a": [[2.0]], "b": [[1.0]]}, {"a": 30.0, "b": 10.0})
+    assert found.relative("a", "b") == 1.5
+
+
+def test_one_bad_round_changes_no_ratio() -> None:
+    found = measurement(a=[[1.0], [50.0], [1.0]], b=[[2.0], [2.0], [2.0]])
+    assert found.relative("a", "b") == 2.0
+
+
+def test_everybody_has_a_turn_in_each_round_and_begins_in_turn(clock: Clock) -> None:
+    contenders = [Contender(name, clock.work(name, lambda: 1.0)) for name in "abc"]
+    found = measure(contenders, Effort(rounds=4, turn=0.5, rest=0.0))
+    warm = clock.calls.index("rest")
+    order = "".join(name for name in clock.calls[warm:] if name != "rest")
+    assert order == "abc" + "bca" + "cab" + "abc"
+    assert {name: len(found.rounds(name)) for name in "abc"} == {"a": 4, "b": 4, "c": 4}
+
+
+def test_a_turn_lasts_as_long_as_asked(clock: Clock) -> None:
+    found = measure([Contender("a", clock.work("a", lambda: 0.01))], Effort(2, 0.055, 0.0))
+    assert [len(turn) for turn in found.samples["a"]] == [6, 6]
+    assert found.median("a") == pytest.approx(0.01)
+
+
+def test_short_calls_are_repeated_within_a_sample(clock: Clock) -> None:
+    found = measure([Contender("a", clock.work("a", lambda: 1e-6))], Effort(1, 1e-3, 0.0))
+    assert found.median("a") == pytest.approx(1e-6)
+    assert len(found.samples["a"][0]) <= 11
+
+
+def test_a_slow_machine_slows_all(clock: Clock) -> None:
+    def slowness() -> float:
+        return 2.0 if clock.now > 20 else 1.0
+
+    contenders = [
+        Contender("a", clock.work("a", lambda: 0.5 * slowness())),
+        Contender("b", clock.work("b", lambda: 1.0 * slowness())),
+    ]
+    found = measure(contenders, Effort(rounds=20, turn=0.1, rest=0.0))
+    assert max(found.rounds("a")) == 2 * min(found.rounds("a"))
+    assert found.relative("a", "b") == pytest.approx(2.0)
