@@ -10,6 +10,8 @@ from dnnl.primitives.desc import Tensor, check_not_any
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
+_TOO_FAR = 2**31  # products with extents must fit 64 bits
+
 
 def check_axis(axis: object, ndims: int) -> None:
     """Raise unless ``axis`` is a dimension."""
@@ -40,17 +42,26 @@ def source_tensors(sources: Sequence[MemoryDesc], dst: MemoryDesc) -> tuple[Tens
     return (*inputs, Tensor(Arg.DST, "dst", dst, output=True))
 
 
-def read_spatial(name: str, values: Sequence[int], count: int, low: int) -> tuple[int, ...]:
-    """One integer of at least ``low`` for each of ``count`` spatial dimensions."""
+def read_integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
+    """A sequence of integers of any kind as a tuple of ints."""
     try:
-        numbers = tuple(operator.index(value) for value in values)
+        return tuple(operator.index(value) for value in values)
     except TypeError:
         raise InvalidArguments(name, values, "expected a sequence of integers") from None
+
+
+def read_spatial(
+    name: str, values: Sequence[int], count: int, low: int | None = None
+) -> tuple[int, ...]:
+    """One integer, of at least ``low``, for each of ``count`` spatial dimensions."""
+    numbers = read_integers(name, values)
     if len(numbers) != count:
         rule = f"expected one number for each of {count} spatial dimensions"
         raise InvalidArguments(name, numbers, rule)
-    if any(number < low for number in numbers):
+    if low is not None and any(number < low for number in numbers):
         raise InvalidArguments(name, numbers, f"must be at least {low}")
+    if any(abs(number) >= _TOO_FAR for number in numbers):
+        raise InvalidArguments(name, numbers, f"must be less than {_TOO_FAR}")
     return numbers
 
 

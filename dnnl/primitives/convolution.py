@@ -12,6 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
 from dnnl.kernels import depthwise
 from dnnl.kernels.conv_tiles import Spatial
+from dnnl.primitives.checks import read_integers, read_spatial
 from dnnl.primitives.desc import (
     Desc,
     Tensor,
@@ -28,7 +29,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, FormatKind, PropKind, coerce
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
 _DIRECT = (Alg.convolution_direct, Alg.convolution_auto)
@@ -74,6 +75,8 @@ class ConvolutionDesc(Desc):
 
         ``padding_r`` is ``padding_l`` by default, ``dilations`` are 0.
         """
+        steps = read_integers("strides", strides)
+        left = read_integers("padding_l", padding_l)
         return cls(
             coerce(PropKind, prop_kind, "prop_kind"),
             coerce(Alg, alg_kind, "alg_kind"),
@@ -81,10 +84,10 @@ class ConvolutionDesc(Desc):
             weights_desc,
             bias_desc if bias_desc is not None else MemoryDesc.zero(),
             dst_desc,
-            tuple(strides),
-            tuple(padding_l),
-            tuple(padding_l if padding_r is None else padding_r),
-            tuple(dilations) if dilations is not None else (0,) * len(tuple(strides)),
+            steps,
+            left,
+            left if padding_r is None else read_integers("padding_r", padding_r),
+            (0,) * len(steps) if dilations is None else read_integers("dilations", dilations),
         )
 
     def __post_init__(self) -> None:
@@ -110,15 +113,9 @@ class ConvolutionDesc(Desc):
         if self.weights_desc.ndims not in (ndims, ndims + 1):
             rule = f"expected {ndims} dimensions, or {ndims + 1} with groups first"
             raise InvalidArguments("weights_desc", self.weights_desc.dims, rule)
-        limits = {"strides": 1, "dilations": 0, "padding_l": 0}
-        for name in ("strides", "padding_l", "padding_r", "dilations"):
-            values = getattr(self, name)
-            if len(values) != ndims - 2:
-                rule = f"expected {ndims - 2} values, one for each spatial dimension"
-                raise InvalidArguments(name, values, rule)
-            low = limits.get(name)
-            if low is not None and any(value < low for value in values):
-                raise InvalidArguments(name, values, f"each value must be at least {low}")
+        for name, low in (("strides", 1), ("padding_l", 0), ("padding_r", None), ("dilations", 0)):
+            value = read_spatial(name, getattr(self, name), ndims - 2, low)
+            object.__setattr__(self, name, value)
 
     def _check_channels(self) -> None:
         groups, outputs, channels = self._channels()
@@ -138,6 +135,8 @@ class ConvolutionDesc(Desc):
         for dim in range(self.src_desc.ndims - 2):
             size = self.src_desc.dims[dim + 2]
             kernel = self.weights_desc.dims[dim - (self.src_desc.ndims - 2)]
+            if RUNTIME_DIM in (size, kernel, self.dst_desc.dims[dim + 2]):
+                continue
             reach = (kernel - 1) * (self.dilations[dim] + 1) + 1
             room = size + self.padding_l[dim] + self.padding_r[dim] - reach
             expected = room // self.strides[dim] + 1 if room >= 0 else 0

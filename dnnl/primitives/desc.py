@@ -78,6 +78,15 @@ def check_tensors(desc: object) -> None:
             raise InvalidArguments(item.name, value, "expected a dnnl.MemoryDesc")
 
 
+def check_outputs(tensors: Sequence[Tensor]) -> None:
+    """Raise if elements of an output share their place in memory."""
+    for tensor in tensors:
+        strides = zip(tensor.desc.strides, tensor.desc.padded_dims, strict=False)
+        if tensor.output and any(stride == 0 and extent > 1 for stride, extent in strides):
+            rule = "a stride of 0 is for sources alone: these elements lie on each other"
+            raise InvalidArguments(f"{tensor.name}_desc", tensor.desc.strides, rule)
+
+
 def check_defined(argument: str, desc: MemoryDesc) -> None:
     """Raise if a tensor that must be there is absent."""
     if desc.is_zero:

@@ -12,7 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
 
@@ -81,6 +81,9 @@ def dense_like(desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
 def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
     """Raise unless every operand of a post-op can be broadcast to dst."""
     for number, entry in enumerate(post_ops):
+        if isinstance(entry, PostOpPrelu) and entry.mask >> dst.ndims:
+            rule = f"has a bit for each of the {dst.ndims} dimensions of dst"
+            raise InvalidArguments(f"post_ops[{number}].mask", entry.mask, rule)
         if not isinstance(entry, PostOpBinary):
             continue
         dims = entry.src1_desc.dims

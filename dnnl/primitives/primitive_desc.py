@@ -9,7 +9,7 @@ from dnnl import log
 from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.primitives.desc import Desc
+from dnnl.primitives.desc import Desc, check_outputs
 from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg, name_of
@@ -44,6 +44,7 @@ class PrimitiveDesc:
         features = engine.features
         self.isa = isas.select(features.arch, features.flags, features.universal)
         log.describe("isa", lambda: f"{engine.kind},isa:{self.isa.name}")
+        check_outputs(desc.tensors)
         check_post_ops(tuple(self.attr.post_ops), desc.dst)
         self._asked = desc
         self._candidates: list[Candidate] = []
