@@ -5,35 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 import dnnl
+from bench import products
 from bench.agreement import check
-from bench.alternate import Contender, Effort, measure
+from bench.alternate import Contender, Effort, Measurement, measure
 from bench.context import SEED, Context, threads_text
-from bench.convolutions import peak_target, peer_names
 from bench.machine import PEAK, peak_contender
-from bench.ours import OURS, Operation
-from bench.peers import ONEDNN, PYTORCH, Peers
-from bench.peers import onednn_library as c
+from bench.operation import enter
+from bench.ours import OURS, OurOperation
+from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row, Table
 from dnnl import Arg
 
 SIZES = (512, 1024)
 LAYOUTS = {"plain": "ab", "any": "any"}
 
-COLUMNS = (
-    Column("size", "M = K = N", "d"),
-    Column("layout", "layout"),
-    Column("us", "us", ".0f"),
-    Column("gflops", "GFLOP/s", ".1f"),
-    Column("best", "best", ".1f"),
-    Column("peak", "of peak", ".0%"),
-    Column(ONEDNN, f"/ {ONEDNN}", ".2f"),
-    Column(PYTORCH, f"/ {PYTORCH}", ".2f"),
-    Column("impl", "implementation"),
-    Column("peer_impl", ONEDNN),
-)
+COLUMNS = (Column("size", "M = K = N", "d"), Column("layout", "layout"), *products.COLUMNS)
 NOTE = (
-    "plain: all three matrices row-major, packing included; any: layouts of each library's own "
-    "choice. PyTorch knows plain ones only. Otherwise as for convolutions."
+    f"{products.NOTE} plain: all three matrices row-major, packing included; any: layouts of each "
+    "library's own choice, and PyTorch has none."
 )
 
 
@@ -42,57 +31,45 @@ def run(context: Context, report: Report) -> None:
     effort = context.effort(rounds=7, turn=0.08)
     for num_threads in context.each_thread_count():
         peak = peak_contender(context.engine, num_threads)
-        rows = [
-            _row(context, size, layout, num_threads, peak, effort)
-            for size in SIZES
-            for layout in LAYOUTS
-        ]
-        name = f"matmul 512^3 and 1024^3, {threads_text(num_threads)}: part of the peak"
-        target = peak_target(
-            name, [(f"{row['size']} {row['layout']}", row["peak"]) for row in rows]
-        )
+        rows, parts = [], []
+        for size in SIZES:
+            for layout in LAYOUTS:
+                row, result = _measured(context, size, layout, num_threads, peak, effort)
+                rows.append(row)
+                parts.append((f"{size} {layout}", result.relative(OURS, PEAK)))
         title = f"Matrix products, f32, {threads_text(num_threads)}"
-        report.add(Table(title, NOTE, COLUMNS, rows), [target])
+        name = f"matmul 512^3 and 1024^3, {threads_text(num_threads)}"
+        report.add(Table(title, NOTE, COLUMNS, rows), [products.target(name, parts)])
 
 
-def _row(
+def _measured(
     context: Context, size: int, layout: str, num_threads: int, peak: Contender, effort: Effort
-) -> Row:
+) -> tuple[Row, Measurement]:
+    """The row of a product, once its result has been compared with the peers'."""
     rng = np.random.default_rng(SEED)
-    src, weights = (rng.standard_normal((size, size), np.float32) for _ in range(2))
-    matrix = dnnl.MemoryDesc((size, size), "f32", LAYOUTS[layout])
-    operation = Operation(dnnl.MatmulDesc(matrix, matrix, matrix), context.engine, num_threads)
-    operation.load(Arg.SRC, src)
-    operation.load(Arg.WEIGHTS, weights)
-    ours = operation.bind()
-    ours()
-    dst = operation.read(Arg.DST)
+    tensors = {
+        argument: rng.standard_normal((size, size), np.float32)
+        for argument in (Arg.SRC, Arg.WEIGHTS)
+    }
     flops = 2.0 * size**3
-    contenders = [Contender(OURS, ours, flops), peak]
-    peers: Peers = context.peers
-    peer_impl = None
+    matrix = dnnl.MemoryDesc((size, size), "f32", LAYOUTS[layout])
+    operation = OurOperation(dnnl.MatmulDesc(matrix, matrix, matrix), context.engine, num_threads)
+    ours, dst = enter(OURS, operation, tensors, flops)
+    contenders = [ours, peak]
+    what = f"matmul {size} {layout}"
+    row: dict[str, str | float | None] = {"size": size, "layout": layout}
+    row["impl"] = operation.impl_info
+    peers = context.peers
     if peers.onednn is not None:
         peer = peers.onednn.matmul(size, size, size, LAYOUTS[layout])
-        peer.load(c.ARG_SRC, src)
-        peer.load(c.ARG_WEIGHTS, weights)
-        theirs = peer.bind()
-        theirs()
-        check(f"matmul {size} {layout}", dst, peer.read(c.ARG_DST), ONEDNN)
-        contenders.append(Contender(ONEDNN, theirs, flops))
-        peer_impl = peer.impl_info
+        theirs, expected = enter(ONEDNN, peer, tensors, flops)
+        check(what, dst, expected, ONEDNN)
+        contenders.append(theirs)
+        row["peer_impl"] = peer.impl_info
     if peers.pytorch is not None and layout == "plain":
-        call = peers.pytorch.matmul(src, weights)
-        check(f"matmul {size} {layout}", dst, call().numpy(), PYTORCH)
+        call = peers.pytorch.matmul(*tensors.values())
+        check(what, dst, call().numpy(), PYTORCH)
         contenders.append(Contender(PYTORCH, call, flops))
     result = measure(contenders, effort)
-    return {
-        "size": size,
-        "layout": layout,
-        "us": result.median(OURS) * 1e6,
-        "gflops": result.rate(OURS) / 1e9,
-        "best": result.best_rate(OURS) / 1e9,
-        "peak": result.relative(OURS, PEAK),
-        "impl": operation.pd.impl_info,
-        "peer_impl": peer_impl,
-        **{name: result.relative(OURS, name) for name in peer_names(result)},
-    }
+    row |= products.cells(result)
+    return row, result

@@ -43,7 +43,8 @@ COLUMNS = (
 )
 NOTE = (
     "Random weights, same input, same threads; medians. / ONNX Runtime: our rate in units of its "
-    "own. The error is that of our outputs to its own."
+    "own. GFLOP/s as dnnl run counts them, padding included. The error is that of our outputs to "
+    "its own."
 )
 
 

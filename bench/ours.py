@@ -13,7 +13,7 @@ from dnnl.primitives.desc import Desc
 OURS = "dnnl"
 
 
-class Operation:
+class OurOperation:
     """``desc`` on ``engine`` with memory for every tensor, in the layouts that were decided."""
 
     def __init__(
@@ -29,6 +29,11 @@ class Operation:
         self.memories = {
             tensor.argument: dnnl.Memory(tensor.desc, engine) for tensor in self.pd.desc.tensors
         }
+
+    @property
+    def impl_info(self) -> str:
+        """Generator and instruction set."""
+        return self.pd.impl_info
 
     def load(self, argument: int, array: NDArray[np.float32]) -> None:
         """Give a tensor the values of a row-major array."""

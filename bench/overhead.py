@@ -10,7 +10,7 @@ import numpy as np
 import dnnl
 from bench.alternate import Contender, measure
 from bench.context import SEED, Context
-from bench.ours import Operation
+from bench.ours import OurOperation
 from bench.report import Column, Report, Row, Table, Target
 from dnnl.codegen import jit
 from dnnl.primitives.desc import Desc
@@ -46,7 +46,7 @@ def run(context: Context, report: Report) -> None:
     report.add(Table("Python around a kernel", NOTE, COLUMNS, rows), targets)
 
 
-def _operations(engine: dnnl.Engine) -> Iterator[tuple[str, Operation]]:
+def _operations(engine: dnnl.Engine) -> Iterator[tuple[str, OurOperation]]:
     """Primitives with two, three and four arguments, filled."""
     small = dnnl.MemoryDesc((1, 16, 1, 1), "f32", "nhwc")
     relu = dnnl.PrimitiveAttr()
@@ -58,7 +58,7 @@ def _operations(engine: dnnl.Engine) -> Iterator[tuple[str, Operation]]:
     )
     rng = np.random.default_rng(SEED)
     for name, desc, attr in problems:
-        operation = Operation(desc, engine, 1, attr)
+        operation = OurOperation(desc, engine, 1, attr)
         for tensor in operation.pd.desc.tensors:
             operation.load(tensor.argument, rng.standard_normal(tensor.desc.dims, np.float32))
         yield name, operation
@@ -72,7 +72,7 @@ def _convolution(small: dnnl.MemoryDesc) -> dnnl.ConvolutionDesc:
     return dnnl.ConvolutionDesc.forward(FORWARD, kind, small, weights, small, *geometry, bias)
 
 
-def _row(context: Context, name: str, operation: Operation) -> Row:
+def _row(context: Context, name: str, operation: OurOperation) -> Row:
     image, _ = jit.image(operation.pd.plan.recipe)
     executable = context.engine.load(image)
     memories = operation.memories

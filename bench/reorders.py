@@ -9,9 +9,9 @@ from bench.agreement import check
 from bench.alternate import Contender, Effort, measure
 from bench.context import SEED, Context, threads_text
 from bench.machine import COPY, Copies
-from bench.ours import OURS, Operation
+from bench.operation import Values, enter
+from bench.ours import OURS, OurOperation
 from bench.peers import ONEDNN
-from bench.peers import onednn_library as c
 from bench.report import Column, Report, Row, Table, Target
 from dnnl import Arg
 
@@ -61,28 +61,24 @@ def run(context: Context, report: Report) -> None:
 
 def _row(
     context: Context,
-    array: np.ndarray[tuple[int, ...], np.dtype[np.float32]],
+    array: Values,
     pair: tuple[str, str],
     num_threads: int,
     copy: Contender,
     effort: Effort,
 ) -> Row:
     src, dst = (dnnl.MemoryDesc(DIMS, "f32", tag) for tag in pair)
-    operation = Operation(dnnl.ReorderDesc(src, dst), context.engine, num_threads)
-    operation.load(Arg.SRC, array)
-    ours = operation.bind()
-    ours()
+    operation = OurOperation(dnnl.ReorderDesc(src, dst), context.engine, num_threads)
+    ours, moved = enter(OURS, operation, {Arg.SRC: array}, copy.work)
     name = f"reorder {pair[0]} -> {pair[1]}"
-    check(name, operation.read(Arg.DST), array, "its source")
-    contenders = [Contender(OURS, ours, copy.work), copy]
+    check(name, moved, array, "its source")
+    contenders = [ours, copy]
     peer_impl = None
     if context.peers.onednn is not None:
         peer = context.peers.onednn.reorder(DIMS, *(TAGS[tag] for tag in pair))
-        peer.load(c.ARG_SRC, array)
-        theirs = peer.bind()
-        theirs()
-        check(name, operation.read(Arg.DST), peer.read(c.ARG_DST), ONEDNN)
-        contenders.append(Contender(ONEDNN, theirs, copy.work))
+        theirs, expected = enter(ONEDNN, peer, {Arg.SRC: array}, copy.work)
+        check(name, moved, expected, ONEDNN)
+        contenders.append(theirs)
         peer_impl = peer.impl_info
     result = measure(contenders, effort)
     compared = context.peers.onednn is not None

@@ -33,8 +33,8 @@ class PyTorch:
     ) -> Callable[[], Any]:
         """A convolution with bias and relu; a call returns the tensor.
 
-        Where PyTorch's compiler would call its oneDNN with packed weights this does too. Padding
-        that differs at the ends is not in that operator's language: there the plain one runs.
+        It is the operator that PyTorch's own compiler takes. The padding at the ends follows from
+        the sizes, which must be those of equal padding on both sides, rounded down.
         """
         torch = self._torch
         x = torch.from_numpy(src).contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,52 @@
+"""What the tables of compute-bound operations share: rates, and parts of the multiply-add peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.alternate import Measurement
+from bench.machine import PEAK
+from bench.ours import OURS
+from bench.peers import ONEDNN, PYTORCH
+from bench.report import Column, Row, Target
+
+LIMIT = 0.85
+
+COLUMNS = (
+    Column("us", "us", ".0f"),
+    Column("gflops", "GFLOP/s", ".1f"),
+    Column("best", "best", ".1f"),
+    Column("peak", "of peak", ".0%"),
+    Column(ONEDNN, f"/ {ONEDNN}", ".2f"),
+    Column(PYTORCH, f"/ {PYTORCH}", ".2f"),
+    Column("impl", "implementation"),
+    Column("peer_impl", ONEDNN),
+)
+NOTE = (
+    "Rates at the median time; best is the fastest sample. of peak: of a multiply-add loop on "
+    "registers, run in turns with the rest. / peer: our rate in units of the peer's."
+)
+
+
+def cells(result: Measurement) -> Row:
+    """The columns that a measurement of ours, the peak and peers fills."""
+    return {
+        "us": result.median(OURS) * 1e6,
+        "gflops": result.rate(OURS) / 1e9,
+        "best": result.best_rate(OURS) / 1e9,
+        "peak": result.relative(OURS, PEAK),
+        **{name: result.relative(OURS, name) for name in peer_names(result)},
+    }
+
+
+def peer_names(result: Measurement) -> list[str]:
+    """The peers among the contenders of a measurement."""
+    return [name for name in (ONEDNN, PYTORCH) if name in result.samples]
+
+
+def target(name: str, parts: Sequence[tuple[str, float]]) -> Target:
+    """The target for the slowest of several parts of the peak; the detail counts who reach it."""
+    slowest, lowest = min(parts, key=lambda part: part[1])
+    reached = sum(part >= LIMIT for _, part in parts)
+    detail = f"{reached} of {len(parts)} reach it; lowest: {slowest}"
+    return Target(f"{name}: part of the peak", lowest, LIMIT, detail=detail)
