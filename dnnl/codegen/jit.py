@@ -27,11 +27,19 @@ def _initialize() -> None:
     llvm.initialize_all_asmprinters()
 
 
+@cache
+def _triple(isa: Isa) -> str:
+    """This process's triple where it can run the row, so that objects have the system's format;
+    the row's own for other architectures."""
+    host = llvm.get_process_triple()
+    arch = host.partition("-")[0].replace("arm64", "aarch64")
+    return host if isa.arch in (arch, "any") else isa.triple
+
+
 @lru_cache(maxsize=64)
 def _target_machine(isa: Isa) -> llvm.TargetMachine:
     _initialize()
-    triple = isa.triple or llvm.get_process_triple()
-    target = llvm.Target.from_triple(triple)
+    target = llvm.Target.from_triple(_triple(isa))
     # Code and the C library may be further apart than the small code model reaches.
     return target.create_target_machine(
         cpu=isa.cpu,
@@ -46,6 +54,7 @@ def _target_machine(isa: Isa) -> llvm.TargetMachine:
 def _optimize(module: Module) -> llvm.ModuleRef:
     machine = _target_machine(module.isa)
     parsed = llvm.parse_assembly(str(module))
+    parsed.triple = _triple(module.isa)
     parsed.data_layout = str(machine.target_data)
     parsed.verify()
     # Kernels come as vectors in tight loops without memory variables: these few passes do nearly
@@ -87,7 +96,8 @@ def _generator_version() -> str:
 def key(recipe: Recipe) -> str:
     """The name under which a recipe's image is kept on disk."""
     build = f"{recipe.build.__module__}.{recipe.build.__qualname__}"
-    text = "\n".join([_generator_version(), build, repr(recipe.conf), repr(recipe.isa)])
+    target = f"{recipe.isa!r} {_triple(recipe.isa)}"
+    text = "\n".join([_generator_version(), build, repr(recipe.conf), target])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

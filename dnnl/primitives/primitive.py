@@ -68,7 +68,7 @@ class Primitive:
     def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
         """Run once on the memories of ``args``, one for each argument of the operation."""
         if log.enabled("profile_exec", self.pd.desc.kind):
-            self._execute_logged(stream, args)
+            self.bind(stream, args)()
             return
         self._check_stream(stream)
         pointers = self._pointers(args)
@@ -79,7 +79,10 @@ class Primitive:
         self._executable.launch(pointers, stream.num_threads)
 
     def bind(self, stream: Stream, args: Mapping[int, Memory]) -> Callable[[], Any]:
-        """Check and lay out ``args`` once; each call of the result is one execution."""
+        """Check and lay out ``args`` once; each call of the result is one execution.
+
+        Executions are reported in verbose lines if these are switched on now.
+        """
         self._check_stream(stream)
         pointers = self._pointers(args)
         keep: list[object] = [args[arg] for arg, _ in self._slots]
@@ -89,7 +92,10 @@ class Primitive:
             scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
             keep.append(scratchpad)
             pointers = self._with_scratchpad(pointers, scratchpad)
-        return _Bound(self._executable.bind(pointers, stream.num_threads), keep).run
+        bound = _Bound(self._executable.bind(pointers, stream.num_threads), keep).run
+        if log.enabled("profile_exec", self.pd.desc.kind):
+            return lambda: self._log(bound)
+        return bound
 
     def llvm_ir(self) -> str:
         """The generated IR, before LLVM's own passes."""
@@ -155,8 +161,7 @@ class Primitive:
             memory = self._local.scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
         return memory
 
-    def _execute_logged(self, stream: Stream, args: Mapping[int, Memory]) -> None:
-        run = self.bind(stream, args)
+    def _log(self, run: Callable[[], Any]) -> None:
         started = perf_counter()
         run()
         time = (perf_counter() - started) * 1e3
