@@ -14,11 +14,14 @@ from llvmlite import ir
 
 from dnnl.codegen import vector
 from dnnl.codegen.address import Affine, Axis, emit_offset, linear_offset
-from dnnl.codegen.builder import F32, I64, PTR, Emitter, i64
+from dnnl.codegen.builder import F32, I1, I32, I64, PTR, Emitter, i64
 from dnnl.codegen.convert import storage
 from dnnl.types.memory_desc import MemoryDesc
 
 Env = dict[Axis, ir.Value]
+
+# Elements up to this far apart are loaded with all that lies between them, and picked out.
+NEAR = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +97,8 @@ class Place:
 
     A body sees f32 vectors only; ``load`` and ``store`` convert. If ``masked``, elements outside
     an operand's window or outside ``exists`` are not touched, and what is stored outside
-    ``domain``, which is padding, becomes zero.
+    ``domain``, which is padding, becomes zero. If ``streamed``, whole vectors are stored past the
+    caches, to addresses that are then multiples of a vector's size.
     """
 
     def __init__(
@@ -109,8 +113,9 @@ class Place:
         masked: bool,
         domain: Sequence[Bound] = (),
         exists: Sequence[Bound] = (),
+        streamed: bool = False,
     ) -> None:
-        self.e, self.masked = e, masked
+        self.e, self.masked, self.streamed = e, masked, streamed
         self.kind = ir.VectorType(F32, lanes)
         self._pointers, self._accesses = pointers, accesses
         self._env, self._lane, self._lanes = env, lane, lanes
@@ -125,18 +130,20 @@ class Place:
         access = self._accesses[operand]
         row = storage(operand.desc.data_type)
         kind = ir.VectorType(row.element, self._lanes)
-        mask = self.conditions([*self._exists, *self._domain, *access.window])
+        bounds = [*self._exists, *self._domain, *access.window]
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
         if stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
-            raw = vector.load(self.e, where, kind, mask)
+            raw = vector.load(self.e, where, kind, self.conditions(bounds))
         elif stride == 0:
-            raw = self._broadcast(access, pointer, row.element, mask)
+            raw = self._broadcast(access, pointer, row.element, self.conditions(bounds))
+        elif stride is not None and 1 < stride <= NEAR:
+            raw = self._pick(access, pointer, kind, stride, bounds)
         else:
             offsets = self._lane_offsets(access)
             where = vector.addresses(self.e, pointer, offsets, row.element)
-            raw = vector.gather(self.e, where, kind, mask)
+            raw = vector.gather(self.e, where, kind, self.conditions(bounds))
         return row.to_f32(self.e, raw)
 
     def store(self, operand: Operand, value: ir.Value) -> None:
@@ -152,27 +159,59 @@ class Place:
         stride = self._lane_stride(access)
         if stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
-            vector.store(self.e, raw, where, mask)
+            vector.store(self.e, raw, where, mask, streamed=self.streamed)
             return
         if stride == 0:
             mask = vector.both(self.e, mask, vector.first_lanes(self.e, i64(1), self._lanes))
         where = vector.addresses(self.e, pointer, self._lane_offsets(access), row.element)
         vector.scatter(self.e, raw, where, mask)
 
+    def prefetch(self, operand: Operand, ahead: Axis) -> None:
+        """Fetch the line of the first element one step further along ``ahead``."""
+        access = self._accesses[operand]
+        if access.offset is None or not access.offset.stride(ahead):
+            return
+        place = self.e.add(self._base(access), i64(access.offset.stride(ahead)))
+        element = storage(operand.desc.data_type).element
+        vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
+
     def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:
         """The lanes for which all bounds hold; None if that is known to be all."""
+        return self._conditions(bounds, 0, 1)
+
+    def _conditions(self, bounds: Sequence[Bound], first: int, parts: int) -> vector.Mask:
+        """The same for the points that lie ``first``, ``first + 1``, ... ``parts``-ths of a lane
+        behind the first lane."""
         mask: vector.Mask = None
         if not self.masked:
             return mask
         for bound in bounds:
-            lanes = self._spread(bound.form)
+            base = self.e.mul(bound.form.emit(self.e, self._env), parts)
+            step = bound.form.stride(self._lane) if self._lane is not None else 0
             if bound.above:
-                limit = vector.splat_constant(lanes.type, bound.limit)
-                mask = vector.both(self.e, mask, self.e.b.icmp_signed("<", lanes, limit))
+                room = self.e.b.sub(i64((bound.limit - 1) * parts), base)
+                mask = vector.both(self.e, mask, self._within(room, step, first))
             if bound.below_zero:
-                zero = vector.splat_constant(lanes.type, 0)
-                mask = vector.both(self.e, mask, self.e.b.icmp_signed(">=", lanes, zero))
+                mask = vector.both(self.e, mask, self._within(base, -step, first))
         return mask
+
+    def _within(self, room: ir.Value, step: int, first: int) -> ir.Value:
+        """The lanes for which ``step * (first + lane) <= room``."""
+        kind = ir.VectorType(I1, self._lanes)
+        if step == 0:
+            yes = self.e.b.icmp_signed(">=", room, i64(0))
+            some = vector.splat_constant(kind, 1)
+            return self.e.b.select(yes, some, vector.splat_constant(kind, 0))
+        steps = [step * (first + lane) for lane in range(self._lanes)]
+        # What is compared with 32 bits is small; room may not be, but then its size is no matter.
+        limit = max(map(abs, steps)) + 1
+        low, high = i64(-limit), i64(limit)
+        room = self.e.b.select(self.e.b.icmp_signed("<", room, low), low, room)
+        room = self.e.b.select(self.e.b.icmp_signed(">", room, high), high, room)
+        rooms = vector.splat(self.e, self.e.b.trunc(room, I32), self._lanes)
+        return self.e.b.icmp_signed(
+            "<=", ir.Constant(ir.VectorType(I32, self._lanes), steps), rooms
+        )
 
     def _spread(self, form: Affine) -> ir.Value:
         """The value of ``form`` in every lane."""
@@ -210,3 +249,29 @@ class Place:
             offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
         where = self.e.element(pointer, offset, element)
         return vector.splat(self.e, self.e.b.load(where, typ=element, align=1), self._lanes)
+
+    def _pick(
+        self,
+        access: Access,
+        pointer: ir.Value,
+        kind: ir.VectorType,
+        stride: int,
+        bounds: Sequence[Bound],
+    ) -> ir.Value:
+        """Elements ``stride`` apart: load the whole stretch from the first lane's to the last
+        lane's, vector by vector, and shuffle. Nothing outside of the stretch is touched."""
+        lanes = self._lanes
+        length = (lanes - 1) * stride + 1
+        starts = [min(first, length - lanes) for first in range(0, length, lanes)]
+        base = self._base(access)
+        picked: ir.Value = None
+        for start in starts:
+            where = self.e.element(pointer, self.e.add(base, i64(start)), kind.element)
+            part = vector.load(self.e, where, kind, self._conditions(bounds, start, stride))
+            inside = [lane * stride - start for lane in range(lanes)]
+            if picked is None:
+                picked = vector.shuffle(self.e, part, part, [at % lanes for at in inside])
+            else:
+                choose = [lanes + at if 0 <= at < lanes else lane for lane, at in enumerate(inside)]
+                picked = vector.shuffle(self.e, picked, part, choose)
+        return picked

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 from llvmlite import ir
@@ -30,6 +31,8 @@ from dnnl.codegen.schedule import Items, Schedule, schedule, share_out
 Body = Callable[["Point"], None]
 Step = Callable[..., Values]
 Merge = Callable[[Emitter, Values, Values], Values]
+# Iterations of a loop that are enough to share out over threads.
+_ENOUGH = 32
 PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
 
 
@@ -38,7 +41,8 @@ class Nest:
     """What to compute: for every point of ``parallel``, ``body``, which may fold over ``reduced``.
 
     ``dst`` is the operand whose layout decides the order of the walk. Only points inside the
-    bounds ``where`` are computed and stored.
+    bounds ``where`` are computed and stored. ``revisits`` says that the body reads back what it
+    has stored, which then had better stay in a cache.
     """
 
     parallel: tuple[Axis, ...]
@@ -47,23 +51,80 @@ class Nest:
     dst: Operand
     body: Body
     where: tuple[Bound, ...] = ()
+    revisits: bool = False
 
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> int:
     """Write the phase function ``symbol`` and return its number of work items."""
+    plan = _plan(module, nest)
+    items = share_out(plan.loops, plan.work_per_point)
+    _emit(module, symbol, [(nest, plan)], items)
+    return items.count
+
+
+def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> int | None:
+    """Write nests over parts of one destination as one phase in which they take turns, so that
+    each stretch of the destination is written in one go; None, and nothing is written, if they do
+    not walk alike."""
+    plans = [(nest, _plan(module, nest)) for nest in nests]
+    if len({_outermost(nest, plan) for nest, plan in plans}) > 1:
+        return None
+    first = plans[0][1].loops[:1]
+    if not first or first[0].extent < _ENOUGH:
+        return None
+    points = sum(prod(axis.extent for axis in plan.loops[1:]) for _, plan in plans)
+    items = share_out(first, points * plans[0][1].work_per_point)
+    _emit(module, symbol, plans, items)
+    return items.count
+
+
+def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
+    """The number of iterations of the first loop, and how far each goes in dst."""
+    offset = plan.accesses[nest.dst].offset
+    if not plan.loops:
+        return None
+    return plan.loops[0].extent, None if offset is None else offset.stride(plan.loops[0])
+
+
+def _plan(module: Module, nest: Nest) -> Schedule:
     plan = schedule(
         module.isa, nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
     )  # fmt: skip
-    per_point = plan.lanes * (plan.tile.extent if plan.tile else 1)
-    per_point *= prod(axis.extent for axis in plan.inner)
-    items = share_out(plan.loops, per_point)
+    plan.streamed = plan.streamed and not nest.revisits
+    return plan
+
+
+def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items: Items) -> None:
     function = module.function(symbol, PHASE)
     e = Emitter(module, function)
     args, begin, end = function.args
-    writer = _Writer(e, nest, plan, load_pointers(e, args, nest.operands))
-    e.loop(begin, end, lambda item: writer.item(item, items), unroll=False, name="item")
+    writers = [
+        _Writer(e, nest, plan, load_pointers(e, args, nest.operands)) for nest, plan in plans
+    ]
+
+    def item(number: ir.Value) -> None:
+        for writer in writers:
+            writer.item(number, items)
+
+    def run() -> Values:
+        e.loop(begin, end, item, unroll=False, name="item")
+        return ()
+
+    def stream() -> Values:
+        for writer in writers:
+            writer.streamed = writer.plan.streamed
+        run()
+        for writer in writers:
+            writer.streamed = False
+        e.b.fence("seq_cst")  # such stores are not ordered by the locks of the runtime
+        return ()
+
+    if any(plan.streamed for _, plan in plans):
+        aligned = [writer.aligned() for writer in writers if writer.plan.streamed]
+        e.branch(reduce(e.b.and_, aligned), stream, run)
+    else:
+        run()
     e.b.ret_void()
-    return items.count
 
 
 class _Writer:
@@ -74,6 +135,13 @@ class _Writer:
     ) -> None:
         self.e, self.nest, self.plan, self.pointers = e, nest, plan, pointers
         self.tails, self.bounds = self._sort_bounds()
+        self.streamed = False
+
+    def aligned(self) -> ir.Value:
+        """Whether dst begins where a vector may be streamed to."""
+        address = self.e.b.ptrtoint(self.pointers[self.nest.dst], I64)
+        size = self.plan.lanes * self.nest.dst.desc.data_type.size
+        return self.e.b.icmp_signed("==", self.e.b.and_(address, i64(size - 1)), i64(0))
 
     def _sort_bounds(self) -> tuple[list[Bound], list[Bound]]:
         """(bounds of the vector loop of a reduction, which are peeled; all others)."""
@@ -167,11 +235,14 @@ class _Writer:
     def _load_square(self, env: Env, access: Access, masked: bool) -> list[ir.Value]:
         """Load along the tile axis for every lane, and transpose."""
         plan = self.plan
-        assert plan.tile is not None and plan.lane is not None
+        assert plan.tile is not None
+        assert plan.lane is not None
         rows = []
         for j in range(plan.lanes):
             point = Point(self, {**env, plan.lane: i64(j)}, masked, {}, along=plan.tile)
             rows.append(point.load(access.operand))
+            if plan.ahead is not None:
+                point.prefetch(access.operand, plan.ahead)
         return vector.transpose(self.e, rows)
 
 
@@ -194,7 +265,7 @@ class Point(Place):
         lane = along if along is not None else plan.lane
         super().__init__(
             writer.e, writer.pointers, plan.accesses, env, lane, plan.lanes,
-            masked=masked, domain=plan.domain, exists=plan.exists,
+            masked=masked, domain=plan.domain, exists=plan.exists, streamed=writer.streamed,
         )  # fmt: skip
         self._writer, self._loaded = writer, loaded
 

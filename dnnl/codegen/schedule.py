@@ -10,33 +10,45 @@
    number of lanes;
 4. an operand that is contiguous along another axis gets that axis as its tile axis: squares of
    lanes x lanes elements are loaded along it and transposed in registers;
-5. what remains is ordered by the strides of the destination, so that it is written as a stream.
+5. what remains is ordered by the strides of the destination, so that it is written as a stream;
+   where a source wants its last two loops the other way round, the shorter one goes inside, so
+   that both sides stay within few pages;
+6. a destination that no cache would keep is written past the caches if whole lines allow it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from itertools import pairwise
+from math import log2, prod
 
-from dnnl.codegen.access import Access, Bound, Operand
+from dnnl.codegen.access import NEAR, Access, Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.isa import Isa
 
 # A work item should outlast its own start by far, and there should be enough of them to share out.
 _WORK_PER_ITEM = 8192
 _MAX_ITEMS = 256
+# What a gather and a scatter cost for each lane, and a step of a reduction across lanes, in loads.
+_GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
+# More than the share of the last-level cache that the destination of one operation keeps.
+_STREAMED_BYTES = 32 * 2**20
+_LINE = 64
 
 
 @dataclass(eq=False)
 class Schedule:
     """The loops of a nest.
 
-    ``loops`` are walked in order, the first ``item_loops`` of them shared out as work items.
-    ``inner`` are the loops of a reduction. ``lane`` is the vector axis, inside the loops of a
-    reduction if ``lane_inside``; ``vector`` is the loop over whole vectors. ``tile`` is the axis of
-    in-register transposition. Inside the bounds ``domain`` an iteration has a value; outside
-    them, but inside ``exists``, it only writes the zeros of padding.
+    ``loops`` are walked in order, the outer ones shared out as work items. ``inner`` are the
+    loops of a reduction. ``lane`` is the vector axis, inside the loops of a reduction if
+    ``lane_inside``; ``vector`` is the loop over whole vectors. ``tile`` is the axis of in-register
+    transposition; while a square is worked on, that of the next iteration of ``ahead`` is fetched.
+    ``streamed`` allows stores past the caches.
+
+    Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
+    only writes the zeros of padding.
     """
 
     lanes: int
@@ -49,6 +61,14 @@ class Schedule:
     accesses: dict[Operand, Access]
     domain: list[Bound]
     exists: list[Bound]
+    ahead: Axis | None = None
+    streamed: bool = False
+
+    @property
+    def work_per_point(self) -> int:
+        """How many iterations one point of the loops stands for."""
+        at_once = self.lanes * (self.tile.extent if self.tile else 1)
+        return at_once * prod(axis.extent for axis in self.inner)
 
     def transposed(self, access: Access) -> bool:
         """Whether the operand is read in squares along the tile axis."""
@@ -93,6 +113,7 @@ def schedule(
     _merge_all(plan, plan.inner)
     _vectorize(plan, isa, accesses[dst])
     _order(plan, accesses[dst])
+    plan.streamed = _can_stream(plan, accesses[dst])
     return plan
 
 
@@ -120,7 +141,7 @@ def _split(axis: Axis, operands: Sequence[Operand], dst: Operand) -> Affine:
 
 def _chain(sizes: set[int]) -> bool:
     ordered = sorted(sizes)
-    return all(b % a == 0 for a, b in zip(ordered, ordered[1:], strict=False))
+    return all(b % a == 0 for a, b in pairwise(ordered))
 
 
 def _substitute(form: Affine, splitting: dict[Axis, Affine]) -> Affine:
@@ -186,7 +207,8 @@ def _replace(plan: Schedule, axes: list[Axis], old: Axis, loop: Axis, lane: Axis
 
 def _vectorize(plan: Schedule, isa: Isa, dst: Access) -> None:
     """Choose the vector axis and, for operands that run across it, the tile axis."""
-    vector = _vector_axis(plan, dst)
+    axes = [*plan.loops, *plan.inner]
+    vector = min(axes, key=lambda axis: _cost(plan, isa, dst, axis), default=None)
     if vector is None:
         plan.lanes = 1
         return
@@ -207,20 +229,45 @@ def _vectorize(plan: Schedule, isa: Isa, dst: Access) -> None:
             return
 
 
-def _vector_axis(plan: Schedule, dst: Access) -> Axis | None:
-    """The axis with the most contiguous operands, the destination counting most; the longest of
-    several."""
-    best, best_score = None, (0, 0)
-    for axis in (*plan.loops, *plan.inner):
-        score = 0
-        for access in plan.accesses.values():
-            if access.offset is not None and access.offset.stride(axis) == 1:
-                score += 2 + len(plan.accesses) * (access is dst)
-        if score == 0 and axis in plan.loops:
-            score = 1  # a gather is still better than single elements
-        if (score, axis.extent) > best_score:
-            best, best_score = axis, (score, axis.extent)
-    return best
+def _cost(plan: Schedule, isa: Isa, dst: Access, axis: Axis) -> tuple[float, int]:
+    """What memory access costs for each point, in loads of a vector, if vectors lie along ``axis``;
+    of equal ones the longest axis is the best."""
+    lanes = min(isa.lanes, _round_up_power(axis.extent))
+    share = -(-axis.extent // lanes) / axis.extent
+    inside = axis in plan.inner
+    repeats = prod(inner.extent for inner in plan.inner)
+    total = _ACROSS * log2(lanes) if inside else 0.0
+    for access in plan.accesses.values():
+        repeated = any(_stride(access, inner) != 0 for inner in plan.inner)
+        if inside and not repeated:
+            total += 1.0
+        else:
+            count = repeats if repeated else 1
+            total += count * share * _vector_cost(plan, access, axis, lanes, access is dst)
+    return total, -axis.extent
+
+
+def _vector_cost(plan: Schedule, access: Access, axis: Axis, lanes: int, written: bool) -> float:
+    stride = _stride(access, axis)
+    if stride in (0, 1):
+        return 1.0
+    if written:
+        return _SCATTER * lanes
+    if stride is not None and 1 < stride <= NEAR:
+        return stride + 1.0
+    moves = any(_stride(access, inner) != 0 for inner in plan.inner)
+    tiled = not moves and any(
+        other is not axis and _stride(access, other) == 1 and 2 * other.extent >= lanes
+        for other in plan.loops
+    )
+    return 2.0 if tiled else _GATHER * lanes
+
+
+def _stride(access: Access, axis: Axis) -> int | None:
+    """How far a step along ``axis`` goes; None if that differs from place to place."""
+    if access.offset is not None:
+        return access.offset.stride(axis)
+    return None if any(form.stride(axis) for form in access.index) else 0
 
 
 def _tile_axis(plan: Schedule, access: Access) -> Axis | None:
@@ -242,7 +289,25 @@ def _order(plan: Schedule, dst: Access) -> None:
 
     plan.loops.sort(key=distance)
     sources = [a.offset for a in plan.accesses.values() if a.offset is not None]
+    if len(plan.loops) > 1:
+        outer, inner = plan.loops[-2:]
+        if any(0 < abs(form.stride(outer)) < abs(form.stride(inner)) for form in sources):
+            plan.loops[-2:] = sorted((outer, inner), key=lambda axis: -axis.extent)
+            plan.ahead = plan.loops[-2]
     plan.inner.sort(key=lambda axis: -max(abs(form.stride(axis)) for form in sources))
+
+
+def _can_stream(plan: Schedule, dst: Access) -> bool:
+    """Whether dst is large and every whole vector fills cache lines, alone or with the next."""
+    offset, desc = dst.offset, dst.operand.desc
+    if desc.size < _STREAMED_BYTES or offset is None or plan.lane is None or plan.lane_inside:
+        return False
+    bytes_at_once = plan.lanes * desc.data_type.size
+    neighbours = bool(plan.loops) and offset.stride(plan.loops[-1]) == plan.lanes
+    if offset.stride(plan.lane) != 1 or not (bytes_at_once % _LINE == 0 or neighbours):
+        return False
+    apart = [offset.const, *offset.without(plan.lane).strides.values()]
+    return all(stride % plan.lanes == 0 for stride in apart)
 
 
 def _round_up_power(value: int) -> int:

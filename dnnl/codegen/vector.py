@@ -73,15 +73,31 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) 
     return e.intrinsic(name, kind, [pointer, align, mask, splat_constant(kind, 0)])
 
 
-def store(e: Emitter, value: ir.Value, pointer: ir.Value, mask: Mask = None) -> None:
-    """Store to neighbouring elements; masked-off lanes touch no memory."""
+def store(
+    e: Emitter, value: ir.Value, pointer: ir.Value, mask: Mask = None, *, streamed: bool = False
+) -> None:
+    """Store to neighbouring elements; masked-off lanes touch no memory.
+
+    ``streamed`` stores pass the caches by; without a mask their address is then a multiple of the
+    vector's size.
+    """
     kind = value.type
     if mask is None:
-        e.b.store(value, pointer, align=_align(kind))
+        align = _align(kind)
+        written = e.b.store(value, pointer, align=align * kind.count if streamed else align)
+        if streamed:
+            mark = e.module.ir.add_metadata([ir.Constant(I32, 1)])
+            written.set_metadata("nontemporal", mark)
         return
     name = f"llvm.masked.store.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
     e.intrinsic(name, ir.VoidType(), [value, pointer, align, mask])
+
+
+def prefetch(e: Emitter, pointer: ir.Value) -> None:
+    """Ask for the cache line at an address, which need not exist."""
+    reading, everywhere, data = (ir.Constant(I32, number) for number in (0, 3, 1))
+    e.intrinsic("llvm.prefetch.p0", ir.VoidType(), [pointer, reading, everywhere, data])
 
 
 def addresses(e: Emitter, pointer: ir.Value, offsets: ir.Value, element: ir.Type) -> ir.Value:

@@ -11,7 +11,7 @@ from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.nest import Nest, Point, emit_nest, emit_side_by_side
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -45,10 +45,19 @@ class _Part:
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
-    """One phase for each source."""
+    """One phase where all sources can take turns, else one for each."""
     module = Module("concat", isa)
     arguments = Arguments()
-    phases = [_copy(conf, part, module, arguments) for part in _parts(conf)]
+    nests = [_copy(conf, part, arguments) for part in _parts(conf)]
+    descs = [*conf.srcs, conf.dst]
+    together = symbol("concat", descs, isa)
+    count = emit_side_by_side(module, together, nests)
+    if count is not None:
+        return Kernel(module, (Phase(together, count),), arguments.ids)
+    names = [symbol(f"concat{number}", descs, isa) for number in range(len(nests))]
+    phases = [
+        Phase(name, emit_nest(module, name, nest)) for name, nest in zip(names, nests, strict=True)
+    ]
     return Kernel(module, tuple(phases), arguments.ids)
 
 
@@ -80,7 +89,7 @@ def _replaced(dims: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
     return (*dims[:axis], extent, *dims[axis + 1 :])
 
 
-def _copy(conf: Conf, part: _Part, module: Module, arguments: Arguments) -> Phase:
+def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
     axes = letters(part.region.dims)
     index = [Affine.of(axis) for axis in axes]
     dst = Operand(arguments.slot(Arg.DST), part.region, tuple(index))
@@ -91,7 +100,4 @@ def _copy(conf: Conf, part: _Part, module: Module, arguments: Arguments) -> Phas
     def body(point: Point) -> None:
         point.store(dst, point.load(src))
 
-    entry = symbol(f"concat{part.number}", [part.src, conf.dst], module.isa)
-    where = (Bound(own, part.end - part.shift),)
-    nest = Nest(axes, (), (src, dst), dst, body, where)
-    return Phase(entry, emit_nest(module, entry, nest))
+    return Nest(axes, (), (src, dst), dst, body, (Bound(own, part.end - part.shift),))

@@ -53,7 +53,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     operands = (src, dst, *row.epilogue.operands)
     module = Module("softmax", isa)
     entry = symbol("softmax", [conf.src, conf.dst], isa)
-    nest = Nest(parallel, (axes[conf.axis],), operands, dst, row.body)
+    nest = Nest(parallel, (axes[conf.axis],), operands, dst, row.body, revisits=row.keep)
     return Kernel(module, (Phase(entry, emit_nest(module, entry, nest)),), arguments.ids)
 
 

@@ -1,4 +1,4 @@
-"""Small work items for these tests, so that small tensors are shared out over threads too."""
+"""Small tensors are treated as large ones here: shared out over threads, stored past the caches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from dnnl.codegen import schedule
 from dnnl.primitives import primitive
 
 SMALL_ITEM = 256
+SMALL_STREAM = 8192
 
 
 @pytest.fixture(scope="package", autouse=True)
-def small_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels of other tests are neither found nor left behind: they have larger items."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule, "_WORK_PER_ITEM", SMALL_ITEM)
+        patch.setattr(schedule, "_STREAMED_BYTES", SMALL_STREAM)
         primitive._cache.clear()
         with config.override("cache_dir", tmp_path_factory.mktemp("kernels")):
             yield
