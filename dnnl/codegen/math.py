@@ -144,6 +144,11 @@ def exp(e: Emitter, x: ir.Value) -> ir.Value:
     return _exp(e, clamp(e, x, _EXP_LOW, _EXP_HIGH))
 
 
+def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
+    """e^x for x <= 0; 2 ulps."""
+    return _exp(e, at_least(e, x, _EXP_LOW))
+
+
 def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x - 1 for x <= 0, and 0 for positive x; 2 ulps."""
     x = clamp(e, x, -18.0, 0.0)  # e^-18 is lost beside 1

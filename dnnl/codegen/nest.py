@@ -31,6 +31,8 @@ from dnnl.codegen.schedule import Items, Schedule, schedule, share_out
 Body = Callable[["Point"], None]
 Step = Callable[..., Values]
 Merge = Callable[[Emitter, Values, Values], Values]
+# Results that a long reduction keeps apart until its end.
+_WAYS = 4
 # Iterations of a loop that are enough to share out over threads.
 _ENOUGH = 32
 PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
@@ -246,6 +248,15 @@ class _Writer:
         return vector.transpose(self.e, rows)
 
 
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    """A reduction: its step, how two results become one, and what each starts from."""
+
+    step: Step
+    merge: Merge
+    init: Values
+
+
 class Point(Place):
     """One vector of the iteration space, as the body of a nest sees it.
 
@@ -282,7 +293,8 @@ class Point(Place):
         result then holds the answer.
         """
         carried = tuple(self.constant(value) for value in init)
-        result = self._first()._loops(list(self._writer.plan.inner), step, carried)
+        fold = _Fold(step, merge, carried)
+        result = self._first()._loops(list(self._writer.plan.inner), fold, carried)
         if not self._writer.plan.lane_inside:
             return result
         distance = self._lanes // 2
@@ -300,7 +312,8 @@ class Point(Place):
             body(point)
             return ()
 
-        self._first()._loops(list(self._writer.plan.inner), step, ())
+        fold = _Fold(step, lambda _e, _values, _others: (), ())
+        self._first()._loops(list(self._writer.plan.inner), fold, ())
 
     def _first(self) -> Point:
         """Where a fold starts: with masks if its only vector is a tail."""
@@ -308,23 +321,54 @@ class Point(Place):
         only = vectors is not None and vectors.extent == 1
         return self._with({}, masked=True) if self._writer.tails and only else self
 
-    def _loops(self, axes: list[Axis], step: Step, carried: Values) -> Values:
+    def _loops(self, axes: list[Axis], fold: _Fold, carried: Values) -> Values:
         plan = self._writer.plan
         if not axes:
-            return self._step(step, carried)
+            return self._step(fold.step, carried)
         axis = axes[0]
-
-        def body(index: ir.Value, *values: ir.Value) -> Values:
-            return self._with({axis: index})._loops(axes[1:], step, values)
-
         if axis is not plan.vector or not self._writer.tails:
-            return self.e.loop(i64(0), i64(axis.extent), body, carried, name=axis.name)
+            return self._loop(axes, axis.extent, fold, carried)
         whole = min(bound.limit // plan.lanes for bound in self._writer.tails)
-        carried = self.e.loop(i64(0), i64(whole), body, carried, name=axis.name)
+        carried = self._loop(axes, whole, fold, carried)
         if whole == axis.extent:
             return carried
         tail = self._with({axis: i64(whole)}, masked=True)
-        return tail._loops(axes[1:], step, carried)
+        return tail._loops(axes[1:], fold, carried)
+
+    def _loop(self, axes: list[Axis], extent: int, fold: _Fold, carried: Values) -> Values:
+        """The first ``extent`` iterations of the outermost of ``axes``.
+
+        If it is the innermost as well and long, several iterations are done at a time with results
+        of their own, so that none waits for the one before.
+        """
+        axis, *rest = axes
+        ways = 1 if rest or extent < 2 * _WAYS else _WAYS
+        count = len(carried)
+
+        def body(index: ir.Value, *values: ir.Value) -> Values:
+            following: Values = ()
+            for way in range(ways):
+                point = self._with({axis: self.e.add(index, i64(way))})
+                own = values[way * count : (way + 1) * count]
+                following += point._loops(rest, fold, own)
+            return following
+
+        even = extent - extent % ways
+        results = carried + fold.init * (ways - 1)
+        results = self.e.loop(i64(0), i64(even), body, results, step=ways, name=axis.name)
+        for index in range(even, extent):
+            first = (index - even) * count
+            point = self._with({axis: i64(index)})
+            own = point._loops(rest, fold, results[first : first + count])
+            results = (*results[:first], *own, *results[first + count :])
+        while len(results) > count:
+            half = len(results) // count // 2 * count
+            pairs = [
+                (results[k : k + count], results[k + half : k + half + count])
+                for k in range(0, half, count)
+            ]
+            results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
+        return results
 
     def _with(self, env: Env, masked: bool | None = None) -> Point:
         masked = self.masked if masked is None else masked

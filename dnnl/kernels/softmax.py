@@ -74,7 +74,7 @@ class _Row:
         peak = point.e.b.select(empty, point.constant(0.0), peak)
 
         def exponential(p: Point) -> Value:
-            return math.exp(p.e, p.e.b.fsub(p.load(self.src), peak))
+            return math.exp_of_negative(p.e, p.e.b.fsub(p.load(self.src), peak))
 
         def accumulate(p: Point, total: Value) -> Values:
             term = exponential(p)
