@@ -95,10 +95,10 @@ def load_pointers(
 class Place:
     """A vector of iterations: ``env`` fixes all axes but ``lane``, along which the vector lies.
 
-    A body sees f32 vectors only; ``load`` and ``store`` convert. If ``masked``, elements outside
-    an operand's window or outside ``exists`` are not touched, and what is stored outside
-    ``domain``, which is padding, becomes zero. If ``streamed``, whole vectors are stored past the
-    caches, to addresses that are then multiples of a vector's size.
+    A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
+    elements outside an operand's window or outside ``exists`` are not touched, and what is stored
+    outside ``domain``, which is padding, becomes zero. If ``streamed``, whole vectors are stored
+    past the caches, to addresses that are then multiples of a vector's size.
     """
 
     def __init__(
@@ -114,9 +114,10 @@ class Place:
         domain: Sequence[Bound] = (),
         exists: Sequence[Bound] = (),
         streamed: bool = False,
+        core: ir.Type = F32,
     ) -> None:
         self.e, self.masked, self.streamed = e, masked, streamed
-        self.kind = ir.VectorType(F32, lanes)
+        self.kind = ir.VectorType(core, lanes)
         self._pointers, self._accesses = pointers, accesses
         self._env, self._lane, self._lanes = env, lane, lanes
         self._domain, self._exists = domain, exists
@@ -126,9 +127,9 @@ class Place:
         return vector.splat_constant(self.kind, value)
 
     def load(self, operand: Operand) -> ir.Value:
-        """The operand's elements as f32; zero, or any number, where there are none."""
+        """The operand's elements in the core type; zero, or any number, where there are none."""
         access = self._accesses[operand]
-        row = storage(operand.desc.data_type)
+        row = storage(operand.desc.data_type, self.kind.element)
         kind = ir.VectorType(row.element, self._lanes)
         bounds = [*self._exists, *self._domain, *access.window]
         pointer = self._pointers[operand]
@@ -144,16 +145,16 @@ class Place:
             offsets = self._lane_offsets(access)
             where = vector.addresses(self.e, pointer, offsets, row.element)
             raw = vector.gather(self.e, where, kind, self.conditions(bounds))
-        return row.to_f32(self.e, raw)
+        return row.to_core(self.e, raw)
 
     def store(self, operand: Operand, value: ir.Value) -> None:
         """Convert and store; what lies outside the domain becomes zero."""
         access = self._accesses[operand]
-        row = storage(operand.desc.data_type)
+        row = storage(operand.desc.data_type, self.kind.element)
         inside = self.conditions(self._domain)
         if inside is not None:
             value = self.e.b.select(inside, value, self.constant(0.0))
-        raw = row.from_f32(self.e, value)
+        raw = row.from_core(self.e, value)
         mask = self.conditions([*self._exists, *access.window])
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
@@ -172,7 +173,7 @@ class Place:
         if access.offset is None or not access.offset.stride(ahead):
             return
         place = self.e.add(self._base(access), i64(access.offset.stride(ahead)))
-        element = storage(operand.desc.data_type).element
+        element = storage(operand.desc.data_type, self.kind.element).element
         vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
 
     def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:

@@ -1,43 +1,142 @@
 """Between the types in memory and the type of computation.
 
-A row for each data type: how its elements look in IR, how a loaded vector becomes f32 and how an
-f32 vector becomes what is stored.
+A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
+computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
+f64 where only types pass through that do not fit f32; or an integer as wide as the elements, where
+their bits are moved and mean nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from llvmlite import ir
 
-from dnnl.codegen.builder import F32, Emitter
+from dnnl.codegen import math, small_float, vector
+from dnnl.codegen.builder import F32, F64, I8, I16, I32, Emitter
+from dnnl.codegen.small_float import Format
 from dnnl.types.dtype import DataType
 
 Conversion = Callable[[Emitter, ir.Value], ir.Value]
+
+# The largest f32 below 2^31.
+_S32_LIMIT = 2147483520.0
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How one data type is kept in memory and brought to the core and back."""
+
+    element: ir.Type
+    to_core: Conversion
+    from_core: Conversion
 
 
 def _same(_: Emitter, value: ir.Value) -> ir.Value:
     return value
 
 
-@dataclass(frozen=True)
-class Storage:
-    """How one data type is kept in memory and brought to f32 and back."""
-
-    element: ir.Type
-    to_f32: Conversion
-    from_f32: Conversion
+def _like(value: ir.Value, element: ir.Type) -> ir.VectorType:
+    return ir.VectorType(element, value.type.count)
 
 
-_STORAGE = {DataType.f32: Storage(F32, _same, _same)}
+def _to_float(e: Emitter, value: ir.Value, unsigned: bool = False, core: ir.Type = F32) -> ir.Value:
+    if value.type.element.width < 32:
+        extend = e.b.zext if unsigned else e.b.sext
+        value = extend(value, _like(value, I32))
+    return e.b.sitofp(value, _like(value, core))
+
+
+def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: ir.Type) -> ir.Value:
+    """Saturate, then round to nearest, ties to even; NaN becomes ``low``."""
+    value = vector.maximum(e, value, vector.splat_constant(value.type, low))
+    value = vector.minimum(e, value, vector.splat_constant(value.type, high))
+    value = math.round_to_even(e, value)
+    whole = e.b.fptosi(value, _like(value, I32))
+    return whole if element is I32 else e.b.trunc(whole, _like(value, element))
+
+
+def _integer(
+    element: ir.Type, low: float, high: float, unsigned: bool = False, core: ir.Type = F32
+) -> Storage:
+    return Storage(
+        element,
+        partial(_to_float, unsigned=unsigned, core=core),
+        partial(_to_integer, low=low, high=high, element=element),
+    )
+
+
+def _coded(element: ir.Type, widen: Conversion, narrow: Conversion) -> Storage:
+    """A float whose code is an integer of ``element``."""
+
+    def to_core(e: Emitter, value: ir.Value) -> ir.Value:
+        return widen(e, e.b.zext(value, _like(value, I32)))
+
+    def from_core(e: Emitter, value: ir.Value) -> ir.Value:
+        return e.b.trunc(narrow(e, value), _like(value, element))
+
+    return Storage(element, to_core, from_core)
+
+
+def _small(element: ir.Type, form: Format) -> Storage:
+    return _coded(
+        element, partial(small_float.widen, form=form), partial(small_float.narrow, form=form)
+    )
+
+
+_F16 = _small(I16, small_float.F16)
+
+
+def _from_f16(e: Emitter, value: ir.Value) -> ir.Value:
+    if not e.isa.half:
+        return _F16.to_core(e, value)
+    return e.b.fpext(e.b.bitcast(value, _like(value, ir.HalfType())), _like(value, F32))
+
+
+def _to_f16(e: Emitter, value: ir.Value) -> ir.Value:
+    if not e.isa.half:
+        return _F16.from_core(e, value)
+    return e.b.bitcast(e.b.fptrunc(value, _like(value, ir.HalfType())), _like(value, I16))
+
+
+_IN_F32 = {
+    DataType.f32: Storage(F32, _same, _same),
+    DataType.f16: Storage(I16, _from_f16, _to_f16),
+    DataType.bf16: _coded(I16, small_float.widen_bf16, small_float.narrow_bf16),
+    DataType.f64: Storage(
+        F64,
+        lambda e, value: e.b.fptrunc(value, _like(value, F32)),
+        lambda e, value: e.b.fpext(value, _like(value, F64)),
+    ),
+    DataType.s32: _integer(I32, -(2.0**31), _S32_LIMIT),
+    DataType.s8: _integer(I8, -128.0, 127.0),
+    DataType.u8: _integer(I8, 0.0, 255.0, unsigned=True),
+    DataType.f8_e5m2: _small(I8, small_float.F8_E5M2),
+    DataType.f8_e4m3: _small(I8, small_float.F8_E4M3),
+    DataType.e8m0: _coded(I8, small_float.widen_e8m0, small_float.narrow_e8m0),
+}
+_IN_F64 = {
+    DataType.f64: Storage(F64, _same, _same),
+    DataType.s32: _integer(I32, -(2.0**31), 2.0**31 - 1, core=F64),
+}
 
 
 def supported(data_type: DataType) -> bool:
     """Whether kernels can load and store this type."""
-    return data_type in _STORAGE
+    return data_type in _IN_F32
 
 
-def storage(data_type: DataType) -> Storage:
+def core_type(src: DataType, dst: DataType, bare: bool) -> ir.Type:
+    """The core of a conversion, which is ``bare`` if nothing is computed on the way."""
+    if bare and src is dst and src is not DataType.f32:
+        return ir.IntType(src.bits)
+    return F64 if bare and _IN_F64.keys() >= {src, dst} else F32
+
+
+def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
     """The row of a supported data type."""
-    return _STORAGE[data_type]
+    if isinstance(core, ir.IntType):
+        return Storage(core, _same, _same)
+    return (_IN_F64 if core is F64 else _IN_F32)[data_type]

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from dnnl.codegen import exponent, vector
-from dnnl.codegen.builder import I32, I64, Emitter
-
-F64 = ir.DoubleType()
+from dnnl.codegen.builder import F64, I32, I64, Emitter
 
 _LN2 = math.log(2.0)
 # ln 2 in two parts: the first has so few digits that its product with an exponent is exact.
@@ -131,8 +129,8 @@ def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
     """The nearest integer, the even one of two."""
     if e.isa.rounding:
         return e.intrinsic(f"llvm.roundeven.{vector.suffix(x.type)}", x.type, [x])
-    # From here on all f32 values are integers, so that adding it rounds smaller ones to integers.
-    integers_from = constant(x, 2.0**23)
+    # From here on all values are integers, so that adding it rounds smaller ones to integers.
+    integers_from = constant(x, 2.0**52 if x.type.element is F64 else 2.0**23)
     size = absolute(e, x)
     rounded = e.b.fsub(e.b.fadd(size, integers_from), integers_from)
     fractional = e.b.fcmp_ordered("<", size, integers_from)

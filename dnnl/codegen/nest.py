@@ -25,7 +25,8 @@ from llvmlite import ir
 from dnnl.codegen import vector
 from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import I1, I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.builder import F32, I1, I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.isa import Isa
 from dnnl.codegen.schedule import Items, Schedule, schedule, share_out
 
 Body = Callable[["Point"], None]
@@ -44,7 +45,7 @@ class Nest:
 
     ``dst`` is the operand whose layout decides the order of the walk. Only points inside the
     bounds ``where`` are computed and stored. ``revisits`` says that the body reads back what it
-    has stored, which then had better stay in a cache.
+    has stored, which then had better stay in a cache. ``core`` is the type of the body's vectors.
     """
 
     parallel: tuple[Axis, ...]
@@ -54,6 +55,7 @@ class Nest:
     body: Body
     where: tuple[Bound, ...] = ()
     revisits: bool = False
+    core: ir.Type = F32
 
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> int:
@@ -89,9 +91,11 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
 
 
 def _plan(module: Module, nest: Nest) -> Schedule:
-    plan = schedule(
-        module.isa, nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
-    )  # fmt: skip
+    parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
+    lanes, square = _widths(module.isa, nest.core)
+    plan = schedule(lanes, *parts)
+    if plan.tile is not None and lanes > square:
+        plan = schedule(square, *parts)
     plan.streamed = plan.streamed and not nest.revisits
     return plan
 
@@ -127,6 +131,15 @@ def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items
     else:
         run()
     e.b.ret_void()
+
+
+def _widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
+    """The lanes of a vector of ``core``, and of one that takes part in a transposition.
+
+    Squares of elements below 32 bits are 128 bits wide: more rows than that leave the registers.
+    """
+    bits = vector.bits(core)
+    return isa.vector_bits // bits, (isa.vector_bits if bits >= 32 else 128) // bits
 
 
 class _Writer:
@@ -277,6 +290,7 @@ class Point(Place):
         super().__init__(
             writer.e, writer.pointers, plan.accesses, env, lane, plan.lanes,
             masked=masked, domain=plan.domain, exists=plan.exists, streamed=writer.streamed,
+            core=writer.nest.core,
         )  # fmt: skip
         self._writer, self._loaded = writer, loaded
 

@@ -25,7 +25,6 @@ from math import log2, prod
 
 from dnnl.codegen.access import NEAR, Access, Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
-from dnnl.codegen.isa import Isa
 
 # A work item should outlast its own start by far, and there should be enough of them to share out.
 _WORK_PER_ITEM = 8192
@@ -85,14 +84,15 @@ class Schedule:
 
 
 def schedule(
-    isa: Isa,
+    lanes: int,
     parallel: Sequence[Axis],
     reduced: Sequence[Axis],
     operands: Sequence[Operand],
     dst: Operand,
     where: Sequence[Bound] = (),
 ) -> Schedule:
-    """Plan the walk over ``parallel`` x ``reduced``; ``dst`` decides order and vector axis.
+    """Plan the walk over ``parallel`` x ``reduced``; ``dst`` decides order and vector axis,
+    of which a vector takes at most ``lanes`` iterations.
 
     Only iterations inside the bounds ``where`` exist.
     """
@@ -108,10 +108,10 @@ def schedule(
     inner = [piece for axis in reduced for piece in splitting[axis].strides]
     exists = [Bound(_substitute(bound.form, splitting), bound.limit) for bound in where]
     exists = [bound for bound in exists if bound.needed]
-    plan = Schedule(isa.lanes, loops, inner, None, None, False, None, accesses, domain, exists)
+    plan = Schedule(lanes, loops, inner, None, None, False, None, accesses, domain, exists)
     _merge_all(plan, plan.loops)
     _merge_all(plan, plan.inner)
-    _vectorize(plan, isa, accesses[dst])
+    _vectorize(plan, accesses[dst])
     _order(plan, accesses[dst])
     plan.streamed = _can_stream(plan, accesses[dst])
     return plan
@@ -205,16 +205,16 @@ def _replace(plan: Schedule, axes: list[Axis], old: Axis, loop: Axis, lane: Axis
     axes[place : place + 1] = [loop] if loop.extent > 1 else []
 
 
-def _vectorize(plan: Schedule, isa: Isa, dst: Access) -> None:
+def _vectorize(plan: Schedule, dst: Access) -> None:
     """Choose the vector axis and, for operands that run across it, the tile axis."""
     axes = [*plan.loops, *plan.inner]
-    vector = min(axes, key=lambda axis: _cost(plan, isa, dst, axis), default=None)
+    vector = min(axes, key=lambda axis: _cost(plan, dst, axis), default=None)
     if vector is None:
         plan.lanes = 1
         return
     plan.lane_inside = vector in plan.inner
     axes = plan.inner if plan.lane_inside else plan.loops
-    plan.lanes = min(isa.lanes, _round_up_power(vector.extent))
+    plan.lanes = min(plan.lanes, _round_up_power(vector.extent))
     plan.lane = Axis(plan.lanes, "lane")
     plan.vector = Axis(-(-vector.extent // plan.lanes), vector.name)
     _replace(plan, axes, vector, plan.vector, plan.lane)
@@ -229,10 +229,10 @@ def _vectorize(plan: Schedule, isa: Isa, dst: Access) -> None:
             return
 
 
-def _cost(plan: Schedule, isa: Isa, dst: Access, axis: Axis) -> tuple[float, int]:
+def _cost(plan: Schedule, dst: Access, axis: Axis) -> tuple[float, int]:
     """What memory access costs for each point, in loads of a vector, if vectors lie along ``axis``;
     of equal ones the longest axis is the best."""
-    lanes = min(isa.lanes, _round_up_power(axis.extent))
+    lanes = min(plan.lanes, _round_up_power(axis.extent))
     share = -(-axis.extent // lanes) / axis.extent
     inside = axis in plan.inner
     repeats = prod(inner.extent for inner in plan.inner)

@@ -29,6 +29,12 @@ def suffix(kind: ir.Type) -> str:
     return names.get(str(kind), str(kind))
 
 
+def bits(kind: ir.Type) -> int:
+    """The width of one element."""
+    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    return {"float": 32, "double": 64}.get(str(element)) or int(element.width)
+
+
 def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
     """All lanes the same constant."""
     if value == 0 and str(value)[0] != "-":
@@ -126,8 +132,7 @@ def scatter(e: Emitter, value: ir.Value, where: ir.Value, mask: Mask = None) -> 
 
 
 def _align(kind: ir.VectorType) -> int:
-    width = str(kind.element)
-    return {"float": 4, "i32": 4, "double": 8, "i64": 8, "half": 2, "i16": 2, "i8": 1}[width]
+    return bits(kind) // 8
 
 
 def multiply_add(e: Emitter, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -170,8 +175,12 @@ def transpose(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
 
     Elements are first paired inside units of four lanes, which are one instruction each on every
     128-bit unit of x86 and aarch64; then whole units are exchanged. 16 x 16 takes 64 shuffles.
+    Elements below 32 bits are interleaved over the whole register, which is one instruction as
+    long as that has 128 bits.
     """
     lanes = len(rows)
+    if bits(rows[0].type) < 32:
+        return _interleave(e, rows)
     unit = min(4, lanes)
     regs = list(rows)
     step = 1
@@ -181,6 +190,17 @@ def transpose(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
     groups = [regs[j::unit] for j in range(unit)]
     columns = [_exchange_units(e, group, unit) for group in groups]
     return [columns[j % unit][j // unit] for j in range(lanes)]
+
+
+def _interleave(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Interleave each row with the one half the square away until the rows have become columns."""
+    lanes = len(rows)
+    regs = list(rows)
+    pick = [lane + side for lane in range(lanes) for side in (0, lanes)]
+    for _ in range(lanes.bit_length() - 1):
+        pairs = zip(regs[: lanes // 2], regs[lanes // 2 :], strict=True)
+        regs = [shuffle(e, a, b, half) for a, b in pairs for half in (pick[:lanes], pick[lanes:])]
+    return regs
 
 
 def _pair_within_units(e: Emitter, regs: list[ir.Value], unit: int, step: int) -> list[ir.Value]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dnnl.codegen import convert
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Value
@@ -15,11 +14,13 @@ from dnnl.codegen.nest import Nest, Point, emit_nest
 from dnnl.kernels.scratchpad import Copy
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 Source = tuple[int, MemoryDesc, tuple[int, ...]]
 Compute = Callable[[Point, list[Value]], Value]
+_IS_F32 = frozenset({DataType.f32}).__contains__
 
 
 def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
@@ -33,10 +34,12 @@ def symbol(primitive: str, descs: Sequence[MemoryDesc], isa: Isa) -> str:
     return f"{primitive}__{types}__{isa.lanes}x1__{isa.name}"
 
 
-def refuse_types(*descs: MemoryDesc) -> Refusal | None:
-    """A refusal if one of the data types cannot be loaded and stored."""
+def refuse_types(
+    *descs: MemoryDesc, allowed: Callable[[DataType], bool] = _IS_F32
+) -> Refusal | None:
+    """A refusal if one of the data types is not ``allowed``."""
     for desc in descs:
-        if not convert.supported(desc.data_type):
+        if not allowed(desc.data_type):
             return Refusal(Reason.DATA_TYPE, str(desc.data_type))
         if desc.has_runtime_values:
             return Refusal(Reason.RUNTIME_DIM)

@@ -52,6 +52,11 @@ def source(dims: tuple[int, ...], layout: str, seed: int = 1) -> Memory:
     return random_memory(describe(dims, layout), ENGINE, seed)
 
 
+def typed_source(dims: tuple[int, ...], layout: str, data_type: str, seed: int = 1) -> Memory:
+    """Numbers of any type in some layout."""
+    return random_memory(describe(dims, layout).with_data_type(data_type), ENGINE, seed)
+
+
 def vector(length: int, seed: int) -> Memory:
     """One positive number for each channel."""
     return random_memory(MemoryDesc((length,), "f32"), ENGINE, seed, "positive")

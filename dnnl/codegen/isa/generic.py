@@ -6,5 +6,5 @@ from dnnl.codegen.isa.row import Isa
 
 ROWS = (
     Isa("generic", "any", "", "", (),
-        vector_bits=128, registers=16, fma=False, masked=False, rounding=False),
+        vector_bits=128, registers=16, fma=False, masked=False, rounding=False, half=False),
 )  # fmt: skip

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 class Isa:
     """One instruction set level of one architecture.
 
-    ``vector_bits`` and ``registers`` size vectors and register tiles. ``fma`` says whether a
-    fused multiply-add is one instruction: where it is not, LLVM would call a library function.
-    ``masked`` says whether loads and stores take a mask natively, ``rounding`` whether rounding to
-    integers is one instruction, ``exponents`` whether taking exponents out and putting them in is.
-    ``dot`` names the native products of low-precision types, as ``"u8s8"`` or ``"bf16"``. ``l1``
-    and ``l2`` are the cache sizes in bytes that blocking may count on, ``l1_ways`` is the first
-    one's associativity.
+    ``vector_bits`` and ``registers`` size vectors and register tiles. ``fma`` says whether a fused
+    multiply-add is one instruction: where it is not, LLVM would call a library function. ``masked``
+    says whether loads and stores take a mask natively, ``rounding`` whether rounding to integers is
+    one instruction, ``exponents`` whether taking exponents out and putting them in is, ``half``
+    whether converting between f16 and f32 is. ``dot`` names the native products of low-precision
+    types, as ``"u8s8"`` or ``"bf16"``. ``l1`` and ``l2`` are the cache sizes in bytes that blocking
+    may count on, ``l1_ways`` is the first one's associativity.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Isa:
     masked: bool
     rounding: bool = True
     exponents: bool = False
+    half: bool = True
     dot: tuple[str, ...] = ()
     l1: int = 32 * 1024
     l1_ways: int = 8

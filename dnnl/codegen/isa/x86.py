@@ -18,7 +18,7 @@ def _avx512(name: str, extra: tuple[str, ...], dot: tuple[str, ...]) -> Isa:
 
 ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
-        vector_bits=128, registers=16, fma=False, masked=False, l2=256 * 1024),
+        vector_bits=128, registers=16, fma=False, masked=False, half=False, l2=256 * 1024),
     Isa("avx2", "x86_64", _TRIPLE, "x86-64-v3", _AVX2,
         vector_bits=256, registers=16, fma=True, masked=True, l2=256 * 1024),
     _avx512("avx512_core", (), ()),

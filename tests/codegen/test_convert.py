@@ -1,0 +1,36 @@
+"""Conversions stand alone on every instruction set: no library function is left to be called."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dnnl import DataType, Engine, MemoryDesc, Primitive, PrimitiveDesc, ReorderDesc, config
+from dnnl.codegen import convert, isa
+
+TYPES = [data_type for data_type in DataType if convert.supported(data_type)]
+
+
+@pytest.mark.parametrize("row", isa.ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("data_type", TYPES, ids=str)
+def test_no_conversion_calls(data_type: DataType, row: isa.Isa) -> None:
+    narrow, wide = (MemoryDesc((3, 70), dt, "ab") for dt in (data_type, "f32"))
+    descs = [ReorderDesc(narrow, wide), ReorderDesc(wide, narrow)]
+    if data_type in (DataType.s32, DataType.f64):
+        descs += [ReorderDesc(narrow, narrow.with_data_type(dt)) for dt in ("s32", "f64")]
+    for desc in descs:
+        with config.override("max_cpu_isa", row.name):
+            pd = PrimitiveDesc(desc, Engine("null"))
+        assert pd.isa is row
+        text = Primitive(pd).asm()
+        calls = [line for line in text.splitlines() if re.match(r"\s+(call|callq|bl|blr)\s", line)]
+        assert calls == []
+
+
+def test_rows_without_half_precision_convert_by_integers() -> None:
+    half, single = MemoryDesc((64,), "f16"), MemoryDesc((64,), "f32")
+    for name, native in (("avx2", True), ("sse41", False)):
+        with config.override("max_cpu_isa", name):
+            pd = PrimitiveDesc(ReorderDesc(half, single), Engine("null"))
+        assert ("vcvtph2ps" in Primitive(pd).asm()) is native
