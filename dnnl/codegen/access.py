@@ -167,12 +167,13 @@ class Place:
         where = vector.addresses(self.e, pointer, self._lane_offsets(access), row.element)
         vector.scatter(self.e, raw, where, mask)
 
-    def prefetch(self, operand: Operand, ahead: Axis) -> None:
-        """Fetch the line of the first element one step further along ``ahead``."""
+    def prefetch(self, operand: Operand, ahead: Axis | None = None) -> None:
+        """Fetch the line of the first element here, or one step further along ``ahead``."""
         access = self._accesses[operand]
-        if access.offset is None or not access.offset.stride(ahead):
+        step = access.offset.stride(ahead) if access.offset is not None and ahead else 0
+        if access.offset is None or (ahead and not step):
             return
-        place = self.e.add(self._base(access), i64(access.offset.stride(ahead)))
+        place = self.e.add(self._base(access), i64(step))
         element = storage(operand.desc.data_type, self.kind.element).element
         vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from dnnl.codegen import vector
 from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
 from dnnl.codegen.address import Affine, Axis, decode, linear_offset
 from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate
@@ -172,10 +173,18 @@ class _Writer:
         self.chunks = min(self.per_band, max(1, 64 // outer))
         self.chunk = -(-self.per_band // self.chunks)
         self.chunks = -(-self.per_band // self.chunk)
-        self.item_loops = [self.n, self.od, Axis(bands, "band"), Axis(self.chunks, "chunk")]
-        kept = [self.g, self.ocb] if compute.keep_weights else [self.g]
-        self.item_loops = [*kept, *self.item_loops]
+        images = [self.n]
+        if compute.keep_weights:
+            images = [self.n, self.ocb] if self._images_outside() else [self.ocb, self.n]
+        pixels = [self.od, Axis(bands, "band"), Axis(self.chunks, "chunk")]
+        self.item_loops = [self.g, *images, *pixels]
         self.items = outer * self.chunks
+
+    def _images_outside(self) -> bool:
+        """Whether each image should meet all panels before the next one, which reads the weights
+        once an image; else each panel meets all images, which reads src once a panel."""
+        src, weights = self.compute.src[1], self.compute.weights[1]
+        return weights.size * self.n.extent < src.size * self.ocb.extent
 
     def start(self, args: Value) -> None:
         """Load the operand addresses."""
@@ -247,6 +256,7 @@ class _Writer:
             tuple(row * row_step + column * pixel_step for row, column in places),
             tuple(self.b_form.stride(self.vec) * v for v in range(self.vec.extent)),
         )
+        self._prefetch(env, places)
         acc = self._bias(env) * len(places)
         acc = self._products(env, acc, panels, run, tile)
         self._store(env, acc, places)
@@ -262,7 +272,14 @@ class _Writer:
             spans = run.taps[0] if run.taps else None
             levels.append(self._taps(self.kh, h, env[self.oh], spans))
             levels.append(self._level(self.kw))
-            return accumulate(self.e, acc, panels, [*levels, *inner])
+            ahead = tile.width * self.a_form.stride(self.ow) if self._streams() else 0
+
+            def block(e: Emitter, acc: Values, at: Panels) -> Values:
+                for offset in panels.rows if ahead else ():
+                    vector.prefetch(e, e.element(at.a, i64(offset + ahead), F32))
+                return accumulate(e, acc, at, inner)
+
+            return accumulate(self.e, acc, panels, levels, block)
         if run.taps is None or len(set(run.taps)) == 1:
             spans = run.taps[0] if run.taps else None
             levels.append(self._taps(self.kh, h, env[self.oh], spans))
@@ -278,6 +295,13 @@ class _Writer:
             return acc
 
         return accumulate(self.e, acc, panels, levels, leaf)
+
+    def _streams(self) -> bool:
+        """Whether src is read once, block of channels by block, from beyond the caches: then each
+        tile asks for the next one's, since the gaps between blocks hide the stream."""
+        large = self.compute.src[1].size > self.e.isa.l2 // 2
+        taps = self.kd.extent * self.kh.extent * self.kw.extent
+        return large and taps == 1 and self.icb.extent > 1
 
     def _tap(
         self,
@@ -333,6 +357,29 @@ class _Writer:
         low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
         return Level(low, high, *steps)
 
+    def _pixel(self, env: Env, row: int, column: int, v: int) -> Env:
+        """The position of one vector of the tile."""
+        return {
+            **env,
+            self.oh: self.e.add(env[self.oh], i64(row)),
+            self.ow: self.e.add(env[self.ow], i64(column)),
+            self.vec: i64(v),
+        }
+
+    def _prefetch(self, env: Env, places: list[tuple[int, int]]) -> None:
+        """Ask for what the post-ops will read and the store will overwrite, if it is too much to
+        be in the cache: it arrives while the products are computed."""
+        far = [
+            operand
+            for operand in (self.dst, *self.epilogue.operands)
+            if operand.desc.size > self.e.isa.l2 // 2
+        ]
+        for row, column in places if far else []:
+            for v in range(self.vec.extent):
+                place = self._place(self._pixel(env, row, column, v), masked=False)
+                for operand in far:
+                    place.prefetch(operand)
+
     def _place(self, env: Env, masked: bool) -> Place:
         return Place(
             self.e, self.pointers, self.accesses, env, self.lane, self.lane.extent,
@@ -353,13 +400,7 @@ class _Writer:
         def store(masked: bool) -> Values:
             for number, (row, column) in enumerate(places):
                 for v in range(self.vec.extent):
-                    here = {
-                        **env,
-                        self.oh: self.e.add(env[self.oh], i64(row)),
-                        self.ow: self.e.add(env[self.ow], i64(column)),
-                        self.vec: i64(v),
-                    }
-                    place = self._place(here, masked)
+                    place = self._place(self._pixel(env, row, column, v), masked)
                     value = acc[number * self.vec.extent + v]
                     place.store(self.dst, self.epilogue.apply(place, value))
             return ()
