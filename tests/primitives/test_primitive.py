@@ -312,22 +312,24 @@ class TestExecution:
 
     def test_from_many_threads_at_once(self) -> None:
         """With a scratchpad of the library, of which each thread has its own."""
-        dims = (2, 64, 16, 16)
+        dims = (2, 64, 64, 64)
         data, flags = describe(dims, "nhwc"), "use_global_stats|use_scale|use_shift"
         desc = BatchNormalizationDesc.forward(FORWARD, data, data, 1e-5, flags)
         primitive = Primitive(PrimitiveDesc(desc, ENGINE))
         assert not primitive.pd.scratchpad_desc.is_zero
         names = (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)
         failures = []
+        together = threading.Barrier(2)
 
         def work(seed: int) -> None:
             args: dict[int, Memory] = {name: vector(64, seed + name) for name in names}
-            args |= {Arg.SRC: source(dims, "nhwc", seed), Arg.DST: Memory(data, ENGINE)}
-            primitive.execute(STREAM, args)
-            first = args[Arg.DST].data.copy()
-            for _ in range(200):
+            args[Arg.SRC] = source(dims, "nhwc", seed)
+            want = execute(desc, args).data
+            args[Arg.DST] = Memory(data, ENGINE)
+            together.wait(10)
+            for _ in range(50):
                 primitive.execute(STREAM, args)
-                if (args[Arg.DST].data != first).any():
+                if (args[Arg.DST].data != want).any():
                     failures.append(seed)
 
         threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 100)]
