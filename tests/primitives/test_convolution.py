@@ -1,0 +1,268 @@
+"""Convolution: geometries, channels, groups, layouts and instruction sets."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
+
+from dnnl import Arg, ConvolutionDesc, MemoryDesc, PrimitiveDesc, config
+from dnnl.reference.convolution import TOLERANCE
+from tests.check import check, random_memory
+from tests.primitives.harness import ENGINE, LAYOUTS, array, every_isa, execute, tensor
+from tests.primitives.products import (
+    DIRECT,
+    Dims,
+    Window,
+    attr_of,
+    convolution_desc,
+    inputs,
+    verify,
+)
+
+SAME = Window((5, 6), (3, 3), padding_l=(1, 1))
+PEERS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+WINDOWS = [
+    Window((9,), (3,), padding_l=(1,)),
+    Window((40,), (5,), (3,), (2,)),
+    Window((7,), (1,), (2,)),
+    Window((8, 7), (3, 3)),
+    Window((14, 15), (3, 3), (2, 2), (1, 1)),
+    Window((9, 8), (3, 2), (2, 1), (0, 1), (2, 0), (0, 2)),
+    Window((7, 28), (7, 7), (2, 2), (3, 3), (2, 2)),
+    Window((6, 6), (2, 2), (1, 1), (1, 1), (0, 0)),
+    Window((6, 6), (3, 3), (2, 2), (1, 1), (-1, -2)),
+    Window((13, 13), (1, 1), (2, 2)),
+    Window((3, 2), (5, 7), padding_l=(2, 3)),
+    Window((2, 2), (5, 5), (1, 1), (3, 4), (4, 3), (1, 0)),
+    Window((1, 1), (3, 3), padding_l=(1, 1)),
+    Window((1, 30), (1, 3), padding_l=(0, 1)),
+    Window((30, 1), (3, 1), padding_l=(1, 0)),
+    Window((12, 11), (3, 3), padding_l=(5, 5), dilations=(4, 4)),
+    Window((4, 5, 6), (3, 3, 3), padding_l=(1, 1, 1)),
+    Window((5, 6, 7), (3, 2, 3), (1, 2, 1), (1, 0, 2), (0, 1, 1), (0, 0, 1)),
+    Window((2, 3, 2), (1, 1, 1)),
+]
+# Outputs far from the image see nothing of it and hold the bias alone.
+TAPLESS = [
+    Window((3,), (2,), padding_l=(6,)),
+    Window((3, 4), (2, 2), (1, 2), (7, 5), (6, 8)),
+    Window((3, 4), (1, 1), (1, 1), (2, 0), (0, 3)),
+    Window((4, 4), (2, 2), padding_l=(40, 0), padding_r=(0, 41), dilations=(39, 40)),
+    Window((3, 3, 3), (2, 2, 2), padding_l=(3, 4, 5)),
+]
+
+
+@pytest.mark.parametrize("layout", ["any", "plain", "last"])
+@pytest.mark.parametrize("window", WINDOWS + TAPLESS, ids=str)
+def test_windows(window: Window, layout: str) -> None:
+    verify(convolution_desc(window, 2, (20, 18), (layout, "any", layout)))
+
+
+@pytest.mark.parametrize("channels", [(20, 18), (2, 16, 16), (5, 1, 1)], ids=str)
+@pytest.mark.parametrize("window", [WINDOWS[1], WINDOWS[5], WINDOWS[11], WINDOWS[17]], ids=str)
+def test_agrees_with_pytorch(window: Window, channels: Dims) -> None:
+    desc = convolution_desc(window, 2, channels, ("plain", "plain", "plain"))
+    args = inputs(PrimitiveDesc(desc, ENGINE))
+    strides, left, right, dilations = window.filled
+    widths = [w for pair in zip(reversed(left), reversed(right), strict=True) for w in pair]
+    weights = tensor(args[Arg.WEIGHTS])
+    want = PEERS[len(strides)](
+        F.pad(tensor(args[Arg.SRC]), widths),
+        weights.flatten(0, 1) if len(channels) == 3 else weights,
+        tensor(args[Arg.BIAS]),
+        stride=strides,
+        dilation=tuple(d + 1 for d in dilations),
+        groups=channels[0] if len(channels) == 3 else 1,
+    )
+    length = channels[-1] * torch.Size(window.kernel).numel()
+    check(execute(desc, args), array(want), TOLERANCE("f32", length))
+
+
+@pytest.mark.parametrize("dst", [*LAYOUTS, "any", "behind"])
+@pytest.mark.parametrize("src", [*LAYOUTS, "any", "behind"])
+def test_every_layout_into_every_other(src: str, dst: str) -> None:
+    # Sizes that leave tails everywhere: in blocks, in vectors, in the tiles of registers.
+    verify(convolution_desc(SAME, 2, (21, 19), (src, "any", dst)))
+
+
+@pytest.mark.parametrize("dst", LAYOUTS)
+def test_every_layout_of_a_small_destination(dst: str) -> None:
+    # Fewer channels than one panel of the destination's blocks is wide.
+    with config.override("max_cpu_isa", "avx2"):
+        verify(convolution_desc(SAME, 1, (3, 4), ("any", "any", dst)))
+
+
+@pytest.mark.parametrize(
+    "layout", ["Abcd16a", "ABcd16a16b", "aBCd4c16b", "abcD4d", "abCd3c", "aBcd32b", "aBcd4b4b"]
+)
+@pytest.mark.parametrize("side", [0, 2])
+def test_blocks_of_other_dimensions(side: int, layout: str) -> None:
+    layouts = ["any", "any", "any"]
+    layouts[side] = layout
+    window = Window((6, 7), (3, 3), (1, 2), (1, 1))
+    verify(convolution_desc(window, 18, (3, 17), (layouts[0], layouts[1], layouts[2])))
+
+
+@pytest.mark.parametrize("src", ["plain", "nChw8c"])
+@pytest.mark.parametrize(
+    "weights", ["plain", "cdba", "dcba", "ABcd16b16a", "ABcd4b16a4b", "Abcd32a", "aBcD2d8b", "gaps"]
+)
+def test_layouts_of_weights(src: str, weights: str) -> None:
+    verify(convolution_desc(SAME, 1, (34, 19), (src, weights, "any")))
+
+
+@pytest.mark.parametrize("layout", ["any", "nhwc"])
+@pytest.mark.parametrize("outputs", [1, 3, 17, 32, 48, 100])
+@pytest.mark.parametrize("inputs", [1, 3, 17, 32, 48, 100])
+def test_channels(inputs: int, outputs: int, layout: str) -> None:
+    verify(convolution_desc(SAME, 1, (outputs, inputs), (layout, "any", layout)))
+
+
+@pytest.mark.parametrize("layout", ["any", "plain", "nChw8c", "part"])
+@pytest.mark.parametrize(
+    "channels",
+    [
+        (1, 17, 5),
+        (2, 16, 16),
+        (2, 3, 5),
+        (3, 32, 8),
+        (4, 8, 16),
+        (5, 17, 1),
+        (2, 1, 48),
+        (16, 2, 1),
+    ],
+    ids=str,
+)
+def test_groups(channels: Dims, layout: str) -> None:
+    verify(convolution_desc(SAME, 2, channels, (layout, "any", layout)))
+
+
+@pytest.mark.parametrize("weights", ["plain", "edcba", "aBCde16c16b", "Abcde8a", "decab"])
+@pytest.mark.parametrize("channels", [(3, 17, 5), (19, 1, 1)], ids=str)
+def test_layouts_of_grouped_weights(channels: Dims, weights: str) -> None:
+    verify(convolution_desc(SAME, 1, channels, ("any", weights, "any")))
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"), [("any", "any"), ("plain", "plain"), ("last", "last"), ("last", "block8")]
+)
+@pytest.mark.parametrize("window", [*WINDOWS[1:18:4], *TAPLESS[:2]], ids=str)
+@pytest.mark.parametrize("channels", [1, 17, 48])
+def test_depthwise(channels: int, window: Window, src: str, dst: str) -> None:
+    desc = convolution_desc(window, 2, (channels, 1, 1), (src, "any", dst))
+    assert PrimitiveDesc(desc, ENGINE).impl_info.startswith("depthwise:")
+    verify(desc)
+
+
+@pytest.mark.parametrize("dst", LAYOUTS)
+@pytest.mark.parametrize("src", ["nchw", "nhwc", "part16"])
+def test_depthwise_layouts(src: str, dst: str) -> None:
+    verify(convolution_desc(SAME, 2, (19, 1, 1), (src, "any", dst)))
+
+
+@every_isa
+@pytest.mark.parametrize("layout", ["any", "plain", "block16"])
+@pytest.mark.parametrize(
+    ("window", "channels"),
+    [
+        (WINDOWS[4], (35, 19)),
+        (WINDOWS[5], (2, 17, 16)),
+        (WINDOWS[4], (20, 1, 1)),
+        (WINDOWS[17], (5, 6)),
+        (Window((6, 7), (1, 1)), (40, 17)),
+        (TAPLESS[1], (17, 3)),
+    ],
+    ids=str,
+)
+def test_every_instruction_set(isa: str, window: Window, channels: Dims, layout: str) -> None:
+    attr = attr_of(("eltwise", "eltwise_relu"), ("sum", 0.5))
+    with config.override("max_cpu_isa", isa):
+        verify(convolution_desc(window, 2, channels, (layout, "any", layout)), attr, "normal")
+
+
+@pytest.mark.parametrize("tag", [None, "a", "any", "gap", "behind"])
+@pytest.mark.parametrize("channels", [(19, 5), (2, 17, 5), (19, 1, 1)], ids=str)
+def test_bias(channels: Dims, tag: str | None) -> None:
+    plain = convolution_desc(SAME, 1, channels, bias=False)
+    outputs = plain.dst_desc.dims[1:2]
+    descs = {
+        "a": MemoryDesc(outputs, "f32"),
+        "any": MemoryDesc(outputs, "f32", "any"),
+        "gap": MemoryDesc(outputs, "f32", (3,)),
+        "behind": MemoryDesc(outputs, "f32", (1,), offset0=7),
+    }
+    three = plain.src_desc, plain.weights_desc, plain.dst_desc
+    bias = descs[tag] if tag else None
+    window = plain.strides, plain.padding_l
+    verify(ConvolutionDesc.forward(*DIRECT, *three, *window, bias_desc=bias))
+
+
+@pytest.mark.parametrize(
+    ("window", "channels"),
+    [
+        (Window((56, 56), (3, 3), padding_l=(1, 1)), (64, 64)),
+        (Window((112, 112), (7, 7), (2, 2), (3, 3)), (64, 3)),
+        (Window((56, 56), (1, 1)), (256, 64)),
+        (Window((28, 28), (1, 1), (2, 2)), (512, 256)),
+        (Window((14, 14), (3, 3), padding_l=(1, 1)), (256, 256)),
+        (Window((7, 7), (3, 3), padding_l=(1, 1)), (512, 512)),
+        (Window((7, 7), (1, 1)), (2048, 512)),
+        (Window((28, 28), (3, 3), (2, 2), (1, 1)), (32, 4, 4)),
+        (Window((56, 56), (3, 3), padding_l=(1, 1)), (96, 1, 1)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", ["any", "nhwc"])
+def test_layers_of_networks(window: Window, channels: Dims, layout: str) -> None:
+    verify(convolution_desc(window, 1, channels, (layout, "any", layout)), fill="normal")
+
+
+@pytest.mark.parametrize("layout", ["any", "plain", "last"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_no_channels_to_sum(bias: bool, layout: str) -> None:
+    verify(convolution_desc(SAME, 2, (17, 0), (layout, "any", layout), bias))
+
+
+@pytest.mark.parametrize("channels", [(5, 3), (3, 1, 1)], ids=str)
+def test_no_pixels_but_padding(channels: Dims) -> None:
+    verify(convolution_desc(Window((0, 4), (1, 2), padding_l=(1, 0)), 2, channels))
+
+
+@pytest.mark.parametrize("user", [False, True])
+@pytest.mark.parametrize(
+    ("batch", "window", "channels"),
+    [
+        (0, SAME, (3, 5)),
+        (1, SAME, (0, 5)),
+        (1, Window((0, 3), (1, 1)), (3, 5)),
+        (2, SAME, (0, 1, 1)),
+    ],
+    ids=str,
+)
+def test_no_elements(batch: int, window: Window, channels: Dims, user: bool) -> None:
+    desc = convolution_desc(window, batch, channels, ("plain", "plain", "plain"))
+    attr = attr_of()
+    attr.scratchpad_mode = "user" if user else "library"
+    execute(desc, inputs(PrimitiveDesc(desc, ENGINE, attr)), attr)
+
+
+def test_source_and_weights_may_be_one_memory() -> None:
+    desc = MemoryDesc((4, 4, 3, 3), "f32")
+    both = random_memory(desc, ENGINE)
+    dst = MemoryDesc((4, 4, 1, 1), "f32")
+    conv = ConvolutionDesc.forward(*DIRECT, desc, desc, dst, (1, 1), (0, 0))
+    want = F.conv2d(tensor(both), tensor(both))
+    got = execute(conv, {Arg.SRC: both, Arg.WEIGHTS: both})
+    check(got, array(want), TOLERANCE("f32", 36))
+
+
+def test_training_is_the_same_forward() -> None:
+    desc = convolution_desc(SAME, 1, (5, 4))
+    args = inputs(PrimitiveDesc(desc, ENGINE))
+    training = ConvolutionDesc.forward(
+        "forward_training", "convolution_auto", desc.src_desc, desc.weights_desc, desc.dst_desc,
+        desc.strides, desc.padding_l, bias_desc=desc.bias_desc,
+    )  # fmt: skip
+    assert (execute(desc, args).data == execute(training, args).data).all()

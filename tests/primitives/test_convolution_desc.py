@@ -1,0 +1,237 @@
+"""What a convolution refuses, and how it says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dnnl
+from dnnl import (
+    Arg,
+    ConvolutionDesc,
+    InvalidArguments,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    Stream,
+    Unimplemented,
+)
+from dnnl.codegen.kernel import Reason
+from dnnl.primitives.implementation import Candidate
+from tests.primitives.harness import ENGINE
+from tests.primitives.products import DIRECT, Dims, attr_of, inputs
+
+SRC, WEIGHTS, DST = (2, 4, 8, 9), (6, 4, 3, 3), (2, 6, 6, 7)
+
+
+def f32(dims: Dims, layout: str | None = None) -> MemoryDesc:
+    """A descriptor, row-major by default."""
+    return MemoryDesc(dims, "f32", layout) if layout else MemoryDesc(dims, "f32")
+
+
+def forward(
+    src: Dims = SRC,
+    weights: Dims = WEIGHTS,
+    dst: Dims = DST,
+    strides: Any = (1, 1),
+    padding_l: Any = (0, 0),
+    **more: Any,
+) -> ConvolutionDesc:
+    """A good description unless told otherwise."""
+    descs = f32(src), f32(weights), f32(dst)
+    return ConvolutionDesc.forward(*DIRECT, *descs, strides, padding_l, **more)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"src": (2, 4)}, r"src_desc = \(2, 4\): expected \(N, C, W\), \(N, C, H, W\) or"),
+        ({"src": (1,) * 6}, r"src_desc = \(1, 1, 1, 1, 1, 1\): expected"),
+        ({"dst": (2, 6, 6)}, r"dst_desc = \(2, 6, 6\): expected 4 dimensions, as src has"),
+        ({"weights": (6, 4, 3)}, r"weights_desc = \(6, 4, 3\): expected 4 dim.* or 5 with groups"),
+        ({"weights": (6, 5, 3, 3)}, r"src_desc = \(2, 4, 8, 9\): weights \(.* take 5 channels"),
+        ({"weights": (2, 3, 4, 3, 3)}, r"src_desc = \(2, 4, 8, 9\): weights .* take 8 channels"),
+        ({"weights": (5, 4, 3, 3)}, r"dst_desc = \(2, 6, 6, 7\): weights .* make 5 channels"),
+        ({"weights": (2, 4, 2, 3, 3)}, r"dst_desc = \(2, 6, 6, 7\): weights .* make 8 channels"),
+        ({"dst": (3, 6, 6, 7)}, r"dst_desc = \(3, 6, 6, 7\): the batch must be .* which is 2"),
+        ({"dst": (2, 6, 7, 7)}, r"dst_desc = \(2, 6, 7, 7\): spatial dimension 0 of dst must be 6"),
+        ({"dst": (2, 6, 6, 9)}, r"dst_desc = .*: spatial dimension 1 of dst must be 7"),
+        ({"strides": (2, 2)}, r"dst_desc = .*: spatial dimension 0 of dst must be 3"),
+        ({"padding_l": (0, 1)}, r"dst_desc = .*: spatial dimension 1 of dst must be 9"),
+        ({"padding_r": (-1, 0)}, r"dst_desc = .*: spatial dimension 0 of dst must be 5"),
+        ({"dilations": (0, 1)}, r"dst_desc = .*: spatial dimension 1 of dst must be 5"),
+        ({"dilations": (3, 3)}, r"weights_desc = .*: the kernel reaches over 9 elements, .* fewer"),
+        ({"weights": (6, 4, 9, 3)}, r"weights_desc = .*: the kernel reaches over 9 elements"),
+        ({"strides": (1,)}, r"strides = \(1,\): expected one number for each of 2 spatial"),
+        ({"padding_l": (0, 0, 0)}, r"padding_l = \(0, 0, 0\): expected one number"),
+        ({"padding_r": ()}, r"padding_r = \(\): expected one number"),
+        ({"dilations": (0,)}, r"dilations = \(0,\): expected one number"),
+        ({"strides": (1, 0)}, r"strides = \(1, 0\): must be at least 1"),
+        ({"padding_l": (-1, 0)}, r"padding_l = \(-1, 0\): must be at least 0"),
+        ({"dilations": (-1, 0)}, r"dilations = \(-1, 0\): must be at least 0"),
+        ({"strides": 1}, r"strides = 1: expected a sequence of integers"),
+        ({"strides": None}, r"strides = None: expected a sequence"),
+        ({"padding_l": "00"}, r"padding_l = '00': expected a sequence"),
+        ({"padding_r": (0.0, 0.0)}, r"padding_r = \(0.0, 0.0\): expected a sequence"),
+        ({"dilations": 0}, r"dilations = 0: expected a sequence"),
+        ({"padding_l": (2**31, 0)}, r"padding_l = .*: must be less than 2147483648"),
+        ({"padding_r": (-(2**70), 0)}, r"padding_r = .*: must be less than 2147483648"),
+        ({"bias_desc": f32((4,))}, r"bias_desc = \(4,\): expected \(6,\), the channels of dst"),
+        ({"bias_desc": f32((1, 6))}, r"bias_desc = \(1, 6\): expected \(6,\)"),
+        ({"bias_desc": 3}, r"bias_desc = 3: expected a dnnl.MemoryDesc"),
+    ],
+    ids=str,
+)
+def test_bad_sizes(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArguments, match=message):
+        forward(**change)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        (("backward_data", "convolution_direct"), r"prop_kind = 'backward_data': expected forward"),
+        (("forward", "convolution_direct"), None),
+        (("sideways", "convolution_direct"), r"prop_kind = 'sideways'"),
+        (("forward_training", "eltwise_relu"), r"alg_kind = 'eltwise_relu': expected convolution_"),
+        (("forward_training", "convolution"), r"alg_kind = 'convolution'"),
+    ],
+    ids=str,
+)
+def test_kinds(kinds: tuple[str, str], message: str | None) -> None:
+    descs = f32(SRC), f32(WEIGHTS), f32(DST)
+    if message is None:
+        assert ConvolutionDesc.forward(*kinds, *descs, (1, 1), (0, 0)) is not None
+        return
+    with pytest.raises(InvalidArguments, match=message):
+        ConvolutionDesc.forward(*kinds, *descs, (1, 1), (0, 0))
+
+
+@pytest.mark.parametrize("name", ["src_desc", "weights_desc", "dst_desc"])
+def test_bad_descriptors(name: str) -> None:
+    good = {"src_desc": f32(SRC), "weights_desc": f32(WEIGHTS), "dst_desc": f32(DST)}
+    window: Any = {"strides": (1, 1), "padding_l": (0, 0)}
+    with pytest.raises(InvalidArguments, match=rf"{name} = .*: this tensor is required"):
+        ConvolutionDesc.forward(*DIRECT, **{**good, name: MemoryDesc.zero()}, **window)
+    with pytest.raises(InvalidArguments, match=rf"{name} = .*: expected a dnnl.MemoryDesc"):
+        ConvolutionDesc.forward(*DIRECT, **{**good, name: SRC}, **window)
+
+
+def test_numbers_of_any_kind_make_equal_descriptions() -> None:
+    desc = forward(strides=np.array([1, 1]), padding_l=[np.int32(0), 0], dilations=(0, 0))
+    assert desc == forward()
+    assert hash(desc) == hash(forward())
+    assert repr(desc) == repr(forward())
+
+
+def refused(make: Callable[[], PrimitiveDesc]) -> set[tuple[Reason, str]]:
+    """The reasons why nothing takes it."""
+    with pytest.raises(Unimplemented) as caught:
+        make()
+    candidates = [each for each in caught.value.reasons if isinstance(each, Candidate)]
+    refusals = [each.refusal for each in candidates if each.refusal is not None]
+    return {(refusal.reason, refusal.detail) for refusal in refusals}
+
+
+@pytest.mark.parametrize("data_type", ["s32", "s8", "u8", "f8_e4m3", "s4"])
+@pytest.mark.parametrize("layout", ["abcd", "any"])
+def test_types_that_no_kernel_has(data_type: str, layout: str) -> None:
+    src, weights, dst = (MemoryDesc(dims, data_type, layout) for dims in (SRC, WEIGHTS, DST))
+    desc = ConvolutionDesc.forward(*DIRECT, src, weights, dst, (1, 1), (0, 0))
+    assert (Reason.DATA_TYPE, data_type) in refused(lambda: PrimitiveDesc(desc, ENGINE))
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_run_time_dimensions(place: int) -> None:
+    src, dst = [*SRC], [*DST]
+    src[place] = dst[place] = dnnl.RUNTIME_DIM
+    desc = ConvolutionDesc.forward(
+        *DIRECT, f32(tuple(src)), f32(WEIGHTS, "any"), f32(tuple(dst)), (1, 1), (0, 0)
+    )
+    assert (Reason.RUNTIME_DIM, "") in refused(lambda: PrimitiveDesc(desc, ENGINE))
+
+
+def test_attributes_that_no_kernel_has() -> None:
+    attr = PrimitiveAttr()
+    attr.set_scales(Arg.SRC, mask=0)
+    assert (Reason.ATTRIBUTE, "scales") in refused(lambda: PrimitiveDesc(forward(), ENGINE, attr))
+
+
+@pytest.mark.parametrize(
+    ("entry", "detail"),
+    [
+        (("sum", 1.0, 3), "post-op 1: sum with another type or a zero point"),
+        (("sum", 1.0, 0, "s32"), "post-op 1: sum with another type or a zero point"),
+        (("depthwise", "f32", "f32", "f32", 3, 1, 1), "post-op 1: PostOpDepthwise"),
+        (("binary", "binary_select", f32(DST), MemoryDesc(DST, "s8")), "post-op 1: binary_select"),
+    ],
+    ids=str,
+)
+def test_post_ops_that_no_kernel_has(entry: tuple[Any, ...], detail: str) -> None:
+    attr = attr_of(("eltwise", "eltwise_relu"), entry)
+    reasons = refused(lambda: PrimitiveDesc(forward(), ENGINE, attr))
+    assert (Reason.POST_OP, detail) in reasons
+
+
+def test_winograd_is_refused_by_name() -> None:
+    desc = ConvolutionDesc.forward(
+        "forward_inference",
+        "convolution_winograd",
+        f32(SRC),
+        f32(WEIGHTS),
+        f32(DST),
+        (1, 1),
+        (0, 0),
+    )
+    with pytest.raises(Unimplemented, match=r"brgemm: unsupported parameter: no Winograd kernel"):
+        PrimitiveDesc(desc, ENGINE)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (("binary", "binary_add", f32((6,))), r"post_ops\[1\].src1_desc = \(6,\): each .* \(2, 6"),
+        (("binary", "binary_add", f32((2, 6, 6, 6))), r"post_ops\[1\].src1_desc = \(2, 6, 6, 6\)"),
+        (("prelu", 0b10000), r"post_ops\[1\].mask = 16: has a bit for each of the 4 dimensions"),
+    ],
+    ids=str,
+)
+def test_post_ops_that_do_not_fit(entry: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InvalidArguments, match=message):
+        PrimitiveDesc(forward(), ENGINE, attr_of(("eltwise", "eltwise_relu"), entry))
+
+
+def test_a_destination_on_itself() -> None:
+    dst = MemoryDesc(DST, "f32", (0, 42, 7, 1))
+    desc = ConvolutionDesc.forward(*DIRECT, f32(SRC), f32(WEIGHTS), dst, (1, 1), (0, 0))
+    with pytest.raises(InvalidArguments, match=r"dst_desc = \(0, 42, 7, 1\): a stride of 0 is for"):
+        PrimitiveDesc(desc, ENGINE)
+
+
+def test_execution_names_what_is_wrong() -> None:
+    pd = PrimitiveDesc(forward(bias_desc=f32((6,))), ENGINE, attr_of(("prelu", 2)))
+    primitive, stream = Primitive(pd), Stream(ENGINE)
+    args = {**inputs(pd), Arg.DST: Memory(pd.dst_desc, ENGINE)}
+    weights = Arg.post_op(0) | Arg.WEIGHTS
+    for missing, name in (
+        (Arg.WEIGHTS, "WEIGHTS"),
+        (Arg.BIAS, "BIAS"),
+        (weights, r"post_op\(0\)\|WEIGHTS"),
+    ):
+        rest = {arg: memory for arg, memory in args.items() if arg != missing}
+        with pytest.raises(InvalidArguments, match=rf"args\[{name}\] = None: missing"):
+            primitive.execute(stream, rest)
+    swapped = {**args, Arg.SRC: args[Arg.WEIGHTS]}
+    with pytest.raises(InvalidArguments, match=r"args\[SRC\] = .*dims \(6, 4, 3, 3\)'?: SRC must"):
+        primitive.execute(stream, swapped)
+    same = MemoryDesc((2, 4, 8, 9), "f32")
+    point = ConvolutionDesc.forward(*DIRECT, same, f32((4, 4, 1, 1)), same, (1, 1), (0, 0))
+    pd = PrimitiveDesc(point, ENGINE)
+    args = inputs(pd)
+    with pytest.raises(InvalidArguments, match=r"args\[DST\] = .* must not share memory with SRC"):
+        Primitive(pd).execute(stream, {**args, Arg.DST: args[Arg.SRC]})
