@@ -327,7 +327,7 @@ class TestExecution:
             want = execute(desc, args).data
             args[Arg.DST] = Memory(data, ENGINE)
             together.wait(10)
-            for _ in range(50):
+            for _ in range(400):
                 primitive.execute(STREAM, args)
                 if (args[Arg.DST].data != want).any():
                     failures.append(seed)
