@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.address import Affine, Axis, emit_offset, linear_offset
+from dnnl.codegen.address import Affine, Axis, block_boundaries, emit_offset, linear_offset
 from dnnl.codegen.builder import F32, I1, I32, I64, PTR, Emitter, i64
 from dnnl.codegen.convert import storage
 from dnnl.types.memory_desc import MemoryDesc
@@ -27,11 +27,30 @@ NEAR = 4
 @dataclass(frozen=True, eq=False)
 class Operand:
     """A tensor of a kernel: its place in the argument list, its descriptor, and which element of
-    it belongs to an iteration: one affine form over the axes per dimension."""
+    it belongs to an iteration: one affine form over the axes per dimension.
+
+    ``groups``, for plain tensors only, is what the index of each dimension is divided by."""
 
     slot: int
     desc: MemoryDesc
     index: tuple[Affine, ...]
+    groups: tuple[int, ...] = ()
+
+    def boundaries(self, dim: int) -> tuple[int, ...]:
+        """The sizes of the nested blocks of a dimension or of its groups, smallest first."""
+        return self.groups[dim : dim + 1] if self.groups else block_boundaries(self.desc, dim)
+
+    def limit(self, dim: int) -> int:
+        """The index at which a dimension ends, padding included."""
+        return self.desc.padded_dims[dim] * (self.groups[dim] if self.groups else 1)
+
+    def offset(self, index: Sequence[Affine]) -> Affine | None:
+        """The element offset of ``index``, or None if it is not affine."""
+        if not self.groups:
+            return linear_offset(self.desc, index)
+        cut = [form.divmod(size) for form, size in zip(index, self.groups, strict=True)]
+        whole = [pair[0] for pair in cut if pair is not None]
+        return linear_offset(self.desc, whole) if len(whole) == len(cut) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +92,9 @@ class Access:
     @staticmethod
     def of(operand: Operand, index: tuple[Affine, ...]) -> Access:
         """The access of ``operand`` at ``index``, with the bounds of its padded dimensions."""
-        access = Access(operand, index, linear_offset(operand.desc, index))
-        for form, extent in zip(index, operand.desc.padded_dims, strict=True):
-            bound = Bound(form, extent)
+        access = Access(operand, index, operand.offset(index))
+        for dim, form in enumerate(index):
+            bound = Bound(form, operand.limit(dim))
             if bound.needed:
                 access.window.append(bound)
         return access
@@ -238,6 +257,8 @@ class Place:
         if access.offset is not None:
             return self._spread(access.offset)
         index = [self._spread(form) for form in access.index]
+        for dim, size in enumerate(access.operand.groups):
+            index[dim] = self.e.b.udiv(index[dim], vector.splat_constant(index[dim].type, size))
         return emit_offset(self.e, access.operand.desc, index)
 
     def _broadcast(

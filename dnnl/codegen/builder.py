@@ -22,6 +22,7 @@ F32 = ir.FloatType()
 F64 = ir.DoubleType()
 PTR = ir.PointerType()
 
+Type: TypeAlias = ir.Type
 Value: TypeAlias = ir.Value
 Values = tuple[ir.Value, ...]
 

@@ -2,8 +2,8 @@
 
 A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
-f64 where only types pass through that do not fit f32; or an integer as wide as the elements, where
-their bits are moved and mean nothing.
+f64 where the result is f64, or where only types pass that do not fit f32; or an integer as wide as
+the elements, where their bits are moved and mean nothing.
 """
 
 from __future__ import annotations
@@ -123,20 +123,34 @@ _IN_F64 = {
 }
 
 
+def _through_f32(row: Storage) -> Storage:
+    """The row of a type whose values f32 holds, for computing in f64."""
+
+    def to_core(e: Emitter, value: ir.Value) -> ir.Value:
+        return e.b.fpext(row.to_core(e, value), _like(value, F64))
+
+    def from_core(e: Emitter, value: ir.Value) -> ir.Value:
+        return row.from_core(e, e.b.fptrunc(value, _like(value, F32)))
+
+    return Storage(row.element, to_core, from_core)
+
+
 def supported(data_type: DataType) -> bool:
     """Whether kernels can load and store this type."""
     return data_type in _IN_F32
 
 
-def core_type(src: DataType, dst: DataType, bare: bool) -> ir.Type:
-    """The core of a conversion, which is ``bare`` if nothing is computed on the way."""
-    if bare and src is dst and src is not DataType.f32:
+def bare_core(src: DataType, dst: DataType) -> ir.Type:
+    """The core of a conversion with nothing computed on the way."""
+    if src is dst and src is not DataType.f32:
         return ir.IntType(src.bits)
-    return F64 if bare and _IN_F64.keys() >= {src, dst} else F32
+    return F64 if _IN_F64.keys() >= {src, dst} else F32
 
 
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
     """The row of a supported data type."""
     if isinstance(core, ir.IntType):
         return Storage(core, _same, _same)
-    return (_IN_F64 if core is F64 else _IN_F32)[data_type]
+    if core is F32:
+        return _IN_F32[data_type]
+    return _IN_F64.get(data_type) or _through_f32(_IN_F32[data_type])

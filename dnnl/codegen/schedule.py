@@ -24,7 +24,7 @@ from itertools import pairwise
 from math import log2, prod
 
 from dnnl.codegen.access import NEAR, Access, Bound, Operand
-from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.codegen.address import ZERO, Affine, Axis
 
 # A work item should outlast its own start by far, and there should be enough of them to share out.
 _WORK_PER_ITEM = 8192
@@ -127,7 +127,7 @@ def _split(axis: Axis, operands: Sequence[Operand], dst: Operand) -> Affine:
                 continue
             if operand is dst and form.const == 0:
                 extent = max(extent, operand.desc.padded_dims[dim])
-            sizes = block_boundaries(operand.desc, dim)
+            sizes = operand.boundaries(dim)
             if sizes and form.const % sizes[-1] == 0 and _chain(boundaries | set(sizes)):
                 boundaries |= set(sizes)
     pieces = ZERO

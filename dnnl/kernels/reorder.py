@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from dnnl.codegen import convert
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import Module
+from dnnl.codegen.builder import F32, F64, Module, Type
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
+from dnnl.types.post_ops import PostOp, PostOpSum
 
 
 @dataclass(frozen=True)
@@ -26,30 +28,44 @@ class Conf:
     src: MemoryDesc
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
+    quantization: Quantization
+
+    @property
+    def core(self) -> Type:
+        """The type that values have on the way."""
+        if not self.post_ops and self.quantization == Quantization():
+            return convert.bare_core(self.src.data_type, self.dst.data_type)
+        # Elementary functions are those of f32.
+        sums = all(isinstance(entry, PostOpSum) for entry in self.post_ops)
+        return F64 if self.dst.data_type is DataType.f64 and sums else F32
 
 
-def configure(src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...]) -> Conf | Refusal:
+def configure(
+    src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
+) -> Conf | Refusal:
     """Accept any two layouts of supported types."""
     refusal = refuse_types(src, dst, allowed=convert.supported) or refuse(post_ops, dst)
-    return refusal or Conf(src, dst, post_ops)
+    refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
+    return refusal or Conf(src, dst, post_ops, quantization)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
-    """One nest that loads, converts and stores."""
+    """One nest that loads, dequantizes, quantizes and stores."""
     arguments = Arguments()
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
     src = Operand(arguments.slot(Arg.SRC), conf.src, index)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
     epilogue = Epilogue(conf.post_ops, dst, arguments)
+    quantizer = Quantizer(conf.quantization, {Arg.SRC: src, Arg.DST: dst}, arguments)
 
     def body(point: Point) -> None:
-        point.store(dst, epilogue.apply(point, point.load(src)))
+        value = quantizer.dequantize(point, Arg.SRC, point.load(src))
+        value = quantizer.quantize(point, Arg.DST, epilogue.apply(point, value))
+        point.store(dst, value)
 
     module = Module("reorder", isa)
     entry = symbol("reorder", [conf.src, conf.dst], isa)
-    bare = not conf.post_ops
-    core = convert.core_type(conf.src.data_type, conf.dst.data_type, bare)
-    operands = (src, dst, *epilogue.operands)
-    count = emit_nest(module, entry, Nest(axes, (), operands, dst, body, core=core))
+    operands = (src, dst, *epilogue.operands, *quantizer.operands)
+    count = emit_nest(module, entry, Nest(axes, (), operands, dst, body, core=conf.core))
     return Kernel(module, (Phase(entry, count),), arguments.ids)

@@ -12,7 +12,7 @@ from dnnl import config, log
 from dnnl.codegen import jit
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.cache import Cache
-from dnnl.primitives.primitive_desc import PrimitiveDesc, describe
+from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
@@ -118,7 +118,7 @@ class Primitive:
                 rule = f"missing; {describe(arg, desc)}"
                 raise InvalidArguments(f"args[{name_of(arg)}]", None, rule)
             own = getattr(memory, "desc", None)  # users may pass anything
-            if own is not desc and own != desc:
+            if own is not desc and own != desc and not _same_parameters(arg, own, desc):
                 raise self._mismatch(arg, desc, memory)
             if memory.engine is not self.pd.engine and memory.engine != self.pd.engine:
                 rule = f"its memory must be on {self.pd.engine!r}"
@@ -182,6 +182,16 @@ class _Bound:
     def run(self) -> None:
         """Execute once."""
         self.launch()
+
+
+def _same_parameters(argument: int, given: object, desc: MemoryDesc) -> bool:
+    """Whether scales or zero points come in another shape that lies in memory as ``desc`` does,
+    as a line for a mask of one bit."""
+    if not is_parameter(argument) or not isinstance(given, MemoryDesc):
+        return False
+    plain = MemoryDesc(given.dims, desc.data_type) if not given.is_zero else None
+    sizes = [size for size in given.dims if size != 1]
+    return given == plain and sizes == [size for size in desc.dims if size != 1]
 
 
 def _compile(pd: PrimitiveDesc) -> _Compiled:

@@ -102,6 +102,8 @@ class PrimitiveDesc:
         """The descriptor of the memory to pass as an argument; the zero one if there is none."""
         if argument == Arg.SCRATCHPAD:
             return self.scratchpad_desc
+        if is_parameter(argument):
+            return self._parameter_desc(argument)
         for tensor in self.desc.tensors:
             if tensor.argument == argument:
                 return tensor.desc
@@ -112,6 +114,14 @@ class PrimitiveDesc:
                 if argument == Arg.post_op(number) | operand:
                     return desc
         return MemoryDesc.zero()
+
+    def _parameter_desc(self, argument: int) -> MemoryDesc:
+        """The descriptor of scales or zero points."""
+        scales = bool(argument & Arg.SCALES)
+        specs = self.attr.scales if scales else self.attr.zero_points
+        owner = argument - (Arg.SCALES if scales else Arg.ZERO_POINTS)
+        spec = specs.get(owner)
+        return MemoryDesc.zero() if spec is None else spec.desc(self.arg_desc(owner).dims)
 
     @property
     def scratchpad_desc(self) -> MemoryDesc:
@@ -178,6 +188,11 @@ class PrimitiveDesc:
 
     def __repr__(self) -> str:
         return f"<PrimitiveDesc {self.verbose_fields()}>"
+
+
+def is_parameter(argument: int) -> bool:
+    """Whether an argument holds scales or zero points."""
+    return bool(argument & (Arg.SCALES | Arg.ZERO_POINTS))
 
 
 def describe(argument: int, desc: MemoryDesc) -> str:

@@ -1,4 +1,4 @@
-"""Copy a tensor into another layout."""
+"""Copy a tensor into another layout and type."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import reorder as kernel
 from dnnl.primitives.desc import (
     Desc,
@@ -23,10 +24,11 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True)
 class ReorderDesc(Desc):
-    """dst = src, the same tensor in another layout.
+    """dst = src, the same tensor in another layout and type.
 
-    Arguments FROM (SRC), TO (DST). Both layouts are given, the dims are equal: there is no
-    broadcasting. The padding of dst is zero afterwards.
+    With attributes, dst = (src_scale * (src - src_zero_point) + sum_scale * dst) / dst_scale +
+    dst_zero_point, in f32 (f64 where dst is f64). Arguments FROM (SRC), TO (DST). Both layouts are
+    given, the dims are equal: there is no broadcasting. The padding of dst is zero afterwards.
     """
 
     kind = "reorder"
@@ -57,11 +59,12 @@ class ReorderDesc(Desc):
 
 
 def _nest(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
     post_ops = resolve_post_ops(tuple(attr.post_ops), desc.dst_desc)
-    conf = kernel.configure(desc.src_desc, desc.dst_desc, post_ops)
+    quantization = Quantization.of(attr)
+    conf = kernel.configure(desc.src_desc, desc.dst_desc, post_ops, quantization)
     if isinstance(conf, Refusal):
         return conf
     return Plan(desc, post_ops, Recipe(conf, isa, kernel.build))

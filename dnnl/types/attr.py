@@ -12,6 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import AccumulationMode, FpmathMode, Kind, ScratchpadMode, coerce
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOps, read_mask
 
 K = TypeVar("K", bound=Kind)
@@ -47,7 +48,7 @@ class ScaleSpec:
             raise InvalidArguments("mask", self.mask, rule)
         if len(self.groups) > len(dims):
             raise InvalidArguments("groups", self.groups, f"more than dims = {tuple(dims)} has")
-        sizes = [1] * (len(dims) - len(self.groups)) + list(self.groups)
+        sizes = self.group_sizes(len(dims))
         for d, (size, group) in enumerate(zip(dims, sizes, strict=True)):
             if group > 1 and not self.mask >> d & 1:
                 rule = f"mask = {self.mask} has no bit for dimension {d}, so it has no groups"
@@ -59,6 +60,14 @@ class ScaleSpec:
             size // group if self.mask >> d & 1 else 1
             for d, (size, group) in enumerate(zip(dims, sizes, strict=True))
         )
+
+    def group_sizes(self, ndims: int) -> tuple[int, ...]:
+        """Return how many neighbours share a value, for each dimension of a tensor."""
+        return (1,) * (ndims - len(self.groups)) + self.groups
+
+    def desc(self, dims: Sequence[int]) -> MemoryDesc:
+        """Return the descriptor of the values for a tensor of ``dims``."""
+        return MemoryDesc(self.shape(dims), self.data_type)
 
     def __str__(self) -> str:
         text = f"{self.mask}:{self.data_type}"

@@ -1,0 +1,98 @@
+"""Scales and zero points of a kernel: a stored x stands for scale * (x - zero_point)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen import convert
+from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.epilogue import Arguments, broadcast
+from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.types.arg import Arg, name_of
+from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.memory_desc import MemoryDesc
+
+Specs = tuple[tuple[int, ScaleSpec], ...]
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """Which arguments have scales and zero points, and how these lie."""
+
+    scales: Specs = ()
+    zero_points: Specs = ()
+
+    @staticmethod
+    def of(attr: PrimitiveAttr) -> Quantization:
+        """What the attributes ask for."""
+        return Quantization(
+            tuple(sorted(attr.scales.items(), key=_by_arg)),
+            tuple(sorted(attr.zero_points.items(), key=_by_arg)),
+        )
+
+    def refuse(self, tensors: Mapping[int, MemoryDesc]) -> Refusal | None:
+        """Why this cannot be generated for ``tensors``, the quantizable arguments, or None.
+
+        Raises InvalidArguments where a mask or a group does not fit the dims.
+        """
+        for what, specs in (("scales", self.scales), ("zero points", self.zero_points)):
+            for arg, spec in specs:
+                where = f"{what} of {name_of(arg)}"
+                if arg not in tensors:
+                    return Refusal(Reason.ATTRIBUTE, where)
+                if specs is self.zero_points and not tensors[arg].data_type.is_integer:
+                    detail = f"{where}, whose type {tensors[arg].data_type} is no integer"
+                    return Refusal(Reason.ATTRIBUTE, detail)
+                if not convert.supported(spec.data_type):
+                    return Refusal(Reason.DATA_TYPE, f"{where}: {spec.data_type}")
+                spec.shape(tensors[arg].dims)
+        return None
+
+
+def _by_arg(item: tuple[int, ScaleSpec]) -> int:
+    return item[0]
+
+
+class Quantizer:
+    """Scales and zero points bound to the operands of a kernel."""
+
+    def __init__(
+        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments
+    ) -> None:
+        def bind(flag: Arg, specs: Specs) -> dict[int, Operand]:
+            return {
+                arg: _values(arguments.slot(flag | arg), spec, tensors[arg]) for arg, spec in specs
+            }
+
+        self._scales = bind(Arg.SCALES, quantization.scales)
+        self._zero_points = bind(Arg.ZERO_POINTS, quantization.zero_points)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """What is read besides the tensors."""
+        return (*self._scales.values(), *self._zero_points.values())
+
+    def dequantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
+        """scale * (value - zero_point)."""
+        if argument in self._zero_points:
+            value = place.e.b.fsub(value, place.load(self._zero_points[argument]))
+        if argument in self._scales:
+            value = place.e.b.fmul(value, place.load(self._scales[argument]))
+        return value
+
+    def quantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
+        """value / scale + zero_point."""
+        if argument in self._scales:
+            value = place.e.b.fdiv(value, place.load(self._scales[argument]))
+        if argument in self._zero_points:
+            value = place.e.b.fadd(value, place.load(self._zero_points[argument]))
+        return value
+
+
+def _values(slot: int, spec: ScaleSpec, tensor: Operand) -> Operand:
+    """The operand with the scales or zero points of ``tensor``."""
+    desc = spec.desc(tensor.desc.dims)
+    return Operand(slot, desc, broadcast(desc, tensor.index), spec.group_sizes(desc.ndims))
