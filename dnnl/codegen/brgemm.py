@@ -89,10 +89,15 @@ class Level:
         constant = isinstance(self.begin, ir.Constant) and isinstance(self.end, ir.Constant)
         return int(self.end.constant - self.begin.constant) if constant else None
 
+    @property
+    def from_zero(self) -> bool:
+        """Whether it begins with step 0 and its end is known."""
+        return self.count is not None and self.begin.constant == 0
+
     def continues(self, inner: Level) -> bool:
         """Whether a step of this level goes where the steps of ``inner`` end."""
         steps = inner.count
-        if steps is None or self.count is None:
+        if steps is None or not (self.from_zero and inner.from_zero):
             return False
         return (self.a_step, self.b_step) == (inner.a_step * steps, inner.b_step * steps)
 
@@ -107,7 +112,7 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
     merged: list[Level] = []
     for level in reversed(levels):
         inner = merged[0] if merged else None
-        if level.count == 1 and inner is not None:
+        if level.from_zero and level.count == 1 and inner is not None:
             continue
         if inner is not None and level.continues(inner):
             steps = (level.count or 0) * (inner.count or 0)

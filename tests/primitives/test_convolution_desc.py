@@ -114,12 +114,19 @@ def test_kinds(kinds: tuple[str, str], message: str | None) -> None:
 
 @pytest.mark.parametrize("name", ["src_desc", "weights_desc", "dst_desc"])
 def test_bad_descriptors(name: str) -> None:
-    good = {"src_desc": f32(SRC), "weights_desc": f32(WEIGHTS), "dst_desc": f32(DST)}
-    window: Any = {"strides": (1, 1), "padding_l": (0, 0)}
+    good: dict[str, Any] = {
+        "src_desc": f32(SRC),
+        "weights_desc": f32(WEIGHTS),
+        "dst_desc": f32(DST),
+        "strides": (1, 1),
+        "padding_l": (0, 0),
+        "prop_kind": "forward",
+        "alg_kind": "convolution_direct",
+    }
     with pytest.raises(InvalidArguments, match=rf"{name} = .*: this tensor is required"):
-        ConvolutionDesc.forward(*DIRECT, **{**good, name: MemoryDesc.zero()}, **window)
+        ConvolutionDesc.forward(**{**good, name: MemoryDesc.zero()})
     with pytest.raises(InvalidArguments, match=rf"{name} = .*: expected a dnnl.MemoryDesc"):
-        ConvolutionDesc.forward(*DIRECT, **{**good, name: SRC}, **window)
+        ConvolutionDesc.forward(**{**good, name: SRC})
 
 
 def test_numbers_of_any_kind_make_equal_descriptions() -> None:
