@@ -1,0 +1,344 @@
+"""Attributes of a case: ``--attr-NAME=`` texts and what they mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.tools.bench.tags import tag
+from dnnl.tools.bench.values import Number, Text, data_type, flag, integer, number, one_of, sizes
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
+
+_POLICIES = {
+    "common": 0, "host_scalar": 0,
+    "per_dim_0": 1, "per_dim_1": 2, "per_dim_2": 4, "per_dim_3": 8,
+    "per_dim_01": 3, "per_ocic": 3, "per_oc": 2,
+    "per_tensor": -1, "mx": -1, "dynamic_fp": -1,
+}  # fmt: skip
+"""The mask of each name, before the driver has its say; -1 has every bit."""
+_ZERO, _ONE = Number(0), Number(1)
+DYNAMIC = ("mx", "dynamic_fp")
+_ARGUMENTS = {
+    "src": Arg.SRC, "src0": Arg.SRC, "src1": Arg.SRC_1, "wei": Arg.WEIGHTS, "dst": Arg.DST,
+    "attr_post_op_dw_wei": Arg.POST_OP_DW | Arg.WEIGHTS,
+    "attr_post_op_dw_dst": Arg.POST_OP_DW | Arg.DST,
+}  # fmt: skip
+_WITH_DST = ("clip_v2", "elu", "exp", "logistic", "relu", "sqrt", "tanh")
+_ELTWISE = tuple(
+    name.removeprefix("eltwise_")
+    for name in Alg.__members__
+    if name.startswith("eltwise_") and "use_dst" not in name
+)
+ELTWISE: dict[str, Alg] = {
+    **{name: Alg[f"eltwise_{name}"] for name in _ELTWISE},
+    **{f"{name}_dst": Alg[f"eltwise_{name}_use_dst_for_bwd"] for name in _WITH_DST},
+    **{name: Alg[name] for name in Alg.__members__ if name.startswith("eltwise_")},
+}
+BINARY: dict[str, Alg] = {
+    **{n.removeprefix("binary_"): Alg[n] for n in Alg.__members__ if n.startswith("binary_")},
+    **{name: Alg[name] for name in Alg.__members__ if name.startswith("binary_")},
+}
+_SHORT_ELTWISE = {ELTWISE[name]: name for name in reversed(ELTWISE) if "eltwise_" not in name}
+_SHORT_BINARY = {BINARY[name]: name for name in BINARY if "binary_" not in name}
+
+
+def short_name(alg: Alg) -> str:
+    """The name of an eltwise or binary algorithm in the texts of cases."""
+    return _SHORT_ELTWISE.get(alg) or _SHORT_BINARY[alg]
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Along which dimensions values vary, as it was written: a policy or an integer."""
+
+    name: str
+
+    def bits(self, ndims: int) -> int:
+        """The mask for a tensor with ``ndims`` dimensions, where the driver has no rule."""
+        if self.name not in _POLICIES:
+            return int(self.name)
+        bits = _POLICIES[self.name]
+        return (1 << ndims) - 1 if bits < 0 else bits
+
+    @property
+    def common(self) -> bool:
+        """Whether there is a single value."""
+        return _POLICIES.get(self.name, self.name) in (0, "0")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+NO_MASK = Mask("0")
+
+
+def mask(value: str) -> Mask:
+    """A policy, in capitals or not, or an integer that is not negative."""
+    if value.lower() in _POLICIES:
+        return Mask(value.lower())
+    if integer(value) < 0:
+        raise ValueError(f"a mask is an integer or one of {', '.join(_POLICIES)}")
+    return Mask(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """Scales or zero points of one argument; ``value`` is that of a single one."""
+
+    name: str
+    mask: Mask
+    value: Number
+    data_type: DataType
+    groups: tuple[int, ...] = ()
+    plain_type: DataType = DataType.f32
+
+    @property
+    def argument(self) -> int:
+        """The execution argument that they belong to."""
+        if self.name.startswith("msrc"):
+            return Arg.multiple_src(int(self.name[4:]))
+        return int(_ARGUMENTS[self.name])
+
+    def __str__(self) -> str:
+        parts = [self.name, str(self.mask)]
+        if self.mask.common:
+            parts.append(str(self.value))
+        if self.data_type is not self.plain_type or self.groups:
+            parts.append(str(self.data_type))
+        if self.groups:
+            parts.append("x".join(map(str, self.groups)))
+        return ":".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What one attribute holds: entries joined by a plus sign."""
+
+    items: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.items))
+
+
+def scales(value: str) -> Entries:
+    """``ARG:MASK[:VALUE][:DT[:GROUPS]]``, joined by plus signs; none for no text."""
+    return _quantizations(value, DataType.f32, _ONE)
+
+
+def zero_points(value: str) -> Entries:
+    """As scales, of integers."""
+    entries = _quantizations(value, DataType.s32, _ZERO)
+    for entry in entries.items:
+        assert isinstance(entry, Quantization)
+        if not entry.value.is_integer():
+            raise ValueError("a zero point is a whole number")
+    return entries
+
+
+def _quantizations(value: str, plain: DataType, default: Number) -> Entries:
+    parts = value.split("+") if value else []
+    return Entries(tuple(_quantization(part, plain, default) for part in parts))
+
+
+def _quantization(entry: str, plain: DataType, default: Number) -> Quantization:
+    name, *rest = entry.split(":")
+    known = name in _ARGUMENTS or (name[:4] == "msrc" and name[4:].isdigit())
+    if not known:
+        raise ValueError(f"unknown argument {name!r}")
+    varies = mask(rest.pop(0)) if rest else NO_MASK
+    single = default
+    if varies.common and rest:
+        single = number(rest.pop(0))
+        if plain is DataType.f32 and not single >= 0:
+            raise ValueError("a scale is not negative")
+    kind = data_type(rest.pop(0)) if rest and rest[0] else plain
+    groups = sizes(rest.pop(0)) if rest else ()
+    if rest or (groups and len(groups) != 2):
+        raise ValueError("expected ARG:MASK[:VALUE][:DT[:GROUPS]]")
+    return Quantization(name, varies, single, kind, groups, plain)
+
+
+def reductions(value: str) -> Text:
+    """``ARG:per_tensor:DT:GROUPS``, joined by plus signs."""
+    for entry in value.split("+") if value else []:
+        parts = entry.split(":")
+        if len(parts) != 4 or parts[0] not in _ARGUMENTS or parts[1] != "per_tensor":
+            raise ValueError("expected ARG:per_tensor:DT:GROUPS")
+        data_type(parts[2])
+        sizes(parts[3])
+    return Text(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """Add the destination."""
+
+    scale: Number = _ONE
+    zero_point: int = 0
+    data_type: DataType = DataType.undef
+
+    def __str__(self) -> str:
+        texts = [str(self.scale), str(self.zero_point), str(self.data_type)]
+        plain = ["1", "0", "undef"]
+        while texts and texts[-1] == plain[len(texts) - 1]:
+            texts.pop()
+        return ":".join(["sum", *texts])
+
+
+@dataclass(frozen=True, slots=True)
+class Eltwise:
+    """An elementary function."""
+
+    alg: Alg
+    alpha: Number = _ZERO
+    beta: Number = _ZERO
+
+    def __str__(self) -> str:
+        texts = [short_name(self.alg)]
+        if self.alpha or self.beta:
+            texts.append(str(self.alpha))
+        return ":".join([*texts, str(self.beta)] if self.beta else texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A function with a second tensor; ``strides`` and ``third`` as they were written.
+
+    ``third`` is the mask of the condition of ``select``, if that was given.
+    """
+
+    alg: Alg
+    data_type: DataType
+    mask: Mask = NO_MASK
+    tag: str = "any"
+    strides: str = ""
+    third: str = ""
+
+    def __str__(self) -> str:
+        inner = "." if self.alg is Alg.binary_select else ":"
+        operand = [str(self.data_type), str(self.mask), self.tag, self.strides]
+        while operand[-1] in ("", "any", "0"):
+            operand.pop()
+        texts = [short_name(self.alg), inner.join(operand)]
+        return ":".join([*texts, self.third] if self.third else texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Prelu:
+    """Multiply what is negative."""
+
+    mask: Mask = NO_MASK
+
+    def __str__(self) -> str:
+        return "prelu" if self.mask.name == "0" else f"prelu:{self.mask}"
+
+
+@dataclass(frozen=True, slots=True)
+class Depthwise:
+    """Follow with a depthwise convolution."""
+
+    kernel: int
+    stride: int
+    padding: int
+    data_type: DataType = DataType.f32
+
+    def __str__(self) -> str:
+        text = f"dw:k{self.kernel}s{self.stride}p{self.padding}"
+        return text if self.data_type is DataType.f32 else f"{text}:{self.data_type}"
+
+
+PostOp = Sum | Eltwise | Binary | Prelu | Depthwise
+
+
+def post_ops(value: str) -> Entries:
+    """Post-ops joined by plus signs; none for no text."""
+    return Entries(tuple(map(_post_op, value.split("+"))) if value else ())
+
+
+def _post_op(entry: str) -> PostOp:
+    head, *rest = entry.split(":")
+    name = head.lower()
+    if name == "sum":
+        return _sum(rest)
+    if name == "prelu":
+        return Prelu(*map(mask, _at_most(1, rest)))
+    if name == "dw":
+        return _depthwise(rest)
+    if name in ELTWISE:
+        return Eltwise(ELTWISE[name], *map(number, _at_most(2, rest)))
+    if name in BINARY:
+        return _binary(BINARY[name], rest)
+    raise ValueError(f"unknown post-op {head!r}")
+
+
+def _at_most(count: int, parts: list[str]) -> list[str]:
+    if len(parts) > count:
+        raise ValueError(f"expected at most {count} parts after the name of the post-op")
+    return parts
+
+
+def _sum(parts: list[str]) -> Sum:
+    parsers = (number, integer, data_type)
+    return Sum(*(p(t) for p, t in zip(parsers, _at_most(3, parts), strict=False)))  # type: ignore[arg-type]
+
+
+def _binary(alg: Alg, parts: list[str]) -> Binary:
+    if not parts:
+        raise ValueError("a binary post-op needs the data type of its tensor")
+    if alg is Alg.binary_select:
+        operand, *third = _at_most(2, parts)
+        return Binary(
+            *_operand(alg, operand.split(".")), third=str(mask(third[0])) if third else ""
+        )
+    return Binary(*_operand(alg, parts))
+
+
+def _operand(alg: Alg, parts: list[str]) -> tuple[Alg, DataType, Mask, str, str]:
+    kind, varies, layout, strides = (*_at_most(4, parts), "", "", "", "")[:4]
+    return (
+        alg,
+        data_type(kind),
+        mask(varies) if varies else NO_MASK,
+        tag(layout) if layout else "any",
+        strides,
+    )
+
+
+def _depthwise(parts: list[str]) -> Depthwise:
+    shape, *kind = _at_most(2, parts)
+    numbers = shape[1:].replace("s", " ").replace("p", " ").split()
+    if shape[:1] != "k" or len(numbers) != 3:
+        raise ValueError("expected dw:kKsSpP[:DT]")
+    k, s, p = map(integer, numbers)
+    return Depthwise(k, s, p, *map(data_type, kind))
+
+
+def fpmath(value: str) -> Text:
+    """``MODE[:true]``."""
+    mode, _, whole = value.partition(":")
+    one_of("strict", "bf16", "f16", "tf32", "any")(mode)
+    return Text(f"{mode}:true" if whole and flag(whole) else mode)
+
+
+def dropout(value: str) -> Text:
+    """``P[:SEED[:TAG[:OFFSET[:HOST]]]]``."""
+    if value:
+        parsers = (number, integer, tag, integer, flag)
+        parts = value.split(":")
+        if len(parts) > len(parsers):
+            raise ValueError("expected P[:SEED[:TAG[:OFFSET[:HOST]]]]")
+        for parse, part in zip(parsers, parts, strict=False):
+            parse(part)
+    return Text(value)
+
+
+def rounding_mode(value: str) -> Text:
+    """``dst:environment`` or ``dst:stochastic[:SEED]``."""
+    parts = value.split(":")
+    modes = ("environment", "stochastic")
+    if parts[0] != "dst" or len(parts) > 3 or len(parts) < 2 or parts[1] not in modes:
+        raise ValueError("expected dst:environment or dst:stochastic[:SEED]")
+    for seed in parts[2:]:
+        integer(seed)
+    return Text("dst:environment" if parts[1] == "environment" else value)

@@ -1,0 +1,96 @@
+"""``dnnl bench``: the benchdnn language."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dnnl.tools.bench.cases import Case, Interpreter
+from dnnl.tools.bench.errors import BadValue
+from dnnl.tools.bench.execute import Executor
+from dnnl.tools.bench.report import Report
+from dnnl.tools.bench.result import Result, State
+
+FAILED = 1
+SKIPPED_START = "Skip-start option hit"
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    options_metavar="[--json FILE] [GLOBAL]...",
+)
+@click.option(
+    "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all results as JSON."
+)
+@click.argument("tokens", nargs=-1, type=click.UNPROCESSED, metavar="--DRIVER [OPTION|PROBLEM]...")
+def bench(json: Path | None, tokens: tuple[str, ...]) -> int:
+    """Run cases of a primitive, written as for oneDNN's benchdnn.
+
+    \b
+    dnnl bench --softmax --stag=abx,axb --axis=1 8x1000 2x19x17x13
+    dnnl bench --mode=P --conv --dir=FWD_I mb1ic64ih56oc64oh56kh3ph1
+    dnnl bench --mode=L --reorder --batch=test_reorder_ci
+
+    Options stay until they change; a problem runs at once for every combination of them. Modes
+    are C (check against the reference), L (list), I (create), R (execute), P and F (measure), S
+    (execute once) and B (compare two executions bit by bit). Exit status 1 says that a case
+    failed, is not implemented or has a bad value, 2 that an option does not exist.
+    """
+    return run(tokens, json)
+
+
+def run(tokens: Sequence[str], json: Path | None = None) -> int:
+    """Run the cases of a command line, print what came of them, return the exit status."""
+    executor, started = Executor(), perf_counter()
+    report = Report(print, keep=json is not None)
+    try:
+        with _progress(tokens) as advance:
+            for case in Interpreter().cases(tokens):
+                report.add(case, _outcome(executor, case, report.tests))
+                advance()
+    except BadValue as error:
+        print(f"dnnl bench: error: {error}", file=sys.stderr)
+        return error.status
+    seconds = perf_counter() - started
+    report.finish(seconds, executor.phases)
+    if json is not None:
+        report.write(json, seconds)
+    return FAILED if report.failed else 0
+
+
+def _outcome(executor: Executor, case: Case, number: int) -> Result:
+    if number < case.settings.start:
+        return Result(State.SKIPPED, SKIPPED_START)
+    return executor.run(case)
+
+
+@contextmanager
+def _progress(tokens: Sequence[str]) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal; what it yields moves it on by one case."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    columns = (TextColumn("bench"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    both = sys.stdout.isatty()
+    with Progress(*columns, console=console, transient=True, redirect_stdout=both) as progress:
+        task = progress.add_task("cases", total=_count(tokens))
+        yield lambda: progress.advance(task)
+
+
+def _count(tokens: Sequence[str]) -> int:
+    """The number of cases, up to an error if there is one."""
+    count = 0
+    try:
+        for _ in Interpreter().cases(tokens):
+            count += 1
+    except BadValue:
+        pass
+    return count

@@ -1,0 +1,116 @@
+"""Whether a result is right, by benchdnn's rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dnnl.reference.arrays import Array
+from dnnl.reference.conversions import S32_CLAMP, convert
+from dnnl.types.dtype import DataType
+
+SMALL = 1e-5
+SHOWN = 10
+FEWEST = 10
+"""Below so many elements zeros are no reason for mistrust."""
+_EPS = DataType.f32.eps
+_TIE = 1e-6
+_NARROW = (DataType.f16, DataType.f8_e5m2, DataType.f8_e4m3, DataType.f4_e2m1)
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a driver accepts beside equality.
+
+    ``threshold`` bounds the relative error (the absolute one of small values), ``zeros`` is the
+    percentage of zeros from which on a test proves little. ``absolute`` and ``relative`` are
+    further bounds, ``non_finite`` accepts equal infinities and NaN, ``offset`` is what the result
+    is taken relative to, and ``absolute_at`` where ``threshold`` bounds the absolute error.
+    """
+
+    threshold: float
+    zeros: float = 30
+    absolute: float = 0.0
+    relative: float = 0.0
+    non_finite: bool = False
+    offset: Array | None = None
+    absolute_at: Mask | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How many of ``total`` elements are wrong, and whether nearly all should be zero."""
+
+    errors: int
+    total: int
+    mistrusted: bool
+    lines: tuple[str, ...] = ()
+
+
+def compare(
+    name: str, got: Array, want: Array, data_type: DataType, core: DataType, rule: Rule
+) -> Verdict:
+    """Judge ``got`` by ``want``, the reference before it was rounded to ``data_type``."""
+    expected = convert(want, data_type, core)
+    with np.errstate(all="ignore"):
+        right = _right(got, expected, want, data_type, rule)
+        errors = int(expected.size - np.count_nonzero(right))
+        lines = _lines(name, got, expected, want, right, rule) if errors else ()
+    zeros = int(expected.size - np.count_nonzero(expected))
+    mistrusted = expected.size >= FEWEST and 100 * zeros > rule.zeros * expected.size
+    return Verdict(errors, int(expected.size), mistrusted, lines)
+
+
+def _right(got: Array, expected: Array, want: Array, data_type: DataType, rule: Rule) -> Mask:
+    diff = np.abs(expected - got)
+    size = np.abs(expected if rule.offset is None else expected - rule.offset)
+    relative = np.where(size > SMALL, diff / size, diff)
+    eps = data_type.eps
+    right: Mask = (expected == got) | (relative <= rule.threshold)
+    right |= (np.abs(expected) <= SMALL) & (diff < _EPS)
+    if rule.absolute_at is not None:
+        right |= rule.absolute_at & (diff <= rule.threshold)
+    if rule.absolute or rule.relative:
+        right |= (diff <= max(eps, rule.absolute)) | (relative <= max(eps, rule.relative))
+    if rule.non_finite or data_type in _NARROW:
+        right |= np.isnan(expected) & np.isnan(got)
+        right |= np.isinf(want) & np.isinf(got) & (np.sign(want) == np.sign(got))
+    if data_type.is_integer:
+        right |= np.isnan(want)
+    if data_type is DataType.s32:
+        right |= (expected >= S32_CLAMP) & (got >= S32_CLAMP)
+    if data_type.is_integer or data_type.bits < 16:
+        right |= _tie(got, expected, want, data_type)
+    return right
+
+
+def _tie(got: Array, expected: Array, want: Array, data_type: DataType) -> Mask:
+    """Where the reference lies half way between the result and what was expected."""
+    middle = np.where(np.isfinite(got) & np.isfinite(expected), (got + expected) / 2, 0.0)
+    near = np.abs(want - middle) <= _TIE * np.maximum(np.abs(want), SMALL)
+    rounded = convert(middle, data_type, DataType.f64)
+    neighbours: Mask = near & ((rounded == got) | (rounded == expected))
+    return neighbours
+
+
+def _lines(
+    name: str, got: Array, expected: Array, want: Array, right: Mask, rule: Rule
+) -> tuple[str, ...]:
+    """The first wrong elements, as benchdnn shows them."""
+    wrong = np.argwhere(~right)
+    lines = []
+    for place in wrong[:SHOWN]:
+        at: Any = tuple(int(i) for i in place)
+        diff = abs(expected[at] - got[at])
+        ratio = diff / abs(expected[at]) if abs(expected[at]) > SMALL else diff
+        number = int(np.ravel_multi_index(at, got.shape)) if at else 0
+        lines.append(
+            f"[{number:4d}][{name}][{':'.join(map(str, at))}] exp_f32:{want[at]:14g} "
+            f"exp:{expected[at]:14g} got:{got[at]:14g} diff:{diff:8g} rdiff:{ratio:8g}"
+        )
+    return (*lines, f"[COMPARE_STATS][{name}]: trh={rule.threshold:g} errors:{len(wrong)}")

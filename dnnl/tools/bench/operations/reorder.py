@@ -1,0 +1,68 @@
+"""``--reorder``."""
+
+from __future__ import annotations
+
+from dnnl.errors import Unimplemented
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.reorder import ReorderDesc
+from dnnl.reference.arrays import Array
+from dnnl.reference.reorder import reorder
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.compare import Rule
+from dnnl.tools.bench.fill import cycle
+from dnnl.tools.bench.operations.base import (
+    INVALID,
+    NOT_SUPPORTED,
+    Operation,
+    Values,
+    desc_of,
+    has_sum,
+    shapes,
+    strides_of,
+    tensor_desc,
+)
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+
+_LARGEST = {DataType.f32: 2.0**24, DataType.f64: 2.0**24, DataType.f16: 2.0**11}
+_FEW = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 16.0, 64.0)
+
+
+class Reorder(Operation):
+    """A copy; the reference rounds what it computes exactly, so nothing else is right."""
+
+    def skip(self, case: Case) -> str | None:
+        """Zero points of floats, and a sum beside one of the destination, have no meaning."""
+        types = {"src": case["sdt"], "dst": case["ddt"]}
+        for entry in case["attr-zero-points"].items:
+            if types[entry.name].is_float or (entry.name == "dst" and has_sum(case)):
+                return INVALID
+        return NOT_SUPPORTED if str(case["cross-engine"]) != "none" else None
+
+    def describe(self, case: Case) -> Desc:
+        """Both layouts as they are given."""
+        if case["runtime-dim-mask"]:
+            raise Unimplemented("no dimensions that are known only at execution")
+        if str(case["oflag"]):
+            raise Unimplemented("no compensation behind a tensor")
+        dims = shapes(case).dims
+        source, target = strides_of(case, "stag", "dtag")
+        return ReorderDesc(
+            tensor_desc(dims, case["sdt"], case["stag"], source),
+            tensor_desc(dims, case["ddt"], case["dtag"], target),
+        )
+
+    def fill(self, case: Case, desc: Desc) -> dict[int, Array]:
+        """Extremes, and numbers that the conversions treat differently."""
+        kind = case["sdt"]
+        high = _LARGEST.get(kind, kind.max)
+        low = -high if kind in _LARGEST else kind.min
+        return {Arg.SRC: cycle((high, low, *_FEW), desc_of(desc, Arg.SRC).dims)}
+
+    def compute(self, case: Case, desc: Desc, values: Values) -> Array:
+        """The source."""
+        return reorder(values[Arg.SRC])
+
+    def rule(self, case: Case, desc: Desc, values: Values) -> Rule:
+        """Equality."""
+        return Rule(0.0, zeros=80)

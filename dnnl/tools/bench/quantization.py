@@ -1,0 +1,238 @@
+"""A case's attributes on the side of the library: the attribute itself, its tensors, its effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dnnl.errors import Unimplemented
+from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.reference.arrays import Array
+from dnnl.reference.post_ops import apply_post_ops
+from dnnl.reference.quantization import dequantize, expand, quantize
+from dnnl.tools.bench import attributes as parsed
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.compare import Rule
+from dnnl.tools.bench.descriptor import Descriptor
+from dnnl.tools.bench.fill import drawn, generator, integers, stored
+from dnnl.tools.bench.tags import expand as expand_tag
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+
+_MISSING = {
+    "attr-precomputed-reductions": "precomputed reductions",
+    "attr-dropout": "dropout",
+    "attr-rounding-mode": "stochastic rounding",
+}
+_POSITIVE = ("softmax", "pool", "resampling", "reduction")
+_NORMS = ("bnorm", "lnorm", "gnorm")
+_EXACT_STEPS = (Alg.binary_add, Alg.binary_sub, Alg.binary_mul, Alg.binary_div)
+
+
+@dataclass
+class Parameters:
+    """The values of an attribute's tensors by execution argument, as they are stored."""
+
+    values: dict[int, Array] = field(default_factory=dict)
+    descs: dict[int, MemoryDesc] = field(default_factory=dict)
+
+    def add(self, argument: int, values: Array, desc: MemoryDesc) -> None:
+        """Keep the values of one argument."""
+        self.values[argument] = stored(values, desc.data_type)
+        self.descs[argument] = desc
+
+
+def make_attr(case: Case, ndims: Mapping[int, int], dst: MemoryDesc) -> PrimitiveAttr:
+    """The attribute of a case; ``ndims`` has the rank of each argument.
+
+    Raises Unimplemented for what attributes do not have.
+    """
+    for name, what in _MISSING.items():
+        if str(case[name]) not in ("", "dst:environment"):
+            raise Unimplemented(f"attributes know no {what}")
+    fpmath, _, whole = str(case["attr-fpmath"]).partition(":")
+    attr = PrimitiveAttr(
+        scratchpad_mode=str(case["attr-scratchpad"]),
+        fpmath_mode=fpmath,
+        deterministic=bool(case["attr-deterministic"]),
+        fpmath_apply_to_int=bool(whole),
+        accumulation_mode=str(case["attr-acc-mode"]),
+    )
+    for entry in case["attr-scales"].items:
+        rank = _rank(entry, ndims)
+        attr.set_scales(entry.argument, _bits(case, entry, rank), entry.groups, entry.data_type)
+    for entry in case["attr-zero-points"].items:
+        rank = _rank(entry, ndims)
+        bits = _bits(case, entry, rank)
+        attr.set_zero_points(entry.argument, bits, entry.groups, entry.data_type)
+    for entry in case["attr-post-ops"].items:
+        _append(attr, case, entry, dst)
+    return attr
+
+
+def _rank(entry: parsed.Quantization, ndims: Mapping[int, int]) -> int:
+    if entry.mask.name in parsed.DYNAMIC:
+        raise Unimplemented("scales that the primitive computes")
+    return ndims.get(entry.argument, 0)
+
+
+def _bits(case: Case, entry: parsed.Quantization, ndims: int) -> int:
+    """The mask, by the rules of the driver."""
+    name = entry.mask.name
+    if case.driver in ("conv", "deconv", "ip") and entry.name == "wei" and name == "per_oc":
+        problem = case.problem
+        return 3 if isinstance(problem, Descriptor) and problem.grouped else 1
+    if case.driver == "matmul" and name in ("per_oc", "per_dim_1"):
+        return 1 << (ndims - 1)
+    if case.driver == "matmul" and name == "per_ocic":
+        return 3 << (ndims - 2)
+    return entry.mask.bits(ndims)
+
+
+def _append(attr: PrimitiveAttr, case: Case, entry: parsed.PostOp, dst: MemoryDesc) -> None:
+    match entry:
+        case parsed.Sum():
+            attr.post_ops.append_sum(entry.scale, entry.zero_point, entry.data_type)
+        case parsed.Eltwise():
+            attr.post_ops.append_eltwise(entry.alg, entry.alpha, entry.beta)
+        case parsed.Prelu():
+            attr.post_ops.append_prelu(_operand_mask(case, entry.mask, dst.ndims))
+        case parsed.Depthwise():
+            kind, data = entry.data_type, "f32"
+            attr.post_ops.append_depthwise(
+                data, data, kind, entry.kernel, entry.stride, entry.padding
+            )
+        case parsed.Binary():
+            condition = None
+            if entry.alg is Alg.binary_select:
+                condition = MemoryDesc(dst.dims, "s8", "any")
+            attr.post_ops.append_binary(entry.alg, _operand(case, entry, dst), condition)
+
+
+def _operand_mask(case: Case, mask: parsed.Mask, ndims: int) -> int:
+    if mask.name == "per_oc" and case.driver in ("matmul", "lnorm"):
+        return 1 << (ndims - 1)
+    return mask.bits(ndims)
+
+
+def _operand(case: Case, entry: parsed.Binary, dst: MemoryDesc) -> MemoryDesc:
+    bits = _operand_mask(case, entry.mask, dst.ndims)
+    dims = [size if bits >> d & 1 else 1 for d, size in enumerate(dst.dims)]
+    if entry.strides:
+        return MemoryDesc(dims, entry.data_type, [int(s) for s in entry.strides.split("x")])
+    return MemoryDesc(dims, entry.data_type, expand_tag(entry.tag, dst.ndims))
+
+
+def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
+    """Values for the tensors of the attribute, and for what a sum finds in the destination."""
+    made = Parameters()
+    for kind, entries, specs in (
+        (Arg.SCALES, case["attr-scales"], pd.attr.scales),
+        (Arg.ZERO_POINTS, case["attr-zero-points"], pd.attr.zero_points),
+    ):
+        for entry in entries.items:
+            dims = pd.arg_desc(entry.argument).dims
+            spec = specs[entry.argument]
+            _add_quantization(made, kind | entry.argument, entry, spec.shape(dims), pd)
+    for number, entry in enumerate(pd.attr.post_ops):
+        _add_operands(made, case, number, entry, pd)
+    return made
+
+
+def _add_quantization(
+    made: Parameters, argument: int, entry: parsed.Quantization, shape: tuple[int, ...],
+    pd: PrimitiveDesc,
+) -> None:  # fmt: skip
+    rng = generator("attribute", argument, shape)
+    if entry.mask.common:
+        values = np.full(shape, float(entry.value))
+    elif argument & Arg.SCALES:
+        values = drawn(rng, (1 / 16, 1 / 8, 1 / 4), shape)
+    else:
+        values = integers(rng, shape, -2, 2)
+    desc = pd.arg_desc(argument)
+    if desc.is_zero:
+        desc = MemoryDesc((values.size,), entry.data_type)
+    made.add(argument, values.reshape(desc.dims), desc)
+
+
+def _add_operands(
+    made: Parameters, case: Case, number: int, entry: object, pd: PrimitiveDesc
+) -> None:
+    flag = Arg.post_op(number)
+    if isinstance(entry, PostOpPrelu):
+        desc = pd.arg_desc(flag | Arg.WEIGHTS)
+        values = generator("prelu", number).uniform(-2, 2, desc.dims)
+        made.add(flag | Arg.WEIGHTS, values, desc)
+    if not isinstance(entry, PostOpBinary):
+        return
+    for operand, _ in entry.operands:
+        desc = pd.arg_desc(flag | operand)
+        low = 0 if case.driver in _POSITIVE else 4 if case.driver in _NORMS else -16
+        values = integers(generator("operand", number, desc.dims), desc.dims, low, 16)
+        if entry.alg is Alg.binary_mul and desc.data_type.is_float:
+            values /= 8
+        if entry.alg is Alg.binary_div:
+            values[values == 0] = 1
+        made.add(flag | operand, values, desc)
+
+
+def dequantized(values: Array, argument: int, pd: PrimitiveDesc, made: Parameters) -> Array:
+    """An input as its scale and zero point mean it."""
+    scale, zero_point = _both(values.shape, argument, pd, made)
+    return dequantize(values, scale, zero_point)
+
+
+def finished(result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array | None) -> Array:
+    """What the post-ops, the scale and the zero point of the destination make of a result."""
+    operands = dict(made.values)
+    values = apply_post_ops(result, pd.attr.post_ops, operands, previous)
+    return quantize(values, *_both(values.shape, int(Arg.DST), pd, made))
+
+
+def _both(
+    dims: tuple[int, ...], argument: int, pd: PrimitiveDesc, made: Parameters
+) -> tuple[Array | float, Array | float]:
+    def values(kind: Arg, specs: Mapping[int, ScaleSpec], plain: float) -> Array | float:
+        spec = specs.get(argument)
+        return plain if spec is None else expand(made.values[kind | argument], dims, spec)
+
+    return (
+        values(Arg.SCALES, pd.attr.scales, 1.0),
+        values(Arg.ZERO_POINTS, pd.attr.zero_points, 0.0),
+    )
+
+
+def reads_dst(attr: PrimitiveAttr) -> bool:
+    """Whether the destination's content matters."""
+    return any(isinstance(entry, PostOpSum) for entry in attr.post_ops)
+
+
+def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
+    """The rule with what post-ops and scales of the destination allow beside it."""
+    absolute, relative, non_finite = rule.absolute, rule.relative, rule.non_finite
+    zeros = rule.zeros
+    for entry in attr.post_ops:
+        if isinstance(entry, PostOpEltwise):
+            absolute, relative = max(absolute, 2e-5), max(relative, 8e-6)
+            non_finite |= entry.alg in (Alg.eltwise_exp, Alg.eltwise_log, Alg.eltwise_pow)
+            zeros = max(zeros, 65)
+        if isinstance(entry, PostOpBinary) and entry.alg in _EXACT_STEPS:
+            absolute = max(absolute, 5e-3 if data_type is DataType.f16 else 4e-6)
+            relative = max(relative, 1e-5)
+            non_finite |= entry.alg is Alg.binary_div
+        if isinstance(entry, PostOpBinary) and entry.alg not in (*_EXACT_STEPS, Alg.binary_max):
+            zeros = 100
+        if isinstance(entry, PostOpBinary) and entry.alg is Alg.binary_mul:
+            zeros = max(zeros, 65)
+    if Arg.DST in attr.scales and data_type is DataType.f32:
+        relative = max(relative, 1e-5)
+    return Rule(
+        rule.threshold, zeros, absolute, relative, non_finite, rule.offset, rule.absolute_at
+    )

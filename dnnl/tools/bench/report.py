@@ -1,0 +1,154 @@
+"""What a run prints: a line for each case, performance lines, the summary."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.result import PHASES, SUMMARY, Result, State
+from dnnl.tools.bench.settings import Settings
+from dnnl.tools.bench.template import Measured, fill, header
+
+_SHOWN_FAILURES = 10
+_EXPLAINED = (State.UNIMPLEMENTED, State.INVALID_ARGUMENTS)
+
+
+class Report:
+    """Collects the results of a run and prints them as they come with ``echo``."""
+
+    def __init__(self, echo: Callable[[str], None], *, keep: bool = False) -> None:
+        self._echo = echo
+        self._counts: Counter[str] = Counter()
+        self._impls: Counter[str] = Counter()
+        self._failures: list[str] = []
+        self._times: list[Measured] = []
+        self._templates: set[str] = set()
+        self._keep = keep
+        self._records: list[dict[str, Any]] = []
+        self._settings = Settings()
+        self.tests = 0
+
+    def add(self, case: Case, result: Result) -> None:
+        """Count and print one case."""
+        number, self.tests = self.tests, self.tests + 1
+        self._settings = case.settings
+        self._counts[result.state.counted] += 1
+        if result.impl:
+            self._impls[result.impl] += 1
+        line = result.line(number, case.repro)
+        if result.lines and (
+            result.state is State.FAILED
+            or case.settings.verbose
+            or result.state is State.INVALID_ARGUMENTS
+        ):
+            self._echo("\n".join(result.lines))
+        if result.state.bad:
+            self._failures.append(line)
+        measuring = case.settings.mode == "P"
+        if measuring:
+            self._measured(number, case, result)
+        if not measuring or result.state.bad:
+            self._echo(line)
+        if self._keep:
+            self._records.append(_record(number, case, result))
+
+    def _measured(self, number: int, case: Case, result: Result) -> None:
+        """The performance line of a case, and before the first the names of the columns."""
+        if case.template not in self._templates:
+            self._templates.add(case.template)
+            self._echo(f"Template entries: {case.template}")
+            self._echo(header(case.template))
+        if result.measured.runs:
+            self._times.append(result.measured)
+        plain = _plain(number, case, result)
+        self._echo(fill(case.template, plain, result.measured))
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything was worse than skipped or mistrusted."""
+        return any(self._counts[state.counted] for state in State if state.bad)
+
+    def finish(self, seconds: float, phases: Counter[str]) -> None:
+        """Print the summary."""
+        shown = self._settings.summary
+        if "impl" in shown and self._impls:
+            self._echo("= Implementation statistics =")
+            width = max(map(len, self._impls))
+            total = sum(self._impls.values())
+            for name, count in self._impls.most_common():
+                self._echo(f"| {name:<{width}} : {count} ({100 * count / total:.0f}%) |")
+        if "impl-csv" in shown:
+            for name, count in self._impls.most_common():
+                self._echo(f"impl,{name},{count}")
+        if "failures" in shown and self._failures:
+            self._echo(f"= Failed cases summary (--summary=no-failures to disable) = "
+                       f"{len(self._failures)} =")  # fmt: skip
+            for line in self._failures[:_SHOWN_FAILURES]:
+                self._echo(line)
+        counts = " ".join(f"{name}:{self._counts[name]}" for name in SUMMARY)
+        self._echo(f"tests:{self.tests} {counts}")
+        if self._settings.mode == "P":
+            least = sum(measured.time("-") for measured in self._times)
+            mean = sum(measured.time("0") for measured in self._times)
+            self._echo(f"total perf: min(ms):{least:g} avg(ms):{mean:g}")
+        parts = [f"total: {seconds:.2f}s;"]
+        for name in PHASES:
+            share = 100 * phases[name] / seconds if seconds else 0
+            parts.append(f"{name}: {phases[name]:.2f}s ({share:.0f}%);")
+        self._echo(" ".join(parts))
+
+    def write(self, path: Path, seconds: float) -> None:
+        """Write all results as JSON; times are in ms."""
+        counts = {name: self._counts[name] for name in SUMMARY}
+        data = {"tests": self.tests, **counts, "seconds": seconds, "cases": self._records}
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+def _plain(number: int, case: Case, result: Result) -> dict[str, str]:
+    """The texts of the tokens that are no measurement."""
+    values = {name.replace("-", "_"): str(value) for name, value in case.values.items()}
+    for name in ("ctx-init", "ctx-exe"):
+        values[name] = str(case.values.get(name, ""))
+    attributes = [
+        part for part in case.line.split(" ") if part.startswith("--attr-")
+    ]  # fmt: skip
+    text, name = case.problem.text, case.problem.name
+    desc = text[: len(text) - len(name)].removesuffix("n").removesuffix("_") if name else text
+    values |= {
+        "engine": case.settings.engine,
+        "impl": result.impl,
+        "name": name,
+        "prb": case.repro,
+        "driver": case.driver,
+        "desc": desc,
+        "attr": " ".join(attributes),
+        "idx": str(number),
+    }
+    return values
+
+
+def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
+    measured = result.measured
+    record: dict[str, Any] = {
+        "index": number,
+        "driver": case.driver,
+        "state": result.state.name,
+        "reason": result.reason,
+        "repro": case.repro,
+        "impl": result.impl,
+        "ms": result.took_ms,
+        "errors": result.errors,
+        "total": result.total,
+        "create_ms": sum(measured.creation),
+    }
+    if result.lines:
+        record["details"] = list(result.lines)
+    if measured.runs:
+        record["min_ms"], record["avg_ms"] = measured.time("-"), measured.time("0")
+        record["ops"] = measured.ops
+        record["bytes"] = measured.input_bytes + measured.output_bytes
+    return record

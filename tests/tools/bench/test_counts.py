@@ -1,0 +1,46 @@
+"""oneDNN's own case files have as many cases for us as for benchdnn."""
+
+from __future__ import annotations
+
+import pytest
+
+from dnnl.tools.bench.cases import Interpreter
+from dnnl.tools.bench.command import run
+from dnnl.tools.bench.lexer import INPUTS
+
+COUNTS = {
+    ("binary", "test_binary_ci"): 6040,
+    ("bnorm", "test_bnorm_ci"): 4445,
+    ("concat", "test_concat_ci"): 2880,
+    ("conv", "shapes_resnet_50"): 20,
+    ("eltwise", "test_eltwise_ci"): 4800,
+    ("lnorm", "test_lnorm_ci"): 10128,
+    ("lrn", "test_lrn_ci"): 432,
+    ("prelu", "test_prelu_ci"): 1152,
+    ("reorder", "test_reorder_ci"): 9834,
+    ("reorder", "test_reorder_fp4"): 72,
+    ("reorder", "test_reorder_int4"): 294,
+    ("shuffle", "test_shuffle_ci"): 96,
+    ("softmax", "test_softmax_ci"): 13888,
+    ("sum", "test_sum_ci"): 1408,
+}
+
+
+@pytest.mark.parametrize(("driver", "batch"), COUNTS)
+def test_number_of_cases(driver: str, batch: str) -> None:
+    found = Interpreter().cases([f"--{driver}", f"--batch={batch}"])
+    assert sum(1 for _ in found) == COUNTS[driver, batch]
+
+
+def test_every_file_can_be_read() -> None:
+    for path in sorted(INPUTS.glob("*/*")):
+        line = [f"--{path.parent.name}", f"--batch={path.name}"]
+        assert sum(1 for _ in Interpreter().cases(line)) > 0, path
+
+
+def test_listing_counts_as_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--mode=L", "--shuffle", "--batch=test_shuffle_ci"]) == 0
+    out = capsys.readouterr().out
+    assert "95:LISTED (0 ms) __REPRO: --mode=L --shuffle --dir=BWD_D" in out
+    assert "tests:96 passed:0 skipped:0 mistrusted:0 unimplemented:0 " in out
+    assert "failed:0 listed:96\n" in out

@@ -1,0 +1,327 @@
+"""The benchdnn language: tokens, options, lists, problems, tags, attributes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dnnl.tools.bench import attributes
+from dnnl.tools.bench.cases import Case, Interpreter
+from dnnl.tools.bench.descriptor import parse_descriptor
+from dnnl.tools.bench.errors import BadValue, UnknownOption
+from dnnl.tools.bench.lexer import tokens
+from dnnl.tools.bench.problem import parse_shapes
+from dnnl.tools.bench.tags import expand
+
+
+def cases(line: str) -> list[Case]:
+    return list(Interpreter().cases(line.split()))
+
+
+def lines(line: str) -> list[str]:
+    return [case.repro for case in cases(line)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a b\nc", ["a", "b", "c"]),
+        ("a # b\nc #d", ["a", "c"]),
+        ("a#b", ["a#b"]),
+        ("--x=1, \\\n 2, \\\n 3 y", ["--x=1,2,3", "y"]),
+        ("--x=1,\\\n2", ["--x=1,2"]),
+        ("--x=1, \\ # why\n# and\n2", ["--x=1,2"]),
+        ('1x2_n"a:0" # name', ['1x2_n"a:0"']),
+        ("", []),
+    ],
+)
+def test_tokens_of_a_batch_file(text: str, expected: list[str]) -> None:
+    assert tokens(text) == expected
+
+
+def test_batches_nest_and_are_found(tmp_path: Path) -> None:
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    (deep / "outer").write_text("--axis=0\n--batch=inner\n3x3")
+    (deep / "inner").write_text("2x2 --axis=1")
+    found = lines(f"--softmax --batch={deep}/outer --batch=inner")
+    # The state is shared, and the folder of a file that was asked for is searched from then on.
+    assert found == [
+        "--softmax --axis=0 2x2",
+        "--softmax 3x3",
+        "--softmax 2x2",
+    ]
+    assert len(lines("--softmax --batch=shapes_ci")) == 4
+    with pytest.raises(BadValue, match="cannot open"):
+        lines("--softmax --batch=nothing")
+
+
+def test_the_leftmost_option_is_slowest() -> None:
+    found = lines("--softmax --axis=0,1 --sdt=f32,s8 --inplace=true,false 2x2")
+    assert [("s8" in line, "axis" in line, "inplace" in line) for line in found] == [
+        (type_, axis, inplace)
+        for type_ in (False, True)
+        for axis in (True, False)
+        for inplace in (True, False)
+    ]
+
+
+def test_repro_lines() -> None:
+    assert lines("--softmax --inplace=1 --attr-post-ops=sum --mb=7 2x3") == [
+        "--softmax --inplace=true --attr-post-ops=sum 7x3"
+    ]
+    assert lines("--reorder 2") == ["--reorder --sdt=f32 --ddt=f32 --stag=abx --dtag=abx 2"]
+    assert lines("--eltwise 2") == ["--eltwise --alg=relu --alpha=0 --beta=0 2"]
+    assert lines("--sum 2") == ["--sum --scales=1 2"]
+    late = "--attr-dropout=0.5 --attr-deterministic=1 --attr-rounding-mode=dst:stochastic:7"
+    shown = "--attr-rounding-mode=dst:stochastic:7 --attr-deterministic=true --attr-dropout=0.5"
+    assert lines(f"--eltwise {late} 2") == [f"--eltwise --alg=relu --alpha=0 --beta=0 {shown} 2"]
+    assert lines("--mode=p --fix-times-per-prb=3 --lrn --impl=a,b --mb=4 mb2ic3") == [
+        "--mode=P --fix-times-per-prb=3 --lrn --impl=a,b mb4ic3"
+    ]
+    assert lines("--mode=R --lrn ic3") == ["--mode=R --mode-modifier=M --lrn ic3"]
+    assert lines("--mode=f --lrn ic3") == [
+        "--mode=P --mode-modifier=PM --max-ms-per-prb=10 --lrn ic3"
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '--softmax --dir=fwd_i --stag=axb --axis=0 3x4_n"x"',
+        "--binary --alg=SELECT --stag=axb:any --attr-post-ops=add:f32:3:abx+sum:0.5:2 2x3:1x3",
+        "--conv --dir=FWD_I --stag=axb mb3ic16ih7iw9oc32oh7ow5kh3kw5ph1pw0",
+        "--canonical=true --matmul --bia-dt=f32 --bia_mask=3 2x3x4:2x4x5",
+        "--lnorm --dt=f32:bf16 --flags=HC --stat_tag=axb 4x5",
+        '--pool --alg=avg_np ic3ih7kh3sh2ph1_n"p"',
+        "--reduction --alg=norm_lp_sum --p=2 --eps=0.5 2x3:1x3",
+        "--concat --axis=0 --stag=abx:axb 2x3:4x3:5x3",
+        "--sum --sdt=f32:s8 --stag=abx:axb --scales=0.25:2 3x4",
+    ],
+)
+def test_repro_lines_give_themselves(line: str) -> None:
+    (once,) = lines(line)
+    assert lines(once) == [once] or "--canonical" in line
+    again = cases(once)[0]
+    assert again.values == cases(line)[0].values
+    assert again.problem == cases(line)[0].problem
+
+
+def test_empty_items_and_values() -> None:
+    assert len(cases("--softmax --attr-post-ops=,sum 2")) == 2
+    assert len(cases("--softmax --attr-post-ops=sum, 2")) == 2
+    assert len(cases("--bnorm --flags=,G, ic2")) == 3
+    assert lines("--softmax --axis=0 --axis= 2") == ["--softmax 2"]
+    assert cases("--softmax --attr-rounding-mode= 2") == []
+    with pytest.raises(UnknownOption, match="tag"):
+        cases("--softmax --stag=abx, 2")
+    with pytest.raises(BadValue, match="whole"):
+        cases("--softmax --axis=1, 2")
+
+
+def test_reset_spares_globals_and_the_template() -> None:
+    line = "--softmax --axis=0 --match=7 --perf-template=%prb% --max-ms-per-prb=50 --reset 2"
+    (case,) = cases(line)
+    assert (case.line, case.settings.max_ms, case.template) == ("2", 50, "%prb%")
+
+
+def test_a_mismatch_drops_the_rest_of_a_problem() -> None:
+    # The second combination does not match, so the third, which would, is never seen.
+    found = lines("--softmax --match=axis=[02] --axis=0,1,2 2x2 3x3")
+    assert found == ["--softmax --axis=0 2x2", "--softmax --axis=0 3x3"]
+    assert len(lines(r"--softmax --match=2x2\|4 2x2 3x3 4x4")) == 2
+    assert lines("--binary --match=f32+sum --attr-post-ops=add:f32+sum 2:2")
+    assert lines("--softmax --match= 2")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("2x3", 2),
+        ("--axis=1 --softmax 2", 2),
+        ("--nothing 2", 2),
+        ("--softmax --group=1 2", 2),
+        ("--softmax --stag=abz 2", 2),
+        ("--softmax --axis=+1 2", 1),
+        ("--softmax --axis=04 2", 1),
+        ("--softmax --inplace=yes 2", 1),
+        ("--softmax --sdt=F32 2", 1),
+        ("--softmax --sdt=f33 2", 1),
+        ("--softmax --dir=FWD 2", 1),
+        ("--softmax 2xy", 1),
+        ("--softmax 2:3", 1),
+        ("--binary 2", 1),
+        ("--mode=X --softmax 2", 1),
+        ("--softmax --attr-post-ops=nothing 2", 1),
+        ("--softmax --attr-scales=src:common:-1 2", 1),
+        ("--softmax --attr-zero-points=src:common:0.5 2", 1),
+    ],
+)
+def test_what_cannot_be_read(line: str, status: int) -> None:
+    with pytest.raises(BadValue) as caught:
+        cases(line)
+    assert caught.value.status == status
+
+
+def test_any_case_where_it_is_allowed() -> None:
+    (case,) = cases("--softmax --dir=Bwd_D --alg=logsoftmax --attr-post-ops=SUM 2")
+    assert case.line == "--dir=BWD_D --alg=LOGSOFTMAX --attr-post-ops=sum 2"
+
+
+@pytest.mark.parametrize(
+    ("tag", "ndims", "expected"),
+    [
+        ("abx", 4, "abcd"),
+        ("axb", 4, "acdb"),
+        ("xba", 4, "cdba"),
+        ("aBx16b", 4, "aBcd16b"),
+        ("abxc", 4, "abdc"),
+        ("axb", 1, "a"),
+        ("abx", 1, "a"),
+        ("bax", 3, "bac"),
+        ("aBx16b", 1, "a"),
+        ("ABx4b16a4b", 3, "ABc4b16a4b"),
+        ("nhwc", 4, "nhwc"),
+        ("any", 4, "any"),
+    ],
+)
+def test_meta_tags(tag: str, ndims: int, expected: str) -> None:
+    assert expand(tag, ndims) == expected
+
+
+@pytest.mark.parametrize(
+    ("token", "tensors", "name", "result"),
+    [
+        ("2x3x4", ((2, 3, 4),), "", (2, 3, 4)),
+        ('2x3_n"a n"', ((2, 3),), '"a n"', (2, 3)),
+        ("2x3nname_n", ((2, 3),), "name_n", (2, 3)),
+        ("2x3x4:2", ((2, 3, 4), (2,)), "", (2, 3, 4)),
+        ("1x3:2x1", ((1, 3), (2, 1)), "", (2, 3)),
+        ("1x0:1x1", ((1, 0), (1, 1)), "", (1, 0)),
+    ],
+)
+def test_shapes(
+    token: str, tensors: tuple[tuple[int, ...], ...], name: str, result: tuple[int, ...]
+) -> None:
+    shapes = parse_shapes(token, 1, 9)
+    assert (shapes.tensors, shapes.name, shapes.result) == (tensors, name, result)
+    assert parse_shapes(shapes.text, 1, 9) == shapes
+
+
+def test_an_unnamed_problem_has_no_name() -> None:
+    assert lines('--softmax 2_n"a" 3')[1] == "--softmax 3"
+
+
+@pytest.mark.parametrize(
+    ("driver", "token", "text"),
+    [
+        ("conv", "ic16ih14oc32kh3ph1", "ic16ih14oc32oh14kh3ph1"),
+        ("conv", "ic16_ih14_oc32_oh7_kh3_sh2", "ic16ih14oc32oh7kh3sh2ph0"),
+        ("conv", "mb1ic3ih224oc64oh112kh7sh2", "mb1ic3ih224oc64oh112kh7sh2ph2"),
+        ("conv", "g4ic16iw9oc32kw3dw1", "g4ic16iw9oc32ow5kw3pw0dw1"),
+        ("conv", "g1ic2ih3iw4oc5kh1kw2", "g1ic2ih3iw4oc5oh3ow3kh1kw2ph0pw0"),
+        ("conv", "ic2iw4oc5kw2ih4kh2", "ic2ih4oc5oh3kh2ph0"),
+        ("conv", "ic2id4oc5kd2pd1", "ic2id4oc5od5kd2pd1"),
+        ("deconv", "ic16ih7oc32kh3sh2ph1", "ic16ih7oc32oh13kh3sh2ph1"),
+        ("deconv", "ic16ih7oc32oh13kh3sh2", "ic16ih7oc32oh13kh3sh2ph1"),
+        ("pool", "ic16ih14kh3sh2ph1", "ic16ih14oh7kh3sh2ph1"),
+        ("ip", "mb112ic2048oc1000", "mb112ic2048oc1000"),
+        ("ip", "ic3ih2iw5oc7", "ic3ih2iw5oc7"),
+        ("bnorm", "ic19id4ih6iw6eps0.5", "ic19id4ih6iw6eps0.5"),
+        ("bnorm", "mb1ic256ih28", "mb1ic256ih28"),
+        ("lrn", "ic16_ih5_beta1.0", "ic16ih5beta1"),
+        ("lrn", "ic16ih5ls7alpha0.001k14.2", "ic16ih5ls7alpha0.001k14.2"),
+        ("resampling", "ic4ih3oh6", "ic4ih3oh6"),
+        ("gnorm", "g2ic4ih3", "g2ic4ih3"),
+        ("conv", 'ic1ih1oc1oh1kh1ph0n"net:a*3"', 'ic1ih1oc1oh1kh1ph0n"net:a*3"'),
+    ],
+)
+def test_descriptors(driver: str, token: str, text: str) -> None:
+    problem = parse_descriptor(driver, token)
+    assert problem.text == text
+    assert parse_descriptor(driver, text).numbers == problem.numbers
+    assert problem.name == ("" if "n" not in token else '"net:a*3"')
+
+
+@pytest.mark.parametrize(
+    ("driver", "token"),
+    [
+        ("conv", "ic16oc32"),
+        ("conv", "ih14oc32kh3"),
+        ("conv", "ic16ih14oc32"),
+        ("conv", "ic16ih0oc32kh3"),
+        ("conv", "ic16ih14oc32kh3q1"),
+        ("conv", "g3ic16ih14oc32kh3"),
+        ("bnorm", "ic3id4ih5"),
+        ("gnorm", "ic4ih3"),
+        ("resampling", "ic4ih3"),
+        ("bnorm", "mb2"),
+        ("conv", "ic16ih14.5oc32kh3"),
+    ],
+)
+def test_bad_descriptors(driver: str, token: str) -> None:
+    with pytest.raises(BadValue, match="problem"):
+        parse_descriptor(driver, token)
+
+
+def test_padding_behind() -> None:
+    problem = parse_descriptor("conv", "ic3ih224oc64oh112kh7sh2ph3")
+    assert problem.padding_r == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("src:common:2+dst:PER_OC", "src:common:2+dst:per_oc"),
+        ("wei:per_oc:bf16:1x32", "wei:per_oc:bf16:1x32"),
+        ("src:0", "src:0:1"),
+        ("msrc1:common:2.5", "msrc1:common:2.5"),
+        ("dst:mx:e8m0:1x32", "dst:mx:e8m0:1x32"),
+        ("", ""),
+    ],
+)
+def test_scales(text: str, shown: str) -> None:
+    assert str(attributes.scales(text)) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sum", "sum"),
+        ("sum:0.5", "sum:0.5"),
+        ("sum:1:3", "sum:1:3"),
+        ("sum:1:0:u8", "sum:1:0:u8"),
+        ("relu:-0.01", "relu:-0.01"),
+        ("eltwise_linear:2:0.125", "linear:2:0.125"),
+        ("linear:0:1", "linear:0:1"),
+        ("eltwise_relu_use_dst_for_bwd", "relu_dst"),
+        ("binary_add:f32", "add:f32"),
+        ("add:f32:per_oc", "add:f32:per_oc"),
+        ("mul:s8:3:axb", "mul:s8:3:axb"),
+        ("add:f32:2:abx:8x1x1", "add:f32:2:abx:8x1x1"),
+        ("select:f32.2.axb:1", "select:f32.2.axb:1"),
+        ("prelu:per_oc", "prelu:per_oc"),
+        ("dw:k3s1p1", "dw:k3s1p1"),
+        ("dw:k3s2p1:s8", "dw:k3s2p1:s8"),
+        ("mul:s8:per_oc+sum:0.25+add:f32:per_tensor", "mul:s8:per_oc+sum:0.25+add:f32:per_tensor"),
+    ],
+)
+def test_post_ops(text: str, shown: str) -> None:
+    assert str(attributes.post_ops(text)) == shown
+    assert attributes.post_ops(shown) == attributes.post_ops(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "ndims", "bits"),
+    [("common", 3, 0), ("per_oc", 3, 2), ("per_dim_3", 4, 8), ("per_tensor", 3, 7), ("5", 3, 5)],
+)
+def test_masks(name: str, ndims: int, bits: int) -> None:
+    assert attributes.mask(name).bits(ndims) == bits
+
+
+def test_strides_keep_their_colons() -> None:
+    assert lines("--matmul --strides=8x1::,:: 2x3:3x4") == [
+        "--matmul --strides=8x1:: 2x3:3x4",
+        "--matmul --strides=:: 2x3:3x4",
+    ]
