@@ -122,6 +122,15 @@ class Emitter:
             return i64(0)
         return self.b.mul(a, i64(factor), flags=("nsw",))
 
+    def divmod(self, a: ir.Value, divisor: int) -> tuple[ir.Value, ir.Value]:
+        """(a // divisor, a % divisor) of an i64 that is not negative, folding constants."""
+        if isinstance(a, ir.Constant):
+            quotient, rest = divmod(a.constant, divisor)
+            return i64(quotient), i64(rest)
+        if divisor == 1:
+            return a, i64(0)
+        return self.b.udiv(a, i64(divisor)), self.b.urem(a, i64(divisor))
+
     def smaller(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """min(a, b) of signed integers."""
         return self.b.select(self.b.icmp_signed("<", a, b), a, b)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
 from dnnl.codegen import binary, convert, eltwise
 from dnnl.codegen.access import Operand, Place
 from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+
+# Post-ops of more instructions than this are not written out for every register of a tile: the
+# code would grow, and the time to compile it, far beyond what a loop costs at run time.
+_MOST_UNROLLED = 8
+_INSTRUCTIONS = {
+    Alg.eltwise_relu: 2,
+    Alg.eltwise_abs: 1,
+    Alg.eltwise_square: 1,
+    Alg.eltwise_linear: 1,
+    Alg.eltwise_clip: 2,
+    Alg.eltwise_clip_v2: 2,
+    Alg.eltwise_round: 1,
+    Alg.eltwise_hardsigmoid: 3,
+    Alg.eltwise_hardswish: 4,
+}
+_FUNCTION, _LOADED = 20, 3  # of any other function, and of what has an operand to load
 
 
 class Arguments:
@@ -90,6 +108,38 @@ class Epilogue:
     def operands(self) -> tuple[Operand, ...]:
         """What the post-ops read besides the destination."""
         return tuple(self._operands.values())
+
+    @property
+    def instructions(self) -> int:
+        """About how many instructions the post-ops take."""
+        return sum(
+            _INSTRUCTIONS.get(entry.alg, _FUNCTION) if isinstance(entry, PostOpEltwise) else _LOADED
+            for entry in self._post_ops
+        )
+
+    def each(
+        self, e: Emitter, results: Values, store: Callable[[ir.Value, ir.Value], None]
+    ) -> None:
+        """Run ``store(number, value)`` for every one of ``results``, all of one type.
+
+        It is written out for each of them, unless the post-ops are long: then the results go to
+        the stack, and ``store`` is written once, in a loop.
+        """
+        if self.instructions <= _MOST_UNROLLED:
+            for number, value in enumerate(results):
+                store(i64(number), value)
+            return
+        kind = results[0].type
+        with e.b.goto_entry_block():
+            room = e.b.alloca(kind, len(results))
+        for number, value in enumerate(results):
+            e.b.store(value, e.b.gep(room, [i64(number)], source_etype=kind))
+
+        def body(number: ir.Value) -> None:
+            place = e.b.gep(room, [number], source_etype=kind)
+            store(number, e.b.load(place, typ=kind))
+
+        e.loop(i64(0), i64(len(results)), body, unroll=False, name="result")
 
     def apply(self, place: Place, value: ir.Value) -> ir.Value:
         """Run the post-ops on one vector."""

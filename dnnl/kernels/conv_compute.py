@@ -256,10 +256,10 @@ class _Writer:
             tuple(row * row_step + column * pixel_step for row, column in places),
             tuple(self.b_form.stride(self.vec) * v for v in range(self.vec.extent)),
         )
-        self._prefetch(env, places)
+        self._prefetch(env, len(places) * self.vec.extent, tile.width)
         acc = self._bias(env) * len(places)
         acc = self._products(env, acc, panels, run, tile)
-        self._store(env, acc, places)
+        self._store(env, acc, tile.width)
 
     def _products(
         self, env: Env, acc: Values, panels: Panels, run: BandRun, tile: TileRun
@@ -357,16 +357,14 @@ class _Writer:
         low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
         return Level(low, high, *steps)
 
-    def _pixel(self, env: Env, row: int, column: int, v: int) -> Env:
-        """The position of one vector of the tile."""
-        return {
-            **env,
-            self.oh: self.e.add(env[self.oh], i64(row)),
-            self.ow: self.e.add(env[self.ow], i64(column)),
-            self.vec: i64(v),
-        }
+    def _result(self, env: Env, number: Value, width: int) -> Env:
+        """The position of one vector of a tile of ``width`` columns."""
+        pixel, v = self.e.divmod(number, self.vec.extent)
+        row, column = self.e.divmod(pixel, width)
+        oh, ow = self.e.add(env[self.oh], row), self.e.add(env[self.ow], column)
+        return {**env, self.oh: oh, self.ow: ow, self.vec: v}
 
-    def _prefetch(self, env: Env, places: list[tuple[int, int]]) -> None:
+    def _prefetch(self, env: Env, results: int, width: int) -> None:
         """Ask for what the post-ops will read and the store will overwrite, if it is too much to
         be in the cache: it arrives while the products are computed."""
         far = [
@@ -374,11 +372,10 @@ class _Writer:
             for operand in (self.dst, *self.epilogue.operands)
             if operand.desc.size > self.e.isa.l2 // 2
         ]
-        for row, column in places if far else []:
-            for v in range(self.vec.extent):
-                place = self._place(self._pixel(env, row, column, v), masked=False)
-                for operand in far:
-                    place.prefetch(operand)
+        for number in range(results) if far else []:
+            place = self._place(self._result(env, i64(number), width), masked=False)
+            for operand in far:
+                place.prefetch(operand)
 
     def _place(self, env: Env, masked: bool) -> Place:
         return Place(
@@ -396,13 +393,13 @@ class _Writer:
             self._place({**env, self.vec: i64(v)}, masked=True).load(bias) for v in vectors
         )
 
-    def _store(self, env: Env, acc: Values, places: list[tuple[int, int]]) -> None:
+    def _store(self, env: Env, acc: Values, width: int) -> None:
         def store(masked: bool) -> Values:
-            for number, (row, column) in enumerate(places):
-                for v in range(self.vec.extent):
-                    place = self._place(self._pixel(env, row, column, v), masked)
-                    value = acc[number * self.vec.extent + v]
-                    place.store(self.dst, self.epilogue.apply(place, value))
+            def one(number: Value, value: Value) -> None:
+                place = self._place(self._result(env, number, width), masked)
+                place.store(self.dst, self.epilogue.apply(place, value))
+
+            self.epilogue.each(self.e, acc, one)
             return ()
 
         window = any(access.window for access in self.accesses.values())

@@ -147,15 +147,13 @@ class _Writer:
             for axis in problem.summed
         ]
         acc = accumulate(e, self._start(env, rows), panels, merge_levels(levels))
-        self._store(env, acc, rows)
+        self._store(env, acc)
 
-    def _place(self, env: Env, row: int, v: int, masked: bool) -> Place:
+    def _place(self, env: Env, number: Value, masked: bool) -> Place:
+        """The place of one vector of the tile."""
         problem = self.problem
-        here = {
-            **env,
-            problem.row: self.e.add(env[problem.row], i64(row)),
-            problem.vector: i64(v),
-        }
+        row, v = self.e.divmod(number, problem.vector.extent)
+        here = {**env, problem.row: self.e.add(env[problem.row], row), problem.vector: v}
         return Place(
             self.e, self.pointers, self.accesses, here, problem.lane, problem.lane.extent,
             masked=masked, domain=self.domain,
@@ -163,26 +161,26 @@ class _Writer:
 
     def _start(self, env: Env, rows: int) -> Values:
         """The accumulators before the first product: the bias."""
-        bias, vectors = self.problem.bias, range(self.problem.vector.extent)
+        bias, vectors = self.problem.bias, self.problem.vector.extent
         if bias is None:
-            return (self._place(env, 0, 0, False).constant(0.0),) * (rows * len(vectors))
+            return (self._place(env, i64(0), False).constant(0.0),) * (rows * vectors)
         if not self.accesses[bias].index or not _varies(self.accesses[bias], self.problem.row):
-            first = tuple(self._place(env, 0, v, True).load(bias) for v in vectors)
-            return first * rows
-        return tuple(
-            self._place(env, row, v, True).load(bias) for row in range(rows) for v in vectors
-        )
+            return self._load(env, bias, vectors) * rows
+        return self._load(env, bias, rows * vectors)
 
-    def _store(self, env: Env, acc: Values, rows: int) -> None:
+    def _load(self, env: Env, operand: Operand, results: int) -> Values:
+        """The operand where the first ``results`` of the tile are."""
+        return tuple(self._place(env, i64(number), True).load(operand) for number in range(results))
+
+    def _store(self, env: Env, acc: Values) -> None:
         problem = self.problem
-        vectors = problem.vector.extent
 
         def store(masked: bool) -> Values:
-            for row in range(rows):
-                for v in range(vectors):
-                    place = self._place(env, row, v, masked)
-                    value = problem.epilogue.apply(place, acc[row * vectors + v])
-                    place.store(problem.dst, value)
+            def one(number: Value, value: Value) -> None:
+                place = self._place(env, number, masked)
+                place.store(problem.dst, problem.epilogue.apply(place, value))
+
+            problem.epilogue.each(self.e, acc, one)
             return ()
 
         if not (self.domain or any(access.window for access in self.accesses.values())):
