@@ -14,7 +14,7 @@ SMALL_ITEM = 256
 SMALL_STREAM = 8192
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels of other tests are neither found nor left behind: they have larger items."""
     with pytest.MonkeyPatch.context() as patch:
