@@ -17,20 +17,24 @@ from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.execute import Executor
 from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import Result, State
+from dnnl.tools.bench.verbose_line import case_tokens
 
 FAILED = 1
 SKIPPED_START = "Skip-start option hit"
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"ignore_unknown_options": True},
     options_metavar="[--json FILE] [GLOBAL]...",
 )
 @click.option(
     "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all results as JSON."
 )
+@click.option(
+    "--verbose-line", metavar="LINE", help="Run the primitive of a verbose line, ours or oneDNN's."
+)
 @click.argument("tokens", nargs=-1, type=click.UNPROCESSED, metavar="--DRIVER [OPTION|PROBLEM]...")
-def bench(json: Path | None, tokens: tuple[str, ...]) -> int:
+def bench(json: Path | None, verbose_line: str | None, tokens: tuple[str, ...]) -> int:
     """Run cases of a primitive, written as for oneDNN's benchdnn.
 
     \b
@@ -43,14 +47,19 @@ def bench(json: Path | None, tokens: tuple[str, ...]) -> int:
     (execute once) and B (compare two executions bit by bit). Exit status 1 says that a case
     failed, is not implemented or has a bad value, 2 that an option does not exist.
     """
-    return run(tokens, json)
+    return run(tokens, json, verbose_line)
 
 
-def run(tokens: Sequence[str], json: Path | None = None) -> int:
-    """Run the cases of a command line, print what came of them, return the exit status."""
+def run(tokens: Sequence[str], json: Path | None = None, verbose_line: str | None = None) -> int:
+    """Run the cases of a command line, print what came of them, return the exit status.
+
+    ``verbose_line`` stands for a driver with its options and a problem.
+    """
     executor, started = Executor(), perf_counter()
     report = Report(print, keep=json is not None)
     try:
+        if verbose_line is not None:
+            tokens = [*tokens, *case_tokens(verbose_line)]
         with _progress(tokens) as advance:
             for case in Interpreter().cases(tokens):
                 report.add(case, _outcome(executor, case, report.tests))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.compare import Verdict, compare
+from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.fill import generator, integers, stored, uniform
 from dnnl.tools.bench.operations import OPERATIONS
 from dnnl.tools.bench.operations.base import Operation
@@ -167,6 +169,11 @@ class Executor:
             return Result(State.INVALID_ARGUMENTS, lines=(str(error),))
         except OutOfMemory:
             return Result(State.SKIPPED, "Not enough RAM")
+        except BadValue:
+            raise
+        except Exception:
+            # One case that breaks must not hide what became of the thousands after it.
+            return Result(State.UNTESTED_FAILED, lines=(traceback.format_exc().rstrip(),))
 
     def _create(self, case: Case, operation: Operation) -> Result:
         with self._phase("create_pd"):

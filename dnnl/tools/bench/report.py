@@ -14,7 +14,8 @@ from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.template import Measured, fill, header
 
 _SHOWN_FAILURES = 10
-_EXPLAINED = (State.UNIMPLEMENTED, State.INVALID_ARGUMENTS)
+_EXPLAINED = (State.FAILED, State.UNTESTED_FAILED, State.INVALID_ARGUMENTS)
+"""The states whose details are printed without being asked for."""
 
 
 class Report:
@@ -40,11 +41,7 @@ class Report:
         if result.impl:
             self._impls[result.impl] += 1
         line = result.line(number, case.repro)
-        if result.lines and (
-            result.state is State.FAILED
-            or case.settings.verbose
-            or result.state is State.INVALID_ARGUMENTS
-        ):
+        if result.lines and (case.settings.verbose or result.state in _EXPLAINED):
             self._echo("\n".join(result.lines))
         if result.state.bad:
             self._failures.append(line)

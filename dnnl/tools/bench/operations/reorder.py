@@ -35,7 +35,8 @@ class Reorder(Operation):
         """Zero points of floats, and a sum beside one of the destination, have no meaning."""
         types = {"src": case["sdt"], "dst": case["ddt"]}
         for entry in case["attr-zero-points"].items:
-            if types[entry.name].is_float or (entry.name == "dst" and has_sum(case)):
+            kind = types.get(entry.name)
+            if kind is None or kind.is_float or (entry.name == "dst" and has_sum(case)):
                 return INVALID
         return NOT_SUPPORTED if str(case["cross-engine"]) != "none" else None
 
