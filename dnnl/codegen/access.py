@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from dnnl.codegen import vector
+from dnnl.codegen import nibbles, vector
 from dnnl.codegen.address import Affine, Axis, block_boundaries, emit_offset, linear_offset
-from dnnl.codegen.builder import F32, I1, I32, I64, PTR, Emitter, i64
+from dnnl.codegen.builder import F32, I1, I8, I32, I64, PTR, Emitter, i64
 from dnnl.codegen.convert import storage
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -99,6 +99,18 @@ class Access:
                 access.window.append(bound)
         return access
 
+    def byte_offset(self, lane: Axis | None, lanes: int) -> Affine | None:
+        """Where a vector of 4-bit neighbours along ``lane`` begins, in bytes; None if that is not
+        always at the first half of a byte."""
+        if self.offset is None or lane is None or lanes % 2 or self.offset.stride(lane) != 1:
+            return None
+        start = self.offset.without(lane)
+        if start.const % 2 or any(stride % 2 for stride in start.strides.values()):
+            return None
+        return Affine(
+            {axis: stride // 2 for axis, stride in start.strides.items()}, start.const // 2
+        )
+
 
 def load_pointers(
     e: Emitter, args: ir.Value, operands: Sequence[Operand]
@@ -153,7 +165,9 @@ class Place:
         bounds = [*self._exists, *self._domain, *access.window]
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
-        if stride == 1:
+        if operand.desc.data_type.bits == 4:
+            raw = self._load_nibbles(access, pointer, self.conditions(bounds))
+        elif stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
             raw = vector.load(self.e, where, kind, self.conditions(bounds))
         elif stride == 0:
@@ -177,6 +191,9 @@ class Place:
         mask = self.conditions([*self._exists, *access.window])
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
+        if operand.desc.data_type.bits == 4:
+            self._store_nibbles(access, pointer, raw, mask)
+            return
         if stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
             vector.store(self.e, raw, where, mask, streamed=self.streamed)
@@ -185,6 +202,24 @@ class Place:
             mask = vector.both(self.e, mask, vector.first_lanes(self.e, i64(1), self._lanes))
         where = vector.addresses(self.e, pointer, self._lane_offsets(access), row.element)
         vector.scatter(self.e, raw, where, mask)
+
+    def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
+        start = access.byte_offset(self._lane, self._lanes)
+        if start is None:
+            return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
+        where = self.e.element(pointer, start.emit(self.e, self._env), I8)
+        return nibbles.load_line(self.e, where, self._lanes, mask)
+
+    def _store_nibbles(
+        self, access: Access, pointer: ir.Value, codes: ir.Value, mask: vector.Mask
+    ) -> None:
+        start = access.byte_offset(self._lane, self._lanes)
+        if start is None:
+            assert self._lanes == 1, "bytes that vectors share are stored one element at a time"
+            nibbles.store_one(self.e, codes, pointer, self._lane_offsets(access), mask)
+        else:
+            where = self.e.element(pointer, start.emit(self.e, self._env), I8)
+            nibbles.store_line(self.e, codes, where, mask)
 
     def prefetch(self, operand: Operand, ahead: Axis | None = None) -> None:
         """Fetch the line of the first element here, or one step further along ``ahead``."""

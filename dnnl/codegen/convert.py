@@ -4,12 +4,14 @@ A row for each data type: how its elements look in IR, how a loaded vector becom
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
 f64 where the result is f64, or where only types pass that do not fit f32; or an integer as wide as
 the elements, where their bits are moved and mean nothing.
+
+Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from llvmlite import ir
@@ -56,6 +58,11 @@ def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: i
     value = math.round_to_even(e, value)
     whole = e.b.fptosi(value, _like(value, I32))
     return whole if element is I32 else e.b.trunc(whole, _like(value, element))
+
+
+def _from_s4(e: Emitter, code: ir.Value) -> ir.Value:
+    four = vector.splat_constant(code.type, 4)
+    return _to_float(e, e.b.ashr(e.b.shl(code, four), four))
 
 
 def _integer(
@@ -115,6 +122,9 @@ _IN_F32 = {
     DataType.u8: _integer(I8, 0.0, 255.0, unsigned=True),
     DataType.f8_e5m2: _small(I8, small_float.F8_E5M2),
     DataType.f8_e4m3: _small(I8, small_float.F8_E4M3),
+    DataType.s4: replace(_integer(I8, -8.0, 7.0), to_core=_from_s4),
+    DataType.u4: _integer(I8, 0.0, 15.0, unsigned=True),
+    DataType.f4_e2m1: _small(I8, small_float.F4_E2M1),
     DataType.e8m0: _coded(I8, small_float.widen_e8m0, small_float.narrow_e8m0),
 }
 _IN_F64 = {
@@ -143,7 +153,7 @@ def supported(data_type: DataType) -> bool:
 def bare_core(src: DataType, dst: DataType) -> ir.Type:
     """The core of a conversion with nothing computed on the way."""
     if src is dst and src is not DataType.f32:
-        return ir.IntType(src.bits)
+        return ir.IntType(max(8, src.bits))
     return F64 if _IN_F64.keys() >= {src, dst} else F32
 
 

@@ -61,7 +61,7 @@ class Nest:
 def emit_nest(module: Module, symbol: str, nest: Nest) -> int:
     """Write the phase function ``symbol`` and return its number of work items."""
     plan = _plan(module, nest)
-    items = share_out(plan.loops, plan.work_per_point)
+    items = Items(0, 0, 1) if plan.serial else share_out(plan.loops, plan.work_per_point)
     _emit(module, symbol, [(nest, plan)], items)
     return items.count
 
@@ -96,6 +96,11 @@ def _plan(module: Module, nest: Nest) -> Schedule:
     plan = schedule(lanes, *parts)
     if plan.tile is not None and lanes > square:
         plan = schedule(square, *parts)
+    if nest.dst.desc.data_type.bits == 4:
+        plan.streamed = False
+        if plan.accesses[nest.dst].byte_offset(plan.lane, plan.lanes) is None:
+            plan = schedule(1, *parts)
+            plan.serial = True
     plan.streamed = plan.streamed and not nest.revisits
     return plan
 

@@ -44,7 +44,7 @@ class Schedule:
     loops of a reduction. ``lane`` is the vector axis, inside the loops of a reduction if
     ``lane_inside``; ``vector`` is the loop over whole vectors. ``tile`` is the axis of in-register
     transposition; while a square is worked on, that of the next iteration of ``ahead`` is fetched.
-    ``streamed`` allows stores past the caches.
+    ``streamed`` allows stores past the caches; ``serial`` forbids sharing out any loop.
 
     Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
     only writes the zeros of padding.
@@ -62,6 +62,7 @@ class Schedule:
     exists: list[Bound]
     ahead: Axis | None = None
     streamed: bool = False
+    serial: bool = False
 
     @property
     def work_per_point(self) -> int:

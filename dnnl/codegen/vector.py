@@ -95,9 +95,25 @@ def store(
             mark = e.module.ir.add_metadata([ir.Constant(I32, 1)])
             written.set_metadata("nontemporal", mark)
         return
+    if bits(kind) < 32:
+        mask = _unknown(e, mask)
     name = f"llvm.masked.store.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
     e.intrinsic(name, ir.VoidType(), [value, pointer, align, mask])
+
+
+def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
+    """The same mask, which LLVM cannot know to be constant.
+
+    Of a masked store of one known lane, LLVM 22 makes a store of the whole wider element from which
+    that was truncated: it writes behind the end.
+    """
+    number = ir.IntType(mask.type.count)
+    wide = I64 if mask.type.count > 32 else I32
+    code = e.b.bitcast(mask, number)
+    code = code if number is wide else e.b.zext(code, wide)
+    code = e.b.asm(ir.FunctionType(wide, [wide]), "", "=r,0", [code], False)
+    return e.b.bitcast(code if number is wide else e.b.trunc(code, number), mask.type)
 
 
 def prefetch(e: Emitter, pointer: ir.Value) -> None:

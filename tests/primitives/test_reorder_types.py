@@ -149,3 +149,16 @@ def test_sixty_four_bit_integers_are_refused() -> None:
     plain = MemoryDesc((3, 4), "f32")
     with pytest.raises(Unimplemented, match="unsupported data type: s64"):
         PrimitiveDesc(ReorderDesc(plain, plain.with_data_type("s64")), ENGINE)
+
+
+@every_isa
+@pytest.mark.parametrize("dst", ["f16", "bf16", "s8", "f8_e4m3", "f32", "u4"])
+@pytest.mark.parametrize("src", ["f32", "f64", "s8", "u4"])
+def test_ends_of_one_element(src: str, dst: str, isa: str) -> None:
+    """LLVM would make a wider store of a masked one of a single narrowed element."""
+    for length in (1, 17, 33):
+        memory = typed_source((length,), "a", src)
+        desc = ReorderDesc(memory.desc, memory.desc.with_data_type(dst))
+        with config.override("max_cpu_isa", isa):
+            result = execute(desc, {Arg.SRC: memory})
+        check(result, convert(logical(memory), dst, core=core_type(src, dst)), 0.0)

@@ -1,0 +1,120 @@
+"""Reorder of 4-bit types: two elements share a byte, in any layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dnnl import Arg, DataType, Memory, MemoryDesc, PrimitiveAttr, ReorderDesc, config
+from dnnl.reference.conversions import convert
+from dnnl.reference.quantization import expand
+from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
+from dnnl.types.attr import ScaleSpec
+from tests.check import check, logical, memory_of, random_memory
+from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
+
+TYPES = ["s4", "u4", "f4_e2m1"]
+PAIRS = [
+    ("f32", "s4"), ("s4", "f32"), ("u4", "u4"), ("f4_e2m1", "bf16"), ("s8", "f4_e2m1"),
+    ("u4", "s4"), ("f16", "u4"),
+]  # fmt: skip
+# Rows of an even length begin on a byte, those of an odd one share bytes.
+EVEN, ODD = (2, 20, 3, 36), (2, 19, 3, 5)
+CASES = [
+    (EVEN, "nchw", "nchw"), (EVEN, "nchw", "nhwc"), (EVEN, "nhwc", "nChw16c"),
+    (EVEN, "nChw8c", "dcba"), (EVEN, "part16", "nchw"), (EVEN, "nhwc", "part16"),
+    (ODD, "nchw", "nchw"), (ODD, "nchw", "nhwc"), (ODD, "nChw16c", "nhwc"),
+    (ODD, "nhwc", "ABcd4b16a4b"), (ODD, "part", "nchw"), (ODD, "nhwc", "part"),
+    ((1, 1, 1, 1), "nchw", "nchw"), ((1, 3, 1, 1), "nchw", "nchw"), ((1, 1, 1, 33), "nchw", "part"),
+]  # fmt: skip
+
+
+@every_isa
+@pytest.mark.parametrize("types", PAIRS, ids=">".join)
+def test_any_layout(types: tuple[str, str], isa: str) -> None:
+    """On two threads as on one, with what lies beside the tensor untouched."""
+    for dims, src, dst in CASES:
+        memory = typed_source(dims, src, types[0])
+        desc = ReorderDesc(memory.desc, describe(dims, dst).with_data_type(types[1]))
+        with config.override("max_cpu_isa", isa):
+            result = execute(desc, {Arg.SRC: memory})
+        check(result, convert(logical(memory), types[1]), 0.0)
+
+
+@every_isa
+@pytest.mark.parametrize("data_type", TYPES)
+def test_every_code(data_type: str, isa: str) -> None:
+    """Every code of either half beside every other, into f32 and back."""
+    memory = Memory(MemoryDesc((512,), data_type), ENGINE)
+    memory.data[:] = np.arange(256)
+    numbers = MemoryDesc((512,), "f32")
+    with config.override("max_cpu_isa", isa):
+        wide = execute(ReorderDesc(memory.desc, numbers), {Arg.SRC: memory})
+        back = execute(ReorderDesc(numbers, memory.desc), {Arg.SRC: wide})
+    expected = memory.numpy().astype(np.float32)
+    assert (wide.numpy().view(np.uint32) == expected.view(np.uint32)).all()
+    assert (back.data == memory.data).all()
+
+
+@every_isa
+@pytest.mark.parametrize("data_type", TYPES)
+def test_rounding_and_saturation(data_type: str, isa: str) -> None:
+    values = np.arange(-4096, 4096, dtype=np.float32) / np.float32(128)
+    limits = np.array([np.inf, -np.inf, 1e30, -1e30, 2.0**-140, -0.0], np.float32)
+    values = np.concatenate([values, limits])
+    if DataType[data_type].is_float:
+        values = np.append(values, np.array([np.nan, -np.nan], np.float32))
+    memory = Memory.from_numpy(values)
+    desc = ReorderDesc(memory.desc, memory.desc.with_data_type(data_type))
+    with config.override("max_cpu_isa", isa):
+        result = execute(desc, {Arg.SRC: memory})
+    want = convert(values, data_type)
+    assert (logical(result) == want).all()
+    if DataType[data_type].is_float:
+        assert (np.signbit(logical(result)) == np.signbit(want)).all()
+
+
+@pytest.mark.parametrize("layout", ["ab", "ba", "BA16a32b"])
+@pytest.mark.parametrize("types", [("s4", "f32"), ("u4", "bf16"), ("f32", "u4"), ("bf16", "s4")])
+def test_weights_with_groups_and_zero_points(types: tuple[str, str], layout: str) -> None:
+    dims = (64, 96)
+    packed, arg = (0, Arg.SRC) if types[0] in TYPES else (1, Arg.DST)
+    tags = ["ab", layout] if packed else [layout, "ab"]
+    src, old = (
+        random_memory(MemoryDesc(dims, data_type, tag), ENGINE, seed=4)
+        for data_type, tag in zip(types, tags, strict=True)
+    )
+    attr = PrimitiveAttr()
+    attr.set_scales(arg, 3, (16, 1), "f16")
+    attr.set_zero_points(arg, 3, (16, 1), types[packed])
+    attr.post_ops.append_sum(0.5)
+    spec = ScaleSpec(3, (16, 1), DataType.f32)
+    desc = MemoryDesc(spec.shape(dims), "f16")
+    scales = random_memory(desc, ENGINE, 1, "positive")
+    zero_points = np.random.default_rng(2).integers(0, 8, desc.dims)
+    shift = memory_of(zero_points, desc.with_data_type(types[packed]), ENGINE)
+    args = {int(Arg.SRC): src, Arg.SCALES | arg: scales, Arg.ZERO_POINTS | arg: shift}
+    result = execute(ReorderDesc(src.desc, old.desc), args, attr, old)
+    side = "dst" if packed else "src"
+    parameters = {
+        f"{side}_scale": expand(logical(scales), dims, spec),
+        f"{side}_zero_point": expand(zero_points, dims, spec),
+    }
+    want = reorder(logical(src), sum_scale=0.5, dst=logical(old), **parameters)
+    check(result, want, QUANTIZED_TOLERANCE(types[1]))
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_half_bytes_of_other_tensors_stay(at: int) -> None:
+    """The destination lies inside a larger tensor whose bytes it shares."""
+    whole = MemoryDesc((5, 9), "u4")
+    desc = whole.submemory((3, 5), (1, at))
+    before = memory_of(np.arange(45).reshape(5, 9) % 16, whole, ENGINE)
+    region = Memory(desc, ENGINE, before.data[: desc.size].copy())
+    source = random_memory(MemoryDesc((3, 5), "f32", "ba"), ENGINE)
+    result = execute(ReorderDesc(source.desc, desc), {Arg.SRC: source}, dst=region)
+    expected = logical(before)
+    expected[1:4, at : at + 5] = convert(logical(source), "u4")
+    after = before.data.copy()
+    after[: desc.size] = result.data
+    assert (logical(Memory(whole, ENGINE, after)) == expected).all()
