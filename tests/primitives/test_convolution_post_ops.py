@@ -44,8 +44,17 @@ WAYS = [
 
 
 @pytest.mark.parametrize(("window", "channels", "layout"), WAYS)
-@pytest.mark.parametrize("operand", ["plain", "nhwc"])
-@pytest.mark.parametrize("mask", [0b0000, 0b0010, 0b1111, 0b0110, 0b1001, 0b1100])
+@pytest.mark.parametrize(
+    ("mask", "operand"),
+    [
+        (0b0000, "plain"),
+        (0b0010, "plain"),
+        (0b1111, "plain"),
+        (0b0110, "nhwc"),
+        (0b1001, "plain"),
+        (0b1100, "nhwc"),
+    ],
+)
 def test_binary(mask: int, operand: str, window: Window, channels: Dims, layout: str) -> None:
     desc = convolution_desc(window, 2, channels, ("any", "any", layout))
     src1 = lay_out(broadcast_dims(desc.dst_desc.dims, mask), operand)
@@ -53,7 +62,7 @@ def test_binary(mask: int, operand: str, window: Window, channels: Dims, layout:
 
 
 @pytest.mark.parametrize("operand", [*LAYOUTS, "any", "behind"])
-@pytest.mark.parametrize("dst", ["plain", "nhwc", "nChw16c"])
+@pytest.mark.parametrize("dst", ["plain", "nChw16c"])
 @pytest.mark.parametrize("window", [CROSS, POINT], ids=["3x3", "1x1"])
 def test_layouts_of_a_full_operand(window: Window, dst: str, operand: str) -> None:
     desc = convolution_desc(window, 2, (19, 5), ("any", "any", dst))
@@ -62,7 +71,7 @@ def test_layouts_of_a_full_operand(window: Window, dst: str, operand: str) -> No
 
 
 @pytest.mark.parametrize(("window", "channels", "layout"), WAYS)
-@pytest.mark.parametrize("mask", [0b0000, 0b0010, 0b0011, 0b1111, 0b0101, 0b1010])
+@pytest.mark.parametrize("mask", [0b0010, 0b0011, 0b1111, 0b1010])
 def test_prelu(mask: int, window: Window, channels: Dims, layout: str) -> None:
     verify(convolution_desc(window, 2, channels, ("any", "any", layout)), attr_of(("prelu", mask)))
 
@@ -89,7 +98,7 @@ def test_sum_reads_what_the_destination_held(window: Window, channels: Dims, lay
     verify(desc, attr_of(("sum",), ("sum", 3.0)))
 
 
-@pytest.mark.parametrize(("window", "channels", "layout"), WAYS[::2])
+@pytest.mark.parametrize(("window", "channels", "layout"), WAYS)
 def test_a_chain_of_as_many_as_there_can_be(window: Window, channels: Dims, layout: str) -> None:
     desc = convolution_desc(window, 2, channels, ("any", "any", layout))
     dims = desc.dst_desc.dims
@@ -104,6 +113,14 @@ def test_a_chain_of_as_many_as_there_can_be(window: Window, channels: Dims, layo
     ]
     chain = (kinds * MAX_POST_OPS)[:MAX_POST_OPS]
     verify(desc, attr_of(*chain))
+
+
+def test_long_chains_do_not_multiply_code() -> None:
+    desc = convolution_desc(CROSS, 2, (32, 16), ("nhwc", "any", "nhwc"))
+    plain = len(Primitive(PrimitiveDesc(desc, ENGINE)).llvm_ir())
+    chain = attr_of(*[("eltwise", "eltwise_gelu_erf")] * MAX_POST_OPS)
+    # Written out for every register of every tile it would be thousands of times as much.
+    assert len(Primitive(PrimitiveDesc(desc, ENGINE, chain)).llvm_ir()) < 20 * plain
 
 
 @every_isa
