@@ -20,6 +20,7 @@ from dnnl.primitives.desc import (
     check_dims,
     check_prop_forward,
     check_tensors,
+    weighted,
 )
 from dnnl.primitives.implementation import (
     Implementation,
@@ -27,7 +28,6 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
-from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
@@ -156,13 +156,7 @@ class ConvolutionDesc(Desc):
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """SRC, WEIGHTS, BIAS if there is one, DST."""
-        tensors = [
-            Tensor(Arg.SRC, "src", self.src_desc),
-            Tensor(Arg.WEIGHTS, "wei", self.weights_desc),
-            Tensor(Arg.BIAS, "bia", self.bias_desc),
-            Tensor(Arg.DST, "dst", self.dst_desc, output=True),
-        ]
-        return tuple(tensor for tensor in tensors if not tensor.desc.is_zero)
+        return weighted(self.src_desc, self.weights_desc, self.bias_desc, self.dst_desc)
 
     @property
     def implementations(self) -> tuple[Implementation, ...]:

@@ -129,3 +129,12 @@ def spelled(dims: Sequence[int]) -> str:
 def src_dst(src: MemoryDesc, dst: MemoryDesc) -> tuple[Tensor, ...]:
     """The tensors of an operation with one source and one destination."""
     return Tensor(Arg.SRC, "src", src), Tensor(Arg.DST, "dst", dst, output=True)
+
+
+def weighted(
+    src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc, dst: MemoryDesc
+) -> tuple[Tensor, ...]:
+    """The tensors of an operation with weights and, if it is not the zero descriptor, a bias."""
+    tensors = [Tensor(Arg.SRC, "src", src), Tensor(Arg.WEIGHTS, "wei", weights)]
+    tensors += [] if bias.is_zero else [Tensor(Arg.BIAS, "bia", bias)]
+    return *tensors, Tensor(Arg.DST, "dst", dst, output=True)

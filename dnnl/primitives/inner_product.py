@@ -8,6 +8,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import inner_product as kernel
+from dnnl.kernels.product_conf import Problem
 from dnnl.primitives.desc import (
     Desc,
     Tensor,
@@ -15,6 +16,7 @@ from dnnl.primitives.desc import (
     check_dims,
     check_prop_forward,
     check_tensors,
+    weighted,
 )
 from dnnl.primitives.implementation import (
     Implementation,
@@ -22,7 +24,6 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
-from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
@@ -76,13 +77,7 @@ class InnerProductDesc(Desc):
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """SRC, WEIGHTS, BIAS if there is one, DST."""
-        tensors = [
-            Tensor(Arg.SRC, "src", self.src_desc),
-            Tensor(Arg.WEIGHTS, "wei", self.weights_desc),
-            Tensor(Arg.BIAS, "bia", self.bias_desc),
-            Tensor(Arg.DST, "dst", self.dst_desc, output=True),
-        ]
-        return tuple(tensor for tensor in tensors if not tensor.desc.is_zero)
+        return weighted(self.src_desc, self.weights_desc, self.bias_desc, self.dst_desc)
 
     @property
     def implementations(self) -> tuple[Implementation, ...]:
@@ -107,7 +102,7 @@ def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Ref
     refusal = refuse_attr(attr, "post_ops")
     if refusal is not None:
         return refusal
-    open_problem = kernel.Problem(
+    open_problem = Problem(
         desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops)
     )
     problem = kernel.resolve(open_problem, isa)

@@ -8,14 +8,14 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import matmul as kernel
-from dnnl.primitives.desc import Desc, Tensor, check_defined, check_tensors, spelled
+from dnnl.kernels.product_conf import Problem
+from dnnl.primitives.desc import Desc, Tensor, check_defined, check_tensors, spelled, weighted
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
     refuse_attr,
     resolve_post_ops,
 )
-from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -80,13 +80,7 @@ class MatmulDesc(Desc):
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """SRC, WEIGHTS, BIAS if there is one, DST."""
-        tensors = [
-            Tensor(Arg.SRC, "src", self.src_desc),
-            Tensor(Arg.WEIGHTS, "wei", self.weights_desc),
-            Tensor(Arg.BIAS, "bia", self.bias_desc),
-            Tensor(Arg.DST, "dst", self.dst_desc, output=True),
-        ]
-        return tuple(tensor for tensor in tensors if not tensor.desc.is_zero)
+        return weighted(self.src_desc, self.weights_desc, self.bias_desc, self.dst_desc)
 
     @property
     def implementations(self) -> tuple[Implementation, ...]:
@@ -115,7 +109,7 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     refusal = refuse_attr(attr, "post_ops")
     if refusal is not None:
         return refusal
-    open_problem = kernel.Problem(
+    open_problem = Problem(
         desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops)
     )
     problem = kernel.resolve(open_problem, isa)
