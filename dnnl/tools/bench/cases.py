@@ -137,6 +137,8 @@ class Interpreter:
         batch = names.index("mb") if "mb" in names else -1
         order = [place for place in driver.shown if place != batch]
         filters = "".join(f"--{name}={value} " for name, value in self._filters.items() if value)
+        # benchdnn looks at no recurrent case.
+        match = self._match if driver.name != "rnn" else None
         problems: dict[int, tuple[Problem, str]] = {0: (problem, filters + problem.text)}
         for items in itertools.product(*(self._lists[name] for name in names)):
             size = items[batch].value if batch >= 0 else 0
@@ -145,7 +147,7 @@ class Interpreter:
                 problems[size] = changed, filters + changed.text
             own, text = problems[size]
             line = "".join([items[place].shown for place in order]) + text
-            if self._match is not None and not self._match.search(line):
+            if match is not None and not match.search(line):
                 return
             values = {name: item.value for name, item in zip(names, items, strict=True)}
             case = Case(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -56,19 +57,20 @@ def run(tokens: Sequence[str], json: Path | None = None, verbose_line: str | Non
     ``verbose_line`` stands for a driver with its options and a problem.
     """
     executor, started = Executor(), perf_counter()
-    report = Report(print, keep=json is not None)
+    report = Report(keep=json is not None)
     try:
         if verbose_line is not None:
             tokens = [*tokens, *case_tokens(verbose_line)]
-        with _progress(tokens) as advance:
+        with _progress(tokens) as (echo, advance):
             for case in Interpreter().cases(tokens):
-                report.add(case, _outcome(executor, case, report.tests))
+                for line in report.add(case, _outcome(executor, case, report.tests)):
+                    echo(line)
                 advance()
     except BadValue as error:
         print(f"dnnl bench: error: {error}", file=sys.stderr)
         return error.status
     seconds = perf_counter() - started
-    report.finish(seconds, executor.phases)
+    print("\n".join(report.summary(seconds, executor.phases)))
     if json is not None:
         report.write(json, seconds)
     return FAILED if report.failed else 0
@@ -81,17 +83,25 @@ def _outcome(executor: Executor, case: Case, number: int) -> Result:
 
 
 @contextmanager
-def _progress(tokens: Sequence[str]) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal; what it yields moves it on by one case."""
-    console = Console(stderr=True)
+def _progress(
+    tokens: Sequence[str],
+) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
+    """A bar on a terminal. Yields what prints a line above it, and what moves it on by one case."""
+    beside = not sys.stdout.isatty()
+    console = Console(stderr=beside, highlight=False)
     if not console.is_terminal:
-        yield lambda: None
+        yield print, lambda: None
         return
     columns = (TextColumn("bench"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    both = sys.stdout.isatty()
-    with Progress(*columns, console=console, transient=True, redirect_stdout=both) as progress:
-        task = progress.add_task("cases", total=_count(tokens))
-        yield lambda: progress.advance(task)
+    bar = Progress(*columns, console=console, transient=True, redirect_stdout=not beside)
+    with bar:
+        task = bar.add_task("cases", total=_count(tokens))
+        yield print if beside else partial(_above, console), lambda: bar.advance(task)
+
+
+def _above(console: Console, line: str) -> None:
+    """Print a line as it is: one that is broken cannot be pasted."""
+    console.print(line, markup=False, soft_wrap=True)
 
 
 def _count(tokens: Sequence[str]) -> int:

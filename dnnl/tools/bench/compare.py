@@ -28,13 +28,16 @@ class Rule:
     """What a driver accepts beside equality.
 
     ``threshold`` bounds the relative error (the absolute one of small values), ``zeros`` is the
-    percentage of zeros from which on a test proves little. ``absolute`` and ``relative`` are
-    further bounds, ``non_finite`` accepts equal infinities and NaN, ``offset`` is what the result
-    is taken relative to, and ``absolute_at`` where ``threshold`` bounds the absolute error.
+    percentage of zeros from which on a test proves little. Any difference below ``slack`` is
+    accepted; ``absolute`` and ``relative``, where one of them is set, are further bounds of at
+    least the type's epsilon. ``non_finite`` accepts equal infinities and NaN, ``offset`` is what
+    the result is taken relative to, and ``absolute_at`` where ``threshold`` bounds the absolute
+    error.
     """
 
     threshold: float
     zeros: float = 30
+    slack: float = 0.0
     absolute: float = 0.0
     relative: float = 0.0
     non_finite: bool = False
@@ -72,6 +75,7 @@ def _right(got: Array, expected: Array, want: Array, data_type: DataType, rule: 
     relative = np.where(size > SMALL, diff / size, diff)
     eps = data_type.eps
     right: Mask = (expected == got) | (relative <= rule.threshold)
+    right |= diff < rule.slack
     right |= (np.abs(expected) <= SMALL) & (diff < _EPS)
     if rule.absolute_at is not None:
         right |= rule.absolute_at & (diff <= rule.threshold)

@@ -23,6 +23,7 @@ from dnnl.tools.bench.values import (
     flag,
     integer,
     letters,
+    matching,
     number,
     one_of,
     several,
@@ -90,7 +91,7 @@ ATTRIBUTES = (
     Option("attr-zero-points", "", attr.zero_points),
     Option("attr-precomputed-reductions", "", attr.reductions),
     Option("attr-post-ops", "", attr.post_ops),
-    Option("attr-scratchpad", "library", any_case("library", "user")),
+    Option("attr-scratchpad", "library", one_of("library", "user")),
     Option("attr-fpmath", "strict", attr.fpmath),
     Option(
         "attr-acc-mode", "strict", one_of("strict", "relaxed", "any", "f32", "s32", "f16")
@@ -180,7 +181,7 @@ _TABLE = (
         (
             *_always(_SDT, _DDT, _STAG, _replaced(_DTAG, "abx")),
             _strides(2),
-            Option("oflag", "", text),
+            Option("oflag", "", matching(r"((s8s8|zp)_comp:[0-9]+(\+(?!$)|$))*")),
             Option("cross-engine", "none", one_of("none", "cpu2gpu", "gpu2cpu")),
             *ATTRIBUTES,
             Option("runtime-dim-mask", "0", integer),
@@ -310,7 +311,8 @@ _TABLE = (
         "matmul",
         (
             _types("f32", 1, 3, name="dt"), _replaced(_STAG, "any"), _WTAG, _DTAG,
-            Option("encoding", "", text), Option("grouped", "", text), _strides(3),
+            Option("encoding", "", matching(r"((csr|coo|packed)?(\+[0-9.]+)?:?){0,3}")),
+            Option("grouped", "", text), _strides(3),
             Option("runtime_dims_masks", "", _TAGS), *ATTRIBUTES, _BIA_DT,
             Option("bia_mask", "2", integer),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -233,6 +233,4 @@ def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
             zeros = max(zeros, 65)
     if Arg.DST in attr.scales and data_type is DataType.f32:
         relative = max(relative, 1e-5)
-    return Rule(
-        rule.threshold, zeros, absolute, relative, non_finite, rule.offset, rule.absolute_at
-    )
+    return replace(rule, zeros=zeros, absolute=absolute, relative=relative, non_finite=non_finite)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,9 @@ _EXPLAINED = (State.FAILED, State.UNTESTED_FAILED, State.INVALID_ARGUMENTS)
 
 
 class Report:
-    """Collects the results of a run and prints them as they come with ``echo``."""
+    """Collects the results of a run; ``keep`` them all for :meth:`write`."""
 
-    def __init__(self, echo: Callable[[str], None], *, keep: bool = False) -> None:
-        self._echo = echo
+    def __init__(self, *, keep: bool = False) -> None:
         self._counts: Counter[str] = Counter()
         self._impls: Counter[str] = Counter()
         self._failures: list[str] = []
@@ -33,70 +32,71 @@ class Report:
         self._settings = Settings()
         self.tests = 0
 
-    def add(self, case: Case, result: Result) -> None:
-        """Count and print one case."""
+    def add(self, case: Case, result: Result) -> list[str]:
+        """Count one case; the lines that tell of it."""
         number, self.tests = self.tests, self.tests + 1
         self._settings = case.settings
         self._counts[result.state.counted] += 1
         if result.impl:
             self._impls[result.impl] += 1
         line = result.line(number, case.repro)
+        shown: list[str] = []
         if result.lines and (case.settings.verbose or result.state in _EXPLAINED):
-            self._echo("\n".join(result.lines))
+            shown += result.lines
         if result.state.bad:
             self._failures.append(line)
         measuring = case.settings.mode == "P"
         if measuring:
-            self._measured(number, case, result)
+            shown += self._measured(number, case, result)
         if not measuring or result.state.bad:
-            self._echo(line)
+            shown.append(line)
         if self._keep:
             self._records.append(_record(number, case, result))
+        return shown
 
-    def _measured(self, number: int, case: Case, result: Result) -> None:
+    def _measured(self, number: int, case: Case, result: Result) -> Iterator[str]:
         """The performance line of a case, and before the first the names of the columns."""
         if case.template not in self._templates:
             self._templates.add(case.template)
-            self._echo(f"Template entries: {case.template}")
-            self._echo(header(case.template))
+            yield f"Template entries: {case.template}"
+            yield header(case.template)
         if result.measured.runs:
             self._times.append(result.measured)
         plain = _plain(number, case, result)
-        self._echo(fill(case.template, plain, result.measured))
+        yield fill(case.template, plain, result.measured)
 
     @property
     def failed(self) -> bool:
         """Whether anything was worse than skipped or mistrusted."""
         return any(self._counts[state.counted] for state in State if state.bad)
 
-    def finish(self, seconds: float, phases: Counter[str]) -> None:
-        """Print the summary."""
+    def summary(self, seconds: float, phases: Counter[str]) -> Iterator[str]:
+        """The lines at the end."""
         shown = self._settings.summary
         if "impl" in shown and self._impls:
-            self._echo("= Implementation statistics =")
+            yield "= Implementation statistics ="
             width = max(map(len, self._impls))
             total = sum(self._impls.values())
             for name, count in self._impls.most_common():
-                self._echo(f"| {name:<{width}} : {count} ({100 * count / total:.0f}%) |")
+                yield f"| {name:<{width}} : {count} ({100 * count / total:.0f}%) |"
         if "impl-csv" in shown:
             for name, count in self._impls.most_common():
-                self._echo(f"impl,{name},{count}")
+                yield f"impl,{name},{count}"
         if "failures" in shown and self._failures:
-            self._echo(f"= Failed cases summary (--summary=no-failures to disable) = "
-                       f"{len(self._failures)} =")  # fmt: skip
-            for line in self._failures[:_SHOWN_FAILURES]:
-                self._echo(line)
+            how = "(--summary=no-failures to disable)"
+            yield f"= Failed cases summary {how} = {len(self._failures)} ="
+            yield from self._failures[:_SHOWN_FAILURES]
         counts = " ".join(f"{name}:{self._counts[name]}" for name in SUMMARY)
-        self._echo(f"tests:{self.tests} {counts}")
+        yield f"tests:{self.tests} {counts}"
         if self._settings.mode == "P":
             least = sum(measured.time("-") for measured in self._times)
             mean = sum(measured.time("0") for measured in self._times)
-            self._echo(f"total perf: min(ms):{least:g} avg(ms):{mean:g}")
+            yield f"total perf: min(ms):{least:g} avg(ms):{mean:g}"
         parts = [f"total: {seconds:.2f}s;"]
         for name in PHASES:
             share = 100 * phases[name] / seconds if seconds else 0
             parts.append(f"{name}: {phases[name]:.2f}s ({share:.0f}%);")
-        self._echo(" ".join(parts))
+        yield " ".join(parts)
 
     def write(self, path: Path, seconds: float) -> None:
         """Write all results as JSON; times are in ms."""
@@ -110,9 +110,7 @@ def _plain(number: int, case: Case, result: Result) -> dict[str, str]:
     values = {name.replace("-", "_"): str(value) for name, value in case.values.items()}
     for name in ("ctx-init", "ctx-exe"):
         values[name] = str(case.values.get(name, ""))
-    attributes = [
-        part for part in case.line.split(" ") if part.startswith("--attr-")
-    ]  # fmt: skip
+    attributes = [part for part in case.line.split(" ") if part.startswith("--attr-")]
     text, name = case.problem.text, case.problem.name
     desc = text[: len(text) - len(name)].removesuffix("n").removesuffix("_") if name else text
     values |= {

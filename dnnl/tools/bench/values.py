@@ -110,6 +110,17 @@ def one_of(*names: str) -> Parser:
     return parse
 
 
+def matching(pattern: str) -> Parser:
+    """Text of the form of a regular expression."""
+
+    def parse(value: str) -> Text:
+        if not re.fullmatch(pattern, value):
+            raise ValueError("its form is wrong")
+        return Text(value)
+
+    return parse
+
+
 def any_case(*names: str) -> Parser:
     """One of ``names``, in capitals or not; the value is spelled as in ``names``."""
     spelled = {name.lower(): Text(name) for name in names}

@@ -154,6 +154,9 @@ def test_a_mismatch_drops_the_rest_of_a_problem() -> None:
         ("--binary 2", 1),
         ("--mode=X --softmax 2", 1),
         ("--softmax --attr-post-ops=nothing 2", 1),
+        ("--softmax --attr-scratchpad=USER 2", 1),
+        ("--reorder --oflag=s8s8 2", 1),
+        ("--matmul --encoding=cooo 2:2", 1),
         ("--softmax --attr-scales=src:common:-1 2", 1),
         ("--softmax --attr-zero-points=src:common:0.5 2", 1),
     ],
@@ -318,6 +321,35 @@ def test_post_ops(text: str, shown: str) -> None:
 )
 def test_masks(name: str, ndims: int, bits: int) -> None:
     assert attributes.mask(name).bits(ndims) == bits
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--oflag=s8s8_comp:1+zp_comp:2",
+        "--oflag=zp_comp:1",
+        "--attr-dropout=0.5:12345:undef:7:true",
+        "--attr-fpmath=bf16:true",
+        "--attr-precomputed-reductions=src:per_tensor:s32:1x32",
+        "--ctx-exe=2:0:1",
+    ],
+)
+def test_further_values(line: str) -> None:
+    (found,) = lines(f"--reorder {line} 4x64")
+    assert line in found
+
+
+def test_encodings() -> None:
+    found = lines("--matmul --encoding=csr+0.9::,:coo:,packed:: 2x3:3x4")
+    assert [line.split()[1] for line in found] == [
+        "--encoding=csr+0.9::",
+        "--encoding=:coo:",
+        "--encoding=packed::",
+    ]
+
+
+def test_recurrent_cases_heed_no_match() -> None:
+    assert lines("--rnn --match=nothing l1t2mb3sic4")
 
 
 def test_strides_keep_their_colons() -> None:

@@ -71,6 +71,7 @@ def test_right_results(line: str) -> None:
         ("--eltwise --alg=relu_dst --alpha=-1 3", State.SKIPPED, "Invalid case"),
         ("--reorder --attr-zero-points=src:common:1 3", State.SKIPPED, "Invalid case"),
         ("--pool --alg=avg_np --dir=FWD_I ic1ih3kh2ph2", State.SKIPPED, "Invalid case"),
+        ("--matmul --runtime_dims_masks=1:0 2x3:3x4", State.SKIPPED, "Invalid case"),
         ("--reorder --cross-engine=cpu2gpu 3", State.SKIPPED, "Case not supported"),
         ("--softmax --impl=nothing 2x3", State.SKIPPED, "Skip-impl option hit"),
         ("--softmax --skip-impl=nest 2x3", State.SKIPPED, "Skip-impl option hit"),
@@ -201,6 +202,7 @@ def test_what_is_accepted() -> None:
     assert judged(1.0, 1.0)
     assert not judged(1.001, 1.0)
     assert judged(1.001, 1.0, threshold=0.002)
+    assert judged(1.001, 1.0, slack=0.002)
     assert judged(1e-8, 0.0)
     assert not judged(1e-6, 0.0)
     assert judged(np.nan, np.nan, non_finite=True)

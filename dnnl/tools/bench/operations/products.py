@@ -19,6 +19,7 @@ from dnnl.tools.bench.compare import Rule
 from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.fill import generator, integers, sparse
 from dnnl.tools.bench.operations.base import (
+    INVALID,
     Operation,
     Values,
     desc_of,
@@ -172,6 +173,12 @@ class Matmul(Product):
 
     limits = (64, 128)
     zeros = 90.0
+
+    def skip(self, case: Case) -> str | None:
+        """What is known at execution only has no layout to choose."""
+        runtime = str(case["runtime_dims_masks"]).strip("0:")
+        chosen = "any" in (case["stag"], case["wtag"], case["dtag"])
+        return INVALID if runtime and chosen else None
 
     def describe(self, case: Case) -> Desc:
         """The product of the matrices, batch by batch."""

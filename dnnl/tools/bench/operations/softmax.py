@@ -74,6 +74,4 @@ class Softmax(Operation):
         wide = dst.data_type in (DataType.f32, DataType.f64)
         threshold = 10 * dst.data_type.eps * (5 if self._log(case) else 1) if wide else 0.0
         length = max(1, dst.dims[case["axis"]])
-        return Rule(
-            threshold, zeros=max(30.0, 100 * (1 - _RUN / length)), absolute=DataType.f32.eps
-        )
+        return Rule(threshold, zeros=max(30.0, 100 * (1 - _RUN / length)), slack=DataType.f32.eps)
