@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dnnl import Arg, DataType, Memory, MemoryDesc, PrimitiveAttr, ReorderDesc, config
+from dnnl import (
+    Arg,
+    DataType,
+    Memory,
+    MemoryDesc,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    ReorderDesc,
+    config,
+)
 from dnnl.reference.conversions import convert
 from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
@@ -118,3 +127,22 @@ def test_half_bytes_of_other_tensors_stay(at: int) -> None:
     after = before.data.copy()
     after[: desc.size] = result.data
     assert (logical(Memory(whole, ENGINE, after)) == expected).all()
+
+
+@every_isa
+def test_rows_that_end_in_half_a_byte_leave_the_other_half(isa: str) -> None:
+    dims = (3, 37)
+    source = random_memory(MemoryDesc(dims, "f32"), ENGINE)
+    desc = ReorderDesc(source.desc, MemoryDesc(dims, "s4", (40, 1)))
+    with config.override("max_cpu_isa", isa):
+        result = execute(desc, {Arg.SRC: source})
+    check(result, convert(logical(source), "s4"), 0.0)
+
+
+def test_bytes_that_rows_share_belong_to_one_work_item() -> None:
+    """Two threads that write halves of one byte would undo each other's work."""
+    dims = (64, 1023)
+    for tag, alone in (("ab", False), ("ba", True)):
+        desc = ReorderDesc(MemoryDesc(dims, "s8", tag), MemoryDesc(dims, "s4", "ab"))
+        (phase,) = PrimitiveDesc(desc, ENGINE).plan.recipe.kernel().phases
+        assert (phase.count == 1) is alone
