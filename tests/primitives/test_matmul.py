@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 
-from dnnl import Arg, InvalidArguments, MatmulDesc, MemoryDesc, PrimitiveDesc, config
+from dnnl import (
+    Arg,
+    InvalidArguments,
+    MatmulDesc,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    Stream,
+    config,
+)
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.post_ops import MAX_POST_OPS
-from tests.check import check, random_memory
+from tests.check import check, poisoned_memory, random_memory
 from tests.primitives.harness import ENGINE, array, every_isa, execute, tensor
 from tests.primitives.products import Dims, attr_of, broadcast_dims, inputs, lay_out, verify
 
@@ -49,6 +61,14 @@ def test_other_layouts(side: int, layout: str) -> None:
     layouts = ["plain"] * 3
     layouts[side] = layout
     verify(matmul((19, 37, 21), (layouts[0], layouts[1], layouts[2])))
+
+
+@pytest.mark.parametrize("layout", ["AB16a16b", "aB16b", "Ab16a"])
+@pytest.mark.parametrize("side", [0, 1, 2])
+def test_less_than_one_block(side: int, layout: str) -> None:
+    layouts = ["plain"] * 3
+    layouts[side] = layout
+    verify(matmul((13, 9, 11), (layouts[0], layouts[1], layouts[2])))
 
 
 @pytest.mark.parametrize("weights", ["plain", "any", "abdc", "aBcd4b4b"])
@@ -112,6 +132,17 @@ def test_agrees_with_pytorch() -> None:
 def test_nothing_to_sum(bias: Dims | None, layout: str) -> None:
     attr = attr_of(("sum", 2.0), ("eltwise", "eltwise_linear", 2.0, 1.0))
     verify(matmul((7, 0, 19), (layout, layout, layout), bias), attr)
+
+
+def test_nothing_to_sum_takes_a_scratchpad_of_the_user() -> None:
+    desc = matmul((7, 0, 19), ("AB16a16b", "plain", "plain"))
+    pd = PrimitiveDesc(desc, ENGINE, PrimitiveAttr(scratchpad_mode="user"))
+    assert not pd.scratchpad_desc.is_zero
+    dst = poisoned_memory(desc.dst_desc, ENGINE)
+    scratchpad = Memory(pd.scratchpad_desc, ENGINE)
+    given = {**inputs(pd), Arg.DST: dst, Arg.SCRATCHPAD: scratchpad}
+    Primitive(pd).execute(Stream(ENGINE), given)
+    check(dst, np.zeros((7, 19)), 0.0)
 
 
 @pytest.mark.parametrize("layout", ["any", "plain"])
