@@ -30,6 +30,9 @@ class _Compiled:
     from_disk: bool
 
 
+# The keys of a mapping are invariant, so that one with Arg keys is no Mapping[int, Memory].
+Arguments = Mapping[int, Memory] | Mapping[Arg, Memory]
+
 _cache: Cache[_Compiled] = Cache(lambda: int(config.get("primitive_cache_capacity")))
 
 
@@ -65,7 +68,7 @@ class Primitive:
             time = (perf_counter() - started + pd.creation_time) * 1e3
             log.line("primitive", f"create:{state}", pd.verbose_fields(), f"{time:.6g}")
 
-    def execute(self, stream: Stream, args: Mapping[int, Memory]) -> None:
+    def execute(self, stream: Stream, args: Arguments) -> None:
         """Run once on the memories of ``args``, one for each argument of the operation."""
         if log.enabled("profile_exec", self.pd.desc.kind):
             self.bind(stream, args)()
@@ -78,7 +81,7 @@ class Primitive:
             pointers = self._with_scratchpad(pointers, self._thread_scratchpad())
         self._executable.launch(pointers, stream.num_threads)
 
-    def bind(self, stream: Stream, args: Mapping[int, Memory]) -> Callable[[], Any]:
+    def bind(self, stream: Stream, args: Arguments) -> Callable[[], Any]:
         """Check and lay out ``args`` once; each call of the result is one execution.
 
         Executions are reported in verbose lines if these are switched on now.
@@ -110,7 +113,7 @@ class Primitive:
         if stream.engine is not engine and stream.engine != engine:
             raise InvalidArguments("stream", stream, f"must be a stream of {engine!r}")
 
-    def _pointers(self, args: Mapping[int, Memory]) -> tuple[int, ...]:
+    def _pointers(self, args: Arguments) -> tuple[int, ...]:
         pointers = []
         for arg, desc in self._slots:
             memory = args.get(arg)
