@@ -30,8 +30,8 @@ class _Compiled:
     from_disk: bool
 
 
-# The keys of a mapping are invariant, so that one with Arg keys is no Mapping[int, Memory].
-Arguments = Mapping[int, Memory] | Mapping[Arg, Memory]
+# Keys are integers; since those of a mapping are invariant, Mapping[int, ...] would exclude Arg.
+Arguments = Mapping[Any, Memory]
 
 _cache: Cache[_Compiled] = Cache(lambda: int(config.get("primitive_cache_capacity")))
 
