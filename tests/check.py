@@ -150,10 +150,10 @@ def assert_gaps_untouched(memory: Memory) -> None:
     codes = _codes(memory)
     own = np.zeros(len(codes), bool)
     own[offsets(desc, desc.padded_dims)] = True
-    poison = ~np.zeros((), codes.dtype)
+    poison = int(~np.zeros((), codes.dtype))
     if desc.data_type.bits == 4:
         own[-1:] = True  # the half of the last byte that may belong to nobody
-        poison = poison >> 4
+        poison = POISON >> 4
     bad = np.flatnonzero((codes != poison) & ~own)
     assert len(bad) == 0, f"{len(bad)} elements in gaps were written, the first at {bad[0]}"
 
