@@ -145,9 +145,8 @@ def _through_f32(row: Storage) -> Storage:
     return Storage(row.element, to_core, from_core)
 
 
-def supported(data_type: DataType) -> bool:
-    """Whether kernels can load and store this type."""
-    return data_type in _IN_F32
+SUPPORTED = frozenset(_IN_F32)
+"""The types that kernels can load and store."""
 
 
 def bare_core(src: DataType, dst: DataType) -> ir.Type:

@@ -78,7 +78,7 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
             if entry.data_type not in (None, dst.data_type) or entry.zero_point:
                 return Refusal(Reason.POST_OP, f"{where}: sum with another type or a zero point")
         elif isinstance(entry, PostOpBinary):
-            if not convert.supported(entry.src1_desc.data_type):
+            if entry.src1_desc.data_type not in convert.SUPPORTED:
                 return Refusal(Reason.DATA_TYPE, f"{where}: {entry.src1_desc.data_type}")
             if not binary.supported(entry.alg):
                 return Refusal(Reason.POST_OP, f"{where}: {entry.alg}")

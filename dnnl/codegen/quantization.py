@@ -46,7 +46,7 @@ class Quantization:
                 if specs is self.zero_points and not tensors[arg].data_type.is_integer:
                     detail = f"{where}, whose type {tensors[arg].data_type} is no integer"
                     return Refusal(Reason.ATTRIBUTE, detail)
-                if not convert.supported(spec.data_type):
+                if spec.data_type not in convert.SUPPORTED:
                     return Refusal(Reason.DATA_TYPE, f"{where}: {spec.data_type}")
                 spec.shape(tensors[arg].dims)
         return None

@@ -8,7 +8,7 @@ from dnnl.codegen import binary
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
-from dnnl.kernels.pointwise import build_pointwise, refuse_types, source
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -37,7 +37,8 @@ def configure(
     if not binary.supported(alg):
         return Refusal(Reason.PARAMETER, str(alg))
     conf = Conf(alg, src0, src1, dst, post_ops)
-    return refuse_types(src0, src1, dst) or refuse(post_ops, dst) or conf
+    refusal = refuse_types(src0, src1, dst, allowed=FLOATS | INTEGERS)
+    return refusal or refuse(post_ops, dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dnnl.codegen import convert
 from dnnl.codegen.access import Bound, Operand
 from dnnl.codegen.address import Affine, block_boundaries
 from dnnl.codegen.builder import Module
@@ -28,8 +29,9 @@ class Conf:
 
 
 def configure(axis: int, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
-    """Accept any layouts of supported types."""
-    return refuse_types(*srcs, dst) or Conf(axis, srcs, dst)
+    """Accept any layouts of types of whole bytes; the bits of equal types are moved."""
+    allowed = [kind for kind in convert.SUPPORTED if kind.bits >= 8]
+    return refuse_types(*srcs, dst, allowed=allowed) or Conf(axis, srcs, dst)
 
 
 @dataclass(frozen=True)
@@ -100,4 +102,6 @@ def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
     def body(point: Point) -> None:
         point.store(dst, point.load(src))
 
-    return Nest(axes, (), (src, dst), dst, body, (Bound(own, part.end - part.shift),))
+    core = convert.bare_core(part.src.data_type, conf.dst.data_type)
+    where = (Bound(own, part.end - part.shift),)
+    return Nest(axes, (), (src, dst), dst, body, where, core=core)

@@ -8,11 +8,13 @@ from dnnl.codegen import eltwise
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.kernels.pointwise import build_pointwise, refuse_types, source
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+
+_OF_INTEGERS = (Alg.eltwise_relu, Alg.eltwise_linear, Alg.eltwise_clip)
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,11 @@ def configure(
     dst: MemoryDesc,
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
-    """Accept any function and any two layouts of supported types."""
+    """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
+    layouts."""
     conf = Conf(alg, alpha, beta, src, dst, post_ops)
-    return refuse_types(src, dst) or refuse(post_ops, dst) or conf
+    allowed = FLOATS | INTEGERS if alg in _OF_INTEGERS else FLOATS
+    return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

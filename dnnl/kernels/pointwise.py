@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
@@ -20,7 +20,9 @@ from dnnl.types.post_ops import PostOp
 
 Source = tuple[int, MemoryDesc, tuple[int, ...]]
 Compute = Callable[[Point, list[Value]], Value]
-_IS_F32 = frozenset({DataType.f32}).__contains__
+FLOATS = frozenset({DataType.f32, DataType.bf16, DataType.f16})
+INTEGERS = frozenset({DataType.s32, DataType.s8, DataType.u8})
+_F32 = frozenset({DataType.f32})
 
 
 def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
@@ -34,12 +36,10 @@ def symbol(primitive: str, descs: Sequence[MemoryDesc], isa: Isa) -> str:
     return f"{primitive}__{types}__{isa.lanes}x1__{isa.name}"
 
 
-def refuse_types(
-    *descs: MemoryDesc, allowed: Callable[[DataType], bool] = _IS_F32
-) -> Refusal | None:
-    """A refusal if one of the data types is not ``allowed``."""
+def refuse_types(*descs: MemoryDesc, allowed: Collection[DataType] = _F32) -> Refusal | None:
+    """A refusal if one of the data types is not one of ``allowed``."""
     for desc in descs:
-        if not allowed(desc.data_type):
+        if desc.data_type not in allowed:
             return Refusal(Reason.DATA_TYPE, str(desc.data_type))
         if desc.has_runtime_values:
             return Refusal(Reason.RUNTIME_DIM)

@@ -44,7 +44,7 @@ def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types."""
-    refusal = refuse_types(src, dst, allowed=convert.supported) or refuse(post_ops, dst)
+    refusal = refuse_types(src, dst, allowed=convert.SUPPORTED) or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or Conf(src, dst, post_ops, quantization)
 

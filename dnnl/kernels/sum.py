@@ -10,7 +10,7 @@ from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Point
-from dnnl.kernels.pointwise import build_pointwise, refuse_types, source
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -33,7 +33,8 @@ def configure(
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any layouts of supported types."""
-    return refuse_types(*srcs, dst) or refuse(post_ops, dst) or Conf(scales, srcs, dst, post_ops)
+    refusal = refuse_types(*srcs, dst, allowed=FLOATS | INTEGERS) or refuse(post_ops, dst)
+    return refusal or Conf(scales, srcs, dst, post_ops)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

@@ -9,7 +9,7 @@ import pytest
 from dnnl import DataType, Engine, MemoryDesc, Primitive, PrimitiveDesc, ReorderDesc, config
 from dnnl.codegen import convert, isa
 
-TYPES = [data_type for data_type in DataType if convert.supported(data_type)]
+TYPES = [data_type for data_type in DataType if data_type in convert.SUPPORTED]
 
 
 @pytest.mark.parametrize("row", isa.ROWS, ids=lambda row: row.name)

@@ -91,9 +91,7 @@ def run(src: Memory, old: Memory, case: Case) -> tuple[Memory, Array]:
 
 
 @every_isa
-@pytest.mark.parametrize(
-    ("src", "dst"), [("nchw", "nchw"), ("nchw", "nhwc"), ("nhwc", "nChw16c"), ("part", "gaps")]
-)
+@pytest.mark.parametrize(("src", "dst"), [("nchw", "nhwc"), ("nhwc", "nChw16c"), ("part", "gaps")])
 @pytest.mark.parametrize("name", CASES)
 def test_attributes(name: str, src: str, dst: str, isa: str) -> None:
     types = ("s8", "u8") if "zero" in name or name == "all" else ("f32", "s8")

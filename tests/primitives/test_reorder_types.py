@@ -106,7 +106,7 @@ def test_wide_types_pass_through_f64(isa: str) -> None:
 
 
 @pytest.mark.parametrize("dst", TYPES)
-@pytest.mark.parametrize("src", TYPES)
+@pytest.mark.parametrize("src", ["f32", "f64", "f16", "s32", "u8", "f8_e4m3"])
 def test_every_pair_of_types(src: str, dst: str) -> None:
     dims = (2, 19, 3, 18)
     memory = typed_source(dims, "nchw", src)
@@ -129,7 +129,7 @@ def test_conversions_in_layouts(types: tuple[str, str], layouts: tuple[str, str]
 
 @every_isa
 @pytest.mark.parametrize("layouts", [*PAIRS, ("nhwc", "nhwc")], ids=">".join)
-@pytest.mark.parametrize("data_type", ["s8", "f16", "s32", "f64"])
+@pytest.mark.parametrize("data_type", ["s8", "f16", "f64"])
 def test_one_type_moves_bits(data_type: str, layouts: tuple[str, str], isa: str) -> None:
     """Whatever the bits are: NaN with payloads, integers that f32 does not hold."""
     dims = (2, 37, 5, 18)
