@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Report:
         self._impls: Counter[str] = Counter()
         self._failures: list[str] = []
         self._times: list[Measured] = []
+        self._ratios: list[float] = []
         self._templates: set[str] = set()
         self._keep = keep
         self._records: list[dict[str, Any]] = []
@@ -43,6 +45,8 @@ class Report:
         shown: list[str] = []
         if result.lines and (case.settings.verbose or result.state in _EXPLAINED):
             shown += result.lines
+        if result.peer is not None and case.settings.verbose:
+            shown.append(f"{result.peer.name}: {result.peer.refusal or result.peer.impl}")
         if result.state.bad:
             self._failures.append(line)
         measuring = case.settings.mode == "P"
@@ -64,6 +68,14 @@ class Report:
             self._times.append(result.measured)
         plain = _plain(number, case, result)
         yield fill(case.template, plain, result.measured)
+        peer = result.peer
+        if peer is not None and peer.measured.runs:
+            least, mean, ratio = peer.measured.time("-"), peer.measured.time("0"), _ratio(result)
+            self._ratios.append(ratio)
+            times = f"min_time:{least:g},avg_time:{mean:g},ratio:{ratio:.3g}"
+            yield f"peer,{peer.name},{peer.impl},{times}"
+        elif peer is not None:
+            yield f"peer,{peer.name},{peer.refusal}"
 
     @property
     def failed(self) -> bool:
@@ -92,6 +104,10 @@ class Report:
             least = sum(measured.time("-") for measured in self._times)
             mean = sum(measured.time("0") for measured in self._times)
             yield f"total perf: min(ms):{least:g} avg(ms):{mean:g}"
+        if self._ratios:
+            mean = exp(sum(map(log, self._ratios)) / len(self._ratios))
+            count = len(self._ratios)
+            yield f"peer ratio (above 1: ours is faster): mean:{mean:.3g} cases:{count}"
         parts = [f"total: {seconds:.2f}s;"]
         for name in PHASES:
             share = 100 * phases[name] / seconds if seconds else 0
@@ -103,6 +119,12 @@ class Report:
         counts = {name: self._counts[name] for name in SUMMARY}
         data = {"tests": self.tests, **counts, "seconds": seconds, "cases": self._records}
         path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+def _ratio(result: Result) -> float:
+    """The peer's least time by ours."""
+    assert result.peer is not None
+    return result.peer.measured.time("-") / max(result.measured.time("-"), 1e-9)
 
 
 def _plain(number: int, case: Case, result: Result) -> dict[str, str]:
@@ -146,4 +168,12 @@ def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
         record["min_ms"], record["avg_ms"] = measured.time("-"), measured.time("0")
         record["ops"] = measured.ops
         record["bytes"] = measured.input_bytes + measured.output_bytes
+    if result.peer is not None:
+        theirs = result.peer.measured
+        record["peer"] = {"name": result.peer.name, "impl": result.peer.impl}
+        if theirs.runs:
+            times = {"min_ms": theirs.time("-"), "avg_ms": theirs.time("0")}
+            record["peer"] |= {**times, "ratio": _ratio(result)}
+        if result.peer.refusal:
+            record["peer"]["refusal"] = result.peer.refusal
     return record

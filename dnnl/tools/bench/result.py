@@ -38,6 +38,16 @@ SUMMARY = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class PeerResult:
+    """What another library did with a case: its implementation and its times, or why nothing."""
+
+    name: str
+    impl: str = ""
+    refusal: str = ""
+    measured: Measured = field(default_factory=Measured)
+
+
 @dataclass
 class Result:
     """The outcome of one case. ``lines`` explain it, ``took_ms`` is the time of all of it."""
@@ -50,6 +60,7 @@ class Result:
     impl: str = ""
     lines: tuple[str, ...] = ()
     measured: Measured = field(default_factory=Measured)
+    peer: PeerResult | None = None
 
     def line(self, number: int, repro: str) -> str:
         """The result line of case ``number``."""

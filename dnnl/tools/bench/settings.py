@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dnnl.tools.bench.values import flag, integer, text
+from dnnl.tools.bench.values import flag, integer, one_of, text
 
 MODES = "CLIRPFSB"
 _FAST_MS = 10
@@ -33,6 +33,7 @@ class Settings:
     summary: frozenset[str] = frozenset({"failures", "impl"})
     impl: str = ""
     skip_impl: str = ""
+    peer: str = ""
 
     def repro(self) -> str:
         """The settings that a repro line needs, each followed by a space."""
@@ -44,6 +45,7 @@ class Settings:
                 ("mode-modifier", self.modifiers, plain.modifiers),
                 ("fix-times-per-prb", self.fix_times, plain.fix_times),
                 ("max-ms-per-prb", self.max_ms, plain.max_ms),
+                ("peer", self.peer, plain.peer),
                 ("engine", self.engine, plain.engine),
                 ("global-impl", self.impl, plain.impl),
                 ("global-skip-impl", self.skip_impl, plain.skip_impl),
@@ -125,6 +127,7 @@ GLOBALS: dict[str, Callable[[Settings, str], Settings]] = {
     "verbose": _field("verbose", integer),
     "check-ref-impl": _field("check_ref_impl", _on),
     "summary": _summary,
+    "peer": _field("peer", one_of("", "onednn")),
     "global-impl": _field("impl", text),
     "global-skip-impl": _field("skip_impl", text),
     # What follows steers parts of benchdnn that have no counterpart here.

@@ -1,0 +1,112 @@
+"""oneDNN's C interface through ctypes: objects, checked calls, memory descriptors."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from dnnl.errors import Unimplemented
+from dnnl.tools.bench.errors import BadValue
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.tag import MAX_NDIMS
+
+PACKAGE = "onednn-cpu-gomp"
+CPU = 1
+DEFAULT_STREAM = 1
+QUERY_IMPL_INFO = 8
+QUERY_EXEC_ARG_MD = 255
+_TAG_ANY = 1
+_MAJOR = 3
+_UNIMPLEMENTED = 3
+_STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "runtime error"}
+_DIMS = ctypes.c_int64 * MAX_NDIMS
+
+
+class ExecArg(ctypes.Structure):
+    """dnnl_exec_arg_t."""
+
+    _fields_ = (("arg", ctypes.c_int), ("memory", ctypes.c_void_p))
+
+
+class _Version(ctypes.Structure):
+    """The beginning of dnnl_version_t."""
+
+    _fields_ = (("major", ctypes.c_int), ("minor", ctypes.c_int), ("patch", ctypes.c_int))
+
+
+class Handle:
+    """An object of the library that lives as long as this one and keeps ``parts`` alive."""
+
+    __slots__ = ("__weakref__", "parts", "value")
+
+    def __init__(self, value: ctypes.c_void_p, destroy: Any, parts: Sequence[object]) -> None:
+        self.value = value
+        self.parts = tuple(parts)
+        weakref.finalize(self, destroy, value).atexit = False
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        return self.value
+
+
+class Library:
+    """The shared library of the package; raises BadValue where that is not installed."""
+
+    def __init__(self) -> None:
+        try:
+            files = metadata.files(PACKAGE) or []
+        except metadata.PackageNotFoundError:
+            raise BadValue(f"--peer=onednn needs pip install {PACKAGE}") from None
+        paths = [file.locate() for file in files if file.name.startswith("libdnnl.so.")]
+        if not paths:
+            raise BadValue(f"--peer=onednn: {PACKAGE} has no libdnnl.so")
+        self.c: Any = ctypes.CDLL(str(paths[0]))
+        self.c.dnnl_version.restype = ctypes.POINTER(_Version)
+        self.c.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
+        self.c.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+        version = self.c.dnnl_version().contents
+        self.version = f"{version.major}.{version.minor}.{version.patch}"
+        if version.major != _MAJOR:
+            raise BadValue(f"--peer=onednn: version {self.version}, expected {_MAJOR}")
+
+    def create(self, kind: str, function: str, *arguments: object) -> Handle:
+        """An object made by ``dnnl_<function>``, whose first parameter receives it."""
+        value = ctypes.c_void_p()
+        self.call(function, ctypes.byref(value), *arguments)
+        return Handle(value, self.c[f"dnnl_{kind}_destroy"], arguments)
+
+    def call(self, function: str, *arguments: object) -> None:
+        """Call ``dnnl_<function>``; raises Unimplemented with its status where that is not 0."""
+        status = self.c[f"dnnl_{function}"](*arguments)
+        if status:
+            reason = _STATUS.get(status, f"status {status}")
+            raise Unimplemented(f"oneDNN {self.version}: {function}: {reason}")
+
+    def set_num_threads(self, num_threads: int) -> None:
+        """Set the threads of what this thread creates and runs from now on."""
+        # OpenMP is among the library's dependencies, where the loader searches as well.
+        self.c.omp_set_num_threads(num_threads)
+
+    def memory_desc(self, desc: MemoryDesc) -> Handle | None:
+        """The same descriptor over there; None for an absent tensor."""
+        if desc.is_zero:
+            return None
+        what = (desc.ndims, dims(desc.dims), desc.data_type.value)
+        if desc.format_kind is FormatKind.any:
+            return self.create("memory_desc", "memory_desc_create_with_tag", *what, _TAG_ANY)
+        if not desc.inner_blocks:
+            function = "memory_desc_create_with_strides"
+            return self.create("memory_desc", function, *what, dims(desc.strides))
+        if desc.tag is None:
+            raise Unimplemented(f"oneDNN {self.version} has no name for {desc}")
+        name = desc.tag.name.encode()
+        return self.create("memory_desc", "memory_desc_create_with_string_tag", *what, name)
+
+
+def dims(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    """A dnnl_dims_t."""
+    return _DIMS(*values)

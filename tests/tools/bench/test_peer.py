@@ -1,0 +1,142 @@
+"""Cases that oneDNN runs as well, in a process of their own: its threads stay to the end."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dnnl.errors import Unimplemented
+from dnnl.reference.arrays import Array
+from dnnl.tools.bench import beside
+from dnnl.tools.bench.cases import Interpreter
+from dnnl.tools.bench.execute import Executor
+from dnnl.tools.bench.measure import in_turns, timed_runs
+from dnnl.tools.bench.peers.onednn_library import PACKAGE
+from dnnl.tools.bench.result import State
+from dnnl.tools.bench.settings import Settings
+from dnnl.tools.bench.trial import Trial
+
+
+def is_installed() -> bool:
+    try:
+        importlib.metadata.version(PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+needs_peer = pytest.mark.skipif(not is_installed(), reason=f"needs {PACKAGE}")
+
+EVERYTHING = """
+--softmax --alg=SOFTMAX,LOGSOFTMAX --dtag=any,axb 5x19x3
+--eltwise --alg=relu,exp --attr-post-ops=add:f32:per_oc 5x19x3
+--binary --alg=ADD,DIV,GE --attr-post-ops=sum:0.5+linear:2:1 5x19x3:1x19
+--sum --sdt=f32:f32 --scales=0.25:2 --stag=axb 5x19x3
+--concat --axis=0 5x19x3:4x19x3
+--reorder --dtag=axb,aBx16b 5x19x3x4
+--bnorm --dir=FWD_I --flags=GCH mb3ic19ih5
+--pool --dir=FWD_I --alg=max,avg_np,avg_p ic19ih13kh3sh2ph1
+--conv --dir=FWD_B --attr-post-ops=sum+relu g2ic16ih7oc32kh3ph1
+--ip --dir=FWD_B mb3ic16ih3oc33
+--matmul --bia-dt=f32 --attr-post-ops=prelu:per_oc 20x30:30x17
+"""
+
+
+@needs_peer
+def test_every_driver_agrees_with_it() -> None:
+    program = (
+        "import sys\n"
+        "from dnnl.tools.bench.command import run\n"
+        f"lines = {EVERYTHING.strip().splitlines()!r}\n"
+        "sys.exit(sum(run(['--peer=onednn', '-v1', *line.split()]) for line in lines))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(":PASSED") == len(
+        re.findall(r"onednn 3[.0-9]+: \S+:\S+\n", done.stdout)
+    )
+    assert done.stdout.count(":PASSED") == 20
+
+
+@needs_peer
+def test_times_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "times.json"
+    line = f"bench --mode=P --fix-times-per-prb=2 --peer=onednn --json={path} --softmax 8x64"
+    done = subprocess.run(
+        [sys.executable, "-m", "dnnl", *line.split()], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(
+        r"\npeer,onednn 3[.0-9]+,\S+:\S+,min_time:(\S+),avg_time:\S+,ratio:", done.stdout
+    )
+    assert found
+    (case,) = json.loads(path.read_text())["cases"]
+    assert case["peer"]["min_ms"] == pytest.approx(float(found[1]), rel=1e-4)
+    assert case["peer"]["ratio"] == pytest.approx(case["peer"]["min_ms"] / case["min_ms"])
+    assert "peer ratio (above 1: ours is faster): mean:" in done.stdout
+
+
+class Refusing:
+    """A peer that does nothing."""
+
+    name = "nobody"
+
+    def make(self, *_: object) -> object:
+        raise Unimplemented("not today")
+
+
+def test_a_refusal_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dnnl.tools.bench.execute.OneDnn", Refusing)
+    for mode, state in (("C", State.PASSED), ("P", State.EXECUTED)):
+        line = f"--mode={mode} --fix-times-per-prb=1 --peer=onednn --softmax 3x4"
+        (case,) = Interpreter().cases(line.split())
+        result = Executor().run(case)
+        assert result.state is state
+        assert result.peer
+        assert result.peer.refusal == "not today"
+
+
+def test_disagreement_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong:
+        """An operation whose result is off by one."""
+
+        impl_info = "wrong:any"
+
+        def __init__(self, values: Array) -> None:
+            self.values = values
+
+        def bind(self) -> None:
+            pass
+
+        def read(self) -> Array:
+            return self.values
+
+    def prepared(peer: object, trial: Trial, stream: object) -> Wrong:
+        return Wrong(trial.expect()[0] + 1)
+
+    monkeypatch.setattr("dnnl.tools.bench.execute.OneDnn", Refusing)
+    monkeypatch.setattr(beside, "_prepared", prepared)
+    (case,) = Interpreter().cases(["--peer=onednn", "--softmax", "3x4"])
+    result = Executor().run(case)
+    assert (result.state, result.errors) == (State.FAILED, 12)
+    assert "nobody" in result.lines[-1]
+
+
+def test_measuring_counts() -> None:
+    calls: list[str] = []
+    fixed = Settings(fix_times=3)
+    assert len(timed_runs(lambda: calls.append("a"), fixed)) == 3
+    assert calls == ["a"] * 4
+    calls.clear()
+    times = in_turns((lambda: calls.append("a"), lambda: calls.append("b")), fixed)
+    assert [len(kept) for kept in times] == [3, 3]
+    assert calls == ["a", "a", "b", "b"] * 3
+    assert len(timed_runs(lambda: None, Settings(max_ms=0))) == 5
