@@ -13,7 +13,7 @@ from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
-from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -50,7 +50,8 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any window and any two layouts of supported types."""
     conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops)
-    return refuse_types(src, dst) or refuse(post_ops, dst) or conf
+    refusal = refuse_types(src, dst, allowed=FLOATS | INTEGERS)
+    return refusal or refuse(post_ops, dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
