@@ -11,7 +11,7 @@ from dnnl.errors import Unimplemented
 from dnnl.primitives.primitive import Primitive
 from dnnl.reference.arrays import Array, f64
 from dnnl.runtime.stream import Stream
-from dnnl.tools.bench.compare import Rule, compare
+from dnnl.tools.bench.compare import SMALL, Rule, compare
 from dnnl.tools.bench.measure import in_turns, timed_runs
 from dnnl.tools.bench.peers.onednn import OneDnn, PeerOperation
 from dnnl.tools.bench.result import PeerResult, Result, State
@@ -26,7 +26,8 @@ def check_beside(
 ) -> None:
     """Compare a right result with the peer's as well, and note in ``result`` what came of it.
 
-    Both may be off the reference, so that twice as much is accepted.
+    Both may be off the reference, so that twice as much is accepted, and the peer may have lost
+    the digits of small values, so that these count absolutely.
     """
     try:
         operation = _prepared(peer, trial, stream)
@@ -50,7 +51,7 @@ def _doubled(rule: Rule) -> Rule:
     return replace(
         rule,
         threshold=2 * rule.threshold,
-        slack=2 * rule.slack,
+        slack=max(2 * rule.slack, SMALL),
         absolute=2 * rule.absolute,
         relative=2 * rule.relative,
         non_finite=True,
