@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from dnnl import (
@@ -120,3 +121,16 @@ def test_concat_refuses_elements_that_share_bytes() -> None:
     half = MemoryDesc((3, 4), "s4")
     with pytest.raises(Unimplemented, match="unsupported data type: s4"):
         PrimitiveDesc(ConcatDesc(1, [half, half]), ENGINE)
+
+
+@pytest.mark.parametrize("data_type", ["s32", "f16"])
+def test_concat_moves_bits(data_type: str) -> None:
+    """Integers that f32 does not hold, NaN with payloads."""
+    memories = [typed_source((2, extent, 3), "abc", data_type) for extent in (5, 16)]
+    bits = np.random.default_rng(1)
+    for memory in memories:
+        memory.data[:] = bits.integers(0, 256, memory.data.size, dtype=np.uint8)
+    desc = ConcatDesc(1, [memory.desc for memory in memories])
+    result = execute(desc, {Arg.multiple_src(i): m for i, m in enumerate(memories)})
+    want = np.concatenate([memory.numpy() for memory in memories], axis=1)
+    assert result.numpy().tobytes() == want.tobytes()
