@@ -10,7 +10,7 @@ from pathlib import Path
 import llvmlite
 from llvmlite import binding as llvm
 
-from dnnl import config
+from dnnl import config, log
 from dnnl.codegen.builder import Module
 from dnnl.codegen.disk_cache import DiskCache
 from dnnl.codegen.isa import Isa
@@ -74,11 +74,6 @@ def assembly(module: Module) -> str:
     return str(_target_machine(module.isa).emit_assembly(_optimize(module)))
 
 
-def optimized_ir(module: Module) -> str:
-    """The IR after LLVM's passes."""
-    return str(_optimize(module))
-
-
 def _object(module: Module) -> bytes:
     return bytes(_target_machine(module.isa).emit_object(_optimize(module)))
 
@@ -103,24 +98,30 @@ def key(recipe: Recipe) -> str:
 
 def image(recipe: Recipe) -> tuple[Image, bool]:
     """The recipe's machine code, and whether it came from the disk cache."""
-    disk = DiskCache(config.get("cache_dir"))
+    folder, dump = config.get("cache_dir"), config.get("jit_dump")
+    disk = None if folder is None else DiskCache(folder)
     name = key(recipe)
-    found = None if config.get("jit_dump") else disk.load(name)
+    found = None if disk is None or dump else disk.load(name)
     if found is not None:
         return found, True
     kernel = recipe.kernel()
     built = Image("cpu", _object(kernel.module), kernel.phases, kernel.arguments)
-    disk.store(name, built)
-    if config.get("jit_dump"):
+    if disk is not None:
+        disk.store(name, built)
+    if dump:
         _dump(kernel, built.code)
     return built, False
 
 
 def _dump(kernel: Kernel, code: bytes) -> None:
-    """Write IR, assembly and object of a kernel to the current folder."""
+    """Write IR, assembly and object of a kernel to the current folder, if it can be written."""
     name = kernel.phases[-1].symbol
     number = next(_dumped)
     stem = f"dnnl_dump_cpu_{name}.{number}"
-    Path(f"{stem}.ll").write_text(str(kernel.module))
-    Path(f"{stem}.s").write_text(assembly(kernel.module))
-    Path(f"{stem}.o").write_bytes(code)
+    try:
+        Path(f"{stem}.ll").write_text(str(kernel.module))
+        Path(f"{stem}.s").write_text(assembly(kernel.module))
+        Path(f"{stem}.o").write_bytes(code)
+    except OSError as error:
+        if log.enabled("warn"):
+            log.line("common", "warn", f"kernel dump {stem}: {error}")
