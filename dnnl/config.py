@@ -6,6 +6,7 @@ variable that is set to the empty string counts as not set.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -32,14 +33,18 @@ class Knob:
     help: str
 
 
-def _integer(low: int, what: str) -> Callable[[str, str], int]:
+#: More than any pool uses; a bound, so that every number that is taken fits a launch block.
+MAX_NUM_THREADS = 1024
+NUM_THREADS_RULE = f"a number of threads must be an integer >= 1 and <= {MAX_NUM_THREADS}"
+
+
+def _integer(low: int, high: float, rule: str) -> Callable[[str, str], int]:
     def parse(source: str, text: str) -> int:
-        rule = f"{what} must be an integer >= {low}"
         try:
             value = int(text)
         except ValueError:
             raise InvalidArguments(source, text, rule) from None
-        if value < low:
+        if not low <= value <= high:
             raise InvalidArguments(source, text, rule)
         return value
 
@@ -49,7 +54,7 @@ def _integer(low: int, what: str) -> Callable[[str, str], int]:
 def _num_threads(source: str, text: str) -> int:
     # OpenMP's variable may list a number for each level of nested regions; ours is the outermost.
     first = text.split(",", 1)[0] if source == "OMP_NUM_THREADS" else text
-    return _integer(1, "a number of threads")(source, first)
+    return _integer(1, MAX_NUM_THREADS, NUM_THREADS_RULE)(source, first)
 
 
 def _name(source: str, text: str) -> str:
@@ -63,7 +68,10 @@ def _text(source: str, text: str) -> str:
 def _path(source: str, text: str) -> Path:
     if "\0" in text:
         raise InvalidArguments(source, text, "a path has no NUL character")
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise InvalidArguments(source, text, f"this user's folder is not known: {error}") from None
 
 
 def _switch(source: str, text: str) -> bool:
@@ -74,8 +82,18 @@ def _switch(source: str, text: str) -> bool:
         raise InvalidArguments(source, text, "a switch is 0 or 1") from None
 
 
-def _user_cache_dir() -> Path:
-    """The folder where this system wants programs to keep what they can compute again."""
+def _user_cache_dir() -> Path | None:
+    """The folder where this system wants programs to keep what they can compute again.
+
+    None for a user without a home, as in containers that run under any user id.
+    """
+    try:
+        return _system_cache_dir()
+    except RuntimeError:
+        return None
+
+
+def _system_cache_dir() -> Path:
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
         return Path(base) / "dnnl" if base else Path.home() / "AppData" / "Local" / "dnnl"
@@ -91,7 +109,7 @@ KNOBS: tuple[Knob, ...] = (
         ("DNNL_VERBOSE",),
         lambda: "error",
         _text,
-        "what to report on stdout: none, error, warn, check, dispatch, profile_create, "
+        "what to report on stdout: none (0), error, warn, check, dispatch, profile_create, "
         "profile_exec (1), profile (2), all; a comma list; filter=REGEX on primitive kinds",
     ),
     Knob(
@@ -113,13 +131,13 @@ KNOBS: tuple[Knob, ...] = (
         ("DNNL_CACHE_DIR",),
         _user_cache_dir,
         _path,
-        "folder of the compiled kernels that later processes find again",
+        "folder of compiled kernels for later processes; without a home folder there is none",
     ),
     Knob(
         "primitive_cache_capacity",
         ("DNNL_PRIMITIVE_CACHE_CAPACITY",),
         lambda: 1024,
-        _integer(0, "the capacity of the primitive cache"),
+        _integer(0, math.inf, "the capacity of the primitive cache must be an integer >= 0"),
         "primitives kept in memory; 0 keeps none",
     ),
     Knob(

@@ -75,8 +75,9 @@ def test_texts_become_values(
 @pytest.mark.parametrize(
     ("variable", "text", "message"),
     [
-        ("DNNL_NUM_THREADS", "0", "a number of threads must be an integer >= 1"),
-        ("OMP_NUM_THREADS", "many", "a number of threads must be an integer >= 1"),
+        ("DNNL_NUM_THREADS", "0", config.NUM_THREADS_RULE),
+        ("DNNL_NUM_THREADS", "99999999999999999999", config.NUM_THREADS_RULE),
+        ("OMP_NUM_THREADS", "many", config.NUM_THREADS_RULE),
         (
             "DNNL_PRIMITIVE_CACHE_CAPACITY",
             "-1",
@@ -142,3 +143,22 @@ def test_the_cache_is_where_the_system_wants_it(
     if variable:
         monkeypatch.setenv(variable, "/base")
     assert config.get("cache_dir") == Path("/" + ending)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="accounts of a POSIX system")
+def test_a_user_without_a_home_has_no_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert config.get("cache_dir") is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="accounts of a POSIX system")
+def test_the_folder_of_an_unknown_user_is_named_with_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DNNL_CACHE_DIR", "~no-such-user/x")
+    with pytest.raises(InvalidArguments, match="DNNL_CACHE_DIR = '~no-such-user/x': this user's"):
+        config.get("cache_dir")

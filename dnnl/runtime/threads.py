@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from abc import ABC, abstractmethod
 
@@ -38,11 +39,15 @@ def available_cpus() -> int:
 
 
 def checked_num_threads(num_threads: object) -> int:
-    """The number itself, if it is one that an execution can have."""
-    if isinstance(num_threads, bool) or not isinstance(num_threads, int) or num_threads < 1:
-        rule = "a number of threads must be an integer >= 1"
-        raise InvalidArguments("num_threads", num_threads, rule, "1 runs on the calling thread")
-    return num_threads
+    """The number, an integer of any kind, as an int, if it is one that an execution can have."""
+    try:
+        count = 0 if isinstance(num_threads, bool) else operator.index(num_threads)  # type: ignore[arg-type]
+    except TypeError:
+        count = 0
+    if not 1 <= count <= config.MAX_NUM_THREADS:
+        hint = "1 runs on the calling thread"
+        raise InvalidArguments("num_threads", num_threads, config.NUM_THREADS_RULE, hint)
+    return count
 
 
 def set_num_threads(num_threads: int | None) -> None:

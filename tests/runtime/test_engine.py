@@ -176,6 +176,8 @@ def test_the_number_of_threads_by_call_stream_and_environment(
     set_num_threads(3)
     assert get_num_threads() == stream.num_threads == 3
     assert Stream(Engine("cpu"), 2).num_threads == 2
+    set_num_threads(np.int64(2))  # type: ignore[arg-type]
+    assert get_num_threads() == Stream(Engine("cpu"), np.int64(2)).num_threads == 2  # type: ignore[arg-type]
     set_num_threads(None)
     assert get_num_threads() == 5
     with config.override("num_threads", 7):
@@ -186,9 +188,9 @@ def test_the_number_of_threads_by_call_stream_and_environment(
     stream.wait()
 
 
-@pytest.mark.parametrize("bad", [0, -1, True, 1.5, "2"])
+@pytest.mark.parametrize("bad", [0, -1, True, 1.5, "2", 10**30])
 def test_a_number_of_threads_that_makes_no_sense_is_refused(bad: object) -> None:
-    rule = f"num_threads = {bad!r}: a number of threads must be an integer >= 1; "
+    rule = f"num_threads = {bad!r}: a number of threads must be an integer >= 1 and <= 1024; "
     rule += "1 runs on the calling thread"
     with pytest.raises(InvalidArguments) as caught:
         set_num_threads(bad)  # type: ignore[arg-type]
