@@ -5,6 +5,7 @@ Ask `enabled` before a line is put together: it is cheap when the level is off.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -101,6 +102,16 @@ def line(*fields: object) -> None:
         _printed.update(described, {_VERSION})
         sys.stdout.write("".join(f"dnnl_verbose,v1,{line}\n" for line in [*lines, wanted]))
         sys.stdout.flush()
+
+
+def _after_fork() -> None:
+    """In a child of a fork: the thread that held the lock is not there to free it."""
+    global _lock  # noqa: PLW0603 - one lock per process
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _version() -> str:

@@ -36,11 +36,11 @@ class DiskCache:
                 data = file.read()
         except OSError:
             return None
-        return _decode(data)
+        return _decode(name, data)
 
     def store(self, name: str, image: Image) -> None:
         """Keep ``image`` under ``name``; not being able to is no error."""
-        data = _encode(image)
+        data = _encode(name, image)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(dir=self.folder)
@@ -48,7 +48,7 @@ class DiskCache:
                 with os.fdopen(descriptor, "wb") as file:
                     file.write(data)
                 os.replace(temporary, self.folder / name)
-            except OSError:
+            except BaseException:
                 os.unlink(temporary)
                 raise
         except OSError as error:
@@ -62,8 +62,9 @@ def _is_private(status: os.stat_result) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _encode(image: Image) -> bytes:
+def _encode(name: str, image: Image) -> bytes:
     header = {
+        "name": name,
         "target": image.target,
         "phases": [[phase.symbol, phase.count] for phase in image.phases],
         "arguments": list(image.arguments),
@@ -73,7 +74,7 @@ def _encode(image: Image) -> bytes:
     return _MAGIC + hashlib.sha256(body).digest() + body
 
 
-def _decode(data: bytes) -> Image | None:
+def _decode(name: str, data: bytes) -> Image | None:
     body = data[len(_MAGIC) + _DIGEST :]
     if (
         not data.startswith(_MAGIC)
@@ -82,5 +83,7 @@ def _decode(data: bytes) -> Image | None:
         return None
     length = int.from_bytes(body[:8], "little")
     header = json.loads(body[8 : 8 + length])
+    if header["name"] != name:  # another kernel's file under this name
+        return None
     phases = tuple(Phase(symbol, count) for symbol, count in header["phases"])
     return Image(header["target"], body[8 + length :], phases, tuple(header["arguments"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -46,7 +47,7 @@ class Primitive:
     def __init__(self, pd: PrimitiveDesc) -> None:
         if not isinstance(pd, PrimitiveDesc):
             raise InvalidArguments("pd", pd, "expected a dnnl.PrimitiveDesc")
-        self.pd = pd
+        self.pd = pd = copy(pd)  # next_impl of the caller's must not change what this one is
         started = perf_counter()
         compiled, hit = _cache.get(pd.key, lambda: _compile(pd))
         self._executable = compiled.executable
@@ -69,7 +70,10 @@ class Primitive:
             log.line("primitive", f"create:{state}", pd.verbose_fields(), f"{time:.6g}")
 
     def execute(self, stream: Stream, args: Arguments) -> None:
-        """Run once on the memories of ``args``, one for each argument of the operation."""
+        """Run once on the memories of ``args``, one for each argument of the operation.
+
+        Keys are members of :class:`Arg` and combinations of them.
+        """
         if log.enabled("profile_exec", self.pd.desc.kind):
             self.bind(stream, args)()
             return
@@ -110,17 +114,21 @@ class Primitive:
 
     def _check_stream(self, stream: Stream) -> None:
         engine = self.pd.engine
+        if not isinstance(stream, Stream):
+            raise InvalidArguments("stream", stream, "expected a dnnl.Stream")
         if stream.engine is not engine and stream.engine != engine:
             raise InvalidArguments("stream", stream, f"must be a stream of {engine!r}")
 
     def _pointers(self, args: Arguments) -> tuple[int, ...]:
+        """The addresses for the kernel, checked: generated code trusts them."""
+        if args.__class__ is not dict or len(args) != len(self._slots):
+            self._check_keys(args)
         pointers = []
         for arg, desc in self._slots:
             memory = args.get(arg)
-            if memory is None:
-                rule = f"missing; {describe(arg, desc)}"
-                raise InvalidArguments(f"args[{name_of(arg)}]", None, rule)
-            own = getattr(memory, "desc", None)  # users may pass anything
+            if memory.__class__ is not Memory:
+                raise self._no_memory(arg, desc, memory)
+            own = memory.desc
             if own is not desc and own != desc and not _same_parameters(arg, own, desc):
                 raise self._mismatch(arg, desc, memory)
             if memory.engine is not self.pd.engine and memory.engine != self.pd.engine:
@@ -131,14 +139,35 @@ class Primitive:
             self._check_overlap(number, pointers)
         return tuple(pointers)
 
-    def _mismatch(self, arg: int, desc: MemoryDesc, memory: object) -> InvalidArguments:
+    def _check_keys(self, args: Arguments) -> None:
+        """Raise if ``args`` is no mapping; report arguments that are not used."""
+        if not isinstance(args, Mapping):
+            hint = "{dnnl.Arg.SRC: src, dnnl.Arg.DST: dst}"
+            raise InvalidArguments("args", args, "expected a dictionary of memories", hint)
+        if not log.enabled("check", self.pd.desc.kind):
+            return
+        used = {arg for arg, _ in self._slots}
+        for key in args:
+            if key not in used:
+                name = name_of(key) if isinstance(key, int) else repr(key)
+                log.line("primitive", "exec:check", self.pd.desc.kind, f"unused argument {name}")
+
+    def _no_memory(self, arg: int, desc: MemoryDesc, given: object) -> InvalidArguments:
         where = f"args[{name_of(arg)}]"
-        if not isinstance(memory, Memory):
-            hint = "wrap arrays with dnnl.Memory.from_numpy"
-            return InvalidArguments(where, type(memory).__name__, "expected a dnnl.Memory", hint)
-        given = f"{memory.desc}, dims {memory.desc.dims}"
-        hint = "" if memory.desc.dims != desc.dims else "memory.reorder_to(desc) changes the layout"
-        return InvalidArguments(where, given, describe(arg, desc), hint)
+        if given is None:
+            hint = "keys are members of dnnl.Arg"
+            return InvalidArguments(where, None, f"missing; {describe(arg, desc)}", hint)
+        hint = "wrap arrays with dnnl.Memory.from_numpy"
+        return InvalidArguments(where, type(given).__name__, "expected a dnnl.Memory", hint)
+
+    def _mismatch(self, arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:
+        own = memory.desc
+        hint = ""
+        if own.dims == desc.dims:
+            same = own.data_type is desc.data_type
+            hint = "memory.reorder_to(desc) changes the layout" if same else "reorder it first"
+        given = f"{own}, dims {own.dims}"
+        return InvalidArguments(f"args[{name_of(arg)}]", given, describe(arg, desc), hint)
 
     def _check_overlap(self, number: int, pointers: list[int]) -> None:
         """Raise if an output shares memory with another argument, other than in place."""
@@ -151,7 +180,9 @@ class Primitive:
             in_place = pointer == begin and slot[1] == desc and slot[0] in self.pd.desc.in_place
             if not in_place:
                 rule = f"must not share memory with {name_of(slot[0])}"
-                raise InvalidArguments(f"args[{name_of(arg)}]", hex(begin), rule)
+                may = " or ".join(name_of(a) for a in self.pd.desc.in_place) or "no argument"
+                hint = f"in place is possible with {may}, of the same descriptor"
+                raise InvalidArguments(f"args[{name_of(arg)}]", str(desc), rule, hint)
 
     def _with_scratchpad(self, pointers: tuple[int, ...], scratchpad: Memory) -> tuple[int, ...]:
         place = self._scratchpad_place
@@ -169,6 +200,9 @@ class Primitive:
         run()
         time = (perf_counter() - started) * 1e3
         log.line("primitive", "exec", self.pd.verbose_fields(), f"{time:.6g}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Primitive, (self.pd,)
 
     def __repr__(self) -> str:
         return f"<Primitive {self.pd.verbose_fields()}>"

@@ -37,17 +37,21 @@ class PrimitiveDesc:
             raise InvalidArguments("desc", desc, "expected an operation, as dnnl.EltwiseDesc")
         if not isinstance(engine, Engine):
             raise InvalidArguments("engine", engine, "expected a dnnl.Engine")
+        if not isinstance(attr, PrimitiveAttr | None):
+            raise InvalidArguments("attr", attr, "expected a dnnl.PrimitiveAttr or None")
+        if not isinstance(hint, PrimitiveDesc | None):
+            raise InvalidArguments("hint", hint, "expected a dnnl.PrimitiveDesc or None")
         started = perf_counter()
         self.engine = engine
-        self.attr = attr.copy() if attr is not None else PrimitiveAttr()
+        self._asked_attr = attr.copy() if attr is not None else PrimitiveAttr()
         self.hint = hint
         features = engine.features
         self.isa = isas.select(features.arch, features.flags, features.universal)
         log.describe("isa", lambda: f"{engine.kind},isa:{self.isa.name}")
         check_outputs(desc.tensors)
-        check_post_ops(tuple(self.attr.post_ops), desc.dst)
+        check_post_ops(tuple(self._asked_attr.post_ops), desc.dst)
         self._asked = desc
-        self._candidates: list[Candidate] = []
+        self._candidates: tuple[Candidate, ...] = ()
         self._plan: Plan
         if not self.next_impl():
             raise Unimplemented(f"nothing does {desc} on {engine!r}", self._candidates)
@@ -56,21 +60,26 @@ class PrimitiveDesc:
     def next_impl(self) -> bool:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
         for impl in self._asked.implementations[len(self._candidates) :]:
-            answer = impl.configure(self._asked, self.attr, self.isa)
-            accepted = isinstance(answer, Plan)
-            self._candidates.append(
-                Candidate(impl.name, None if isinstance(answer, Plan) else answer)
-            )
+            answer = impl.configure(self._asked, self._asked_attr, self.isa)
             if isinstance(answer, Plan):
-                self._plan = answer
-                self._name = impl.name
-                self.attr = self.attr.with_post_ops(answer.post_ops)
-            elif log.enabled("dispatch", self._asked.kind):
+                self._candidates += (Candidate(impl.name, None),)
+                self._choose(impl.name, answer)
+                return True
+            self._candidates += (Candidate(impl.name, answer),)
+            if log.enabled("dispatch", self._asked.kind):
                 reason = f"{self.engine.kind},{self._asked.kind},{impl.name},{answer}"
                 log.line("primitive", "create:dispatch", reason)
-            if accepted:
-                return True
         return False
+
+    def _choose(self, name: str, plan: Plan) -> None:
+        self._name, self._plan = name, plan
+        self._attr = self._asked_attr.with_post_ops(plan.post_ops)
+        self._key = (plan.desc, self._attr.key, self.engine, self.isa, name)
+
+    @property
+    def attr(self) -> PrimitiveAttr:
+        """The attributes, with every layout decided; a copy, as a description never changes."""
+        return self._attr.copy()
 
     @property
     def desc(self) -> Desc:
@@ -91,12 +100,12 @@ class PrimitiveDesc:
     @property
     def candidates(self) -> Sequence[Candidate]:
         """The implementations that were asked so far, with their answers."""
-        return tuple(self._candidates)
+        return self._candidates
 
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two primitives the same."""
-        return (self.desc, self.attr.key, self.engine, self.isa, self._name)
+        return self._key
 
     def arg_desc(self, argument: int) -> MemoryDesc:
         """The descriptor of the memory to pass as an argument; the zero one if there is none."""
@@ -107,7 +116,7 @@ class PrimitiveDesc:
         for tensor in self.desc.tensors:
             if tensor.argument == argument:
                 return tensor.desc
-        for number, entry in enumerate(self.attr.post_ops):
+        for number, entry in enumerate(self._attr.post_ops):
             if isinstance(entry, PostOpPrelu) and argument == Arg.post_op(number) | Arg.WEIGHTS:
                 return prelu_weights(entry.mask, self.desc.dst)
             for operand, desc in entry.operands:
@@ -118,7 +127,7 @@ class PrimitiveDesc:
     def _parameter_desc(self, argument: int) -> MemoryDesc:
         """The descriptor of scales or zero points."""
         scales = bool(argument & Arg.SCALES)
-        specs = self.attr.scales if scales else self.attr.zero_points
+        specs = self._attr.scales if scales else self._attr.zero_points
         owner = argument - (Arg.SCALES if scales else Arg.ZERO_POINTS)
         spec = specs.get(owner)
         return MemoryDesc.zero() if spec is None else spec.desc(self.arg_desc(owner).dims)
@@ -184,7 +193,7 @@ class PrimitiveDesc:
         ]
         desc = self.desc
         parts = [self.engine.kind, desc.kind, self.impl_info, desc.propagation, " ".join(tokens)]
-        return ",".join([*parts, str(self.attr), desc.auxiliary, desc.problem])
+        return ",".join([*parts, str(self._attr), desc.auxiliary, desc.problem])
 
     def __repr__(self) -> str:
         return f"<PrimitiveDesc {self.verbose_fields()}>"

@@ -28,7 +28,8 @@ class Memory:
     have the shape and strides of ``desc``.
 
     ``data`` is the flat uint8 array of all bytes and ``pointer`` its address. Raises
-    `InvalidArguments` and `OutOfMemory`.
+    `InvalidArguments` and `OutOfMemory`. The fields are fixed, since generated code trusts them;
+    the bytes are the user's to change.
     """
 
     __slots__ = ("__weakref__", "data", "desc", "engine", "pointer")
@@ -40,10 +41,17 @@ class Memory:
 
     def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
         _check_desc(desc)
-        self.desc = desc
-        self.engine = checked_engine(engine)
-        self.data = engine.allocate(desc.size) if buffer is None else wrap(desc, buffer)
-        self.pointer = address_of(self.data)
+        checked_engine(engine)
+        data = engine.allocate(desc.size) if buffer is None else wrap(desc, buffer)
+        put = object.__setattr__
+        put(self, "desc", desc)
+        put(self, "engine", engine)
+        put(self, "data", data)
+        put(self, "pointer", address_of(data))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        hint = "make another Memory; its bytes can be written, memory.data[:] = ..."
+        raise AttributeError(f"the fields of a Memory are fixed, {name!r} too; {hint}")
 
     @classmethod
     def from_numpy(

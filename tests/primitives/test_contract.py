@@ -1,0 +1,180 @@
+"""What holds of every primitive: descriptions do not change, memory cannot be swapped, forks work."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dnnl
+from dnnl import Arg, config
+from dnnl.codegen import jit
+from dnnl.primitives import primitive as primitives
+from dnnl.primitives.cache import Cache
+
+ENGINE = dnnl.Engine("cpu")
+STREAM = dnnl.Stream(ENGINE)
+
+
+def linear(*dims: int) -> dnnl.EltwiseDesc:
+    md = dnnl.MemoryDesc(dims, "f32")
+    return dnnl.EltwiseDesc.forward("forward_inference", "eltwise_linear", md, md, 2.0, 1.0)
+
+
+def run(primitive: dnnl.Primitive, array: np.ndarray) -> np.ndarray:
+    src = dnnl.Memory.from_numpy(array.astype(np.float32))
+    dst = dnnl.Memory(primitive.pd.dst_desc, ENGINE)
+    primitive.execute(STREAM, {Arg.SRC: src, Arg.DST: dst})
+    return dst.numpy()
+
+
+def test_attributes_read_from_a_description_are_a_copy() -> None:
+    pd = dnnl.PrimitiveDesc(linear(5, 7), ENGINE)
+    pd.attr.post_ops.append_eltwise("eltwise_relu")
+    assert len(pd.attr.post_ops) == 0
+    array = -np.abs(np.random.default_rng(1).standard_normal((5, 7))) - 1
+    np.testing.assert_allclose(run(dnnl.Primitive(pd), array), 2 * array + 1, rtol=1e-6)
+
+
+def test_next_impl_does_not_change_what_was_built() -> None:
+    def any_desc(*dims: int) -> dnnl.MemoryDesc:
+        return dnnl.MemoryDesc(dims, "f32", "any")
+
+    desc = dnnl.ConvolutionDesc.forward(
+        "forward_inference", "convolution_direct", any_desc(1, 16, 6, 6),
+        any_desc(16, 1, 1, 3, 3), any_desc(1, 16, 6, 6), (1, 1), (1, 1),
+    )  # fmt: skip
+    pd = dnnl.PrimitiveDesc(desc, ENGINE)
+    built = dnnl.Primitive(pd)
+    assert pd.next_impl()
+    assert pd.impl_info.startswith("brgemm")
+    assert built.pd.impl_info.startswith("depthwise")
+    assert "depthwise" in built.llvm_ir()
+
+
+@pytest.mark.parametrize("field", ["desc", "engine", "data", "pointer"])
+def test_fields_of_a_memory_are_fixed(field: str) -> None:
+    memory = dnnl.Memory(dnnl.MemoryDesc((4,), "f32"), ENGINE)
+    with pytest.raises(AttributeError, match="fixed"):
+        setattr(memory, field, getattr(memory, field))
+
+
+def test_what_only_looks_like_a_memory_is_refused() -> None:
+    class Alike:
+        desc = dnnl.MemoryDesc((4,), "f32")
+        engine = ENGINE
+        pointer = 64
+
+    primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
+    dst = dnnl.Memory(Alike.desc, ENGINE)
+    with pytest.raises(dnnl.InvalidArguments, match=r"args\[SRC\].*expected a dnnl.Memory"):
+        primitive.execute(STREAM, {Arg.SRC: Alike(), Arg.DST: dst})
+
+
+@pytest.mark.parametrize("args", [None, [], "SRC"])
+def test_arguments_that_are_no_dictionary_are_refused(args: object) -> None:
+    primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
+    with pytest.raises(dnnl.InvalidArguments, match="expected a dictionary of memories"):
+        primitive.execute(STREAM, args)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stream", [None, ENGINE, 3])
+def test_what_is_no_stream_is_refused(stream: object) -> None:
+    primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
+    with pytest.raises(dnnl.InvalidArguments, match=r"expected a dnnl\.Stream"):
+        primitive.execute(stream, {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "value"), [("attr", "x"), ("attr", {}), ("hint", "x")])
+def test_attr_and_hint_are_checked(name: str, value: object) -> None:
+    with pytest.raises(dnnl.InvalidArguments, match=f"{name} = "):
+        dnnl.PrimitiveDesc(linear(4), ENGINE, **{name: value})  # type: ignore[arg-type]
+
+
+def test_unused_arguments_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
+    memory = dnnl.Memory(dnnl.MemoryDesc((4,), "f32"), ENGINE)
+    args = {Arg.SRC: memory, Arg.DST: memory, Arg.WEIGHTS: memory}
+    with config.override("verbose", "check"):
+        primitive.execute(STREAM, args)
+    assert "exec:check,eltwise,unused argument WEIGHTS" in capsys.readouterr().out
+
+
+def test_a_primitive_can_be_pickled() -> None:
+    primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(3, 3), ENGINE))
+    array = np.random.default_rng(2).standard_normal((3, 3))
+    copy = pickle.loads(pickle.dumps(primitive))
+    np.testing.assert_array_equal(run(copy, array), run(primitive, array))
+
+
+def test_an_interrupted_build_interrupts_nobody_else() -> None:
+    cache: Cache[int] = Cache(lambda: 8)
+    building, go_on = threading.Event(), threading.Event()
+    results: list[object] = []
+
+    def interrupted() -> int:
+        building.set()
+        assert go_on.wait(10)
+        raise KeyboardInterrupt
+
+    def first() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            cache.get("key", interrupted)
+
+    def second() -> None:
+        results.append(cache.get("key", lambda: 7))
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert building.wait(10)
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert results == [(7, False)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_of_a_fork_builds_what_its_parent_had_not_finished() -> None:
+    cache: Cache[int] = Cache(lambda: 8)
+    building, go_on = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        building.set()
+        go_on.wait(30)
+        return 1
+
+    thread = threading.Thread(target=cache.get, args=("key", slow))
+    thread.start()
+    assert building.wait(10)
+    child = os.fork()
+    if child == 0:
+        watchdog = threading.Timer(10, lambda: os._exit(3))
+        watchdog.start()
+        value, hit = cache.get("key", lambda: 2)
+        os._exit(0 if (value, hit) == (2, False) else 4)
+    _, status = os.waitpid(child, 0)
+    go_on.set()
+    thread.join(10)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_the_file_of_another_kernel_is_not_executed(tmp_path: Path) -> None:
+    small, large = (dnnl.PrimitiveDesc(linear(*dims), ENGINE) for dims in ((8, 8), (512, 512)))
+    with config.override("cache_dir", tmp_path):
+        primitives._cache.clear()
+        dnnl.Primitive(small)
+        dnnl.Primitive(large)
+        keys = [jit.key(pd.plan.recipe) for pd in (small, large)]
+        shutil.copyfile(tmp_path / keys[1], tmp_path / keys[0])
+        primitives._cache.clear()
+        array = np.random.default_rng(3).standard_normal((8, 8))
+        np.testing.assert_allclose(
+            run(dnnl.Primitive(small), array), 2 * array.astype(np.float32) + 1, rtol=1e-6
+        )
