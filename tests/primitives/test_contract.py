@@ -1,4 +1,4 @@
-"""What holds of every primitive: descriptions do not change, memory cannot be swapped, forks work."""
+"""What holds of every primitive: descriptions do not change, memory is not swapped, forks work."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_only_looks_like_a_memory_is_refused() -> None:
     primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
     dst = dnnl.Memory(Alike.desc, ENGINE)
     with pytest.raises(dnnl.InvalidArguments, match=r"args\[SRC\].*expected a dnnl.Memory"):
-        primitive.execute(STREAM, {Arg.SRC: Alike(), Arg.DST: dst})
+        primitive.execute(STREAM, {Arg.SRC: Alike(), Arg.DST: dst})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("args", [None, [], "SRC"])
