@@ -34,7 +34,7 @@ run: $(VENV)/onnx.stamp $(VENV)/compare.stamp
 	$(BIN)/dnnl run "$$light/light_$(MODEL).onnx" --random-weights $(SEED) --compare onnxruntime
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
