@@ -34,7 +34,9 @@ class Operator:
 OPERATORS: dict[str, Operator] = {
     "Add": Operator(shapes.elementwise, elementwise.binary, _ANY),
     "AveragePool": Operator(shapes.pooling, spatial.pooling, _ANY),
-    "BatchNormalization": Operator(shapes.same, spatial.batch_normalization, _ELTWISE),
+    "BatchNormalization": Operator(
+        shapes.batch_normalization, spatial.batch_normalization, _ELTWISE
+    ),
     "Cast": Operator(shapes.cast, data.unsupported),
     "Concat": Operator(shapes.concat, data.concat),
     "Conv": Operator(shapes.convolution, spatial.convolution, _ANY),

@@ -147,10 +147,8 @@ def _per_channel(array: Array, shape: tuple[int, ...]) -> Float64 | None:
 def batch_normalization(node: Node, graph: Graph) -> Affine:
     """The affine function of an inference batch normalization.
 
-    Raises Unimplemented for training mode and for parameters that the model computes.
+    Raises Unimplemented for parameters that the model computes.
     """
-    if node.attrs.get("training_mode", 0) or not node.attrs.get("spatial", 1):
-        raise Unimplemented(f"{node}: only inference with one value per channel is computed")
     parameters = [graph.constants.get(v) for v in node.inputs[1:5]]
     arrays = [np.asarray(p, np.float64) for p in parameters if p is not None]
     if len(arrays) != 4:

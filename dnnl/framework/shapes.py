@@ -111,6 +111,22 @@ def convolution_window(scope: Scope) -> Window:
     return Window.over(scope.shape()[2:], kernel, scope.node.attrs)
 
 
+def batch_normalization(scope: Scope) -> list[TensorType]:
+    """The source's own type; scale, shift, mean and variance have one value per channel.
+
+    Raises Unimplemented in training mode, where the statistics are those of the batch.
+    """
+    node, shape = scope.node, scope.shape()
+    # Before operator set 14 it is the results beside the first that ask for training.
+    training = scope.attr("training_mode", 0) or any(node.outputs[1:])
+    if training or not scope.attr("spatial", 1):
+        raise Unimplemented(f"{node}: only inference with one value per channel is computed")
+    for index in range(1, 5):
+        if scope.shape(index) != shape[1:2]:
+            raise ModelError(f"input {index} has shape {scope.shape(index)}, not {shape[1:2]}")
+    return scope.result(shape)
+
+
 def pooling(scope: Scope) -> list[TensorType]:
     """[N, C, ...] stays, with the spatial sizes of the window's positions."""
     if len(scope.node.outputs) > 1 and scope.node.outputs[1]:

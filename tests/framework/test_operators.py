@@ -219,6 +219,30 @@ def test_batch_normalization_alone(layout: str) -> None:
     assert len(agree(make_model(nodes, IMAGE, ["y"], constants), layout).layers) == 1
 
 
+@pytest.mark.parametrize("behind_a_convolution", [True, False])
+@pytest.mark.parametrize(("opset", "attrs"), [(15, {"training_mode": 1}), (7, {"spatial": 0})])
+def test_other_batch_normalization_than_inference_is_refused(
+    behind_a_convolution: bool, opset: int, attrs: dict[str, int]
+) -> None:
+    constants = {n: np.abs(random(20, seed=i)) + 0.5 for i, n in enumerate("sbmv")}
+    source = "a" if behind_a_convolution else "x"
+    nodes = [
+        node("Conv", ["x", "w"], "a"),
+        node("BatchNormalization", [source, *"sbmv"], "y", **attrs),
+    ]
+    proto = make_model(nodes, IMAGE, ["y"], {"w": random(20, 20, 1, 1), **constants}, opset)
+    with pytest.raises(Unimplemented, match=r"node 'node_y' \(BatchNormalization\)"):
+        model_of(proto).compile(Engine("cpu"))
+
+
+def test_batch_normalization_with_results_of_training_is_refused() -> None:
+    constants = {n: np.abs(random(20, seed=i)) + 0.5 for i, n in enumerate("sbmv")}
+    normalization = node("BatchNormalization", [*"xsbmv"], "y", *"tuqr")
+    proto = make_model([normalization], IMAGE, ["y"], constants, 9)
+    with pytest.raises(Unimplemented, match="only inference"):
+        model_of(proto).compile(Engine("cpu"))
+
+
 @pytest.mark.parametrize("trans_a", [0, 1])
 @pytest.mark.parametrize("trans_b", [0, 1])
 @pytest.mark.parametrize("constant", [True, False])

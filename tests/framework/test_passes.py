@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dnnl.errors import Unimplemented
 from dnnl.framework.expand import expand
 from dnnl.framework.fusion import fuse_post_ops
 from dnnl.framework.graph import Graph
@@ -117,16 +116,6 @@ def test_factors_along_other_axes_stay() -> None:
     constants = {"w": random(5, 4, 1, 1), "f": random(5)}
     graph = unchanged_by(make_model(nodes, IMAGE, ["y"], constants), [fold_affine])
     assert [n.op for n in graph.nodes] == ["Conv", "Mul"]
-
-
-def test_training_normalization_is_refused() -> None:
-    nodes = [
-        node("Conv", ["x", "w"], "a"),
-        node("BatchNormalization", ["a", "s", "b", "m", "v"], "y", training_mode=1),
-    ]
-    proto = make_model(nodes, IMAGE, ["y"], {"w": random(8, 4, 1, 1), **normalization(8)})
-    with pytest.raises(Unimplemented, match=r"node 'node_y' \(BatchNormalization\)"):
-        fold_affine(specialize(graph_of(proto)))
 
 
 def test_long_sums_become_chains_only_where_they_broadcast() -> None:
