@@ -106,9 +106,11 @@ def _inner(axes: Sequence[Axis]) -> list[Axis]:
     return list(axes[-count:])
 
 
-def _index(axes: Sequence[Axis], positions: Sequence[int], ndims: int) -> list[int]:
+def _index(axes: Sequence[Axis], place: int, ndims: int) -> list[int]:
+    """The coordinates of the element that lies ``place`` elements after the first."""
     index = [0] * ndims
-    for axis, position in zip(axes, positions, strict=True):
+    for axis in reversed(axes):
+        place, position = divmod(place, axis.extent)
         index[axis.dim] += axis.weight * position
     return index
 
@@ -130,18 +132,18 @@ def _grid(desc: MemoryDesc, axes: Sequence[Axis], letters: Sequence[str]) -> Ite
     yield f"{'offset':>{margin}}  {heading(shared, ' ')} | {heading(varying, ',')}"
     size = sum(digits[d] for d in varying) + len(varying) - 1
     run = prod(axis.extent for axis in inner)
-    places = itertools.product(*(range(axis.extent) for axis in axes))
     for start in range(0, desc.nelems(padded=True), run):
         for column in range(0, run, CELLS):
+            begin = start + column
             row = [
-                _index(axes, positions, desc.ndims)
-                for positions in itertools.islice(places, min(CELLS, run - column))
+                _index(axes, place, desc.ndims)
+                for place in range(begin, begin + min(CELLS, run - column))
             ]
             cells = (
                 cell(index, varying, ",") if _inside(index, desc.dims) else f"{PADDING:>{size}}"
                 for index in row
             )
-            yield f"{start + column:>{margin}}  {cell(row[0], shared, ' ')} | {'  '.join(cells)}"
+            yield f"{begin:>{margin}}  {cell(row[0], shared, ' ')} | {'  '.join(cells)}"
 
 
 def _inside(index: Sequence[int], dims: Sequence[int]) -> bool:
@@ -160,7 +162,13 @@ def parse_dims(text: str) -> tuple[int, ...]:
 @click.command()
 @click.argument("tag")
 @click.argument("dims")
-@click.option("--rows", default=64, show_default=True, help="How many rows to draw at most.")
+@click.option(
+    "--rows",
+    type=click.IntRange(min=0),
+    default=64,
+    show_default=True,
+    help="How many rows to draw at most.",
+)
 def layout(tag: str, dims: str, rows: int) -> None:
     """Draw where each element of a tensor of DIMS (1x17x2x3) lives in the layout TAG (nChw16c)."""
     click.echo(draw(tag, parse_dims(dims), rows))

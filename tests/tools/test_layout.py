@@ -68,6 +68,20 @@ def test_long_pictures_end_early() -> None:
     assert picture.endswith(f"... {2 * 64 * 56 * 4 - 3} more rows")
 
 
+@pytest.mark.parametrize("tag", ["ab", "ba", "ABcd16b16a"])
+def test_large_tensors_take_no_more_time_or_memory(tag: str) -> None:
+    dims = (2**20, 2**20) if tag != "ABcd16b16a" else (2**12, 2**12, 2**10, 2**10)
+    picture = draw(tag, dims, rows=2)
+    elements = MemoryDesc(dims, "f32", tag).nelems()
+    assert picture.endswith(f"... {elements // 16 - 2} more rows")
+
+
+def test_negative_number_of_rows() -> None:
+    done = CliRunner().invoke(layout, ["nchw", "1x2x3x4", "--rows", "-5"])
+    assert done.exit_code == 2
+    assert "--rows" in done.output
+
+
 def test_no_elements() -> None:
     assert draw("nchw", (1, 0, 2, 2)).endswith("no elements")
 
