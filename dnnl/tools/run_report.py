@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dnnl.framework.session import Layer
 from dnnl.tools.difference import Difference
@@ -138,7 +139,7 @@ def _layer_table(report: Report) -> Table:
         fused = f" +{len(layer.fused)}" if layer.fused else ""
         rate = gflop_per_s(layer.flops / 1e9, time)
         table.add_row(
-            f"{layer.name}{fused}",
+            Text(f"{layer.name}{fused}"),  # as the file has it: brackets are no markup
             layer.primitive,
             layer.implementation,
             *(layer.layouts.get(name, "") for name in ("src", "weights", "dst")),
@@ -156,7 +157,7 @@ def _totals(report: Report) -> Table:
     settings = ", ".join(f"{name} {value}" for name, value in report.settings.items())
     runs = f"median of {len(report.times_ms)}, best {min(report.times_ms):.3f} ms"
     rate = gflop_per_s(report.gflop, time)
-    table.add_row("model", report.model)
+    table.add_row("model", Text(report.model))
     table.add_row("settings", settings)
     table.add_row("load", f"{report.load_ms:.1f} ms")
     table.add_row("preparation", f"{report.prepare_ms:.1f} ms")

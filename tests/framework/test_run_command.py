@@ -171,6 +171,17 @@ def test_truncated_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "truncated or damaged" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["[/x]", "[red]a[/b]", "a[0]"])
+def test_brackets_in_names(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / f"{name.replace('/', '')}.onnx"
+    relu = onnx.helper.make_node("Relu", ["x"], ["y"], name=name)
+    onnx.save(make_model([relu], {"x": [1, 2]}, ["y"]), path)
+    assert main(["run", str(path), "--repeat", "1"]) == 0
+    text = capsys.readouterr().out
+    assert name in text
+    assert path.name in text
+
+
 def test_thread_count_of_the_environment(model: Path) -> None:
     environment = {**os.environ, "DNNL_NUM_THREADS": "0"}
     command = [sys.executable, "-m", "dnnl", "run", str(model)]
