@@ -36,9 +36,7 @@ class OneDnn:
             c.ARG_BIAS: (case.dst_channels,),
             c.ARG_DST: case.dst_dims,
         }
-        tensors = [
-            self.library.memory_desc(d, "a" if len(d) == 1 else "any") for d in dims.values()
-        ]
+        tensors = [self.library.layout(d, "a" if len(d) == 1 else "any") for d in dims.values()]
         geometry = (case.strides, case.dilations, case.padding_l, case.padding_r)
         pd = self.library.create(
             "primitive_desc",
@@ -55,7 +53,7 @@ class OneDnn:
     def matmul(self, m: int, k: int, n: int, tag: str) -> Operation:
         """A product of f32 matrices that all have the layout ``tag``, which may be ``any``."""
         dims = {c.ARG_SRC: (m, k), c.ARG_WEIGHTS: (k, n), c.ARG_DST: (m, n)}
-        src, weights, dst = (self.library.memory_desc(d, tag) for d in dims.values())
+        src, weights, dst = (self.library.layout(d, tag) for d in dims.values())
         pd = self.library.create(
             "primitive_desc",
             "matmul_primitive_desc_create",
@@ -70,7 +68,7 @@ class OneDnn:
 
     def reorder(self, dims: Sequence[int], src_tag: str, dst_tag: str) -> Operation:
         """A change of layout."""
-        src, dst = self.library.memory_desc(dims, src_tag), self.library.memory_desc(dims, dst_tag)
+        src, dst = self.library.layout(dims, src_tag), self.library.layout(dims, dst_tag)
         return Operation(
             self, self.reorder_desc(src, dst), {c.ARG_SRC: tuple(dims), c.ARG_DST: tuple(dims)}
         )
@@ -130,9 +128,7 @@ class Operation:
 
     def _plain(self, argument: int) -> _Memory:
         dims = self._dims[argument]
-        return _Memory(
-            self._peer, self._peer.library.memory_desc(dims, "abcdefghijkl"[: len(dims)])
-        )
+        return _Memory(self._peer, self._peer.library.layout(dims, "abcdefghijkl"[: len(dims)]))
 
     def _reorder(self, src: _Memory, dst: _Memory) -> None:
         pd = self._peer.reorder_desc(src.desc, dst.desc)
@@ -148,7 +144,7 @@ class _Memory:
         address = ctypes.c_void_p(self.data.ctypes.data)
         create = peer.library.create
         self.handle = create("memory", "memory_create", desc, peer.engine, address)
-        self.handle.made_of = (*self.handle.made_of, self.data)
+        self.handle.parts = (*self.handle.parts, self.data)
 
 
 def _bind(peer: OneDnn, pd: Handle, memories: Mapping[int, Handle]) -> Callable[[], object]:
