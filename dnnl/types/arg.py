@@ -104,25 +104,41 @@ class Arg(enum.IntEnum):
     @staticmethod
     def post_op(index: int) -> int:
         """Return the flag of post-op ``index``: ``Arg.post_op(0) | Arg.SRC_1``."""
-        return _POST_OP * (index + 1)
+        return _POST_OP * (_read_index(index, MAX_POST_OPS) + 1)
 
     @staticmethod
     def multiple_src(index: int) -> int:
         """Return the key of source ``index`` of an operation with any number of sources."""
-        return int(Arg.MULTIPLE_SRC) + index
+        return int(Arg.MULTIPLE_SRC) + _read_index(index, _MAX_MULTIPLE)
 
     @staticmethod
     def multiple_dst(index: int) -> int:
         """Return the key of destination ``index`` of an operation with any number of them."""
-        return int(Arg.MULTIPLE_DST) + index
+        return int(Arg.MULTIPLE_DST) + _read_index(index, _MAX_MULTIPLE)
 
+
+MAX_POST_OPS = 32
+"""The most post-ops of an attribute."""
 
 _POST_OP = 32768
+_MAX_MULTIPLE = Arg.MULTIPLE_DST - Arg.MULTIPLE_SRC
+"""How many sources, or destinations, have ids of their own."""
 _FLAGS = (Arg.POST_OP_DW, Arg.ZERO_POINTS, Arg.SCALES)
 _COUNTED = (Arg.MULTIPLE_DST, Arg.MULTIPLE_SRC)
 _MAX_SRC = 16
 """Operand ``j`` of a post-op is ``Arg.SRC_1 + j``; the ids below ``Arg.DST`` are free for it."""
 _NAMES = {int(member): member.name for member in Arg}
+
+
+def _read_index(index: object, count: int) -> int:
+    """Return an index below ``count``, checked."""
+    try:
+        number = operator.index(index)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if not 0 <= number < count:
+        raise InvalidArguments("index", index, f"expected an integer of 0..{count - 1}")
+    return number
 
 
 def name_of(arg: int) -> str:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import AccumulationMode, FpmathMode, Kind, ScratchpadMode, coerce
+from dnnl.types.kinds import AccumulationMode, FpmathMode, Kind, ScratchpadMode, coerce, nearest
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOps, read_mask
 
@@ -93,6 +95,34 @@ class _Choice(Generic[K]):
         instance.__dict__[self.slot] = coerce(self.enum_class, value, self.name)
 
 
+class _Switch:
+    """An attribute that is true or false."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name, self.slot = name, f"_{name}"
+
+    def __get__(self, instance: object, owner: type | None = None) -> bool:
+        if instance is None:
+            raise AttributeError(f"{self.name} belongs to an instance")
+        value: bool = instance.__dict__[self.slot]
+        return value
+
+    def __set__(self, instance: object, value: bool) -> None:
+        if not isinstance(value, bool | np.bool_):
+            raise InvalidArguments(self.name, value, "expected True or False")
+        instance.__dict__[self.slot] = bool(value)
+
+
+_SETTABLE = (
+    "scratchpad_mode",
+    "fpmath_mode",
+    "accumulation_mode",
+    "deterministic",
+    "fpmath_apply_to_int",
+    "post_ops",
+)
+
+
 class PrimitiveAttr:
     """The attributes of a primitive.
 
@@ -106,8 +136,8 @@ class PrimitiveAttr:
     scratchpad_mode = _Choice(ScratchpadMode)
     fpmath_mode = _Choice(FpmathMode)
     accumulation_mode = _Choice(AccumulationMode)
-    deterministic: bool
-    fpmath_apply_to_int: bool
+    deterministic = _Switch()
+    fpmath_apply_to_int = _Switch()
     post_ops: PostOps
 
     def __init__(
@@ -122,11 +152,21 @@ class PrimitiveAttr:
         self.scratchpad_mode = scratchpad_mode
         self.fpmath_mode = fpmath_mode
         self.accumulation_mode = accumulation_mode
-        self.deterministic = bool(deterministic)
-        self.fpmath_apply_to_int = bool(fpmath_apply_to_int)
+        self.deterministic = deterministic
+        self.fpmath_apply_to_int = fpmath_apply_to_int
         self.post_ops = PostOps()
         self._scales: dict[int, ScaleSpec] = {}
         self._zero_points: dict[int, ScaleSpec] = {}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set an attribute; a name that is none would have no effect, so it is refused."""
+        if name not in _SETTABLE and not name.startswith("_"):
+            rule = "PrimitiveAttr has no such attribute to set"
+            raise InvalidArguments(name, value, rule, nearest(name, _SETTABLE))
+        if name == "post_ops" and not isinstance(value, PostOps):
+            rule = "expected PostOps"
+            raise InvalidArguments(name, value, rule, "with_post_ops takes a list of entries")
+        object.__setattr__(self, name, value)
 
     @property
     def scales(self) -> Mapping[int, ScaleSpec]:

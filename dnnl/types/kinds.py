@@ -30,9 +30,17 @@ class _Named:
 
 
 class Kind(_Named, enum.Enum):
-    """Base of plain enums; members hash by identity, which needs no Python call."""
+    """Base of plain enums; members hash by identity, which needs no Python call.
+
+    Called with a name or a value a class returns the member: ``DataType("f32")``.
+    """
 
     __hash__ = object.__hash__
+
+    @classmethod
+    def _missing_(cls, value: object) -> Kind:
+        """Find what is no value: a name; anything else raises InvalidArguments."""
+        return coerce(cls, value, "value")
 
 
 class PropKind(Kind):
@@ -215,9 +223,12 @@ class Direction(Kind):
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return a hint with the names closest to ``name``, or with all where none is close."""
     known = list(names)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    # Who writes 'add' leaves out the family of 'binary_add'.
+    close = [other for other in known if name and other.endswith(f"_{name}")]
+    close += difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if not close:
-        close = [other for other in known if name and name in other][:3]
+        close = [other for other in known if name and name in other]
+    close = list(dict.fromkeys(close))[:3]
     if close:
         return "did you mean " + " or ".join(repr(other) for other in close) + "?"
     shown = ", ".join(known[:12])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
 from dnnl.errors import InvalidArguments
-from dnnl.types.arg import Arg
+from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, nearest
 from dnnl.types.memory_desc import MemoryDesc
 
-MAX_POST_OPS = 32
 MAX_OPERANDS = 15
 """The argument ids from SRC_1 up to DST that operands of one post-op can have."""
 MAX_MASK = 2**12 - 1
@@ -192,11 +192,7 @@ class PostOps(Sequence[PostOp]):
 
     def append_eltwise(self, alg: Alg | str, alpha: float = 0.0, beta: float = 0.0) -> int:
         """Apply an elementary function; its ``alpha`` and ``beta`` are those of EltwiseDesc."""
-        kind = coerce(Alg, alg, "alg")
-        if not kind.is_eltwise:
-            known = [name for name in Alg.__members__ if name.startswith("eltwise_")]
-            hint = nearest(f"eltwise_{kind.name.rpartition('_')[2]}", known)
-            raise InvalidArguments("alg", str(kind), "expected an eltwise function", hint)
+        kind = _read_function(alg, "eltwise")
         a, b = read_float("alpha", alpha), read_float("beta", beta)
         if "clip" in kind.name and not b >= a:
             raise InvalidArguments("beta", b, f"{kind} needs beta >= alpha = {a:g}")
@@ -206,11 +202,7 @@ class PostOps(Sequence[PostOp]):
         self, alg: Alg | str, src1_desc: MemoryDesc, src2_desc: MemoryDesc | None = None
     ) -> int:
         """Combine with a tensor; ``src2_desc``, of s8, is for ``binary_select`` only."""
-        kind = coerce(Alg, alg, "alg")
-        if not kind.is_binary:
-            known = [name for name in Alg.__members__ if name.startswith("binary_")]
-            hint = nearest(f"binary_{kind.name.rpartition('_')[2]}", known)
-            raise InvalidArguments("alg", str(kind), "expected a binary function", hint)
+        kind = _read_function(alg, "binary")
         _check_operand("src1_desc", src1_desc)
         if (kind is Alg.binary_select) != (src2_desc is not None):
             rule = "binary_select takes a src2_desc, the other functions take none"
@@ -295,13 +287,33 @@ class PostOps(Sequence[PostOp]):
 
 
 def read_float(argument: str, value: object) -> float:
-    """Return a real number as a float."""
+    """Return a real number as a float; NaN is none, and would make a description unlike itself."""
     try:
-        if isinstance(value, str):
+        if isinstance(value, str | bytes):
             raise TypeError
-        return float(value)  # type: ignore[arg-type]
-    except TypeError:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
         raise InvalidArguments(argument, value, "expected a number") from None
+    if math.isnan(number):
+        raise InvalidArguments(argument, value, "expected a number")
+    return number
+
+
+def _read_function(alg: Alg | str, family: str) -> Alg:
+    """Return a function of one family, ``eltwise`` or ``binary``, given as a member or its name."""
+    name = str(alg)
+    known = [other for other in Alg.__members__ if other.startswith(f"{family}_")]
+    if name in known:
+        return Alg[name]
+    other = "binary" if family == "eltwise" else "eltwise"
+    stem = name.removeprefix("eltwise_").removeprefix("binary_")
+    hint = nearest(f"{family}_{stem}", known)
+    if f"{family}_{stem}" in known:
+        hint = f"did you mean '{family}_{stem}'?"
+    elif f"{other}_{stem}" in Alg.__members__:
+        hint = f"append_{other} takes '{other}_{stem}'"
+    rule = f"expected {'an eltwise' if family == 'eltwise' else 'a binary'} function"
+    raise InvalidArguments("alg", name if isinstance(alg, Alg) else alg, rule, hint)
 
 
 def read_mask(value: object) -> int:

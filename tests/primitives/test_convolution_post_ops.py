@@ -6,7 +6,7 @@ import pytest
 
 from dnnl import Arg, Memory, Primitive, PrimitiveAttr, PrimitiveDesc, Stream, config
 from dnnl.reference.convolution import TOLERANCE
-from dnnl.types.post_ops import MAX_POST_OPS
+from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, logical, poisoned_memory
 from tests.primitives.harness import ENGINE, LAYOUTS, every_isa
 from tests.primitives.products import (

@@ -21,7 +21,7 @@ from dnnl import (
     config,
 )
 from dnnl.reference.matmul import TOLERANCE
-from dnnl.types.post_ops import MAX_POST_OPS
+from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, poisoned_memory, random_memory
 from tests.primitives.harness import ENGINE, array, every_isa, execute, tensor
 from tests.primitives.products import Dims, attr_of, broadcast_dims, inputs, lay_out, verify

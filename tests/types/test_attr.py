@@ -271,11 +271,19 @@ def call(name: str, *args: Any, **kwargs: Any) -> Callable[[PrimitiveAttr], obje
 @pytest.mark.parametrize(
     ("action", "argument", "part"),
     [
-        (call("append_eltwise", "relu"), "alg", "'eltwise_relu'"),
-        (call("append_eltwise", "binary_add"), "alg", "eltwise function"),
+        (
+            call("append_eltwise", "relu"),
+            "alg",
+            "an eltwise function; did you mean 'eltwise_relu'?",
+        ),
+        (call("append_eltwise", "binary_add"), "alg", "append_binary takes 'binary_add'"),
+        (call("append_eltwise", Alg.binary_add), "alg", "append_binary takes 'binary_add'"),
+        (call("append_eltwise", None), "alg", "alg = None: expected an eltwise function"),
+        (call("append_eltwise", "eltwise_relu", float("nan")), "alpha", "number"),
+        (call("append_binary", "add", FULL), "alg", "a binary function; did you mean 'binary_add'"),
         (call("append_eltwise", "eltwise_relu", "0.1"), "alpha", "number"),
         (call("append_eltwise", "eltwise_clip", 1, 0), "beta", "beta >= alpha = 1"),
-        (call("append_eltwise", "eltwise_clip_v2", 1, float("nan")), "beta", "beta >= alpha"),
+        (call("append_eltwise", "eltwise_clip_v2", 1, float("nan")), "beta", "number"),
         (call("append_binary", "eltwise_relu", FULL), "alg", "binary function"),
         (call("append_binary", "binary_add", None), "src1_desc", "MemoryDesc"),
         (call("append_binary", "binary_add", MemoryDesc.zero()), "src1_desc", "MemoryDesc"),
@@ -313,6 +321,10 @@ def call(name: str, *args: Any, **kwargs: Any) -> Callable[[PrimitiveAttr], obje
         (call("set_zero_points", Arg.SRC, 0, (), "f32"), "data_type", "expected one of s32"),
         (lambda a: setattr(a, "fpmath_mode", "bf17"), "fpmath_mode", "'bf16'"),
         (lambda a: setattr(a, "scratchpad_mode", 3), "scratchpad_mode", "library"),
+        (lambda a: setattr(a, "scratchpad_mod", "user"), "scratchpad_mod", "'scratchpad_mode'"),
+        (lambda a: setattr(a, "deterministic", "no"), "deterministic", "True or False"),
+        (lambda a: setattr(a, "post_ops", []), "post_ops", "with_post_ops"),
+        (lambda a: setattr(a, "fpmath_apply_to_int", 1), "fpmath_apply_to_int", "True or False"),
     ],
 )
 def test_refusals(action: Callable[[PrimitiveAttr], object], argument: str, part: str) -> None:

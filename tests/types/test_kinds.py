@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -104,6 +106,19 @@ def test_refusal_names_argument_value_and_nearest(
     assert text in caught.value.hint
 
 
+def test_a_class_finds_its_members_by_name_and_by_value() -> None:
+    assert PropKind("forward_inference") is PropKind(96) is PropKind.forward_inference
+    with pytest.raises(InvalidArguments, match=r"value = 'relu'.*did you mean 'eltwise_relu'"):
+        Alg("relu")
+    with pytest.raises(InvalidArguments, match="value = 7: expected Direction"):
+        Direction(7)
+
+
+def test_the_family_of_a_function_is_what_people_leave_out() -> None:
+    with pytest.raises(InvalidArguments, match="did you mean 'binary_add'"):
+        coerce(Alg, "add", "alg_kind")
+
+
 def test_norm_flags() -> None:
     both = NormFlags.use_scale | NormFlags.use_shift
     assert coerce(NormFlags, "use_scale|use_shift", "flags") == both
@@ -129,6 +144,20 @@ def test_arguments_are_integers() -> None:
     assert Arg.post_op(31) | Arg.SRC_1 == 32 * 32768 + 2
     assert Arg.multiple_src(3) == 1027
     assert Arg.multiple_dst(3) == 2051
+
+
+@pytest.mark.parametrize("index", ["a", -1, 1.0, None])
+@pytest.mark.parametrize("key", [Arg.post_op, Arg.multiple_src, Arg.multiple_dst])
+def test_an_index_that_is_none_is_refused(key: Callable[[Any], int], index: object) -> None:
+    with pytest.raises(InvalidArguments, match=r"index = .*: expected an integer of 0\.\."):
+        key(index)
+
+
+def test_ids_do_not_run_into_each_other() -> None:
+    with pytest.raises(InvalidArguments, match=r"index = 32: expected an integer of 0\.\.31"):
+        Arg.post_op(32)
+    with pytest.raises(InvalidArguments, match=r"index = 1024: "):
+        Arg.multiple_src(1024)
 
 
 @pytest.mark.parametrize(
