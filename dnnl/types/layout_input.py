@@ -29,12 +29,19 @@ def read_int(argument: str, value: object) -> int:
         raise InvalidArguments(argument, value, "expected an integer") from None
 
 
+def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, ...]:
+    """Return a sequence of integers of any kind as a tuple of ints."""
+    try:
+        if isinstance(values, str | bytes):
+            raise TypeError
+        return tuple(operator.index(value) for value in values)  # type: ignore[attr-defined]
+    except TypeError:
+        raise InvalidArguments(argument, values, "expected a sequence of integers", hint) from None
+
+
 def read_dims(dims: object) -> tuple[int, ...]:
     """Return a tensor's dimensions, checked."""
-    if not isinstance(dims, Iterable) or isinstance(dims, str | bytes):
-        rule = "expected a sequence of integers"
-        raise InvalidArguments("dims", dims, rule, "for example (2, 3)")
-    shape = tuple(read_int("dims", size) for size in dims)
+    shape = read_integers("dims", dims, "for example (2, 3)")
     if len(shape) > MAX_NDIMS:
         raise InvalidArguments("dims", shape, f"at most {MAX_NDIMS} dimensions")
     for size in shape:
@@ -87,7 +94,7 @@ def _read_strides(strides: object, ndims: int) -> tuple[int, ...]:
     if not isinstance(strides, Iterable):
         rule = "expected a format tag, strides or None"
         raise InvalidArguments("layout", strides, rule, "for example 'nchw' or 'any'")
-    steps = tuple(read_int("strides", stride) for stride in strides)
+    steps = read_integers("strides", strides)
     if len(steps) != ndims:
         raise InvalidArguments("strides", steps, f"expected {ndims} strides, one a dimension")
     for stride in steps:
@@ -100,7 +107,11 @@ def _read_strides(strides: object, ndims: int) -> tuple[int, ...]:
 def _read_blocks(inner_blocks: Sequence[tuple[int, int]], ndims: int) -> Blocks:
     """Return inner blocks, checked."""
     name = "inner_blocks"
-    inner = tuple((read_int(name, dim), read_int(name, size)) for dim, size in inner_blocks)
+    try:
+        inner = tuple((operator.index(dim), operator.index(size)) for dim, size in inner_blocks)
+    except (TypeError, ValueError):
+        rule = "expected pairs of integers: dimension and size"
+        raise InvalidArguments(name, inner_blocks, rule, "for example ((1, 16),)") from None
     if len(inner) > MAX_NDIMS or any(not 0 <= d < ndims or n < 2 for d, n in inner):
         rule = f"expected at most {MAX_NDIMS} pairs (dimension below {ndims}, size of 2 or more)"
         raise InvalidArguments("inner_blocks", inner, rule)

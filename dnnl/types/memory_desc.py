@@ -20,6 +20,7 @@ from dnnl.types.layout_input import (
     no_places,
     read_dims,
     read_int,
+    read_integers,
 )
 from dnnl.types.tag import FormatTag
 
@@ -218,7 +219,7 @@ class MemoryDesc:
 
         The index may point into the padding, but not outside of ``padded_dims``.
         """
-        position = tuple(read_int("index", i) for i in index)
+        position = read_integers("index", index)
         self._need_places("offset")
         if len(position) != self.ndims:
             rule = f"expected one number for each of {self.ndims} dimensions"
@@ -251,7 +252,7 @@ class MemoryDesc:
 
     def permute_axes(self, perm: Sequence[int]) -> MemoryDesc:
         """Return the descriptor whose dimension ``perm[d]`` is dimension ``d`` of this one."""
-        axes = tuple(read_int("perm", p) for p in perm)
+        axes = read_integers("perm", perm)
         if sorted(axes) != list(range(self.ndims)):
             rule = f"expected each of 0..{self.ndims - 1} once"
             raise InvalidArguments("perm", axes, rule)
@@ -271,7 +272,7 @@ class MemoryDesc:
         and end on a block, within its first block or where the tensor ends.
         """
         shape = read_dims(dims)
-        start = tuple(read_int("offsets", i) for i in offsets)
+        start = read_integers("offsets", offsets)
         self._need_places("submemory")
         for argument, values in (("dims", shape), ("offsets", start)):
             if len(values) != self.ndims:
@@ -318,16 +319,16 @@ class MemoryDesc:
     def __repr__(self) -> str:
         if self.is_zero:
             return "MemoryDesc.zero()"
-        parts = [repr(self.dims), repr(str(self.data_type))]
+        parts = [_expression(self.dims), repr(str(self.data_type))]
         tag = self.tag
         if tag is not None:
             parts.append(repr(tag.name))
         elif self.dims:
-            parts.append(repr(self.strides))
+            parts.append(_expression(self.strides))
             if self.inner_blocks:
                 parts.append(f"inner_blocks={self.inner_blocks}")
             if self.padded_dims != layouts.round_up(self.dims, self.blocks):
-                parts.append(f"padded_dims={self.padded_dims}")
+                parts.append(f"padded_dims={_expression(self.padded_dims)}")
         if self.offset0:
             parts.append(f"offset0={self.offset0}")
         return f"MemoryDesc({', '.join(parts)})"
@@ -363,6 +364,11 @@ def _restore(
 ) -> MemoryDesc:
     """Return an unpickled descriptor."""
     return MemoryDesc._of(data_type, kind, Layout(*places), tag)  # type: ignore[arg-type]
+
+
+def _expression(sizes: tuple[int, ...]) -> str:
+    """Return a tuple of sizes as the expression that gives it."""
+    return repr(sizes).replace(repr(RUNTIME_DIM), "RUNTIME_DIM")
 
 
 def _size(data_type: DataType, kind: FormatKind, places: Layout) -> int:

@@ -67,7 +67,7 @@ def places(desc: MemoryDesc, padded: bool = False) -> Array:
 def check_value(desc: MemoryDesc) -> None:
     """Check what must hold for every descriptor as a value."""
     for other in (
-        eval(repr(desc), {"MemoryDesc": MemoryDesc}),
+        eval(repr(desc), {"MemoryDesc": MemoryDesc, "RUNTIME_DIM": RUNTIME_DIM}),
         pickle.loads(pickle.dumps(desc)),
         copy.deepcopy(desc),
     ):
@@ -391,6 +391,8 @@ def test_runtime_dimensions() -> None:
     assert inner.strides == (RUNTIME_DIM, 1)
     assert inner.permute_axes((1, 0)).dims == (RUNTIME_DIM, 4)
     strided = MemoryDesc((4, 3), "f32", (RUNTIME_DIM, 1))
+    assert repr(strided) == "MemoryDesc((4, 3), 'f32', (RUNTIME_DIM, 1))"
+    assert repr(inner).startswith("MemoryDesc((4, RUNTIME_DIM), 'f32', ")
     assert strided.size == RUNTIME_DIM
     check_value(strided)
     for refused in (

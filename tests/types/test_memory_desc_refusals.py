@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -56,7 +57,11 @@ def test_submemory_refusals(
         (((2, -3), "f32"), {}, "dims", "0 or more"),
         ((7, "f32"), {}, "dims", "sequence of integers"),
         (("23", "f32"), {}, "dims", "sequence of integers"),
-        (((2, 1.5), "f32"), {}, "dims", "expected an integer"),
+        (((2.0, 3), "f32"), {}, "dims", "dims = (2.0, 3): expected a sequence of integers"),
+        (((2, 3), "f32", "12"), {}, "tag", "a tag is letters"),
+        (((2, 3), "f32", (3.0, 1)), {}, "strides", "strides = (3.0, 1): expected a sequence"),
+        (((2, 3), "f32", (4, 1)), {"inner_blocks": 3}, "inner_blocks", "pairs of integers"),
+        (((2, 3), "f32", (4, 1)), {"inner_blocks": (1, 4)}, "inner_blocks", "pairs of integers"),
         (((1,) * 13, "f32"), {}, "dims", "at most 12"),
         (((2, 3), "fp32"), {}, "data_type", "did you mean 'f32'"),
         (((2, 3), "undef"), {}, "data_type", "MemoryDesc.zero()"),
@@ -100,6 +105,18 @@ def test_offset_refusals(index: tuple[Any, ...]) -> None:
     assert caught.value.argument == "index"
     with pytest.raises(InvalidArguments):
         MemoryDesc((2, 5), "f32", "any").offset((0, 0))
+
+
+def test_what_is_no_sequence_is_shown_whole() -> None:
+    desc = MemoryDesc((2, 5), "f32")
+    for wrong in (None, 3, "abcd", (0, 1.0)):
+        shown = re.escape(f" = {wrong!r}: expected a sequence of integers")
+        with pytest.raises(InvalidArguments, match=f"index{shown}"):
+            desc.offset(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArguments, match=f"perm{shown}"):
+            desc.permute_axes(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InvalidArguments, match=f"offsets{shown}"):
+            desc.submemory((1, 1), wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("perm", [(0,), (0, 0), (0, 2), (1, -1), (0, 1, 2)])
