@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dnnl.framework.graph import Array, Graph, Node, Shape, TensorType
+from dnnl.framework.graph import Array, Graph, Node, Shape, TensorType, blamed_on
 
 
 class _Writer:
@@ -62,7 +62,9 @@ def expand(graph: Graph) -> Graph:
     for node in graph.nodes:
         rule = _RULES.get(node.op)
         writer = _Writer(node, graph)
-        if rule is None or not rule(writer):
+        with blamed_on(node):
+            written = rule is not None and rule(writer)
+        if not written:
             nodes.append(node)
             continue
         writer.finish()

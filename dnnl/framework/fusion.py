@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dnnl.framework.elementwise import post_op_of
-from dnnl.framework.graph import Graph, Node, PostOp
+from dnnl.framework.graph import Graph, Node, PostOp, blamed_on
 from dnnl.framework.operators import OPERATORS
 
 MAX_POST_OPS = 32
@@ -22,7 +22,8 @@ def fuse_post_ops(graph: Graph) -> Graph:
     pending: dict[str, Node] = {}
     order: dict[str, Node] = {}
     for node in graph.nodes:
-        found = _host(node, pending, graph)
+        with blamed_on(node):
+            found = _host(node, pending, graph)
         kept = node
         if found is not None:
             value, post_op = found

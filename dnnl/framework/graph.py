@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dnnl.errors import Error, InvalidArguments
+from dnnl.errors import Error, InvalidArguments, Unimplemented
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -131,10 +132,6 @@ class Graph:
             counts.update(node.reads)
         return counts
 
-    def producers(self) -> dict[str, Node]:
-        """The node behind each computed value."""
-        return {value: node for node in self.nodes for value in node.outputs if value}
-
     def renamed(self, names: Mapping[str, str]) -> Graph:
         """The graph with every read of a key of ``names`` led to what it stands for."""
 
@@ -162,14 +159,44 @@ class Graph:
         return replace(self, nodes=tuple(reversed(kept)), constants=constants)
 
     def check_order(self) -> None:
-        """Raise ModelError where a node or an output reads what nothing before it produced."""
+        """Raise ModelError where a node or an output reads what nothing before it produced, or
+        where a value has two producers."""
         known = {*self.inputs, *self.constants}
         for node in self.nodes:
             for value in _unknown(node.reads, known):
                 raise ModelError(f"{node} reads {value!r}, which nothing before it produces")
-            known.update(node.outputs)
+            for value in filter(None, node.outputs):
+                if value in known:
+                    raise ModelError(f"{node} produces {value!r}, which there is already")
+                known.add(value)
         for value in _unknown(self.outputs.values(), known):
             raise ModelError(f"output {value!r} is produced by no node")
+
+
+@contextmanager
+def blamed_on(node: Node) -> Iterator[None]:
+    """Whatever goes wrong inside is an error of the library that names ``node``.
+
+    What Python or NumPy raise means contents that no check foresaw: a ModelError.
+    """
+    try:
+        yield
+    except Error as error:
+        if str(node) in str(error):
+            raise
+        if isinstance(error, Unimplemented):
+            raise Unimplemented(f"{node}: {error.message}", error.reasons) from error
+        if isinstance(error, InvalidArguments):
+            where = f"{node}, {error.argument}"
+            raise InvalidArguments(where, error.value, error.rule, error.hint) from error
+        if isinstance(error, ModelError):
+            raise ModelError(f"{node}: {error}") from error
+        raise
+    except MemoryError:
+        raise
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise ModelError(f"{node} is damaged or has sources that do not fit: {what}") from error
 
 
 def _unknown(values: Iterable[str], known: set[str]) -> Iterator[str]:

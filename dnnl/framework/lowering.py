@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from dnnl.errors import Error, InvalidArguments, Unimplemented
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.graph import Graph, Node, PostOp, Shape
 from dnnl.framework.shaped_buffer import ShapedLayout, same_places
 from dnnl.primitives.desc import Desc
@@ -271,12 +271,7 @@ class Lowering:
                 attr.post_ops.append_binary(post_op.alg, operands[index].desc)
             else:
                 attr.post_ops.append_eltwise(post_op.alg, post_op.alpha, post_op.beta)
-        try:
-            return PrimitiveDesc(desc, self.engine, attr)
-        except Error as error:
-            if node is None:
-                raise
-            _refuse(node, error)
+        return PrimitiveDesc(desc, self.engine, attr)
 
     def _storage(self, desc: MemoryDesc) -> int:
         storage = len(self.sizes)
@@ -288,16 +283,6 @@ class Lowering:
         self._moved = {
             key: copy for key, copy in self._moved.items() if storage not in (key[0], copy)
         }
-
-
-def _refuse(node: Node, error: Error) -> NoReturn:
-    """Raise the library's error again, saying which node it is about."""
-    if isinstance(error, Unimplemented):
-        raise Unimplemented(f"{node}: {str(error).splitlines()[0]}", error.reasons) from error
-    if isinstance(error, InvalidArguments):
-        where = f"{node}, {error.argument}"
-        raise InvalidArguments(where, error.value, error.rule, error.hint) from error
-    raise error
 
 
 def data_type(dtype: np.dtype[Any], value: str) -> DataType:

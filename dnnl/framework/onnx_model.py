@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +13,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import external_data_helper, helper, numpy_helper, version_converter
 
-from dnnl.framework.graph import Array, Graph, ModelError, Node, TensorType
+from dnnl.framework.graph import Array, Graph, ModelError, Node, TensorType, blamed_on
 
 MIN_OPSET = 7
 """Older models broadcast by an attribute of each operator: they are converted first."""
@@ -39,14 +40,28 @@ def read_graph(path: str | Path) -> Graph:
 
 def graph_from_proto(proto: onnx.ModelProto, source: str = "model") -> Graph:
     """The graph of a parsed model; ``source`` names it in errors."""
+    _check_names(proto.graph, source)
     opset = _opset(proto)
     if opset < MIN_OPSET:
         proto, opset = _converted(proto, source), CONVERTED_OPSET
     constants = {t.name: _to_array(t) for t in proto.graph.initializer}
+    if len(constants) != len(proto.graph.initializer):
+        raise ModelError(f"{source}: two initializers have the same name")
     inputs = {i.name: _type(i) for i in proto.graph.input if i.name not in constants}
     nodes = _nodes(proto.graph)
     outputs = {o.name: o.name for o in proto.graph.output}
     return Graph(nodes, inputs, outputs, constants, opset)
+
+
+def _check_names(graph: onnx.GraphProto, source: str) -> None:
+    """Raise ModelError for a name that is no UTF-8: protobuf hands it out as bytes."""
+    names = [value.name for value in (*graph.initializer, *graph.input, *graph.output)]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [attribute.name for attribute in node.attribute]
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(f"{source}: damaged: the name {name!r} is no text")
 
 
 def _opset(proto: onnx.ModelProto) -> int:
@@ -63,10 +78,7 @@ def _converted(proto: onnx.ModelProto, source: str) -> onnx.ModelProto:
 
 def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     """An ONNX model of a graph that no fusion has changed yet."""
-    nodes = [
-        helper.make_node(n.op, n.inputs, n.outputs, name=n.name, domain=n.domain, **n.attrs)
-        for n in graph.nodes
-    ]
+    nodes = [node_to_proto(node) for node in graph.nodes]
     inputs = [_value_info(name, kind) for name, kind in graph.inputs.items()]
     outputs = [
         _value_info(name, graph.type_of(value))
@@ -78,6 +90,20 @@ def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     body = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
     opset = helper.make_operatorsetid("", graph.opset)
     return helper.make_model_gen_version(body, opset_imports=[opset])
+
+
+def node_to_proto(node: Node) -> onnx.NodeProto:
+    """The node as a protobuf.
+
+    Raises ModelError for attributes that ONNX cannot hold.
+    """
+    proto = helper.make_node(node.op, node.inputs, node.outputs, node.name, domain=node.domain)
+    for name, value in sorted(node.attrs.items()):
+        try:
+            proto.attribute.append(helper.make_attribute(name, value))
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{node}: attribute {name!r} is damaged: {error}") from error
+    return proto
 
 
 def read_tensor(path: str | Path) -> Array:
@@ -141,6 +167,8 @@ def _load_external_data(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def _to_array(tensor: onnx.TensorProto) -> Array:
+    if min(tensor.dims, default=0) < 0:
+        raise ModelError(f"tensor {tensor.name!r} has negative dims {tuple(tensor.dims)}")
     try:
         return np.asarray(numpy_helper.to_array(tensor))
     except (ValueError, TypeError, KeyError) as error:
@@ -155,7 +183,11 @@ def _type(value: onnx.ValueInfoProto) -> TensorType:
         d.dim_value if d.HasField("dim_value") else d.dim_param or f"{value.name}[{axis}]"
         for axis, d in enumerate(kind.shape.dim)
     )
-    return TensorType(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
+    try:
+        return TensorType(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
+    except KeyError as error:
+        rule = f"has the element type {kind.elem_type}, which ONNX does not define"
+        raise ModelError(f"input {value.name!r} {rule}") from error
 
 
 def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
@@ -174,7 +206,9 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         names.add(name)
         domain = "" if node.domain == "ai.onnx" else node.domain
         sources, results = tuple(node.input), tuple(node.output)
-        nodes.append(Node(node.op_type, name, sources, results, _attributes(node), domain))
+        bare = Node(node.op_type, name, sources, results, domain=domain)
+        with blamed_on(bare):
+            nodes.append(replace(bare, attrs=_attributes(node)))
     return tuple(nodes)
 
 

@@ -11,7 +11,7 @@ from dnnl.framework import lower_product as product
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes
 from dnnl.framework.elementwise import ELTWISE
-from dnnl.framework.graph import Node
+from dnnl.framework.graph import ModelError, Node
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.shapes import Infer
 
@@ -21,47 +21,120 @@ _ANY = frozenset({"eltwise", "binary"})
 _ELTWISE = frozenset({"eltwise"})
 _BINARY = frozenset({"binary"})
 
+_INTEGER = (
+    *("allowzero", "axis", "ceil_mode", "count_include_pad", "group", "keepdims"),
+    *("noop_with_empty_axes", "size", "spatial", "storage_order", "to", "training_mode"),
+    *("transA", "transB"),
+)
+_NUMBER = ("alpha", "beta", "bias", "epsilon", "max", "min", "momentum", "ratio")
+_TEXT = ("approximate", "auto_pad")
+_INTEGERS = ("axes", "dilations", "kernel_shape", "pads", "perm", "shape", "strides")
+
+_ATTRIBUTES: dict[str, str] = {
+    **dict.fromkeys(_INTEGER, "an integer"),
+    **dict.fromkeys(_NUMBER, "a number"),
+    **dict.fromkeys(_TEXT, "a text"),
+    **dict.fromkeys(_INTEGERS, "integers"),
+}
+"""What each attribute holds; a name means the same in every operator of the table."""
+
+_FITS: dict[str, Callable[[object], bool]] = {
+    "an integer": lambda value: isinstance(value, int),
+    "a number": lambda value: isinstance(value, float),
+    "a text": lambda value: isinstance(value, bytes),
+    "integers": lambda value: (
+        isinstance(value, list | tuple) and all(isinstance(v, int) for v in value)
+    ),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """How an operator is typed and run, and which kinds of post-ops its primitive takes."""
+    """How an operator is typed and run, and which kinds of post-ops its primitive takes.
+
+    ``inputs`` are the numbers of sources that it needs and that it takes at most (None: any),
+    ``required`` the attributes that have no default.
+    """
 
     infer: Infer
     lower: Lower
     post_ops: frozenset[str] = frozenset()
+    inputs: tuple[int, int | None] = (1, 1)
+    required: tuple[str, ...] = ()
+
+
+def _binary(post_ops: frozenset[str] = _ANY) -> Operator:
+    return Operator(shapes.elementwise, elementwise.binary, post_ops, (2, 2))
+
+
+def _variadic() -> Operator:
+    return Operator(shapes.elementwise, elementwise.binary, _ANY, (1, None))
+
+
+def _pooling(*required: str) -> Operator:
+    return Operator(shapes.pooling, spatial.pooling, _ANY, required=required)
+
+
+def _unary(inputs: tuple[int, int] = (1, 1)) -> Operator:
+    return Operator(shapes.same, elementwise.unary, _BINARY, inputs)
 
 
 OPERATORS: dict[str, Operator] = {
-    "Add": Operator(shapes.elementwise, elementwise.binary, _ANY),
-    "AveragePool": Operator(shapes.pooling, spatial.pooling, _ANY),
+    "Add": _binary(),
+    "AveragePool": _pooling("kernel_shape"),
     "BatchNormalization": Operator(
-        shapes.batch_normalization, spatial.batch_normalization, _ELTWISE
+        shapes.batch_normalization, spatial.batch_normalization, _ELTWISE, (5, 5)
     ),
-    "Cast": Operator(shapes.cast, data.unsupported),
-    "Concat": Operator(shapes.concat, data.concat),
-    "Conv": Operator(shapes.convolution, spatial.convolution, _ANY),
-    "Div": Operator(shapes.elementwise, elementwise.binary, _ANY),
-    "Dropout": Operator(shapes.dropout, data.unsupported),
+    "Cast": Operator(shapes.cast, data.unsupported, required=("to",)),
+    "Concat": Operator(shapes.concat, data.concat, inputs=(1, None), required=("axis",)),
+    "Conv": Operator(shapes.convolution, spatial.convolution, _ANY, (2, 3)),
+    "Div": _binary(),
+    "Dropout": Operator(shapes.dropout, data.unsupported, inputs=(1, 3)),
     "Flatten": Operator(shapes.flatten, data.reshape),
-    "Gemm": Operator(shapes.gemm, product.gemm, _ANY),
-    "GlobalAveragePool": Operator(shapes.pooling, spatial.pooling, _ANY),
-    "GlobalMaxPool": Operator(shapes.pooling, spatial.pooling, _ANY),
+    "Gemm": Operator(shapes.gemm, product.gemm, _ANY, (2, 3)),
+    "GlobalAveragePool": _pooling(),
+    "GlobalMaxPool": _pooling(),
     "Identity": Operator(shapes.same, data.unsupported),
-    "LRN": Operator(shapes.same, data.unsupported),
+    "LRN": Operator(shapes.same, data.unsupported, required=("size",)),
     "LogSoftmax": Operator(shapes.same, elementwise.softmax),
-    "MatMul": Operator(shapes.matmul, product.matmul, _ANY),
-    "Max": Operator(shapes.elementwise, elementwise.binary, _ANY),
-    "MaxPool": Operator(shapes.pooling, spatial.pooling, _ANY),
-    "Min": Operator(shapes.elementwise, elementwise.binary, _ANY),
-    "Mul": Operator(shapes.elementwise, elementwise.binary, _ANY),
-    "Pow": Operator(shapes.elementwise, elementwise.binary, _BINARY),
-    "ReduceMean": Operator(shapes.mean, spatial.mean),
-    "Reshape": Operator(shapes.reshape, data.reshape),
+    "MatMul": Operator(shapes.matmul, product.matmul, _ANY, (2, 2)),
+    "Max": _variadic(),
+    "MaxPool": _pooling("kernel_shape"),
+    "Min": _variadic(),
+    "Mul": _binary(),
+    "Pow": _binary(_BINARY),
+    "ReduceMean": Operator(shapes.mean, spatial.mean, inputs=(1, 2)),
+    "Reshape": Operator(shapes.reshape, data.reshape, inputs=(1, 2)),
     "Softmax": Operator(shapes.same, elementwise.softmax),
-    "Squeeze": Operator(shapes.squeeze, data.reshape),
-    "Sub": Operator(shapes.elementwise, elementwise.binary, _ANY),
-    "Sum": Operator(shapes.elementwise, elementwise.summation),
+    "Squeeze": Operator(shapes.squeeze, data.reshape, inputs=(1, 2)),
+    "Sub": _binary(),
+    "Sum": Operator(shapes.elementwise, elementwise.summation, inputs=(1, None)),
     "Transpose": Operator(shapes.transpose, data.transpose),
-    "Unsqueeze": Operator(shapes.unsqueeze, data.reshape),
-    **{op: Operator(shapes.same, elementwise.unary, _BINARY) for op in ELTWISE},
+    "Unsqueeze": Operator(shapes.unsqueeze, data.reshape, inputs=(1, 2)),
+    **{op: _unary((1, 3) if op == "Clip" else (1, 1)) for op in ELTWISE},
 }
+
+
+def check_form(node: Node) -> None:
+    """Raise ModelError where a node of the table has a wrong number of sources, lacks an attribute
+    or has one of another type."""
+    operator = None if node.domain else OPERATORS.get(node.op)
+    if operator is None:
+        return
+    _check_inputs(node.inputs, *operator.inputs)
+    if not node.outputs or not node.output:
+        raise ModelError("the node has no result")
+    for name in operator.required:
+        if name not in node.attrs:
+            raise ModelError(f"attribute {name!r} is missing")
+    for name, value in node.attrs.items():
+        what = _ATTRIBUTES.get(name)
+        if what is not None and not _FITS[what](value):
+            raise ModelError(f"attribute {name!r} = {value!r} must be {what}")
+
+
+def _check_inputs(inputs: tuple[str, ...], least: int, most: int | None) -> None:
+    required = inputs if most is None else inputs[:least]
+    if len(required) < least or not all(required) or (most is not None and len(inputs) > most):
+        count = f"{least} or more" if most is None else f"{least}" + f" to {most}" * (most > least)
+        raise ModelError(f"inputs {', '.join(map(repr, inputs))}: it must have {count} of them")

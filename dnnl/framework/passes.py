@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.graph import Array, Graph, Node
+from dnnl.framework.graph import Array, Graph, Node, blamed_on
 
 Pass = Callable[[Graph], Graph]
 Float64 = npt.NDArray[np.float64]
@@ -96,7 +96,8 @@ def fold_affine(graph: Graph) -> Graph:
     position: dict[str, int] = {}
     for node in graph.nodes:
         source = next((v for v in node.inputs if v in position), "")
-        affine = _affine(node, source, state)
+        with blamed_on(node):
+            affine = _affine(node, source, state)
         if affine is not None and uses[source] == 1:
             index = position.pop(source)
             folded = _folded(nodes[index], affine, node, constants)

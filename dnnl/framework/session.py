@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dnnl import log
+from dnnl import config, log
+from dnnl.codegen import isa
 from dnnl.errors import InvalidArguments
 from dnnl.framework.expand import expand
 from dnnl.framework.fusion import fuse_post_ops
-from dnnl.framework.graph import Array, Graph, TensorType
+from dnnl.framework.graph import Array, Graph, TensorType, blamed_on
 from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step, Tensor
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import OPERATORS
@@ -76,11 +77,23 @@ def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
     """The steps of an optimized graph."""
     if layout not in LAYOUTS:
         raise InvalidArguments("layout", layout, f"must be one of {', '.join(LAYOUTS)}")
+    check_environment()
     lowering = Lowering(graph, engine, plain=layout == "plain")
     for node in graph.nodes:
-        OPERATORS[node.op].lower(lowering, node)
+        with blamed_on(node):
+            OPERATORS[node.op].lower(lowering, node)
         lowering.advance()
     return lowering
+
+
+def check_environment() -> None:
+    """Raise InvalidArguments for a bad knob, before a node could be blamed for it."""
+    for knob in config.KNOBS:
+        config.get(knob.name)
+    log.parse(config.get("verbose"))
+    limit = config.get("max_cpu_isa")
+    if limit != "default":
+        isa.find(limit, "DNNL_MAX_CPU_ISA")
 
 
 class Session:
@@ -130,11 +143,6 @@ class Session:
     def num_threads(self) -> int:
         """The number of threads that a primitive is spread over."""
         return self._stream.num_threads
-
-    @property
-    def activation_bytes(self) -> int:
-        """The size of the arena that all activations share."""
-        return self._arena.size
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs for one array per input, as new arrays.

@@ -97,8 +97,12 @@ def convolution(scope: Scope) -> list[TensorType]:
     """[N, C, ...] with weights [M, C / group, ...] gives [N, M, ...]."""
     source, weights = scope.shape(), scope.shape(1)
     group = scope.attr("group", 1)
+    if group < 1 or len(source) < 3:
+        raise ModelError(f"group {group} and source {source} are no convolution")
     if len(source) != len(weights) or source[1] != weights[1] * group or weights[0] % group:
         raise ModelError(f"source {source}, weights {weights} and group {group} disagree")
+    if scope.node.input(2) and scope.shape(2) != weights[:1]:
+        raise ModelError(f"bias {scope.shape(2)} has not one value for each of {weights[0]}")
     return scope.result((source[0], weights[0], *convolution_window(scope).out))
 
 
@@ -138,8 +142,6 @@ def pooling_window(scope: Scope) -> Window:
     """The window of a pooling; a global one covers all that is there."""
     spatial = scope.shape()[2:]
     kernel = spatial if scope.node.op.startswith("Global") else scope.attr("kernel_shape")
-    if kernel is None:
-        raise ModelError("attribute 'kernel_shape' is missing")
     return Window.over(spatial, tuple(kernel), scope.node.attrs)
 
 
@@ -261,7 +263,10 @@ def transposition(scope: Scope) -> tuple[int, ...]:
 
 def cast(scope: Scope) -> list[TensorType]:
     """The same shape in another data type."""
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(scope.attr("to"))
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(scope.attr("to"))
+    except KeyError as error:
+        raise ModelError(f"attribute 'to' = {scope.attr('to')} is no data type") from error
     return [TensorType(np.dtype(dtype), scope.shape())]
 
 

@@ -12,8 +12,9 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType
-from dnnl.framework.operators import OPERATORS
+from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType, blamed_on
+from dnnl.framework.onnx_model import node_to_proto
+from dnnl.framework.operators import OPERATORS, check_form
 from dnnl.framework.shapes import Scope
 
 _RANDOM = frozenset(
@@ -36,12 +37,14 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     known = replace(graph, inputs=inputs, constants=constants, types=types)
     _check_operators(graph)
     for node in graph.nodes:
-        folded = _constant_results(node, known)
-        if folded is not None:
-            constants.update(folded)
-            continue
-        kept.append(node)
-        types.update(_infer(node, known))
+        with blamed_on(node):
+            check_form(node)
+            folded = _constant_results(node, known)
+            if folded is None:
+                kept.append(node)
+                types.update(_infer(node, known))
+            else:
+                constants.update(folded)
     return replace(known, nodes=tuple(kept)).pruned()
 
 
@@ -132,9 +135,7 @@ def _constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
 
 def evaluate(node: Node, feeds: Mapping[str, Array], opset: int) -> dict[str, Array]:
     """The results of one node on given sources, by ONNX's reference implementation."""
-    proto = helper.make_node(
-        node.op, node.inputs, node.outputs, node.name, domain=node.domain, **node.attrs
-    )
+    proto = node_to_proto(node)
     sources = [onnx.ValueInfoProto(name=value) for value in feeds]
     results = [onnx.ValueInfoProto(name=value) for value in node.outputs if value]
     body = helper.make_graph([proto], "constant", sources, results)
@@ -147,10 +148,7 @@ def evaluate(node: Node, feeds: Mapping[str, Array], opset: int) -> dict[str, Ar
 
 
 def _infer(node: Node, graph: Graph) -> dict[str, TensorType]:
-    try:
-        kinds = OPERATORS[node.op].infer(Scope(node, graph))
-    except ModelError as error:
-        raise ModelError(str(error) if str(node) in str(error) else f"{node}: {error}") from error
+    kinds = OPERATORS[node.op].infer(Scope(node, graph))
     for value in node.outputs[len(kinds) :]:
         if graph.uses()[value]:
             raise Unimplemented(f"{node}: its output {value!r} is not computed")

@@ -1,0 +1,161 @@
+"""Models that parse and make no sense: each is refused, with the node that is at fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import AttributeProto, TensorProto, helper
+
+from dnnl import config
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.graph import ModelError
+from dnnl.framework.model import load
+from dnnl.runtime.engine import Engine
+from tests.framework.models import make_model, model_of, node
+
+IMAGE = {"x": (1, 4, 6, 6)}
+WEIGHTS = {"w": np.ones((8, 4, 3, 3)), "s": np.ones(4), "long": np.ones(6), "two": np.ones((1, 2))}
+POOL = {"kernel_shape": [2, 2]}
+
+
+def compile_file(proto: Any, folder: Path) -> None:
+    """Load a model as a file and compile it."""
+    path = folder / "model.onnx"
+    path.write_bytes(proto if isinstance(proto, bytes) else proto.SerializeToString())
+    load(path).compile(Engine("cpu"), num_threads=1)
+
+
+CASES: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
+    "stride 0": ("Conv", ["x", "w"], {"strides": [0, 1]}, "'strides'.*positive"),
+    "pooling stride 0": ("MaxPool", ["x"], {**POOL, "strides": [0, 1]}, "'strides'.*positive"),
+    "stride below 0": ("Conv", ["x", "w"], {"strides": [-1, 1]}, "'strides'.*positive"),
+    "dilation 0": ("Conv", ["x", "w"], {"dilations": [1, 0]}, "'dilations'.*positive"),
+    "short kernel": ("MaxPool", ["x"], {"kernel_shape": [2]}, "kernel_shape"),
+    "empty window": ("MaxPool", ["x"], {"kernel_shape": [0, 2]}, "kernel_shape"),
+    "no kernel": ("AveragePool", ["x"], {}, "'kernel_shape' is missing"),
+    "integer kernel": ("MaxPool", ["x"], {"kernel_shape": 2}, "'kernel_shape'.*integers"),
+    "integer padding rule": ("Conv", ["x", "w"], {"auto_pad": 3}, "'auto_pad' = 3 must be a text"),
+    "unknown padding rule": ("Conv", ["x", "w"], {"auto_pad": "FOO"}, "'auto_pad' = b'FOO'"),
+    "text strides": ("Conv", ["x", "w"], {"strides": "ab"}, "'strides'.*integers"),
+    "strides of floats": ("Conv", ["x", "w"], {"strides": [1.0, 1.0]}, "'strides'.*integers"),
+    "no group": ("Conv", ["x", "w"], {"group": 0}, "group 0"),
+    "long bias": ("Conv", ["x", "w", "s"], {}, "bias"),
+    "one source": ("Add", ["x"], {}, "it must have 2 of them"),
+    "empty source": ("Add", ["x", ""], {}, "it must have 2 of them"),
+    "three sources": ("Mul", ["x", "s", "s"], {}, "it must have 2 of them"),
+    "no source": ("Relu", [], {}, "it must have 1 of them"),
+    "no sources": ("Concat", [], {"axis": 1}, "it must have 1 or more of them"),
+    "two parameters": ("BatchNormalization", ["x", "s"], {}, "it must have 5 of them"),
+    "long parameters": ("BatchNormalization", ["x", *["long"] * 4], {}, "input 1 has shape"),
+    "no size": ("LRN", ["x"], {}, "'size' is missing"),
+    "cast to nothing": ("Cast", ["x"], {}, "'to' is missing"),
+    "cast to 99": ("Cast", ["x"], {"to": 99}, "99"),
+    "no axis": ("Concat", ["x", "x"], {}, "'axis' is missing"),
+    "integer slope": ("LeakyRelu", ["x"], {"alpha": 1}, "'alpha' = 1 must be a number"),
+    "bound of two values": ("Clip", ["x", "two"], {}, "do not fit"),
+    "scalar weights": ("Conv", ["s", "s"], {}, "3 dimensions"),
+    "shape of nothing": ("Shape", [], {}, "is damaged"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_node_is_named(case: str, tmp_path: Path) -> None:
+    op, inputs, attrs, reason = CASES[case]
+    proto = make_model([node(op, inputs, "y", **attrs)], IMAGE, ["y"], WEIGHTS)
+    if case == "bound of two values":
+        proto.graph.node.insert(0, node("Conv", ["x", "w"], "c"))
+        proto.graph.node[1].input[0] = "c"
+    with pytest.raises(ModelError, match=rf"node 'node_y' \({op}\).*{reason}"):
+        compile_file(proto, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["strides", "pads"])
+def test_empty_attributes(name: str, tmp_path: Path) -> None:
+    for kind in (AttributeProto.INTS, AttributeProto.UNDEFINED):
+        proto = make_model([node("Conv", ["x", "w"], "y")], IMAGE, ["y"], WEIGHTS)
+        proto.graph.node[0].attribute.append(AttributeProto(name=name, type=kind))
+        with pytest.raises(ModelError, match=rf"node 'node_y' \(Conv\).*{name}"):
+            compile_file(proto, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["inputs", "name", "doc_string"])
+def test_attributes_named_as_parts_of_a_node(name: str, tmp_path: Path) -> None:
+    proto = make_model([node("Neg", ["s"], "n"), node("Mul", ["x", "n"], "y")], {"x": (4,)}, ["y"])
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "s"))
+    proto.graph.node[0].attribute.append(helper.make_attribute(name, 1))
+    compile_file(proto, tmp_path)
+
+
+def test_damaged_names(tmp_path: Path) -> None:
+    proto = make_model([node("Neg", ["x"], "y", marker=1)], {"x": (4,)}, ["y"])
+    for name in (b"marker", b"node_y", b"Neg", b"x"):
+        content = proto.SerializeToString().replace(name, b"\xff" * len(name))
+        with pytest.raises(ModelError, match="damaged"):
+            compile_file(content, tmp_path)
+
+
+def test_reference_attribute(tmp_path: Path) -> None:
+    proto = make_model([node("Neg", ["x"], "y", marker=1)], {"x": (4,)}, ["y"])
+    proto.graph.node[0].attribute[0].ref_attr_name = "other"
+    with pytest.raises(ModelError, match=r"node 'node_y' \(Neg\)"):
+        compile_file(proto, tmp_path)
+
+
+def test_unknown_element_type(tmp_path: Path) -> None:
+    proto = make_model([node("Neg", ["x"], "y")], {"x": (4,)}, ["y"])
+    proto.graph.input[0].type.tensor_type.elem_type = 99
+    with pytest.raises(ModelError, match="input 'x' has the element type 99"):
+        compile_file(proto, tmp_path)
+
+
+@pytest.mark.parametrize("result", ["a", "x", "w"])
+def test_second_producer(result: str, tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], "a"), node("Abs", ["x"], "y"), node("Neg", ["x"], "b")]
+    nodes[2].output[0] = result
+    proto = make_model(nodes, {"x": (4,)}, ["y"], {"w": np.ones(4)})
+    with pytest.raises(ModelError, match=rf"node 'node_b' \(Neg\) produces '{result}'"):
+        compile_file(proto, tmp_path)
+
+
+def test_two_initializers_of_one_name(tmp_path: Path) -> None:
+    proto = make_model([node("Add", ["x", "w"], "y")], {"x": (4,)}, ["y"], {"w": np.ones(4)})
+    proto.graph.initializer.append(proto.graph.initializer[0])
+    with pytest.raises(ModelError, match="two initializers"):
+        compile_file(proto, tmp_path)
+
+
+def test_initializer_of_negative_size(tmp_path: Path) -> None:
+    proto = make_model([node("Add", ["x", "w"], "y")], {"x": (4,)}, ["y"])
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[-1], float_data=[1.0])
+    proto.graph.initializer.append(tensor)
+    with pytest.raises(ModelError, match=r"tensor 'w' has negative dims \(-1,\)"):
+        compile_file(proto, tmp_path)
+
+
+def test_errors_of_lowering_name_the_node() -> None:
+    nodes = [node("Relu", ["x"], "r"), node("Concat", ["r", "w"], "y", axis=0)]
+    proto = make_model(nodes, {"x": (4,)}, ["y"], {"w": np.ones(4, np.uint16)})
+    with pytest.raises(Unimplemented, match=r"node 'node_y' \(Concat\).*uint16"):
+        model_of(proto).compile(Engine("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [("verbose", "loud"), ("max_cpu_isa", "z80"), ("jit_dump", "perhaps")],
+)
+def test_bad_knobs_are_blamed_on_no_node(
+    knob: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proto = make_model([node("Relu", ["x"], "y")], {"x": (4,)}, ["y"])
+    variable = f"DNNL_{knob.upper()}"
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(config, "generation", config.generation + 1)
+    try:
+        with pytest.raises(InvalidArguments, match=f"^{variable}"):
+            model_of(proto).compile(Engine("cpu"))
+    finally:
+        config.set(knob, None)
