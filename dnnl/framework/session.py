@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -197,11 +196,7 @@ class Session:
         if scratchpad.size:
             memory = Memory(scratchpad, self.engine, self._scratchpad[: scratchpad.size])
             args[Arg.SCRATCHPAD] = memory
-        primitive = Primitive(step.pd)
-        if log.enabled("profile_exec", step.kind):
-            # A bound call prints no verbose line, an execution does.
-            return partial(primitive.execute, self._stream, args)
-        return primitive.bind(self._stream, args)
+        return Primitive(step.pd).bind(self._stream, args)
 
     def _memory(self, storage: int, desc: MemoryDesc) -> Memory:
         if storage in self._constants:

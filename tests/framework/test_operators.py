@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from dnnl import config
 from dnnl.errors import Unimplemented
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.lowering import LAYOUTS
@@ -309,6 +310,17 @@ def test_channel_shuffle(layout: str) -> None:
         "merged": np.array([2, 24, 7, 6]),
     }
     agree(make_model(nodes, IMAGE, ["y"], constants), layout)
+
+
+def test_each_step_of_a_run_prints_one_verbose_line(capsys: pytest.CaptureFixture[str]) -> None:
+    proto = make_model([node("Conv", ["x", "w"], "y")], IMAGE, ["y"], {"w": random(20, 20, 1, 1)})
+    model = model_of(proto)
+    with config.override("verbose", "profile_exec"):
+        session = model.compile(Engine("cpu"), layout="plain")
+        capsys.readouterr()
+        session.run(feeds_for(model.graph))
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(",exec," in line for line in lines) == len(session.layers)
 
 
 def test_views_need_no_step() -> None:
