@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from dnnl import __version__
 from dnnl.errors import Error
 
 try:
@@ -48,6 +49,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="dnnl %(version)s")
 def commands() -> None:
     """Deep-learning primitives whose kernels are written for the exact problem."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -147,6 +148,26 @@ def _check(options: Options) -> None:
     ):
         if value is not None and value < lowest:
             raise InvalidArguments(name, value, f"must be at least {lowest}")
+    for name, path in (
+        ("--output", options.output),
+        ("--profile", options.profile),
+        ("--json", options.json),
+    ):
+        if path is not None:
+            _check_place(name, path)
+
+
+def _check_place(option: str, path: Path) -> None:
+    """Raise InvalidArguments where no file can be written, before anything takes time."""
+    rule = ""
+    if path.is_dir():
+        rule = "is a folder"
+    elif not path.parent.is_dir():
+        rule = f"there is no folder {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        rule = "cannot be written"
+    if rule:
+        raise InvalidArguments(option, str(path), rule)
 
 
 def _prepared_model(options: Options) -> tuple[Model, dict[str, Array]]:
@@ -175,6 +196,8 @@ def _read_inputs(texts: Sequence[str], model: Model) -> dict[str, Array]:
         if name not in model.inputs:
             rule = f"no such input; there are {', '.join(model.inputs)}"
             raise InvalidArguments("--input", name, rule)
+        if name in arrays:
+            raise InvalidArguments("--input", text, f"the input {name} is given twice")
         arrays[name] = read_tensor(file)
     return arrays
 
@@ -267,9 +290,21 @@ def _write(
 ) -> None:
     """Write the files that were asked for."""
     if options.output:
-        with options.output.open("wb") as file:
+        with _writing("--output", options.output), options.output.open("wb") as file:
             np.savez(file, allow_pickle=False, **outputs)
     if options.profile:
-        write_trace(options.profile, session.layers, timed)
+        with _writing("--profile", options.profile):
+            write_trace(options.profile, session.layers, timed)
     if options.json:
-        options.json.write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
+        text = json.dumps(report.as_json(), indent=2, allow_nan=False)
+        with _writing("--json", options.json):
+            options.json.write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _writing(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror}"
+        raise InvalidArguments(option, str(path), rule) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -91,15 +92,20 @@ class Report:
                 "peer": self.comparison.peer,
                 "inference_ms": median(self.comparison.times_ms),
                 "times_ms": list(self.comparison.times_ms),
-                "relative_error": self.comparison.relative_error,
+                "relative_error": _finite(self.comparison.relative_error),
                 "equal": all(d.is_equal for d in self.comparison.differences),
             }
         if self.expected:
             document["expected"] = {
-                "relative_error": max(d.relative for d in self.expected),
+                "relative_error": _finite(max(d.relative for d in self.expected)),
                 "equal": all(d.is_equal for d in self.expected),
             }
         return document
+
+
+def _finite(value: float) -> float | None:
+    """``value``, or None where JSON has no number for it."""
+    return value if math.isfinite(value) else None
 
 
 def gflop_per_s(gflop: float, time_ms: float) -> float:

@@ -12,8 +12,11 @@ import numpy as np
 import onnx
 import pytest
 
+from dnnl import __version__
 from dnnl.tools.cli import main
 from tests.framework.models import LIGHT, Array, make_model, node, run_peer
+
+FULL = Path("/dev/full")
 
 
 @pytest.fixture
@@ -125,7 +128,18 @@ def test_batch_and_random_weights(model: Path) -> None:
         (["{model}", "--input", "x={double}"], "wrong data type: the model expects float32"),
         (["{model}", "--expect", "none.npz"], "none.npz: no such file"),
         (["{model}", "--expect", "{other}"], "holds no output of the model, which has y"),
-        (["{model}", "--output", "no/such/folder/out.npz"], "No such file or directory"),
+        (["{model}", "--input", "x={image}", "--input", "x={image}"], "x is given twice"),
+        *(
+            (["{model}", option, "no/such/folder/file"], f"{option} = 'no/such/folder/file': there")
+            for option in ("--output", "--profile", "--json")
+        ),
+        (["{model}", "--json", "/"], "--json = '/': is a folder"),
+        (["none.onnx", "--output", "no/folder/out.npz"], "--output = 'no/folder/out.npz'"),
+        pytest.param(
+            ["{model}", "--json", str(FULL)],
+            f"--json = '{FULL}': cannot be written",
+            marks=pytest.mark.skipif(not FULL.exists(), reason="this system has no full device"),
+        ),
         (["{model}", "--layout", "odd"], "'odd' is not one of 'propagate', 'plain'"),
         (["{model}", "--frob"], "No such option"),
         ([], "Missing argument 'MODEL'"),
@@ -169,6 +183,27 @@ def test_truncated_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     path.write_bytes((LIGHT / "light_resnet50.onnx").read_bytes()[:1000])
     assert main(["run", str(path)]) == 2
     assert "truncated or damaged" in capsys.readouterr().err
+
+
+def test_json_has_no_infinity(
+    model: Path, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted, figures = tmp_path / "wanted.npy", tmp_path / "run.json"
+    np.save(wanted, np.full((2, 8, 1, 1), np.nan, np.float32))
+    arguments = ["run", str(model), "--input", f"x={image}", "--repeat", "1"]
+    assert main([*arguments, "--expect", str(wanted), "--json", str(figures)]) == 1
+    assert "differs" in capsys.readouterr().out
+
+    def refuse(constant: str) -> None:
+        pytest.fail(f"{constant} is no JSON")
+
+    report = json.loads(figures.read_text(), parse_constant=refuse)
+    assert report["expected"] == {"relative_error": None, "equal": False}
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dnnl {__version__}\n"
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[red]a[/b]", "a[0]"])
