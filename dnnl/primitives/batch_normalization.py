@@ -16,6 +16,7 @@ from dnnl.primitives.desc import (
     check_not_any,
     check_prop_forward,
     check_tensors,
+    read_kinds,
     src_dst,
 )
 from dnnl.primitives.implementation import (
@@ -27,7 +28,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import NormFlags, PropKind, coerce
+from dnnl.types.kinds import NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import read_float
 
@@ -69,11 +70,11 @@ class BatchNormalizationDesc(Desc):
         flags: NormFlags | str | int | None,
     ) -> BatchNormalizationDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        prop = coerce(PropKind, prop_kind, "prop_kind")
-        number = read_float("epsilon", epsilon)
-        return cls(prop, src_desc, dst_desc, number, coerce(NormFlags, flags, "flags"))
+        return cls(prop_kind, src_desc, dst_desc, epsilon, flags)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
+        read_kinds(self)
+        object.__setattr__(self, "epsilon", read_float("epsilon", self.epsilon))
         check_tensors(self)
         check_prop_forward(self.prop_kind)
         check_not_any("src_desc", self.src_desc)

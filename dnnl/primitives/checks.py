@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dnnl.errors import InvalidArguments
-from dnnl.primitives.desc import Tensor, check_not_any
+from dnnl.primitives.desc import Tensor, check_not_any, spelled, spelled_size
 from dnnl.types.arg import Arg
+from dnnl.types.layout_input import read_integers
 from dnnl.types.memory_desc import MemoryDesc
 
 _TOO_FAR = 2**31  # products with extents must fit 64 bits
@@ -15,6 +15,8 @@ _TOO_FAR = 2**31  # products with extents must fit 64 bits
 
 def check_axis(axis: object, ndims: int) -> None:
     """Raise unless ``axis`` is a dimension."""
+    if not ndims:
+        raise InvalidArguments("axis", axis, "the tensor has no dimensions, so it has no axis")
     if not isinstance(axis, int) or isinstance(axis, bool) or not 0 <= axis < ndims:
         hint = ""
         if isinstance(axis, int) and -ndims <= axis < 0:
@@ -22,9 +24,9 @@ def check_axis(axis: object, ndims: int) -> None:
         raise InvalidArguments("axis", axis, f"expected one of 0..{ndims - 1}", hint)
 
 
-def read_sources(descs: Sequence[MemoryDesc]) -> tuple[MemoryDesc, ...]:
+def read_sources(descs: object) -> tuple[MemoryDesc, ...]:
     """The sources of an operation that takes one or more, each with its layout."""
-    sources = () if isinstance(descs, MemoryDesc) else tuple(descs)
+    sources = tuple(descs) if isinstance(descs, Iterable) else ()
     if not sources:
         rule = "expected a sequence of at least one dnnl.MemoryDesc"
         raise InvalidArguments("src_descs", descs, rule)
@@ -40,14 +42,6 @@ def source_tensors(sources: Sequence[MemoryDesc], dst: MemoryDesc) -> tuple[Tens
     """The tensors of an operation with any number of sources."""
     inputs = [Tensor(Arg.multiple_src(i), "src", desc) for i, desc in enumerate(sources)]
     return (*inputs, Tensor(Arg.DST, "dst", dst, output=True))
-
-
-def read_integers(name: str, values: Sequence[int]) -> tuple[int, ...]:
-    """A sequence of integers of any kind as a tuple of ints."""
-    try:
-        return tuple(operator.index(value) for value in values)
-    except TypeError:
-        raise InvalidArguments(name, values, "expected a sequence of integers") from None
 
 
 def read_spatial(
@@ -70,8 +64,10 @@ def image_problem(dims: Sequence[int]) -> str:
     spatial = "dhw"[5 - len(dims) :] if len(dims) <= 5 else ""
     names = ["mb", "ic", *(f"i{letter}" for letter in spatial)]
     if len(names) != len(dims):
-        return "x".join(map(str, dims))
-    return "".join(f"{name}{extent}" for name, extent in zip(names, dims, strict=True))
+        return spelled(dims)
+    return "".join(
+        f"{name}{spelled_size(extent)}" for name, extent in zip(names, dims, strict=True)
+    )
 
 
 def window_problem(
@@ -86,6 +82,10 @@ def window_problem(
     letters = "dhw"[3 - len(src) :]
     columns = zip(src, dst, kernel, strides, dilations, padding, strict=True)
     return "".join(
-        "_" + "".join(f"{key}{letter}{value}" for key, value in zip("ioksdp", column, strict=True))
+        "_"
+        + "".join(
+            f"{key}{letter}{spelled_size(value)}"
+            for key, value in zip("ioksdp", column, strict=True)
+        )
         for letter, column in zip(letters, columns, strict=True)
     )

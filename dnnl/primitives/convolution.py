@@ -12,7 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
 from dnnl.kernels import depthwise
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.primitives.checks import read_integers, read_spatial
+from dnnl.primitives.checks import read_spatial
 from dnnl.primitives.desc import (
     Desc,
     Tensor,
@@ -20,6 +20,7 @@ from dnnl.primitives.desc import (
     check_dims,
     check_prop_forward,
     check_tensors,
+    read_kinds,
     weighted,
 )
 from dnnl.primitives.implementation import (
@@ -29,7 +30,8 @@ from dnnl.primitives.implementation import (
     resolve_post_ops,
 )
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind, coerce
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind
+from dnnl.types.layout_input import read_integers
 from dnnl.types.memory_desc import MemoryDesc
 
 _DIRECT = (Alg.convolution_direct, Alg.convolution_auto)
@@ -41,7 +43,7 @@ class ConvolutionDesc(Desc):
 
     src is (N, IC, [[D,] H,] W), dst (N, OC, ...), weights ([G,] OC/G, IC/G, ...) with one more
     dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may
-    be ``any``. Dilation 0 is a dense kernel. SPEC section 5.15.
+    be ``any``. Dilation 0 is a dense kernel.
     """
 
     kind = "convolution"
@@ -78,8 +80,8 @@ class ConvolutionDesc(Desc):
         steps = read_integers("strides", strides)
         left = read_integers("padding_l", padding_l)
         return cls(
-            coerce(PropKind, prop_kind, "prop_kind"),
-            coerce(Alg, alg_kind, "alg_kind"),
+            prop_kind,  # type: ignore[arg-type]
+            alg_kind,  # type: ignore[arg-type]
             src_desc,
             weights_desc,
             bias_desc if bias_desc is not None else MemoryDesc.zero(),
@@ -91,6 +93,7 @@ class ConvolutionDesc(Desc):
         )
 
     def __post_init__(self) -> None:
+        read_kinds(self)
         check_tensors(self)
         check_prop_forward(self.prop_kind)
         for name in ("src_desc", "weights_desc", "dst_desc"):

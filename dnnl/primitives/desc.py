@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from typing import ClassVar
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Implementation
 from dnnl.types.arg import Arg
-from dnnl.types.kinds import FormatKind, Kind, PropKind
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, Kind, NormFlags, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -78,6 +79,17 @@ def check_tensors(desc: object) -> None:
             raise InvalidArguments(item.name, value, "expected a dnnl.MemoryDesc")
 
 
+_KINDS: dict[str, type[Enum]] = {"prop_kind": PropKind, "alg_kind": Alg, "flags": NormFlags}
+
+
+def read_kinds(desc: Desc) -> None:
+    """Turn the names that a new description was given into the members that they name."""
+    for item in fields(desc):
+        if item.name in _KINDS:
+            member = coerce(_KINDS[item.name], getattr(desc, item.name), item.name)
+            object.__setattr__(desc, item.name, member)
+
+
 def check_outputs(tensors: Sequence[Tensor]) -> None:
     """Raise if elements of an output share their place in memory."""
     for tensor in tensors:
@@ -122,8 +134,13 @@ def check_prop_forward(prop_kind: PropKind) -> None:
 
 
 def spelled(dims: Sequence[int]) -> str:
-    """Sizes as benchdnn writes them: 2x3x4."""
-    return "x".join(map(str, dims))
+    """Sizes as benchdnn writes them, 2x3x4; one that only execution knows is ``*``."""
+    return "x".join(map(spelled_size, dims))
+
+
+def spelled_size(size: int) -> str:
+    """One size of `spelled`."""
+    return "*" if size == RUNTIME_DIM else str(size)
 
 
 def src_dst(src: MemoryDesc, dst: MemoryDesc) -> tuple[Tensor, ...]:

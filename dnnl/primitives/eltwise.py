@@ -16,6 +16,7 @@ from dnnl.primitives.desc import (
     check_not_any,
     check_prop_forward,
     check_tensors,
+    read_kinds,
     spelled,
     src_dst,
 )
@@ -28,13 +29,14 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind, coerce
+from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import read_float
 
 
 @dataclass(frozen=True)
 class EltwiseDesc(Desc):
-    """dst = alg(src), element by element; SPEC section 5.5 has the functions.
+    """dst = alg(src), element by element; oneDNN's guide, "Eltwise", has the functions.
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer.
     """
@@ -60,11 +62,12 @@ class EltwiseDesc(Desc):
         beta: float = 0.0,
     ) -> EltwiseDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        prop = coerce(PropKind, prop_kind, "prop_kind")
-        alg = coerce(Alg, alg_kind, "alg_kind")
-        return cls(prop, alg, src_desc, dst_desc, float(alpha), float(beta))
+        return cls(prop_kind, alg_kind, src_desc, dst_desc, alpha, beta)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
+        read_kinds(self)
+        for name in ("alpha", "beta"):
+            object.__setattr__(self, name, read_float(name, getattr(self, name)))
         check_tensors(self)
         check_prop_forward(self.prop_kind)
         check_alg(self.alg_kind, "eltwise_")

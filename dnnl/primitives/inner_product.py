@@ -16,6 +16,7 @@ from dnnl.primitives.desc import (
     check_dims,
     check_prop_forward,
     check_tensors,
+    read_kinds,
     weighted,
 )
 from dnnl.primitives.implementation import (
@@ -25,7 +26,7 @@ from dnnl.primitives.implementation import (
     resolve_post_ops,
 )
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import PropKind, coerce
+from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -34,7 +35,7 @@ class InnerProductDesc(Desc):
     """dst[n, oc] = bias[oc] + sum over the rest of src[n, ...] * weights[oc, ...].
 
     src is (N, IC, [[D,] H,] W) or (N, IC), weights (OC, IC, ...) of the same sizes, dst (N, OC),
-    bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may be ``any``. SPEC section 5.14.
+    bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may be ``any``.
     """
 
     kind = "inner_product"
@@ -56,10 +57,10 @@ class InnerProductDesc(Desc):
     ) -> InnerProductDesc:
         """Describe a forward computation; raises InvalidArguments where sizes do not agree."""
         bias = bias_desc if bias_desc is not None else MemoryDesc.zero()
-        prop = coerce(PropKind, prop_kind, "prop_kind")
-        return cls(prop, src_desc, weights_desc, bias, dst_desc)
+        return cls(prop_kind, src_desc, weights_desc, bias, dst_desc)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
+        read_kinds(self)
         check_tensors(self)
         check_prop_forward(self.prop_kind)
         for name in ("src_desc", "weights_desc", "dst_desc"):

@@ -26,7 +26,7 @@ class MatmulDesc(Desc):
 
     All have the same number of dimensions, 2 to 12; a batch dimension of src or weights may be 1
     and is then broadcast; each dimension of bias is 1 or dst's. Arguments SRC, WEIGHTS, BIAS, DST;
-    every layout may be ``any``, transposed matrices are layouts. SPEC section 5.13.
+    every layout may be ``any``, transposed matrices are layouts.
     """
 
     kind = "matmul"

@@ -18,6 +18,7 @@ from dnnl.primitives.desc import (
     check_not_any,
     check_prop_forward,
     check_tensors,
+    read_kinds,
     src_dst,
 )
 from dnnl.primitives.implementation import (
@@ -28,7 +29,8 @@ from dnnl.primitives.implementation import (
     resolve_post_ops,
 )
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind, coerce
+from dnnl.types.kinds import Alg, PropKind
+from dnnl.types.layout_input import read_integers
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -70,14 +72,21 @@ class PoolingDesc(Desc):
 
         ``padding_r`` is by default ``padding_l``; a dilation of 0, the default, is dense.
         """
-        prop = coerce(PropKind, prop_kind, "prop_kind")
-        alg = coerce(Alg, alg_kind, "alg_kind")
-        right = padding_l if padding_r is None else padding_r
-        dense = [0] * len(kernel) if dilations is None else dilations
-        window = (tuple(strides), tuple(kernel), tuple(padding_l), tuple(right), tuple(dense))
-        return cls(prop, alg, src_desc, dst_desc, *window)
+        left, taps = read_integers("padding_l", padding_l), read_integers("kernel", kernel)
+        return cls(
+            prop_kind,  # type: ignore[arg-type]
+            alg_kind,  # type: ignore[arg-type]
+            src_desc,
+            dst_desc,
+            read_integers("strides", strides),
+            taps,
+            left,
+            left if padding_r is None else read_integers("padding_r", padding_r),
+            (0,) * len(taps) if dilations is None else read_integers("dilations", dilations),
+        )
 
     def __post_init__(self) -> None:
+        read_kinds(self)
         check_tensors(self)
         check_prop_forward(self.prop_kind)
         check_alg(self.alg_kind, "pooling_")

@@ -16,6 +16,7 @@ from dnnl.primitives.desc import (
     check_not_any,
     check_prop_forward,
     check_tensors,
+    read_kinds,
     spelled,
     src_dst,
 )
@@ -28,7 +29,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind, coerce
+from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -59,10 +60,10 @@ class SoftmaxDesc(Desc):
         axis: int,
     ) -> SoftmaxDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        prop = coerce(PropKind, prop_kind, "prop_kind")
-        return cls(prop, coerce(Alg, alg_kind, "alg_kind"), src_desc, dst_desc, axis)
+        return cls(prop_kind, alg_kind, src_desc, dst_desc, axis)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
+        read_kinds(self)
         check_tensors(self)
         check_prop_forward(self.prop_kind)
         check_alg(self.alg_kind, "softmax_")

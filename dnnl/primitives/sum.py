@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
@@ -52,7 +52,7 @@ class SumDesc(Desc):
         dst_desc: MemoryDesc | None = None,
     ) -> None:
         sources = read_sources(src_descs)
-        factors = tuple(read_float("scales", scale) for scale in scales)
+        factors = _read_factors(scales)
         dst = dst_desc if dst_desc is not None else sources[0].with_tag("any")
         for name, value in (("scales", factors), ("src_descs", sources), ("dst_desc", dst)):
             object.__setattr__(self, name, value)
@@ -95,6 +95,13 @@ def _nest(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if isinstance(conf, Refusal):
         return conf
     return Plan(replace(desc, dst_desc=dst), post_ops, Recipe(conf, isa, kernel.build))
+
+
+def _read_factors(scales: object) -> tuple[float, ...]:
+    """The factors of the sources, checked one by one."""
+    if not isinstance(scales, Iterable) or isinstance(scales, str | bytes):
+        raise InvalidArguments("scales", scales, "expected a sequence of numbers")
+    return tuple(read_float("scales", scale) for scale in scales)
 
 
 IMPLS = (Implementation("nest", _nest),)

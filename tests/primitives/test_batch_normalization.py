@@ -156,6 +156,12 @@ def test_bad_arguments() -> None:
         normalization(plain, MemoryDesc((2, 19, 5, 8), "f32"), GIVEN)
 
 
+def test_the_class_itself_takes_names_too() -> None:
+    plain = describe(DIMS, "nchw")
+    named = BatchNormalizationDesc("forward_inference", plain, plain, 1e-5, GIVEN)  # type: ignore[arg-type]
+    assert named == BatchNormalizationDesc.forward("forward_inference", plain, plain, 1e-5, GIVEN)
+
+
 @pytest.mark.parametrize(
     ("flags", "prop", "reason"),
     [

@@ -130,6 +130,11 @@ def test_bad_arguments() -> None:
         ConcatDesc(1, (a, a), MemoryDesc((2, 5), "f32"))
     with pytest.raises(InvalidArguments, match=r"src_descs.*at least one"):
         ConcatDesc(0, ())
+    with pytest.raises(InvalidArguments, match=r"src_descs = None: expected a sequence"):
+        ConcatDesc(1, None)  # type: ignore[arg-type]
+    scalar = MemoryDesc((), "f32")
+    with pytest.raises(InvalidArguments, match="axis = 0: the tensor has no dimensions"):
+        ConcatDesc(0, (scalar, scalar))
     attr = PrimitiveAttr()
     attr.post_ops.append_eltwise("eltwise_relu")
     with pytest.raises(Unimplemented, match="unsupported attribute: post_ops"):

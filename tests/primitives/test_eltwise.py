@@ -18,7 +18,7 @@ from dnnl import (
 )
 from dnnl.reference import eltwise as reference
 from dnnl.reference.post_ops import apply_post_ops
-from dnnl.types.kinds import FormatKind
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from tests.check import assert_close, check, logical
 from tests.primitives.harness import (
     ENGINE,
@@ -163,6 +163,22 @@ def test_bad_arguments() -> None:
         EltwiseDesc.forward(FORWARD, Alg.eltwise_clip, plain, plain, 1.0, 0.5)
     with pytest.raises(InvalidArguments, match=r"dst_desc = \(2, 4\)"):
         relu(plain, MemoryDesc((2, 4), "f32"))
+    for wrong in ("x", None, float("nan")):
+        with pytest.raises(InvalidArguments, match=f"alpha = {wrong!r}: expected a number"):
+            relu(plain, plain, wrong)  # type: ignore[arg-type]
+
+
+def test_the_class_itself_takes_names_too() -> None:
+    plain = MemoryDesc((2, 3), "f32")
+    named = EltwiseDesc("forward_inference", "eltwise_relu", plain, plain)  # type: ignore[arg-type]
+    assert named == EltwiseDesc.forward("forward_inference", Alg.eltwise_relu, plain, plain)
+    with pytest.raises(InvalidArguments, match=r"alg_kind = 'relu'.*eltwise_relu"):
+        EltwiseDesc("forward_inference", "relu", plain, plain)  # type: ignore[arg-type]
+
+
+def test_a_runtime_dimension_is_an_asterisk_in_verbose_lines() -> None:
+    open_desc = MemoryDesc((RUNTIME_DIM, 3), "f32")
+    assert relu(open_desc, open_desc).problem == "*x3"
 
 
 def test_what_is_not_supported_is_refused_by_name() -> None:

@@ -207,6 +207,9 @@ def test_bad_arguments() -> None:
         pooling(dst_desc=describe((2, 3, 4, 5), "nchw"))
     with pytest.raises(InvalidArguments, match=r"strides = \(2, 0\).*at least 1"):
         pooling(strides=(2, 0))
+    for name in ("strides", "kernel", "padding_l"):
+        with pytest.raises(InvalidArguments, match=f"{name} = None: expected a sequence of int"):
+            pooling(**{name: None})
     with pytest.raises(InvalidArguments, match=r"kernel = \(2,\).*each of 2 spatial"):
         pooling(kernel=(2,))
     with pytest.raises(InvalidArguments, match=r"padding_l = \(0, -1\).*at least 0"):
@@ -222,3 +225,11 @@ def test_bad_arguments() -> None:
         pooling(alg_kind="pooling_avg")
     with pytest.raises(InvalidArguments, match=r"src_desc = \(2, 3\).*3 to 5"):
         pooling(src_desc=MemoryDesc((2, 3), "f32"))
+
+
+def test_the_class_itself_takes_names_too() -> None:
+    src, dst = describe((2, 3, 8, 8), "nchw"), describe((2, 3, 4, 4), "nchw")
+    window = ((2, 2), (2, 2), (0, 0))
+    whole = (*window, (0, 0), (0, 0))
+    named = PoolingDesc("forward_inference", "pooling_max", src, dst, *whole)  # type: ignore[arg-type]
+    assert named == PoolingDesc.forward("forward_inference", "pooling_max", src, dst, *window)

@@ -163,3 +163,12 @@ def test_bad_arguments() -> None:
         softmax(a, MemoryDesc((3, 2), "f32"), 1)
     with pytest.raises(InvalidArguments, match="prop_kind"):
         SoftmaxDesc.forward("backward_data", ALGS[0], a, a, 1)
+    scalar = MemoryDesc((), "f32")
+    with pytest.raises(InvalidArguments, match="axis = 0: the tensor has no dimensions"):
+        softmax(scalar, scalar, 0)
+
+
+def test_the_class_itself_takes_names_too() -> None:
+    a = MemoryDesc((2, 3), "f32")
+    named = SoftmaxDesc("forward_inference", ALGS[0], a, a, 1)  # type: ignore[arg-type]
+    assert named == SoftmaxDesc.forward("forward_inference", ALGS[0], a, a, 1)

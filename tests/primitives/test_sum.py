@@ -71,6 +71,11 @@ def test_bad_arguments() -> None:
         SumDesc((), ())
     with pytest.raises(InvalidArguments, match=r"src_descs.*sequence"):
         SumDesc((1.0,), a)  # type: ignore[arg-type]
+    for wrong in (1, None, "12"):
+        with pytest.raises(InvalidArguments, match=f"scales = {wrong!r}: expected a sequence"):
+            SumDesc(wrong, (a,))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match=r"src_descs = None: expected a sequence"):
+        SumDesc([], None)  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="scales = 'one'"):
         SumDesc(("one",), (a,))  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="dst_desc"):
