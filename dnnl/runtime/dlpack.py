@@ -78,18 +78,16 @@ def read(exporter: Any) -> DLPackTensor:
 
     Raises `InvalidArguments` where that is no memory of the host or has no NumPy type.
     """
-    device = exporter.__dlpack_device__()[0]
-    if int(device) not in _HOST_DEVICES:
-        rule = f"the tensor lives on DLPack device {device}, not in the host's memory"
-        raise InvalidArguments("buffer", type(exporter).__name__, rule, "move it to the cpu")
+    name = type(exporter).__name__
     try:
-        try:
-            capsule = exporter.__dlpack__(max_version=(1, 0))
-        except TypeError:  # an exporter from before versions
-            capsule = exporter.__dlpack__()
+        device = int(exporter.__dlpack_device__()[0])
+        capsule = _export(exporter) if device in _HOST_DEVICES else None
     except (BufferError, RuntimeError, ValueError) as error:
         rule = f"its DLPack export failed: {error}"
-        raise InvalidArguments("buffer", type(exporter).__name__, rule) from error
+        raise InvalidArguments("buffer", name, rule) from error
+    if capsule is None:
+        rule = f"the tensor lives on DLPack device {device}, not in the host's memory"
+        raise InvalidArguments("buffer", name, rule, "move it to the cpu")
     tensor, readonly = _tensor_of(capsule)
     shape = tuple(tensor.shape[: tensor.ndim])
     return DLPackTensor(
@@ -100,6 +98,13 @@ def read(exporter: Any) -> DLPackTensor:
         tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _dense(shape),
         readonly,
     )
+
+
+def _export(exporter: Any) -> object:
+    try:
+        return exporter.__dlpack__(max_version=(1, 0))
+    except TypeError:  # an exporter from before versions
+        return exporter.__dlpack__()
 
 
 def export(array: np.ndarray, **options: Any) -> Any:

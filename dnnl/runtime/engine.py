@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import pkgutil
 from functools import cache
 from typing import cast
@@ -46,12 +47,9 @@ class Engine:
     __slots__ = ("_backend", "features", "index", "kind")
 
     def __init__(self, kind: str, index: int = 0, *, features: Features | None = None) -> None:
-        count = Engine.count(kind)
-        if not 0 <= index < count:
-            raise InvalidArguments("index", index, f"there are {count} engines of kind {kind!r}")
         self.kind = kind
-        self.index = index
-        self._backend = _backend(kind, index)
+        self.index = _checked_index(kind, index)
+        self._backend = _backend(kind, self.index)
         own = self._backend.features()
         if features is not None and features != own and not own.universal:
             rule = f"the features of engine {kind!r} are those of its device"
@@ -92,6 +90,19 @@ class Engine:
 def _unpickle(kind: str, index: int, features: Features) -> Engine:
     """The same engine in another process; a real device has the features of that machine."""
     return Engine(kind, index, features=features if kind == "null" else None)
+
+
+def _checked_index(kind: str, index: object) -> int:
+    """The number of a device that there is, as an int."""
+    count = Engine.count(kind)
+    try:
+        number = operator.index(index)  # type: ignore[arg-type]
+    except TypeError:
+        rule = f"expected an integer below {count}, the engines of kind {kind!r}"
+        raise InvalidArguments("index", index, rule) from None
+    if not 0 <= number < count:
+        raise InvalidArguments("index", index, f"there are {count} engines of kind {kind!r}")
+    return number
 
 
 def checked_engine(engine: object) -> Engine:

@@ -106,6 +106,8 @@ def _check_type(desc: MemoryDesc, found: _Buffer) -> None:
 def _check_shape(desc: MemoryDesc, found: _Buffer) -> None:
     """A buffer with a shape must have its elements where the descriptor has them."""
     hint = "pass its bytes with one axis to have them taken as they are"
+    if len(found.shape) == 1:  # and it has gaps, or it would count as bytes
+        hint = "pass an array without gaps: numpy.ascontiguousarray"
     if found.shape != desc.dims:
         rule = f"the buffer's shape must be {desc.dims}"
         raise InvalidArguments("buffer", _name(found), rule, hint)

@@ -63,6 +63,13 @@ def test_unknown_kinds_and_indices_are_refused() -> None:
             Engine("cpu", index)
 
 
+@pytest.mark.parametrize("index", [None, "0", 0.0])
+def test_an_index_that_is_no_integer_is_refused(index: object) -> None:
+    with pytest.raises(InvalidArguments, match=f"index = {index!r}: expected an integer below 1"):
+        Engine("cpu", index)  # type: ignore[arg-type]
+    assert type(Engine("cpu", np.int64(0)).index) is int  # type: ignore[arg-type]
+
+
 def test_engines_are_values() -> None:
     assert Engine("cpu") == Engine("cpu", 0) != Engine("null")
     assert len({Engine("cpu"), Engine("cpu"), Engine("null")}) == 2
