@@ -2,6 +2,18 @@
 
 import sys
 
-from dnnl.tools.cli import main
+INTERRUPTED = 130
 
-sys.exit(main())
+
+def main() -> int:
+    """Run the command line and return its exit status, also where it is interrupted early."""
+    try:
+        # Not at the top: Ctrl-C while the packages of the command load is no error to show.
+        from dnnl.tools import cli
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -206,6 +206,23 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"dnnl {__version__}\n"
 
 
+@pytest.mark.parametrize(
+    "start",
+    [["-m", "dnnl"], ["-c", "import sys; from dnnl.__main__ import main; sys.exit(main())"]],
+)
+def test_interrupted_while_it_starts(start: list[str], tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, *start],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 @pytest.mark.parametrize("name", ["[/x]", "[red]a[/b]", "a[0]"])
 def test_brackets_in_names(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"{name.replace('/', '')}.onnx"
