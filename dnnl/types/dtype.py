@@ -74,7 +74,8 @@ class DataType(Kind):
     eps: float
     numpy: np.dtype[Any]
 
-    def __new__(cls, row: Row) -> DataType:
+    # `Any`, as type checkers take this for the signature of DataType("f32") as well.
+    def __new__(cls, row: Any) -> DataType:
         member = object.__new__(cls)
         member._value_ = row.code
         member.row = row

@@ -161,6 +161,14 @@ class NormFlags(_Named, enum.IntFlag):
     fuse_norm_add_relu = 16
     rms_norm = 32
 
+    @classmethod
+    def _missing_(cls, value: object) -> NormFlags | None:
+        """Find what is no value: names joined by ``|``; other texts raise InvalidArguments."""
+        if isinstance(value, str):
+            return coerce(cls, value, "value")
+        found: NormFlags | None = super()._missing_(value)
+        return found
+
     @property
     def letters(self) -> str:
         """The flags as verbose lines write them: ``GCH`` for global stats, scale and shift."""

@@ -39,7 +39,7 @@ def test_ids_of_the_specification() -> None:
     ]
     expected = {name: code for code, name in enumerate(names) if name != "-"}
     assert {dtype.name: dtype.value for dtype in DataType} == expected
-    assert {code: DataType(code) for code in expected.values()} == {  # type: ignore[arg-type]
+    assert {code: DataType(code) for code in expected.values()} == {
         member.value: member for member in DataType
     }
 
@@ -91,6 +91,12 @@ def test_from_numpy_refuses(wrong: object) -> None:
     with pytest.raises(InvalidArguments) as caught:
         DataType.from_numpy(wrong)
     assert caught.value.argument == "dtype"
+
+
+def test_a_type_is_found_by_its_name() -> None:
+    assert DataType("f8_e4m3") is DataType.f8_e4m3 is DataType(10)
+    with pytest.raises(InvalidArguments, match=r"value = 'fp32'.*did you mean 'f32'"):
+        DataType("fp32")
 
 
 def test_unknown_name_hints() -> None:

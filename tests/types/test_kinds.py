@@ -122,6 +122,9 @@ def test_the_family_of_a_function_is_what_people_leave_out() -> None:
 def test_norm_flags() -> None:
     both = NormFlags.use_scale | NormFlags.use_shift
     assert coerce(NormFlags, "use_scale|use_shift", "flags") == both
+    assert NormFlags("use_scale|use_shift") == both  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match="value = 'use_scales'"):
+        NormFlags("use_scales")  # type: ignore[arg-type]
     assert coerce(NormFlags, "use_scale | use_shift", "flags") == both
     assert coerce(NormFlags, 6, "flags") == both
     assert coerce(NormFlags, None, "flags") == NormFlags.none
