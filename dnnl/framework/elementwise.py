@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.graph import Array, Graph, Node, PostOp
+from dnnl.framework.graph import Array, Graph, ModelError, Node, PostOp
 from dnnl.framework.shapes import Scope
 
 Parameters = tuple[str, float, float]
@@ -25,8 +25,10 @@ def _clip(scope: Scope) -> Parameters:
     if scope.graph.opset < 11:
         return "eltwise_clip", scope.attr("min", low), scope.attr("max", high)
     bounds = scope.constant(1), scope.constant(2)
-    low = low if bounds[0] is None else float(bounds[0])
-    high = high if bounds[1] is None else float(bounds[1])
+    if any(bound is not None and bound.size != 1 for bound in bounds):
+        raise ModelError("a bound must be one number")
+    low = low if bounds[0] is None else bounds[0].item()
+    high = high if bounds[1] is None else bounds[1].item()
     return "eltwise_clip", min(low, high), high
 
 

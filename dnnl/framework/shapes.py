@@ -243,6 +243,8 @@ def unsqueeze(scope: Scope) -> list[TensorType]:
         raise ModelError("the axes are missing")
     rank = len(shape) + len(listed)
     axes = {normal_axis(a, rank) for a in listed}
+    if len(axes) != len(listed):
+        raise ModelError(f"axes {listed} name one twice")
     sizes = iter(shape)
     return scope.result([1 if d in axes else next(sizes) for d in range(rank)])
 

@@ -19,6 +19,7 @@ from tests.framework.models import make_model, model_of, node
 
 IMAGE = {"x": (1, 4, 6, 6)}
 WEIGHTS = {"w": np.ones((8, 4, 3, 3)), "s": np.ones(4), "long": np.ones(6), "two": np.ones((1, 2))}
+WEIGHTS["zeros"] = np.zeros(2, np.int64)
 POOL = {"kernel_shape": [2, 2]}
 
 
@@ -56,8 +57,9 @@ CASES: dict[str, tuple[str, list[str], dict[str, Any], str]] = {
     "cast to 99": ("Cast", ["x"], {"to": 99}, "99"),
     "no axis": ("Concat", ["x", "x"], {}, "'axis' is missing"),
     "integer slope": ("LeakyRelu", ["x"], {"alpha": 1}, "'alpha' = 1 must be a number"),
-    "bound of two values": ("Clip", ["x", "two"], {}, "do not fit"),
+    "bound of two values": ("Clip", ["x", "two"], {}, "one number"),
     "scalar weights": ("Conv", ["s", "s"], {}, "3 dimensions"),
+    "axis twice": ("Unsqueeze", ["x", "zeros"], {}, "name one twice"),
     "shape of nothing": ("Shape", [], {}, "is damaged"),
 }
 
