@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter_ns, sleep
-from typing import Any
+from typing import IO, Any
+from zipfile import ZipFile
 
 import click
 import numpy as np
@@ -291,7 +292,7 @@ def _write(
     """Write the files that were asked for."""
     if options.output:
         with _writing("--output", options.output), options.output.open("wb") as file:
-            np.savez(file, allow_pickle=False, **outputs)
+            _save(file, outputs)
     if options.profile:
         with _writing("--profile", options.profile):
             write_trace(options.profile, session.layers, timed)
@@ -299,6 +300,14 @@ def _write(
         text = json.dumps(report.as_json(), indent=2, allow_nan=False)
         with _writing("--json", options.json):
             options.json.write_text(text + "\n", encoding="utf-8")
+
+
+def _save(file: IO[bytes], arrays: Mapping[str, Array]) -> None:
+    """As numpy.savez, whose own parameters are no names for an array."""
+    with ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
 
 
 @contextmanager

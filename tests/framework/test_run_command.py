@@ -201,6 +201,16 @@ def test_json_has_no_infinity(
     assert report["expected"] == {"relative_error": None, "equal": False}
 
 
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "a/b"])
+def test_output_of_any_name(name: str, tmp_path: Path) -> None:
+    model, output = tmp_path / "model.onnx", tmp_path / "out.npz"
+    onnx.save(make_model([node("Neg", ["x"], name)], {"x": [1, 2]}, [name]), model)
+    assert main(["run", str(model), "--repeat", "1", "--output", str(output)]) == 0
+    with np.load(output) as archive:
+        assert archive.files == [name]
+        assert archive[name].shape == (1, 2)
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"dnnl {__version__}\n"
