@@ -11,7 +11,16 @@ from typing import ClassVar
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Implementation
 from dnnl.types.arg import Arg
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, Kind, NormFlags, PropKind, coerce
+from dnnl.types.kinds import (
+    RUNTIME_DIM,
+    Alg,
+    FormatKind,
+    Kind,
+    NormFlags,
+    PropKind,
+    coerce,
+    sizes_text,
+)
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -116,7 +125,7 @@ def check_not_any(argument: str, desc: MemoryDesc) -> None:
 def check_dims(argument: str, desc: MemoryDesc, expected: Sequence[int], why: str) -> None:
     """Raise unless the dims are as expected."""
     if desc.dims != tuple(expected):
-        raise InvalidArguments(argument, desc.dims, f"expected {tuple(expected)}, {why}")
+        raise InvalidArguments(argument, desc.dims, f"expected {sizes_text(expected)}, {why}")
 
 
 def check_alg(alg: Kind, prefix: str) -> None:

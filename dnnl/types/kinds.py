@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from dnnl.errors import InvalidArguments
 
 RUNTIME_DIM = -(2**63)
 """A dimension or stride that is known only when a primitive executes."""
+
+
+def sizes_text(sizes: Sequence[int]) -> str:
+    """Return sizes as the expression of a tuple that gives them."""
+    return repr(tuple(sizes)).replace(repr(RUNTIME_DIM), "RUNTIME_DIM")
 
 
 class _Named:

@@ -39,15 +39,15 @@ def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, .
         raise InvalidArguments(argument, values, "expected a sequence of integers", hint) from None
 
 
-def read_dims(dims: object) -> tuple[int, ...]:
+def read_dims(dims: object, argument: str = "dims") -> tuple[int, ...]:
     """Return a tensor's dimensions, checked."""
-    shape = read_integers("dims", dims, "for example (2, 3)")
+    shape = read_integers(argument, dims, "for example (2, 3)")
     if len(shape) > MAX_NDIMS:
-        raise InvalidArguments("dims", shape, f"at most {MAX_NDIMS} dimensions")
+        raise InvalidArguments(argument, shape, f"at most {MAX_NDIMS} dimensions")
     for size in shape:
         if size < 0 and size != RUNTIME_DIM:
             rule = "a dimension is 0 or more"
-            raise InvalidArguments("dims", shape, rule, "RUNTIME_DIM is known at execution only")
+            raise InvalidArguments(argument, shape, rule, "RUNTIME_DIM is known at execution only")
     return shape
 
 
@@ -75,7 +75,7 @@ def by_strides(
     inner = _read_blocks(inner_blocks, len(dims))
     padded = layouts.round_up(dims, block_sizes(len(dims), inner))
     if padded_dims is not None:
-        padded = read_dims(padded_dims)
+        padded = read_dims(padded_dims, "padded_dims")
     fits = len(padded) == len(dims) and all(map(operator.ge, padded, dims))
     if not fits:
         rule = f"expected one number for each of dims = {dims}, none of them smaller"

@@ -8,7 +8,7 @@ from math import prod
 from dnnl.errors import InvalidArguments
 from dnnl.types import layout as layouts
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce, sizes_text
 from dnnl.types.layout import Blocks, Layout
 from dnnl.types.layout_input import (
     ANY,
@@ -319,16 +319,16 @@ class MemoryDesc:
     def __repr__(self) -> str:
         if self.is_zero:
             return "MemoryDesc.zero()"
-        parts = [_expression(self.dims), repr(str(self.data_type))]
+        parts = [sizes_text(self.dims), repr(str(self.data_type))]
         tag = self.tag
         if tag is not None:
             parts.append(repr(tag.name))
         elif self.dims:
-            parts.append(_expression(self.strides))
+            parts.append(sizes_text(self.strides))
             if self.inner_blocks:
                 parts.append(f"inner_blocks={self.inner_blocks}")
             if self.padded_dims != layouts.round_up(self.dims, self.blocks):
-                parts.append(f"padded_dims={_expression(self.padded_dims)}")
+                parts.append(f"padded_dims={sizes_text(self.padded_dims)}")
         if self.offset0:
             parts.append(f"offset0={self.offset0}")
         return f"MemoryDesc({', '.join(parts)})"
@@ -364,11 +364,6 @@ def _restore(
 ) -> MemoryDesc:
     """Return an unpickled descriptor."""
     return MemoryDesc._of(data_type, kind, Layout(*places), tag)  # type: ignore[arg-type]
-
-
-def _expression(sizes: tuple[int, ...]) -> str:
-    """Return a tuple of sizes as the expression that gives it."""
-    return repr(sizes).replace(repr(RUNTIME_DIM), "RUNTIME_DIM")
 
 
 def _size(data_type: DataType, kind: FormatKind, places: Layout) -> int:

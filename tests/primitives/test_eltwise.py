@@ -176,9 +176,11 @@ def test_the_class_itself_takes_names_too() -> None:
         EltwiseDesc("forward_inference", "relu", plain, plain)  # type: ignore[arg-type]
 
 
-def test_a_runtime_dimension_is_an_asterisk_in_verbose_lines() -> None:
+def test_a_runtime_dimension_is_shown_by_name() -> None:
     open_desc = MemoryDesc((RUNTIME_DIM, 3), "f32")
     assert relu(open_desc, open_desc).problem == "*x3"
+    with pytest.raises(InvalidArguments, match=r"expected \(RUNTIME_DIM, 3\), the dims of src"):
+        relu(open_desc, MemoryDesc((2, 3), "f32"))
 
 
 def test_what_is_not_supported_is_refused_by_name() -> None:

@@ -79,6 +79,8 @@ def test_submemory_refusals(
         (((2, 3), "f32", "any"), {"offset0": 1}, "offset0", "any"),
         (((2, 3), "f32", "ab"), {"padded_dims": (2, 4)}, "layout", "give strides"),
         (((2, 3), "f32", (4, 1)), {"padded_dims": (2, 2)}, "padded_dims", "none of them smaller"),
+        (((2, 3), "f32", (4, 1)), {"padded_dims": 3}, "padded_dims", "sequence of integers"),
+        (((2, 3), "f32", (4, 1)), {"padded_dims": (2, -4)}, "padded_dims", "0 or more"),
         (((2, 3), "f32", (4, 1)), {"padded_dims": (2,)}, "padded_dims", "one number for each"),
         (((2, 3), "f32", (4, 1)), {"inner_blocks": ((2, 4),)}, "inner_blocks", "below 2"),
         (((2, 3), "f32", (4, 1)), {"inner_blocks": ((1, 1),)}, "inner_blocks", "2 or more"),
