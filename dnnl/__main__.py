@@ -2,16 +2,14 @@
 
 import sys
 
-INTERRUPTED = 130
+try:
+    from dnnl.tools import cli
+except KeyboardInterrupt:  # while the packages of the command load: no error to show
+    sys.exit(130)
 
 
 def main() -> int:
-    """Run the command line and return its exit status, also where it is interrupted early."""
-    try:
-        # Not at the top: Ctrl-C while the packages of the command load is no error to show.
-        from dnnl.tools import cli
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    """Run the command line and return its exit status."""
     return cli.main()
 
 

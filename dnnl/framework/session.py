@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl import config, log
-from dnnl.codegen import isa
 from dnnl.errors import InvalidArguments
 from dnnl.framework.expand import expand
 from dnnl.framework.fusion import fuse_post_ops
@@ -23,7 +22,7 @@ from dnnl.framework.operators import OPERATORS
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
 from dnnl.primitives.primitive import Primitive
-from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
@@ -76,7 +75,7 @@ def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
     """The steps of an optimized graph."""
     if layout not in LAYOUTS:
         raise InvalidArguments("layout", layout, f"must be one of {', '.join(LAYOUTS)}")
-    check_environment()
+    check_environment(engine)
     lowering = Lowering(graph, engine, plain=layout == "plain")
     for node in graph.nodes:
         with blamed_on(node):
@@ -85,14 +84,12 @@ def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
     return lowering
 
 
-def check_environment() -> None:
+def check_environment(engine: Engine) -> None:
     """Raise InvalidArguments for a bad knob, before a node could be blamed for it."""
     for knob in config.KNOBS:
         config.get(knob.name)
     log.parse(config.get("verbose"))
-    limit = config.get("max_cpu_isa")
-    if limit != "default":
-        isa.find(limit, "DNNL_MAX_CPU_ISA")
+    select_isa(engine)
 
 
 class Session:

@@ -18,6 +18,15 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
 
 
+def select_isa(engine: Engine) -> isas.Isa:
+    """The instruction set that kernels for an engine are written for.
+
+    Raises InvalidArguments if ``DNNL_MAX_CPU_ISA`` names none.
+    """
+    features = engine.features
+    return isas.select(features.arch, features.flags, features.universal)
+
+
 class PrimitiveDesc:
     """The first implementation that accepts ``desc`` with ``attr`` on ``engine``.
 
@@ -45,8 +54,7 @@ class PrimitiveDesc:
         self.engine = engine
         self._asked_attr = attr.copy() if attr is not None else PrimitiveAttr()
         self.hint = hint
-        features = engine.features
-        self.isa = isas.select(features.arch, features.flags, features.universal)
+        self.isa = select_isa(engine)
         log.describe("isa", lambda: f"{engine.kind},isa:{self.isa.name}")
         check_outputs(desc.tensors)
         check_post_ops(tuple(self._asked_attr.post_ops), desc.dst)

@@ -54,8 +54,12 @@ def threads() -> Rows:
     yield "pool", pool_name()
 
 
-def cache(folder: Path) -> Rows:
+def cache() -> Rows:
     """The compiled kernels on disk."""
+    folder: Path | None = config.get("cache_dir")
+    if folder is None:
+        yield "folder", "none: this user has no home; DNNL_CACHE_DIR names one"
+        return
     yield "folder", str(folder)
     try:
         sizes = [entry.stat().st_size for entry in folder.iterdir() if entry.is_file()]
@@ -81,7 +85,7 @@ def sections() -> Iterator[tuple[str, Rows]]:
         ("versions", versions()),
         ("engines", engines()),
         ("threads", threads()),
-        ("kernel cache", cache(config.get("cache_dir"))),
+        ("kernel cache", cache()),
         ("environment", knobs()),
     ):
         yield title, _or_reason(rows)

@@ -42,6 +42,18 @@ def test_cache_is_counted(tmp_path: Path) -> None:
         assert "none (No such file" in shown()
 
 
+def test_no_home_and_no_folder_that_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        config,
+        "get",
+        {**{k.name: None for k in config.KNOBS}, "max_cpu_isa": "default", "verbose": "none"}.get,
+    )
+    assert "none: this user has no home" in shown()
+    monkeypatch.undo()
+    monkeypatch.setenv("DNNL_CACHE_DIR", "~nobody-of-this-name/cache")
+    assert "DNNL_CACHE_DIR" in shown()
+
+
 def test_a_bad_setting_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DNNL_NUM_THREADS", "0")
     with config.override("jit_dump", True):  # makes the library look at its environment again
