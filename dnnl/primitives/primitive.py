@@ -77,8 +77,7 @@ class Primitive:
         if log.enabled("profile_exec", self.pd.desc.kind):
             self.bind(stream, args)()
             return
-        self._check_stream(stream)
-        pointers = self._pointers(args)
+        pointers = self._checked(stream, args)
         if self._executable is None:
             return
         if self._own_scratchpad:
@@ -90,8 +89,7 @@ class Primitive:
 
         Executions are reported in verbose lines if these are switched on now.
         """
-        self._check_stream(stream)
-        pointers = self._pointers(args)
+        pointers = self._checked(stream, args)
         keep: list[object] = [args[arg] for arg, _ in self._slots]
         if self._executable is None:
             return lambda: None
@@ -111,6 +109,16 @@ class Primitive:
     def asm(self) -> str:
         """The machine code as assembly text."""
         return jit.assembly(self.pd.plan.recipe.kernel().module)
+
+    def _checked(self, stream: Stream, args: Arguments) -> tuple[int, ...]:
+        """The addresses for the kernel; what is wrong is reported in verbose lines too."""
+        try:
+            self._check_stream(stream)
+            return self._pointers(args)
+        except InvalidArguments as error:
+            if log.enabled("check", self.pd.desc.kind):
+                log.line("primitive", "exec:check", self.pd.desc.kind, error)
+            raise
 
     def _check_stream(self, stream: Stream) -> None:
         engine = self.pd.engine

@@ -56,8 +56,13 @@ class PrimitiveDesc:
         self.hint = hint
         self.isa = select_isa(engine)
         log.describe("isa", lambda: f"{engine.kind},isa:{self.isa.name}")
-        check_outputs(desc.tensors)
-        check_post_ops(tuple(self._asked_attr.post_ops), desc.dst)
+        try:
+            check_outputs(desc.tensors)
+            check_post_ops(tuple(self._asked_attr.post_ops), desc.dst)
+        except InvalidArguments as error:
+            if log.enabled("check", desc.kind):
+                log.line("primitive", "create:check", desc.kind, error)
+            raise
         self._asked = desc
         self._candidates: tuple[Candidate, ...] = ()
         self._plan: Plan

@@ -105,6 +105,20 @@ def test_unused_arguments_are_reported(capsys: pytest.CaptureFixture[str]) -> No
     assert "exec:check,eltwise,unused argument WEIGHTS" in capsys.readouterr().out
 
 
+def test_what_is_refused_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    attr = dnnl.PrimitiveAttr()
+    attr.post_ops.append_binary("binary_add", dnnl.MemoryDesc((5,), "f32"))
+    primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
+    with config.override("verbose", "check"):
+        with pytest.raises(dnnl.InvalidArguments):
+            dnnl.PrimitiveDesc(linear(4), ENGINE, attr)
+        with pytest.raises(dnnl.InvalidArguments):
+            primitive.execute(STREAM, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert any("create:check,eltwise,post_ops[0].src1_desc = (5,)" in line for line in lines)
+    assert any("exec:check,eltwise,args[SRC] = None: missing" in line for line in lines)
+
+
 def test_a_primitive_can_be_pickled() -> None:
     primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(3, 3), ENGINE))
     array = np.random.default_rng(2).standard_normal((3, 3))
