@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import eltwise as kernel
 from dnnl.primitives.desc import (
@@ -23,9 +24,7 @@ from dnnl.primitives.desc import (
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
-    like,
-    refuse_attr,
-    resolve_post_ops,
+    plan_with_dst,
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -98,17 +97,8 @@ class EltwiseDesc(Desc):
 
 
 def _nest(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
-    if refusal is not None:
-        return refusal
-    dst = like(desc.dst_desc, desc.src_desc)
-    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
-    conf = kernel.configure(
-        desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, dst, post_ops
-    )  # fmt: skip
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(replace(desc, dst_desc=dst), post_ops, Recipe(conf, isa, kernel.build))
+    configure = partial(kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc)
+    return plan_with_dst(desc, attr, isa, configure, kernel.build)
 
 
 IMPLS = (Implementation("nest", _nest),)

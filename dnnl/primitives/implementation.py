@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind
@@ -107,3 +107,25 @@ def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[Pos
         return entry
 
     return tuple(resolve(entry) for entry in post_ops)
+
+
+def plan_with_dst(
+    desc: Any,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    configure: Callable[[MemoryDesc, tuple[PostOp, ...]], Any],
+    build: Callable[[Any, Isa], Kernel],
+) -> Plan | Refusal:
+    """Plan an operation with post-ops whose dst, if open, is laid out as src.
+
+    ``configure(dst, post_ops)`` gives the kernel's configuration, or a refusal.
+    """
+    refusal = refuse_attr(attr, "post_ops")
+    if refusal is not None:
+        return refusal
+    dst = like(desc.dst_desc, desc.src_desc)
+    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
+    conf = configure(dst, post_ops)
+    if isinstance(conf, Refusal):
+        return conf
+    return Plan(replace(desc, dst_desc=dst), post_ops, Recipe(conf, isa, build))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import pooling as kernel
 from dnnl.primitives.checks import read_spatial, window_problem
@@ -24,14 +24,13 @@ from dnnl.primitives.desc import (
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
-    like,
-    refuse_attr,
-    resolve_post_ops,
+    plan_with_dst,
 )
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.layout_input import read_integers
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
@@ -152,21 +151,17 @@ class PoolingDesc(Desc):
 
 
 def _nest(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
-    if refusal is not None:
-        return refusal
     maximum = desc.alg_kind is Alg.pooling_max
     if maximum and desc.prop_kind is PropKind.forward_training:
         return Refusal(Reason.PROP_KIND, "forward_training of a maximum, for its workspace")
-    dst = like(desc.dst_desc, desc.src_desc)
-    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
-    conf = kernel.configure(
-        desc.alg_kind, desc.src_desc, dst, desc.kernel, desc.strides, desc.padding_l,
-        desc.dilations, post_ops,
-    )  # fmt: skip
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(replace(desc, dst_desc=dst), post_ops, Recipe(conf, isa, kernel.build))
+
+    def configure(dst: MemoryDesc, post_ops: tuple[PostOp, ...]) -> kernel.Conf | Refusal:
+        return kernel.configure(
+            desc.alg_kind, desc.src_desc, dst, desc.kernel, desc.strides, desc.padding_l,
+            desc.dilations, post_ops,
+        )  # fmt: skip
+
+    return plan_with_dst(desc, attr, isa, configure, kernel.build)
 
 
 IMPLS = (Implementation("nest", _nest),)

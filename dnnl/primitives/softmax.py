@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Refusal
 from dnnl.kernels import softmax as kernel
 from dnnl.primitives.checks import check_axis
 from dnnl.primitives.desc import (
@@ -23,9 +24,7 @@ from dnnl.primitives.desc import (
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
-    like,
-    refuse_attr,
-    resolve_post_ops,
+    plan_with_dst,
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -93,15 +92,8 @@ class SoftmaxDesc(Desc):
 
 
 def _nest(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
-    if refusal is not None:
-        return refusal
-    dst = like(desc.dst_desc, desc.src_desc)
-    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
-    conf = kernel.configure(desc.alg_kind, desc.axis, desc.src_desc, dst, post_ops)
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(replace(desc, dst_desc=dst), post_ops, Recipe(conf, isa, kernel.build))
+    configure = partial(kernel.configure, desc.alg_kind, desc.axis, desc.src_desc)
+    return plan_with_dst(desc, attr, isa, configure, kernel.build)
 
 
 IMPLS = (Implementation("nest", _nest),)
