@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bench import convolutions, load, matmuls, models, overhead, peers, preparation, reorders
+from bench import convolutions, layouts, load, matmuls, models, odd, overhead, peers, preparation
 from bench.agreement import WrongResult
 from bench.alternate import Effort, measure
 from bench.context import Context
@@ -27,7 +28,8 @@ from dnnl.runtime.threads import available_cpus
 SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "convolutions": convolutions.run,
     "matmuls": matmuls.run,
-    "reorders": reorders.run,
+    "layouts": layouts.run,
+    "odd": odd.run,
     "models": models.run,
     "overhead": overhead.run,
     "preparation": preparation.run,
@@ -53,15 +55,36 @@ class _ThreadCounts(click.ParamType[tuple[int, ...]]):
         return counts
 
 
+class _Pattern(click.ParamType[re.Pattern[str]]):
+    name = "regex"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> re.Pattern[str]:
+        try:
+            return re.compile(str(value))
+        except re.error as error:
+            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("subjects", nargs=-1, type=click.Choice(list(SUBJECTS)))
 @click.option("--quick", is_flag=True, help="Little time for each figure: to see that all works.")
-@click.option("--only", multiple=True, type=click.Choice(list(SUBJECTS)), help="These subjects.")
+@click.option("--only", type=_Pattern(), default="", help="Reorders whose names contain this.")
+@click.option("--full", is_flag=True, help="Print all cases, not only the worst of many.")
 @click.option("--threads", type=_ThreadCounts(), help="Thread counts; by default 1 and 2.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures.")
 def main(
-    quick: bool, only: Sequence[str], threads: tuple[int, ...] | None, json_file: Path | None
+    subjects: Sequence[str],
+    quick: bool,
+    only: re.Pattern[str],
+    full: bool,
+    threads: tuple[int, ...] | None,
+    json_file: Path | None,
 ) -> None:
     """Measure speed beside the machine's limits, oneDNN, PyTorch and ONNX Runtime.
+
+    All SUBJECTS are measured unless some are named.
 
     Exits with 1 where a result is wrong or a subject fails; a missed target is no failure.
     """
@@ -69,13 +92,15 @@ def main(
     if not console.is_terminal:
         console = Console(highlight=False, width=PIPE_WIDTH, no_color=True)
     counts = threads or tuple(n for n in (1, 2) if n <= available_cpus())
-    context = Context(Engine("cpu"), peers.find(), counts, quick)
+    context = Context(Engine("cpu"), peers.find(), counts, quick, only, full)
     report = Report(console)
     started, before = perf_counter(), load.snapshot()
     facts = _facts(context)
     for name, value in facts.items():
         console.print(Text(f"{name:<13} {value}"))
-    failures = _run(context, report, [name for name in SUBJECTS if not only or name in only])
+    failures = _run(
+        context, report, [name for name in SUBJECTS if not subjects or name in subjects]
+    )
     report.print_targets()
     others = _others(before)
     console.print()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,12 +15,18 @@ SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``quick`` spends little time: enough to see that everything works, not to judge by it."""
+    """``quick`` spends little time: enough to see that everything works, not to judge by it.
+
+    ``only`` is what the name of a case must contain where a subject has many, ``full`` whether
+    tables of many cases are printed to the end.
+    """
 
     engine: Engine
     peers: Peers
     threads: tuple[int, ...]
     quick: bool
+    only: re.Pattern[str] = re.compile("")
+    full: bool = False
 
     def each_thread_count(self) -> Iterator[int]:
         """The thread counts, each set for the peers while it is used."""

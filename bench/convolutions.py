@@ -58,13 +58,14 @@ def _measured(
 ) -> tuple[Row, Measurement]:
     """The row of a layer, once its result has been compared with the peers'."""
     tensors = _tensors(case)
-    operation = _ours(context.engine, case, num_threads)
+    desc, attr = _described(case)
+    operation = OurOperation(desc, context.engine, num_threads, attr)
     ours, dst = enter(OURS, operation, tensors, case.flops)
     contenders = [ours, peak]
     row: dict[str, str | float | None] = {"impl": operation.impl_info}
     peers = context.peers
     if peers.onednn is not None:
-        peer = peers.onednn.convolution(case)
+        peer = peers.onednn.operation(desc, attr)
         theirs, expected = enter(ONEDNN, peer, tensors, case.flops)
         check(case.name, dst, expected, ONEDNN)
         contenders.append(theirs)
@@ -100,8 +101,8 @@ def _tensors(case: ConvolutionCase) -> dict[Arg, Values]:
     return {argument: rng.standard_normal(sizes, np.float32) for argument, sizes in dims.items()}
 
 
-def _ours(engine: dnnl.Engine, case: ConvolutionCase, num_threads: int) -> OurOperation:
-    """Our primitive, with bias and relu, in the layouts of its own choice."""
+def _described(case: ConvolutionCase) -> tuple[dnnl.ConvolutionDesc, dnnl.PrimitiveAttr]:
+    """With bias and relu, in layouts of the library's own choice."""
     desc = dnnl.ConvolutionDesc.forward(
         "forward_inference",
         "convolution_direct",
@@ -116,7 +117,7 @@ def _ours(engine: dnnl.Engine, case: ConvolutionCase, num_threads: int) -> OurOp
     )
     attr = dnnl.PrimitiveAttr()
     attr.post_ops.append_eltwise("eltwise_relu")
-    return OurOperation(desc, engine, num_threads, attr)
+    return desc, attr
 
 
 def _total(results: list[tuple[ConvolutionCase, Measurement]]) -> Row:

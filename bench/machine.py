@@ -25,6 +25,7 @@ from dnnl.runtime.image import Phase
 PEAK = "peak"
 COPY = "copy"
 
+_PART = 1 << 20
 _STEPS = 20_000  # of the loop: with about 20 independent sums a millisecond or less
 
 
@@ -84,7 +85,10 @@ def peak_contender(engine: Engine, num_threads: int) -> Contender:
 
 
 class Copies:
-    """``numpy.copyto`` with each thread taking its part of the bytes; close it after use."""
+    """``numpy.copyto`` with each thread taking its part of the bytes; close it after use.
+
+    A part has a MiB at least: handing a smaller one to another thread takes longer than copying it.
+    """
 
     def __init__(self, num_threads: int) -> None:
         self._helpers = ThreadPoolExecutor(num_threads - 1) if num_threads > 1 else None
@@ -94,7 +98,8 @@ class Copies:
         """A copy of ``nbytes`` bytes; its work is the bytes read and written."""
         src, dst = engine.allocate(nbytes), engine.allocate(nbytes)
         src[:] = 1
-        bounds = [nbytes * part // self._parts for part in range(self._parts + 1)]
+        parts = max(1, min(self._parts, nbytes // _PART))
+        bounds = [nbytes * part // parts for part in range(parts + 1)]
         calls = [
             partial(np.copyto, dst[begin:end], src[begin:end]) for begin, end in pairwise(bounds)
         ]
@@ -102,7 +107,7 @@ class Copies:
 
     def _together(self, calls: list[partial[None]]) -> Callable[[], object]:
         helpers = self._helpers
-        if helpers is None:
+        if helpers is None or len(calls) == 1:
             return calls[0]
 
         def run() -> None:

@@ -53,7 +53,8 @@ def _measured(
     }
     flops = 2.0 * size**3
     matrix = dnnl.MemoryDesc((size, size), "f32", LAYOUTS[layout])
-    operation = OurOperation(dnnl.MatmulDesc(matrix, matrix, matrix), context.engine, num_threads)
+    desc = dnnl.MatmulDesc(matrix, matrix, matrix)
+    operation = OurOperation(desc, context.engine, num_threads)
     ours, dst = enter(OURS, operation, tensors, flops)
     contenders = [ours, peak]
     what = f"matmul {size} {layout}"
@@ -61,7 +62,7 @@ def _measured(
     row["impl"] = operation.impl_info
     peers = context.peers
     if peers.onednn is not None:
-        peer = peers.onednn.matmul(size, size, size, LAYOUTS[layout])
+        peer = peers.onednn.operation(desc)
         theirs, expected = enter(ONEDNN, peer, tensors, flops)
         check(what, dst, expected, ONEDNN)
         contenders.append(theirs)

@@ -60,13 +60,15 @@ class Report:
     tables: list[Table] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
 
-    def add(self, table: Table, targets: Sequence[Target] = ()) -> None:
-        """Print a table and keep it with the targets that it decides."""
+    def add(
+        self, table: Table, targets: Sequence[Target] = (), shown: Sequence[Row] | None = None
+    ) -> None:
+        """Print a table, or ``shown`` instead of its rows, and keep it with what it decides."""
         self.tables.append(table)
         self.targets.extend(targets)
         self.console.print()
         self.console.print(f"[bold]{table.title}[/bold]")
-        self.console.print(_rendered(table))
+        self.console.print(_rendered(table.columns, table.rows if shown is None else shown))
         self.console.print(Text(table.note, style="dim"))
 
     def print_targets(self) -> None:
@@ -94,12 +96,12 @@ class Report:
         }
 
 
-def _rendered(table: Table) -> RichTable:
+def _rendered(columns: Sequence[Column], rows: Sequence[Row]) -> RichTable:
     rendered = RichTable(box=None, pad_edge=False, header_style="bold")
-    for column in table.columns:
+    for column in columns:
         rendered.add_column(column.title, justify=_side(column.spec != ""), no_wrap=True)
-    for row in table.rows:
-        rendered.add_row(*(_text(row.get(column.key), column.spec) for column in table.columns))
+    for row in rows:
+        rendered.add_row(*(_text(row.get(column.key), column.spec) for column in columns))
     return rendered
 
 

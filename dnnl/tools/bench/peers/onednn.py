@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dnnl.errors import Unimplemented
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.concat import ConcatDesc
@@ -117,6 +119,7 @@ class PeerOperation:
         self._peer, self._pd = peer, pd
         self._descs = {tensor.argument: tensor.desc for tensor in desc.tensors}
         self._memories: dict[int, _Memory] = {}
+        self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None
         text = ctypes.c_char_p()
         query = "primitive_desc_query"
         peer.library.call(query, pd, QUERY_IMPL_INFO, 0, ctypes.byref(text))
@@ -134,20 +137,33 @@ class PeerOperation:
                 plain.data[:] = row.reshape(-1).view(np.uint8)
                 self._reorder(plain, memory)
 
-    def bind(self) -> Callable[[], None]:
-        """One execution per call, after a first one that was checked."""
+    def use(
+        self, buffers: Mapping[int, NDArray[np.uint8]], parameters: Mapping[int, MemoryDesc]
+    ) -> None:
+        """Make these bytes the memory of the arguments, where the layouts were all given.
+
+        ``parameters`` describes those of the attributes, whose buffers are dense vectors.
+        """
+        known = {**self._descs, **{arg: _flat(arg, d) for arg, d in parameters.items()}}
+        for argument, buffer in buffers.items():
+            handle = self._handle(argument, known[argument])
+            self._memories[argument] = _Memory(self._peer, handle, buffer)
+
+    def bind(self) -> Callable[[], object]:
+        """One execution per call, after a first one that was checked.
+
+        What is called is the C function with all its arguments ready, which holds no references:
+        it is valid as long as this operation lives.
+        """
         library, stream = self._peer.library, self._peer.stream
         primitive = library.create("primitive", "primitive_create", self._pd)
         entries = [ExecArg(arg, memory.handle.value) for arg, memory in self._memories.items()]
         array = (ExecArg * len(entries))(*entries)
-        library.call("primitive_execute", primitive, stream, len(entries), array)
+        arguments = (primitive.value, stream.value, ctypes.c_int(len(entries)), array)
+        library.call("primitive_execute", *arguments)
         library.call("stream_wait", stream)
-        execute, memories = library.c.dnnl_primitive_execute, dict(self._memories)
-
-        def run() -> None:
-            execute(primitive, stream, len(memories), array)
-
-        return run
+        self._bound = primitive, array
+        return partial(library.c.dnnl_primitive_execute, *arguments)
 
     def read(self) -> Array:
         """The destination."""
@@ -177,11 +193,14 @@ class PeerOperation:
 
 
 class _Memory:
-    """A tensor of the library and its bytes."""
+    """A tensor of the library and its bytes, new ones where none are given."""
 
-    def __init__(self, peer: OneDnn, desc: Handle) -> None:
+    def __init__(self, peer: OneDnn, desc: Handle, data: NDArray[np.uint8] | None = None) -> None:
         self.desc = desc
-        self.data = allocate(peer.library.c.dnnl_memory_desc_get_size(desc))
+        size = peer.library.c.dnnl_memory_desc_get_size(desc)
+        if data is not None and data.size < size:
+            raise InvalidArguments("data", data.size, f"holds all {size} bytes of the tensor")
+        self.data = allocate(size) if data is None else data
         address = ctypes.c_void_p(self.data.ctypes.data)
         self.handle = peer.library.create("memory", "memory_create", desc, peer.engine, address)
 
