@@ -16,11 +16,10 @@ from bench.alternate import Contender
 from dnnl import Arg, Engine, config
 from dnnl.codegen import isa as isas
 from dnnl.codegen import jit, vector
-from dnnl.codegen.builder import F32, PTR, Emitter, Module, Value, Values, i64
+from dnnl.codegen.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.nest import PHASE
-from dnnl.runtime.image import Phase
+from dnnl.codegen.phase import PhaseFunction
 
 PEAK = "peak"
 COPY = "copy"
@@ -41,8 +40,8 @@ class PeakConf:
 def _build(conf: PeakConf, isa: Isa) -> Kernel:
     """Multiply-adds on registers alone: more sums than the latency of one times its throughput."""
     module = Module("fma_peak", isa)
-    function = module.function("fma_peak", PHASE)
-    e = Emitter(module, function)
+    phase = PhaseFunction(module, "fma_peak", [0])
+    e = phase.e
     kind = vector.vector_type(F32, isa.lanes)
     factor = vector.splat_constant(kind, 0.999)
     start = tuple(vector.splat_constant(kind, float(i)) for i in range(conf.sums))
@@ -54,12 +53,11 @@ def _build(conf: PeakConf, isa: Isa) -> Kernel:
         total, *others = e.loop(i64(0), i64(conf.steps), step, start, unroll=False)
         for value in others:
             total = e.b.fadd(total, value)
-        results = e.b.load(function.args[0], typ=PTR)
-        vector.store(e, total, e.element(results, e.mul(number, isa.lanes), F32))
+        place = e.element(phase.arguments[0], e.mul(number, isa.lanes), F32)
+        vector.store(e, total, place)
 
-    e.loop(function.args[1], function.args[2], item, unroll=False)
-    e.b.ret_void()
-    return Kernel(module, (Phase("fma_peak", conf.items),), (int(Arg.DST),))
+    phase.each_item(item)
+    return Kernel(module, (phase.end(conf.items),), (int(Arg.DST),))
 
 
 def selected_isa(engine: Engine) -> Isa:

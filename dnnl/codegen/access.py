@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from dnnl.codegen import nibbles, vector
 from dnnl.codegen.address import Affine, Axis, block_boundaries, emit_offset, linear_offset
-from dnnl.codegen.builder import F32, I1, I8, I32, I64, PTR, Emitter, i64
+from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.convert import storage
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -110,17 +110,6 @@ class Access:
         return Affine(
             {axis: stride // 2 for axis, stride in start.strides.items()}, start.const // 2
         )
-
-
-def load_pointers(
-    e: Emitter, args: ir.Value, operands: Sequence[Operand]
-) -> dict[Operand, ir.Value]:
-    """The base address of every operand, from the argument list of a phase."""
-    pointers = {}
-    for operand in operands:
-        slot = e.b.gep(args, [i64(operand.slot)], source_etype=PTR)
-        pointers[operand] = e.b.load(slot, typ=PTR)
-    return pointers
 
 
 class Place:

@@ -23,11 +23,13 @@ from math import prod
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
+from dnnl.codegen.access import Access, Bound, Env, Operand, Place
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import F32, I1, I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.builder import F32, I1, I64, Emitter, Module, Values, i64
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.schedule import Items, Schedule, schedule, share_out
+from dnnl.runtime.image import Phase
 
 Body = Callable[["Point"], None]
 Step = Callable[..., Values]
@@ -36,7 +38,6 @@ Merge = Callable[[Emitter, Values, Values], Values]
 _WAYS = 4
 # Iterations of a loop that are enough to share out over threads.
 _ENOUGH = 32
-PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +59,14 @@ class Nest:
     core: ir.Type = F32
 
 
-def emit_nest(module: Module, symbol: str, nest: Nest) -> int:
-    """Write the phase function ``symbol`` and return its number of work items."""
+def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
+    """Write the phase ``symbol``."""
     plan = _plan(module, nest)
     items = Items(0, 0, 1) if plan.serial else share_out(plan.loops, plan.work_per_point)
-    _emit(module, symbol, [(nest, plan)], items)
-    return items.count
+    return _emit(module, symbol, [(nest, plan)], items)
 
 
-def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> int | None:
+def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Phase | None:
     """Write nests over parts of one destination as one phase in which they take turns, so that
     each stretch of the destination is written in one go; None, and nothing is written, if they do
     not walk alike."""
@@ -78,8 +78,7 @@ def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> int
         return None
     points = sum(prod(axis.extent for axis in plan.loops[1:]) for _, plan in plans)
     items = share_out(first, points * plans[0][1].work_per_point)
-    _emit(module, symbol, plans, items)
-    return items.count
+    return _emit(module, symbol, plans, items)
 
 
 def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
@@ -105,20 +104,17 @@ def _plan(module: Module, nest: Nest) -> Schedule:
     return plan
 
 
-def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items: Items) -> None:
-    function = module.function(symbol, PHASE)
-    e = Emitter(module, function)
-    args, begin, end = function.args
-    writers = [
-        _Writer(e, nest, plan, load_pointers(e, args, nest.operands)) for nest, plan in plans
-    ]
+def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items: Items) -> Phase:
+    phase = PhaseFunction.of(module, symbol, (op for nest, _ in plans for op in nest.operands))
+    e = phase.e
+    writers = [_Writer(e, nest, plan, phase.pointers(nest.operands)) for nest, plan in plans]
 
     def item(number: ir.Value) -> None:
         for writer in writers:
             writer.item(number, items)
 
     def run() -> Values:
-        e.loop(begin, end, item, unroll=False, name="item")
+        phase.each_item(item)
         return ()
 
     def stream() -> Values:
@@ -135,7 +131,7 @@ def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items
         e.branch(reduce(e.b.and_, aligned), stream, run)
     else:
         run()
-    e.b.ret_void()
+    return phase.end(items.count)
 
 
 def _widths(isa: Isa, core: ir.Type) -> tuple[int, int]:

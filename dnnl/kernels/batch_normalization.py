@@ -88,7 +88,7 @@ def _factors(conf: Conf, module: Module, arguments: Arguments) -> Phase:
 
     operands = (variance, factor) if scale is None else (variance, scale, factor)
     entry = symbol("batch_normalization_factors", [conf.per_channel], module.isa)
-    return Phase(entry, emit_nest(module, entry, Nest(axes, (), operands, factor, body)))
+    return emit_nest(module, entry, Nest(axes, (), operands, factor, body))
 
 
 def _normalize(conf: Conf, module: Module, arguments: Arguments) -> Phase:
@@ -119,4 +119,4 @@ def _normalize(conf: Conf, module: Module, arguments: Arguments) -> Phase:
     if shift is not None:
         operands.append(shift)
     entry = symbol("batch_normalization", [conf.src, conf.dst], module.isa)
-    return Phase(entry, emit_nest(module, entry, Nest(axes, (), tuple(operands), dst, body)))
+    return emit_nest(module, entry, Nest(axes, (), tuple(operands), dst, body))

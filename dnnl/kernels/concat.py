@@ -14,7 +14,6 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest, emit_side_by_side
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -53,13 +52,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nests = [_copy(conf, part, arguments) for part in _parts(conf)]
     descs = [*conf.srcs, conf.dst]
     together = symbol("concat", descs, isa)
-    count = emit_side_by_side(module, together, nests)
-    if count is not None:
-        return Kernel(module, (Phase(together, count),), arguments.ids)
+    phase = emit_side_by_side(module, together, nests)
+    if phase is not None:
+        return Kernel(module, (phase,), arguments.ids)
     names = [symbol(f"concat{number}", descs, isa) for number in range(len(nests))]
-    phases = [
-        Phase(name, emit_nest(module, name, nest)) for name, nest in zip(names, nests, strict=True)
-    ]
+    phases = [emit_nest(module, name, nest) for name, nest in zip(names, nests, strict=True)]
     return Kernel(module, tuple(phases), arguments.ids)
 
 

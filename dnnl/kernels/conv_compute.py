@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from itertools import product
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
+from dnnl.codegen.access import Access, Bound, Env, Operand, Place
 from dnnl.codegen.address import Affine, Axis, decode, linear_offset
 from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate
 from dnnl.codegen.builder import F32, Emitter, Module, Value, Values, i64
 from dnnl.codegen.epilogue import Arguments, Epilogue
-from dnnl.codegen.nest import PHASE
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.phase import PhaseFunction
 from dnnl.kernels.conv_tiles import (
     BandRun,
     Spatial,
@@ -23,6 +24,7 @@ from dnnl.kernels.conv_tiles import (
     static_taps,
     tile_runs,
 )
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -73,25 +75,27 @@ def weights_index(
     return (*head, *taps[3 - (desc.ndims - len(head)) :])
 
 
-def emit_compute(module: Module, symbol: str, compute: Compute, arguments: Arguments) -> int:
-    """Write the phase function and return its number of work items."""
-    function = module.function(symbol, PHASE)
-    e = Emitter(module, function)
-    writer = _Writer(e, compute, arguments)
-    args, begin, end = function.args
-    writer.start(args)
-    e.loop(begin, end, writer.item, unroll=False, name="item")
-    e.b.ret_void()
-    return writer.items
+def emit_compute(module: Module, symbol: str, compute: Compute, arguments: Arguments) -> Phase:
+    """Write the phase ``symbol``."""
+    writer = _Writer(module.isa, compute, arguments)
+    operands = [writer.src, writer.weights, *writer.accesses]
+    phase = PhaseFunction.of(module, symbol, operands)
+    writer.e, writer.pointers = phase.e, phase.pointers(operands)
+    phase.each_item(writer.item)
+    return phase.end(writer.items)
 
 
 class _Writer:
-    """Writes one compute phase."""
+    """Writes one compute phase. ``e`` and ``pointers`` belong to the function, which is begun when
+    its operands are known."""
 
-    def __init__(self, e: Emitter, compute: Compute, arguments: Arguments) -> None:
-        self.e, self.compute = e, compute
+    e: Emitter
+    pointers: dict[Operand, Value]
+
+    def __init__(self, isa: Isa, compute: Compute, arguments: Arguments) -> None:
+        self.compute = compute
         d, h, w = compute.space
-        lanes = e.isa.lanes
+        lanes = isa.lanes
         self.width = compute.tile.vectors * lanes
         self.n = Axis(compute.dst[1].dims[0], "n")
         self.g = Axis(compute.groups, "g")
@@ -185,11 +189,6 @@ class _Writer:
         once an image; else each panel meets all images, which reads src once a panel."""
         src, weights = self.compute.src[1], self.compute.weights[1]
         return weights.size * self.n.extent < src.size * self.ocb.extent
-
-    def start(self, args: Value) -> None:
-        """Load the operand addresses."""
-        operands = [self.src, self.weights, *self.accesses]
-        self.pointers = load_pointers(self.e, args, operands)
 
     def item(self, item: Value) -> None:
         """One work item."""

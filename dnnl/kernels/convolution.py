@@ -21,7 +21,6 @@ from dnnl.kernels.conv_compute import Compute, emit_compute
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
 from dnnl.kernels.scratchpad import Argument, Copy, Scratchpad
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -244,9 +243,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     compute = conf.compute
     tile = f"{compute.tile.rows}x{compute.tile.vectors * isa.lanes}"
     symbol = f"convolution__f32__{tile}__{isa.name}"
-    phases.append(Phase(symbol, emit_compute(module, symbol, compute, arguments)))
+    phases.append(emit_compute(module, symbol, compute, arguments))
     if conf.copy_out is not None:
         symbol = f"convolution_out__f32__{isa.lanes}x1__{isa.name}"
-        count = emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops)
-        phases.append(Phase(symbol, count))
+        phases.append(emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops))
     return Kernel(module, tuple(phases), arguments.ids)

@@ -16,7 +16,6 @@ from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.conv_compute import src_index, weights_index
 from dnnl.kernels.convolution import Problem, resolve_activations
 from dnnl.kernels.pointwise import refuse_types
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.tag import FormatTag
@@ -99,5 +98,4 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("depthwise", isa)
     symbol = f"depthwise__f32__{isa.lanes}x1__{isa.name}"
     nest = Nest((n, c, *outs), tuple(taps), (*operands, *epilogue.operands), dst, body)
-    count = emit_nest(module, symbol, nest)
-    return Kernel(module, (Phase(symbol, count),), arguments.ids)
+    return Kernel(module, (emit_nest(module, symbol, nest),), arguments.ids)

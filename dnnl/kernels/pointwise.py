@@ -80,8 +80,8 @@ def build_pointwise(
     module = Module(name, isa)
     entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
     operands = (*inputs, output, *epilogue.operands)
-    count = emit_nest(module, entry, Nest(axes, (), operands, output, body))
-    return Kernel(module, (Phase(entry, count),), arguments.ids)
+    phase = emit_nest(module, entry, Nest(axes, (), operands, output, body))
+    return Kernel(module, (phase,), arguments.ids)
 
 
 def emit_copy(
@@ -91,9 +91,8 @@ def emit_copy(
     dst: tuple[int, MemoryDesc],
     arguments: Arguments,
     post_ops: Sequence[PostOp] = (),
-) -> int:
-    """Write a phase that copies one argument into another through post-ops, and return its work
-    items."""
+) -> Phase:
+    """Write a phase that copies one argument into another through post-ops."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
@@ -115,5 +114,5 @@ def emit_copies(
     for number, (given, part) in enumerate(copies):
         isa = module.isa
         entry = f"{name}_in{number}__{part[1].data_type}__{isa.lanes}x1__{isa.name}"
-        phases.append(Phase(entry, emit_copy(module, entry, given, part, arguments)))
+        phases.append(emit_copy(module, entry, given, part, arguments))
     return phases

@@ -14,7 +14,6 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -76,7 +75,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
     nest = Nest(axes, taps, (src, dst, *epilogue.operands), dst, body)
-    return Kernel(module, (Phase(entry, emit_nest(module, entry, nest)),), arguments.ids)
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 
 def _maximum(conf: Conf, src: Operand, point: Point) -> Value:

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from dnnl.codegen.access import Access, Bound, Env, Operand, Place, load_pointers
+from dnnl.codegen.access import Access, Bound, Env, Operand, Place
 from dnnl.codegen.address import Affine, Axis, decode, linear_offset
 from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import F32, Emitter, Module, Value, Values, i64
+from dnnl.codegen.builder import F32, Module, Value, Values, i64
 from dnnl.codegen.epilogue import Epilogue
-from dnnl.codegen.nest import PHASE
+from dnnl.codegen.phase import PhaseFunction
+from dnnl.runtime.image import Phase
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,17 @@ class Product:
     tile: Tile
     keep_weights: bool
 
+    @property
+    def written(self) -> tuple[Operand, ...]:
+        """What is touched where the results are: dst, bias and the operands of post-ops."""
+        bias = () if self.bias is None else (self.bias,)
+        return (self.dst, *self.epilogue.operands, *bias)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Everything that the product touches."""
+        return (self.src, self.weights, *self.written)
+
 
 def column_axes(columns: int, tile: Tile, lanes: int) -> tuple[Axis, Axis, Axis, Affine]:
     """The axes panel, vector and lane, and the form of the column."""
@@ -55,33 +67,26 @@ def column_axes(columns: int, tile: Tile, lanes: int) -> tuple[Axis, Axis, Axis,
     return panel, vector, lane, form
 
 
-def emit_product(module: Module, symbol: str, problem: Product) -> int:
-    """Write the phase function and return its number of work items."""
-    function = module.function(symbol, PHASE)
-    e = Emitter(module, function)
-    writer = _Writer(e, problem)
-    args, begin, end = function.args
-    operands = [problem.src, problem.weights, *writer.accesses]
-    writer.pointers = load_pointers(e, args, operands)
-    e.loop(begin, end, writer.item, unroll=False, name="item")
-    e.b.ret_void()
-    return writer.items
+def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
+    """Write the phase ``symbol``."""
+    phase = PhaseFunction.of(module, symbol, problem.operands)
+    writer = _Writer(phase, problem)
+    phase.each_item(writer.item)
+    return phase.end(writer.items)
 
 
 class _Writer:
     """Writes one product."""
 
-    def __init__(self, e: Emitter, problem: Product) -> None:
-        self.e, self.problem = e, problem
-        self.pointers: dict[Operand, Value] = {}
+    def __init__(self, phase: PhaseFunction, problem: Product) -> None:
+        self.e, self.problem = phase.e, problem
+        self.pointers = phase.pointers(problem.operands)
         a_form = linear_offset(problem.src.desc, problem.src.index)
         b_form = linear_offset(problem.weights.desc, problem.weights.index)
         assert a_form is not None, "configure admits only affine layouts"
         assert b_form is not None, "panels are affine"
         self.a_form, self.b_form = a_form, b_form
-        touched = [problem.dst, *problem.epilogue.operands]
-        touched += [problem.bias] if problem.bias else []
-        self.accesses = {operand: Access.of(operand, operand.index) for operand in touched}
+        self.accesses = {operand: Access.of(operand, operand.index) for operand in problem.written}
         inside = Bound(problem.column, problem.columns)
         self.domain = [inside] if inside.needed else []
         self._share_out()

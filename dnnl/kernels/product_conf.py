@@ -15,7 +15,6 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import Product, emit_product
 from dnnl.kernels.scratchpad import Argument, Copy, Scratchpad
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -129,9 +128,8 @@ def build(
     phases = emit_copies(module, name, conf.copies_in, arguments)
     problem = product(conf.post_ops if conf.copy_out is None else (), arguments)
     symbol = f"{name}__f32__{conf.tile.rows}x{conf.tile.vectors * isa.lanes}__{isa.name}"
-    phases.append(Phase(symbol, emit_product(module, symbol, problem)))
+    phases.append(emit_product(module, symbol, problem))
     if conf.copy_out is not None:
         symbol = f"{name}_out__f32__{isa.lanes}x1__{isa.name}"
-        count = emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops)
-        phases.append(Phase(symbol, count))
+        phases.append(emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops))
     return Kernel(module, tuple(phases), arguments.ids)

@@ -14,7 +14,6 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -67,5 +66,5 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("reorder", isa)
     entry = symbol("reorder", [conf.src, conf.dst], isa)
     operands = (src, dst, *epilogue.operands, *quantizer.operands)
-    count = emit_nest(module, entry, Nest(axes, (), operands, dst, body, core=conf.core))
-    return Kernel(module, (Phase(entry, count),), arguments.ids)
+    phase = emit_nest(module, entry, Nest(axes, (), operands, dst, body, core=conf.core))
+    return Kernel(module, (phase,), arguments.ids)

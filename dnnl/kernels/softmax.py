@@ -13,7 +13,6 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -54,7 +53,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("softmax", isa)
     entry = symbol("softmax", [conf.src, conf.dst], isa)
     nest = Nest(parallel, (axes[conf.axis],), operands, dst, row.body, revisits=row.keep)
-    return Kernel(module, (Phase(entry, emit_nest(module, entry, nest)),), arguments.ids)
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 
 class _Row:

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from dnnl import config
 from dnnl.codegen import isa as rows
 from dnnl.codegen import jit, vector
-from dnnl.codegen.builder import F32, I64, PTR, Emitter, Module, i64
+from dnnl.codegen.builder import F32, Module
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
+from dnnl.codegen.phase import PhaseFunction
 from dnnl.runtime.engine import Engine
-from dnnl.runtime.image import Phase
 
 VectorFunction = Callable[..., ir.Value]
 F32Array = NDArray[np.float32]
 
-_PHASE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
 _serial = itertools.count()
 
 
@@ -48,11 +47,9 @@ class _Conf:
 def _build(conf: _Conf, isa: Isa) -> Kernel:
     symbol = f"lanes{next(_serial)}"
     module = Module(symbol, isa)
-    function = module.function(symbol, _PHASE)
-    e = Emitter(module, function)
-    args, begin, end = function.args
-    slots = [e.b.gep(args, [i64(slot)], source_etype=PTR) for slot in range(conf.arity + 1)]
-    *sources, dst = [e.b.load(slot, typ=PTR) for slot in slots]
+    phase = PhaseFunction(module, symbol, range(conf.arity + 1))
+    e = phase.e
+    *sources, dst = phase.arguments.values()
     kind = ir.VectorType(F32, conf.lanes)
 
     def body(index: ir.Value) -> None:
@@ -60,9 +57,8 @@ def _build(conf: _Conf, isa: Isa) -> Kernel:
         loaded = [vector.load(e, e.element(source, offset, F32), kind) for source in sources]
         vector.store(e, conf.function(e, *loaded), e.element(dst, offset, F32))
 
-    e.loop(begin, end, body, unroll=False)
-    e.b.ret_void()
-    return Kernel(module, (Phase(symbol, conf.count),), tuple(range(conf.arity + 1)))
+    phase.each_item(body)
+    return Kernel(module, (phase.end(conf.count),), tuple(range(conf.arity + 1)))
 
 
 def apply(isa: Isa, function: VectorFunction, *sources: F32Array, lanes: int = 0) -> F32Array:

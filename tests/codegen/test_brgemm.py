@@ -28,12 +28,11 @@ from dnnl.codegen.brgemm import (
     merge_levels,
     zeros,
 )
-from dnnl.codegen.builder import F32, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.builder import F32, Emitter, Module, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.nest import PHASE
+from dnnl.codegen.phase import PhaseFunction
 from dnnl.runtime.engine import Engine
-from dnnl.runtime.image import Phase
 from tests.codegen.lanes import runnable_rows
 
 EACH_ROW = pytest.mark.parametrize("isa", rows.ROWS, ids=lambda row: row.name)
@@ -134,12 +133,9 @@ class _Conf:
 def _build(conf: _Conf, isa: Isa) -> Kernel:
     """One tile from A, B and the outermost level's end to C."""
     module = Module("tile", isa)
-    function = module.function("tile", PHASE)
-    e = Emitter(module, function)
-    args = function.args[0]
-    a, b, end, c = (
-        e.b.load(e.b.gep(args, [i64(slot)], source_etype=PTR), typ=PTR) for slot in range(4)
-    )
+    phase = PhaseFunction(module, "tile", range(4))
+    e = phase.e
+    a, b, end, c = phase.arguments.values()
     levels = [Level.over(*level) for level in conf.levels]
     if conf.bounded:
         given = e.b.load(end, typ=ir.IntType(64))
@@ -155,8 +151,7 @@ def _build(conf: _Conf, isa: Isa) -> Kernel:
     acc = accumulate(e, zeros(e, tile), panels, levels, twice if conf.leaf else None)
     for number, value in enumerate(acc):
         vector.store(e, value, e.element(c, i64(number * isa.lanes), F32))
-    e.b.ret_void()
-    return Kernel(module, (Phase("tile", 1),), (0, 1, 2, 3))
+    return Kernel(module, (phase.end(1),), (0, 1, 2, 3))
 
 
 def _run(isa: Isa, conf: _Conf, a: NDArray[Any], b: NDArray[Any], end: int) -> NDArray[np.float32]:

@@ -5,22 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from llvmlite import ir
 
 from dnnl import config
 from dnnl.codegen import jit
-from dnnl.codegen.builder import I64, PTR, Emitter, Module
+from dnnl.codegen.builder import Module
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.runtime.image import Phase
+from dnnl.codegen.phase import PhaseFunction
 from tests.codegen.lanes import runnable_rows
 
 
 def _nothing(conf: str, isa: Isa) -> Kernel:
     module = Module(conf, isa)
-    function = module.function(conf, ir.FunctionType(ir.VoidType(), [PTR, I64, I64]))
-    Emitter(module, function).b.ret_void()
-    return Kernel(module, (Phase(conf, 1),), ())
+    return Kernel(module, (PhaseFunction(module, conf, ()).end(1),), ())
 
 
 def _recipe() -> Recipe:
