@@ -14,7 +14,19 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bench import convolutions, layouts, load, matmuls, models, odd, overhead, peers, preparation
+from bench import (
+    conversions,
+    convolutions,
+    layouts,
+    load,
+    matmuls,
+    models,
+    odd,
+    overhead,
+    peers,
+    preparation,
+    small,
+)
 from bench.agreement import WrongResult
 from bench.alternate import Effort, measure
 from bench.context import Context
@@ -29,7 +41,9 @@ SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "convolutions": convolutions.run,
     "matmuls": matmuls.run,
     "layouts": layouts.run,
+    "conversions": conversions.run,
     "odd": odd.run,
+    "small": small.run,
     "models": models.run,
     "overhead": overhead.run,
     "preparation": preparation.run,
@@ -101,6 +115,8 @@ def main(
     failures = _run(
         context, report, [name for name in SUBJECTS if not subjects or name in subjects]
     )
+    if only.pattern and not report.tables:
+        console.print(Text(f"\nno reorder of these subjects has {only.pattern!r} in its name"))
     report.print_targets()
     others = _others(before)
     console.print()

@@ -26,6 +26,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import convert, core_type
 from dnnl.reference.reorder import reorder
 from dnnl.runtime.gather import gather, scatter
+from dnnl.tools.bench.peers.onednn import PeerOperation
 
 Cells = dict[str, str | float | None]
 BEST = "best "
@@ -82,6 +83,7 @@ class Prepared:
 
     def __init__(self, move: Move, engine: dnnl.Engine, num_threads: int) -> None:
         self._move = move
+        self._peer: PeerOperation | None = None
         self.desc, self.attr = dnnl.ReorderDesc(move.src, move.dst), move.attr
         self.operation = OurOperation(self.desc, engine, num_threads, self.attr)
         memories = self.operation.memories
@@ -97,19 +99,23 @@ class Prepared:
             memories[key].numpy()[:] = values.reshape(-1)
         self.run = self._checked(self.operation.bind(), memories[Arg.DST].data, OURS)
 
-    def beside(self, context: Context) -> tuple[Callable[[], object], str, object]:
-        """oneDNN on the same source: a call, its implementation, and what has to live as long.
+    def beside(self, context: Context, work: float) -> tuple[list[Contender], Cells]:
+        """oneDNN on the same source, if it does this, and what a row says of it.
 
-        Raises PeerError where it is not there or refuses.
+        The contender can run as long as this object lives.
         """
         if context.peers.onednn is None:
-            raise PeerError(f"no {ONEDNN}")
-        memories = self.operation.memories
-        dst = context.engine.allocate(self._move.dst.size)
-        buffers = {argument: memory.data for argument, memory in memories.items()}
-        buffers[Arg.DST] = dst
-        peer = context.peers.onednn.on_buffers(self.desc, self.attr, buffers, self._parameters)
-        return self._checked(peer.bind(), dst, ONEDNN), peer.impl_info, peer
+            return [], {}
+        buffers = {arg: memory.data for arg, memory in self.operation.memories.items()}
+        buffers[Arg.DST] = dst = context.engine.allocate(self._move.dst.size)
+        try:
+            self._peer = context.peers.onednn.on_buffers(
+                self.desc, self.attr, buffers, self._parameters
+            )
+        except PeerError as error:
+            return [], {"peer_impl": "refuses", "refusal": str(error)}
+        run = self._checked(self._peer.bind(), dst, ONEDNN)
+        return [Contender(ONEDNN, run, work)], {"peer_impl": self._peer.impl_info}
 
     def _checked(
         self, run: Callable[[], object], dst: NDArray[np.uint8], who: str
@@ -170,18 +176,9 @@ def _rows(context: Context, moves: Sequence[Move], num_threads: int, effort: Eff
 def _row(context: Context, move: Move, num_threads: int, copies: Copies, effort: Effort) -> Cells:
     prepared = Prepared(move, context.engine, num_threads)
     copy = copies.contender(move.work // 2, context.engine)
-    contenders = [Contender(OURS, prepared.run, move.work), copy]
-    row: Cells = {"case": move.name}
-    keep = None
-    try:
-        theirs, row["peer_impl"], keep = prepared.beside(context)
-    except PeerError as error:
-        row |= {"peer_impl": "refuses", "refusal": str(error)}
-    else:
-        contenders.append(Contender(ONEDNN, theirs, move.work))
-    result = measure(contenders, effort)
-    del keep
-    return row | _cells(result)
+    theirs, described = prepared.beside(context, move.work)
+    result = measure([Contender(OURS, prepared.run, move.work), copy, *theirs], effort)
+    return {"case": move.name, **described, **_cells(result)}
 
 
 def _cells(result: Measurement) -> Cells:

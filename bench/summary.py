@@ -36,11 +36,16 @@ def add(
     keys = [column.key for column in columns]
     targets = [target for limit in limits for target in _targets(title, rows, limit)]
     best_first = sorted(rows, key=lambda row: margin(row, limits), reverse=True)
-    shown = best_first if context.full else best_first[-SHOWN:]
-    if len(shown) < len(rows):
-        note = f"The worst {len(shown)} of {len(rows)} cases, the worst one last. {note}"
+    shown, note = worst(context, best_first, note)
     ratios = [key for key in keys if any(limit.key == key.split()[-1] for limit in limits)]
     report.add(Table(title, note, columns, rows), targets, [*shown, *_totals(rows, ratios)])
+
+
+def worst(context: Context, rows: Sequence[Row], note: str) -> tuple[Sequence[Row], str]:
+    """Which of ``rows``, the worst of them last, are printed, and a note that says so."""
+    if context.full or len(rows) <= SHOWN:
+        return rows, f"The worst case comes last. {note}"
+    return rows[-SHOWN:], f"The worst {SHOWN} of {len(rows)} cases, the worst one last. {note}"
 
 
 def margin(row: Row, limits: Iterable[Limit]) -> float:

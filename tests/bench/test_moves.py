@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench import layouts, odd
+from bench import conversions, layouts, odd, small
 from bench.agreement import WrongResult, check_rounded
 from bench.moves import Move, Prepared, contents
 from dnnl import Arg, DataType, Engine, MemoryDesc
@@ -28,6 +28,24 @@ def test_odd_cases_are_the_same_ones_each_time() -> None:
     assert names == [move.name for move in odd.cases()]
     assert len(names) == len(set(names))
     assert {len(move.src.dims) for move in odd.cases()} == {2, 4, 5, 6}
+
+
+def test_conversions_scale_the_narrow_type() -> None:
+    every = list(conversions.cases())
+    assert len({move.name for move in every}) == len(every)
+    for move in every:
+        ((argument, mask),) = move.scales
+        tensor = move.src if argument is Arg.SRC else move.dst
+        assert tensor.data_type is not DataType.f32
+        assert mask in (0, 2)
+        assert move.src.matches_tag(str(move.name.split()[3]))
+
+
+def test_small_tensors_are_small() -> None:
+    every = list(small.cases())
+    assert len({move.name for move in every}) == len(every)
+    sizes = [move.src.nelems() * 4 for move in every]
+    assert (min(sizes), max(sizes)) == (1 << 10, 64 << 10)
 
 
 @pytest.mark.parametrize("data_type", ["f32", "s4", "u8", "f8_e4m3", "f4_e2m1"])

@@ -1,0 +1,41 @@
+"""Quantization of activations and the way back: f32 and narrower types in the same layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench import moves
+from bench.context import Context
+from bench.machine import COPY
+from bench.moves import Move
+from bench.peers import ONEDNN
+from bench.report import Report
+from bench.summary import Limit
+from dnnl import Arg, MemoryDesc
+
+SIZES = ((1, 2048, 7, 7), (1, 256, 56, 56), (16, 64, 112, 112))
+TAGS = ("nchw", "nhwc", "nChw16c")
+TYPES = ("s8", "u8", "bf16", "f16")
+MASKS = {"one scale": 0, "scale per channel": 1 << 1}
+LIMITS = (
+    Limit(COPY, "part of a copy"),
+    Limit(ONEDNN, f"rate / {ONEDNN}", mean=2.0),
+)
+
+
+def run(context: Context, report: Report) -> None:
+    """A table for each thread count."""
+    effort = context.effort(rounds=5, turn=0.02)
+    moves.add_tables(context, report, "Conversions", list(cases()), LIMITS, effort)
+
+
+def cases() -> Iterator[Move]:
+    """The scales belong to the narrow type: dst is divided by them, src is multiplied."""
+    for dims in SIZES:
+        for tag in TAGS:
+            for kind in TYPES:
+                for scales, mask in MASKS.items():
+                    wide, narrow = MemoryDesc(dims, "f32", tag), MemoryDesc(dims, kind, tag)
+                    ending = f"{tag} {'x'.join(map(str, dims))}, {scales}"
+                    yield Move(f"f32 -> {kind} {ending}", wide, narrow, ((Arg.DST, mask),))
+                    yield Move(f"{kind} -> f32 {ending}", narrow, wide, ((Arg.SRC, mask),))
