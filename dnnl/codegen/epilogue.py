@@ -62,7 +62,7 @@ def prelu_weights(mask: int, dst: MemoryDesc) -> MemoryDesc:
     """The descriptor of a prelu post-op's weights: dst's dimensions where ``mask`` has a bit,
     f32, channels innermost."""
     dims = [extent if mask >> dim & 1 else 1 for dim, extent in enumerate(dst.dims)]
-    order = [0, *range(2, dst.ndims), 1] if dst.ndims > 1 else [0]
+    order = [0, *range(2, dst.ndims), 1] if dst.ndims > 1 else [*range(dst.ndims)]
     strides, step = [0] * dst.ndims, 1
     for dim in reversed(order):
         strides[dim] = step

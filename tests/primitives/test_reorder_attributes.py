@@ -140,6 +140,16 @@ def test_weights_quantized_per_output_channel_into_blocks() -> None:
     check(execute(desc, args, attr), want, QUANTIZED_TOLERANCE("s8"))
 
 
+def test_prelu_of_a_scalar() -> None:
+    """Weights of no dimensions."""
+    scalar = MemoryDesc((), "f32")
+    attr = PrimitiveAttr()
+    attr.post_ops.append_prelu(0)
+    weights = memory_of(-0.5, scalar, ENGINE)
+    args = {int(Arg.SRC): memory_of(-3.0, scalar, ENGINE), Arg.post_op(0) | Arg.WEIGHTS: weights}
+    check(execute(ReorderDesc(scalar, scalar), args, attr), 1.5, 0.0)
+
+
 def prepared(mask: int = 2) -> tuple[Primitive, dict[int, Memory]]:
     """A primitive with source scales, and all its arguments but these."""
     attr = PrimitiveAttr()
