@@ -78,19 +78,29 @@ def poisoned_memory(desc: MemoryDesc, engine: Engine) -> Memory:
 
 def store(memory: Memory, values: ArrayLike) -> None:
     """Write ``values`` to the elements and zero to the padding; gaps stay as they are."""
+    data_type = memory.desc.data_type
+    rounded = convert(values, data_type, core=core_type(data_type, data_type))
+    store_codes(memory, _encode(rounded, data_type))
+
+
+def store_codes(memory: Memory, codes: Codes) -> None:
+    """The same with bit patterns, one array element each; a 4-bit one lies in the low half."""
     desc = memory.desc
-    codes = _codes(memory)
-    codes[offsets(desc, desc.padded_dims)] = 0
-    rounded = convert(values, desc.data_type, core=core_type(desc.data_type, desc.data_type))
-    codes[offsets(desc, desc.dims)] = _encode(rounded, desc.data_type)
+    all_codes = _codes(memory)
+    all_codes[offsets(desc, desc.padded_dims)] = 0
+    all_codes[offsets(desc, desc.dims)] = codes
     if desc.data_type.bits == 4:
-        memory.data[:] = codes[0::2] | codes[1::2] << 4
+        memory.data[:] = all_codes[0::2] | all_codes[1::2] << 4
+
+
+def codes_of(memory: Memory) -> Codes:
+    """The bit patterns of the tensor on logical axes."""
+    return np.asarray(_codes(memory)[offsets(memory.desc, memory.desc.dims)])
 
 
 def logical(memory: Memory) -> Array:
     """The tensor as float64 on logical axes."""
-    desc = memory.desc
-    return _decode(_codes(memory)[offsets(desc, desc.dims)], desc.data_type)
+    return _decode(codes_of(memory), memory.desc.data_type)
 
 
 def offsets(desc: MemoryDesc, dims: Sequence[int]) -> NDArray[np.int64]:

@@ -1,0 +1,58 @@
+"""Reorder of anything into anything: cases drawn by hypothesis.
+
+DNNL_TEST_EXAMPLES=50 runs 50 times as many, and others each time (--hypothesis-seed=N for the
+same ones). Where a guard page ends the process, -s --hypothesis-verbosity=verbose shows at what.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, given, settings
+
+from tests.primitives.reorder_cases import (
+    Case,
+    any_type,
+    bare,
+    run,
+    with_attributes,
+    without_elements,
+)
+
+FACTOR = int(os.environ.get("DNNL_TEST_EXAMPLES", "1"))
+
+
+def examples(count: int) -> settings:
+    """The same ``count`` examples in every run, or ``FACTOR`` times as many new ones."""
+    return settings(
+        max_examples=count * FACTOR,
+        derandomize=FACTOR == 1,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=FACTOR != 1,
+    )
+
+
+@examples(200)
+@given(bare())
+def test_layouts(case: Case) -> None:
+    run(case)
+
+
+@examples(200)
+@given(bare(dst=any_type))
+def test_types(case: Case) -> None:
+    run(case)
+
+
+@examples(200)
+@given(with_attributes())
+def test_attributes(case: Case) -> None:
+    run(case)
+
+
+@examples(20)
+@given(without_elements)
+def test_without_elements(case: Case) -> None:
+    run(case)
