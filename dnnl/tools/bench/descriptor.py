@@ -101,11 +101,15 @@ class Descriptor:
 
     @property
     def padding_r(self) -> tuple[int, ...]:
-        """What a convolution or a pooling is padded with behind."""
+        """What a convolution or a pooling is padded with behind.
+
+        Where the last window ends before the source does, less than a step, that is nothing.
+        """
         columns = zip(*(self.spatial(key) for key in "iokspd"), strict=True)
-        return tuple(
-            (o - 1) * s - i + (k - 1) * (d + 1) + 1 - p for i, o, k, s, p, d in columns
-        )  # fmt: skip
+        needed = [
+            ((o - 1) * s - i + (k - 1) * (d + 1) + 1 - p, s) for i, o, k, s, p, d in columns
+        ]  # fmt: skip
+        return tuple(0 if -step < room < 0 else room for room, step in needed)
 
     def with_batch(self, batch: int) -> Descriptor:
         """The problem with another batch size."""

@@ -46,6 +46,8 @@ RIGHT = [
     "--bnorm --dir=FWD_I --flags=G,GC,GCH,GR --tag=abx,axb,aBx16b --inplace=1,0 mb3ic19ih5",
     "--pool --dir=FWD_I --alg=max,avg_np,avg_p --tag=abx,axb ic17ih13kh3sh2ph1",
     "--conv --dir=FWD_B,FWD_I ic16ih7oc32kh3ph1 g4ic8ih9oc8kh3sh2ph1 ic3id4oc5kd2pd1",
+    "--conv ic16iw14oc32kw3sw2pw0",
+    "--pool --dir=FWD_I --alg=max,avg_p ic16ih14kh3sh2ph0",
     "--conv --attr-post-ops=sum+relu --stag=axb --dtag=axb ic16ih7oc32kh1",
     "--ip --dir=FWD_B mb3ic16ih3oc33",
     "--matmul --bia-dt=f32 --stag=abx,axb --wtag=abx,axb 3x20x30:3x30x17 9x5:5x1",
