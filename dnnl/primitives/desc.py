@@ -70,6 +70,10 @@ class Desc:
         """The destination."""
         return next(tensor.desc for tensor in self.tensors if tensor.output)
 
+    def remark(self, tensor: Tensor) -> str:
+        """What verbose lines add to the token of a tensor."""
+        return ""
+
     @property
     def propagation(self) -> str:
         """The propagation kind in verbose lines."""

@@ -16,6 +16,7 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -81,6 +82,13 @@ class MatmulDesc(Desc):
     def tensors(self) -> tuple[Tensor, ...]:
         """SRC, WEIGHTS, BIAS if there is one, DST."""
         return weighted(self.src_desc, self.weights_desc, self.bias_desc, self.dst_desc)
+
+    def remark(self, tensor: Tensor) -> str:
+        """The dimensions along which a bias varies, a bit for each."""
+        if tensor.argument != Arg.BIAS:
+            return ""
+        varying = sum(1 << d for d, extent in enumerate(tensor.desc.dims) if extent != 1)
+        return f"_mask{varying}"
 
     @property
     def implementations(self) -> tuple[Implementation, ...]:

@@ -200,11 +200,12 @@ class PrimitiveDesc:
     def verbose_fields(self) -> str:
         """Engine, kind, implementation, propagation, descriptors, attributes and problem."""
         asked = {tensor.argument: tensor.desc for tensor in self._asked.tensors}
+        desc = self.desc
         tokens = [
             f"{tensor.name}:{tensor.desc.token(asked[tensor.argument].format_kind.name == 'any')}"
-            for tensor in self.desc.tensors
+            f"{desc.remark(tensor)}"
+            for tensor in desc.tensors
         ]
-        desc = self.desc
         parts = [self.engine.kind, desc.kind, self.impl_info, desc.propagation, " ".join(tokens)]
         return ",".join([*parts, str(self._attr), desc.auxiliary, desc.problem])
 

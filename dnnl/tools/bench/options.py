@@ -6,6 +6,7 @@ driver varies slowest. ``ATTRIBUTES`` stand among them where their loops do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -130,6 +131,8 @@ def _strides(count: int) -> Option:
     def parse(value: str) -> Text:
         if value and value.count(":") != count - 1:
             raise ValueError(f"expected {count} parts with colons between them")
+        if not re.fullmatch("([0-9]+(x[0-9]+)*|:)*", value):
+            raise ValueError("expected numbers with an x between them")
         return Text(value)
 
     return Option("strides", "", parse)

@@ -357,3 +357,5 @@ def test_strides_keep_their_colons() -> None:
         "--matmul --strides=8x1:: 2x3:3x4",
         "--matmul --strides=:: 2x3:3x4",
     ]
+    with pytest.raises(BadValue, match="numbers with an x"):
+        lines("--reorder --strides=8xa:1 2x3")

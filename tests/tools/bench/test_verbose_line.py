@@ -35,6 +35,38 @@ ONEDNN = {
     "dst:s8:p:blocked:aBcd16b::f0,,,2x3x4x5,0.1": (
         "--reorder --sdt=f32 --ddt=s8 --stag=abx --dtag=aBcd16b --strides=90x30x6x1: 2x3x4x5"
     ),
+    "dnnl_verbose,create:cache_miss,cpu,reorder,simple:any,undef,src_f32::blocked:abcd:f0 "
+    "dst_s8::blocked:abcd:f0,attr-oscale:0:0.500000 attr-post-ops:sum:0.5 ,,2x16x7x7,0.01": (
+        "--reorder --sdt=f32 --ddt=s8 --stag=abcd --dtag=abcd --attr-scales=src:0:0.5 "
+        "--attr-post-ops=sum:0.5 2x16x7x7"
+    ),
+    "dnnl_verbose,exec,cpu,convolution,jit_int8:avx512_core_vnni,forward_training,"
+    "src_u8::blocked:acdb:f0 wei_s8::blocked:ABcd4b16a4b:f8:zpm1 bia_f32::blocked:a:f0 "
+    "dst_u8::blocked:acdb:f0,attr-oscale:2 attr-zero-points:src:0:3 ,alg:convolution_direct,"
+    "mb2_ic16oc32_ih7oh7kh3sh1dh0ph1_iw7ow7kw3sw1dw0pw1,0.109131": (
+        "--conv --dt=u8:s8:u8 --bia-dt=f32 --stag=acdb --dtag=acdb --attr-scales=wei:per_oc "
+        "--attr-zero-points=src:0:3 ic16ih7oc32oh7kh3ph1"
+    ),
+    "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:abcd::f0 "
+    "dst:s8::blocked:ABcd4b16a4b::f9:s8m1:zpm1,attr-scales:dst:1:f32,,32x16x3x3,0.01": (
+        "--reorder --sdt=f32 --ddt=s8 --stag=abcd --dtag=ABcd4b16a4b "
+        "--oflag=s8s8_comp:1+zp_comp:1 --attr-scales=dst:1 32x16x3x3"
+    ),
+    "onednn_verbose,v1,primitive,exec,cpu,convolution,jit:avx512_core,backward_weights,"
+    "src:f32::blocked:acdb::f0 wei:f32:a:blocked:ABcd16b16a::f0 bia:f32:a:blocked:a::f0 "
+    "dst:f32::blocked:acdb::f0,,alg:convolution_direct,"
+    "mb2_ic16oc32_ih14oh14kh3sh1dh0ph1_iw14ow14kw3sw1dw0pw1,0.03": (
+        "--conv --dir=BWD_WB --bia-dt=f32 --stag=acdb --dtag=acdb ic16ih14oc32oh14kh3ph1"
+    ),
+    "onednn_verbose,v1,primitive,exec,cpu,layer_normalization,jit:uni,forward_inference,"
+    "src:bf16::blocked:abc::f0 dst:s8::blocked:abc::f0 stats:f32::blocked:ab::f0,,flags:GCH,"
+    "3x4x8,0.03": (
+        "--lnorm --dir=FWD_I --dt=bf16:s8 --tag=abc:abc --stat_tag=ab --flags=GCH 3x4x8"
+    ),
+    "onednn_verbose,v1,primitive,exec,cpu,reduction,jit:uni,undef,src:f32::blocked:abc::f0 "
+    "dst:f32:a:blocked:abc::f0,,alg:reduction_norm_lp_max p:2 eps:0.5,3x4x8:3x1x8,0.03": (
+        "--reduction --stag=abc --alg=norm_lp_max --p=2 --eps=0.5 3x4x8:3x1x8"
+    ),
 }
 
 
@@ -83,6 +115,10 @@ def executed(capsys: pytest.CaptureFixture[str]) -> list[str]:
         "onednn_verbose,v1,primitive,exec,cpu,rnn,ref:any,forward_training,a,,b,c,1",
         "onednn_verbose,v1,primitive,exec,cpu,softmax,jit:uni,backward_data,a,,b,c,1",
         "onednn_verbose,v1,primitive,create:check,softmax,bad,file:1",
+        (
+            "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0 "
+            "dst:f32:p:blocked:aB16b:640x16:f0,,,3x4,0.1"
+        ),
     ],
 )
 def test_other_lines(line: str) -> None:
