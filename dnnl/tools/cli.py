@@ -19,6 +19,7 @@ COMMANDS = {
     "info": "Show the version, the engines, the instruction sets, threads and the cache.",
     "run": "Run an ONNX model.",
     "bench": "Check and measure primitives in the language of benchdnn.",
+    "explain": "Tell in words what a verbose line or a case of bench says.",
     "layout": "Draw where each element of a tensor lives.",
 }
 """Modules of this package, each with a click command of its own name, and what they do."""

@@ -14,18 +14,15 @@ import numpy as np
 from dnnl.errors import InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
-from dnnl.runtime.engine import Engine
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.beside import check_beside, measure_beside
 from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.creation import create, engine_of
 from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.measure import timed_runs
 from dnnl.tools.bench.operations import OPERATIONS
 from dnnl.tools.bench.operations.base import Operation
 from dnnl.tools.bench.peers.onednn import OneDnn
-from dnnl.tools.bench.quantization import (
-    make_attr,
-)
 from dnnl.tools.bench.result import Result, State
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Trial
@@ -76,9 +73,7 @@ class Executor:
     def _create(self, case: Case, operation: Operation) -> Result:
         with self._phase("create_pd"):
             started = perf_counter()
-            desc = operation.describe(case)
-            attr = make_attr(case, {t.argument: t.desc.ndims for t in desc.tensors}, desc.dst)
-            pd = PrimitiveDesc(desc, self._engine(case), attr)
+            desc, attr, pd = create(case, operation)
             fits = _choose(pd, case)
             pd_ms = (perf_counter() - started) * 1e3
         if not fits:
@@ -156,16 +151,12 @@ class Executor:
             self._onednn = OneDnn()
         return self._onednn
 
-    def _engine(self, case: Case) -> Engine:
-        kind, _, index = case.settings.engine.partition(":")
-        return Engine(kind, int(index or 0))
-
     def _stream_of(self, case: Case) -> Stream:
         """A stream of as many threads as the case asks for."""
         threads = str(case["ctx-exe"]).partition(":")[0]
         if threads and int(threads) > 0:
-            return Stream(self._engine(case), int(threads))
-        engine = self._engine(case)
+            return Stream(engine_of(case), int(threads))
+        engine = engine_of(case)
         if self._stream is None or self._stream.engine != engine:
             self._stream = Stream(engine)
         return self._stream

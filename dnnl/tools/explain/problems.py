@@ -1,0 +1,100 @@
+"""The sizes and parameters of an operation in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dnnl.tools.bench.descriptor import Descriptor
+from dnnl.tools.bench.options import Problem
+from dnnl.tools.bench.problem import Shapes
+from dnnl.tools.bench.verbose_syntax import OperationLine
+from dnnl.tools.explain.words import ALGORITHMS, BINARY, FLAGS, function
+
+
+def _sizes(values: Sequence[int]) -> str:
+    return "x".join(map(str, values))
+
+
+def sizes(line: OperationLine, problem: Problem | None) -> str:
+    """The problem in words."""
+    if problem is None:
+        return line.problem
+    if isinstance(problem, Shapes):
+        return _listed(line, problem)
+    if problem.driver in ("conv", "deconv", "pool"):
+        return ", ".join(_window(problem))
+    if problem.driver == "ip":
+        inputs = _sizes(problem.src_dims[1:])
+        return f"batch {problem['mb']}, {inputs} inputs to {problem['oc']} outputs"
+    if problem.driver == "resampling":
+        scaled = f"{_sizes(problem.spatial('i'))} to {_sizes(problem.spatial('o'))}"
+        return f"batch {problem['mb']}, {problem['ic']} channels, image {scaled}"
+    if problem.driver == "rnn":
+        return _recurrent(problem)
+    image = f", image {_sizes(problem.spatial('i'))}" if problem.ndims > 2 else ""
+    groups = f" in {problem.groups} groups" if problem.grouped else ""
+    extra = f", {problem['ls']} neighbours" if problem.driver == "lrn" else ""
+    return f"batch {problem['mb']}, {problem['ic']} channels{groups}{image}{extra}"
+
+
+def _listed(line: OperationLine, problem: Shapes) -> str:
+    tensors = [_sizes(dims) for dims in problem.tensors]
+    if line.kind == "matmul":
+        *batch, m, k = problem.tensors[0]
+        n = problem.tensors[1][-1]
+        times = f"{_sizes(batch)} times " if batch else ""
+        return f"{times}{m}x{k} by {k}x{n}"
+    if line.kind == "binary":
+        return f"{tensors[0]} with {tensors[1]}"
+    if line.kind == "reduction":
+        return f"{tensors[0]} to {tensors[1]}"
+    return " and ".join(tensors)
+
+
+def _window(problem: Descriptor) -> Iterator[str]:
+    """A window that slides over an image."""
+    yield f"batch {problem['mb']}"
+    if "oc" in problem.numbers:
+        yield f"{problem['ic']} to {problem['oc']} channels"
+        if problem.groups > 1:
+            yield f"{problem.groups} groups"
+    else:
+        yield f"{problem['ic']} channels"
+    yield f"image {_sizes(problem.spatial('i'))} to {_sizes(problem.spatial('o'))}"
+    yield f"window {_sizes(problem.spatial('k'))}"
+    for key, name, plain in (("s", "steps", 1), ("p", "padding before", 0), ("d", "dilation", 0)):
+        values = problem.spatial(key)
+        if any(value != plain for value in values):
+            yield f"{name} {_sizes(values)}"
+    behind = problem.padding_r
+    if problem.driver != "deconv" and behind != problem.spatial("p"):
+        yield f"padding behind {_sizes(behind)}"
+
+
+def _recurrent(problem: Descriptor) -> str:
+    return (
+        f"{problem['l']} layers, {problem['t']} steps, batch {problem['mb']}, "
+        f"{problem['slc']} inputs, {problem['dhc']} outputs"
+    )
+
+
+def parameters(line: OperationLine) -> Iterator[str]:
+    """What the auxiliary field says."""
+    aux = dict(line.aux)
+    alg = aux.pop("alg", "")
+    alpha, beta = aux.get("alpha", "0"), aux.get("beta", "0")
+    if alg.startswith("eltwise_"):
+        yield f"{alg}: {function(alg, alpha, beta)}"
+        aux = {key: value for key, value in aux.items() if key not in ("alpha", "beta")}
+    elif alg.startswith("binary_"):
+        text = BINARY.get(alg.removeprefix("binary_"))
+        yield f"{alg}: {text.format(x='src0', y='src1')}" if text else alg
+    elif alg:
+        yield f"{alg}: {ALGORITHMS[alg]}" if alg in ALGORITHMS else alg
+    for name, value in aux.items():
+        if name == "flags":
+            yield from (f"flag {letter}: {FLAGS.get(letter, 'unknown')}" for letter in value)
+        elif name == "axis":
+            yield f"axis {value}, counted from 0"
+        elif value:
+            yield f"{name} {value}"
