@@ -8,15 +8,16 @@ SEED   ?= 1
 LIGHT   = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test lint bench clean
+.PHONY: help run test lint bench pictures clean
 .NOTPARALLEL:
 
 help:
-	@echo 'make run    ResNet-50 on generated kernels, against the recorded output and ONNX Runtime'
-	@echo 'make test   the test suite'
-	@echo 'make lint   ruff and mypy'
-	@echo 'make bench  speed beside oneDNN, PyTorch and ONNX Runtime'
-	@echo 'make clean  remove what these made'
+	@echo 'make run       ResNet-50 on generated kernels, against the recorded output and ONNX Runtime'
+	@echo 'make test      the test suite'
+	@echo 'make lint      ruff and mypy'
+	@echo 'make bench     speed beside oneDNN, PyTorch and ONNX Runtime'
+	@echo 'make pictures  draw the pictures of docs/layouts.md'
+	@echo 'make clean     remove what these made'
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -43,6 +44,10 @@ lint: $(VENV)/dev.stamp
 
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m bench
+
+# The document itself says how each is drawn.
+pictures: $(VENV)/onnx.stamp
+	sed -n 's|^    dnnl layout |$(BIN)/dnnl layout |p' docs/layouts.md | sh -ex
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from dnnl.errors import InvalidArguments
 from dnnl.tools.layout import draw, layout
+from dnnl.tools.layout_grid import Grid
 from dnnl.types.memory_desc import MemoryDesc
 
 CASES = [
@@ -32,7 +33,7 @@ def letters(picture: str) -> list[str]:
 
 @pytest.mark.parametrize(("tag", "dims"), CASES)
 def test_every_cell_is_at_its_offset(tag: str, dims: tuple[int, ...]) -> None:
-    picture = draw(tag, dims, rows=10_000)
+    picture = draw(Grid.of(tag, dims), rows=10_000)
     names = letters(picture)
     desc = MemoryDesc(dims, "f32", tag)
     heading, *rows = picture.split("\n\n")[1].splitlines()
@@ -52,7 +53,7 @@ def test_every_cell_is_at_its_offset(tag: str, dims: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize(("tag", "dims"), CASES)
 def test_the_formula_is_right(tag: str, dims: tuple[int, ...]) -> None:
-    picture = draw(tag, dims)
+    picture = draw(Grid.of(tag, dims))
     found = re.search(r"\) = (.*)", picture)
     assert found
     code = compile(found[1].replace("/", "//"), "formula", "eval")
@@ -63,7 +64,7 @@ def test_the_formula_is_right(tag: str, dims: tuple[int, ...]) -> None:
 
 
 def test_long_pictures_end_early() -> None:
-    picture = draw("nchw", (2, 64, 56, 56), rows=3)
+    picture = draw(Grid.of("nchw", (2, 64, 56, 56)), rows=3)
     assert len(picture.splitlines()) == 3 + 5
     assert picture.endswith(f"... {2 * 64 * 56 * 4 - 3} more rows")
 
@@ -71,7 +72,7 @@ def test_long_pictures_end_early() -> None:
 @pytest.mark.parametrize("tag", ["ab", "ba", "ABcd16b16a"])
 def test_large_tensors_take_no_more_time_or_memory(tag: str) -> None:
     dims = (2**20, 2**20) if tag != "ABcd16b16a" else (2**12, 2**12, 2**10, 2**10)
-    picture = draw(tag, dims, rows=2)
+    picture = draw(Grid.of(tag, dims), rows=2)
     elements = MemoryDesc(dims, "f32", tag).nelems()
     assert picture.endswith(f"... {elements // 16 - 2} more rows")
 
@@ -83,13 +84,18 @@ def test_negative_number_of_rows() -> None:
 
 
 def test_no_elements() -> None:
-    assert draw("nchw", (1, 0, 2, 2)).endswith("no elements")
+    assert draw(Grid.of("nchw", (1, 0, 2, 2))).endswith("no elements")
 
 
 def test_command() -> None:
     done = CliRunner().invoke(layout, ["nChw16c", "1x17x2x3", "--rows", "2"])
     assert done.exit_code == 0
-    assert done.output == draw("nChw16c", (1, 17, 2, 3), rows=2) + "\n"
+    assert done.output == draw(Grid.of("nChw16c", (1, 17, 2, 3)), rows=2) + "\n"
+
+
+def test_marked_offsets() -> None:
+    done = CliRunner().invoke(layout, ["nChw16c", "1x17x2x3", "--mark", "0,16,1,2"])
+    assert "offset(0, 16, 1, 2) = 176\n" in done.output
 
 
 @pytest.mark.parametrize(
@@ -98,6 +104,8 @@ def test_command() -> None:
         (["nchw", "1x2"], "nchw"),
         (["nchw", "1x2xthree"], "1x17x2x3"),
         (["nchq", "1x2x3x4"], "nchq"),
+        (["nchw", "1x2x3x4", "--mark", "0,1,x,0"], "0,16,1,2"),
+        (["nchw", "1x2x3x4", "--mark", "0,2,0,0"], "padded dims"),
         (["any", "1x2"], "no layout to draw"),
     ],
 )

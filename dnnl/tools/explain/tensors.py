@@ -13,7 +13,7 @@ from dnnl.tools.bench.options import DRIVERS, Problem
 from dnnl.tools.bench.problem import Dims, Shapes
 from dnnl.tools.bench.verbose_line import driver_of, problem_of
 from dnnl.tools.bench.verbose_syntax import OperationLine, Tensor
-from dnnl.tools.layout import axes_of, formula
+from dnnl.tools.layout_grid import axes_of, formula
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
@@ -234,5 +234,4 @@ def offset(item: Placed) -> str:
     """The place of an element as arithmetic on its coordinates; empty where it is not known."""
     if item.desc is None or item.desc.has_zero_dim or item.desc.ndims < 2:
         return ""
-    axes = axes_of(item.desc, FormatTag(item.tensor.tag))
-    return f"offset({', '.join(item.letters)}) = {formula(axes, item.letters)}"
+    return formula(axes_of(item.desc, FormatTag(item.tensor.tag)), item.letters)
