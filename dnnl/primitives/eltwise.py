@@ -29,8 +29,8 @@ from dnnl.primitives.implementation import (
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, PropKind
+from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import read_float
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Reads what users say about a tensor's dims and layout, and refuses what cannot be."""
+"""Reads what users say in numbers, as a tensor's dims and layout, and refuses what cannot be."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 
@@ -27,6 +28,19 @@ def read_int(argument: str, value: object) -> int:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise InvalidArguments(argument, value, "expected an integer") from None
+
+
+def read_float(argument: str, value: object) -> float:
+    """Return a real number as a float; NaN is none, and would make a description unlike itself."""
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArguments(argument, value, "expected a number") from None
+    if math.isnan(number):
+        raise InvalidArguments(argument, value, "expected a number")
+    return number
 
 
 def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, ...]:

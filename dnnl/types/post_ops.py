@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -12,6 +10,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, nearest
+from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 MAX_OPERANDS = 15
@@ -187,7 +186,7 @@ class PostOps(Sequence[PostOp]):
         if dtype is DataType.undef:
             dtype = None
         return self.append(
-            PostOpSum(read_float("scale", scale), _read_int("zero_point", zero_point), dtype)
+            PostOpSum(read_float("scale", scale), read_int("zero_point", zero_point), dtype)
         )
 
     def append_eltwise(self, alg: Alg | str, alpha: float = 0.0, beta: float = 0.0) -> int:
@@ -228,7 +227,7 @@ class PostOps(Sequence[PostOp]):
     ) -> int:
         """Follow a 1x1 convolution with a depthwise one; ``bias_dt`` "undef" means no bias."""
         sizes = [
-            _read_int(name, value)
+            read_int(name, value)
             for name, value in (("kernel", kernel), ("stride", stride), ("padding_l", padding_l))
         ]
         if sizes[0] < 1 or sizes[1] < 1:
@@ -286,19 +285,6 @@ class PostOps(Sequence[PostOp]):
         return "+".join(map(str, self._entries))
 
 
-def read_float(argument: str, value: object) -> float:
-    """Return a real number as a float; NaN is none, and would make a description unlike itself."""
-    try:
-        if isinstance(value, str | bytes):
-            raise TypeError
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidArguments(argument, value, "expected a number") from None
-    if math.isnan(number):
-        raise InvalidArguments(argument, value, "expected a number")
-    return number
-
-
 def _read_function(alg: Alg | str, family: str) -> Alg:
     """Return a function of one family, ``eltwise`` or ``binary``, given as a member or its name."""
     name = str(alg)
@@ -318,18 +304,10 @@ def _read_function(alg: Alg | str, family: str) -> Alg:
 
 def read_mask(value: object) -> int:
     """Return a mask of dimensions, checked."""
-    mask = _read_int("mask", value)
+    mask = read_int("mask", value)
     if not 0 <= mask <= MAX_MASK:
         raise InvalidArguments("mask", mask, "has a bit for each of at most 12 dimensions")
     return mask
-
-
-def _read_int(argument: str, value: object) -> int:
-    """Return an integer of any kind as an int."""
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise InvalidArguments(argument, value, "expected an integer") from None
 
 
 def _check_operand(argument: str, desc: object) -> None:
