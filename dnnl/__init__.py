@@ -22,6 +22,7 @@ from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import get_num_threads, set_num_threads
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.compensation import Compensation
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import (
     RUNTIME_DIM,
@@ -43,6 +44,7 @@ __all__ = [
     "Arg",
     "BatchNormalizationDesc",
     "BinaryDesc",
+    "Compensation",
     "ConcatDesc",
     "ConvolutionDesc",
     "DataType",

@@ -90,6 +90,19 @@ class Memory:
         view = plain_view(self.desc, self.data)
         return gather(self.desc, self.data) if view is None else view
 
+    def compensation(self, kind: str) -> NDArray[np.int32]:
+        """The sums behind the weights, ``"s8s8"`` or ``"zero_points"``: a view of this memory.
+
+        They have the dimensions of the weights, of size 1 where the sums are taken. Raises
+        `InvalidArguments` where the descriptor has none of the kind.
+        """
+        desc = self.desc.compensation_desc(kind)
+        if self.desc.has_zero_dim:
+            return np.zeros(desc.dims, np.int32)
+        view = plain_view(desc, self.data)
+        assert view is not None, "row-major tensors are plain"
+        return view
+
     def reorder_to(self, target: MemoryDesc | FormatTag | str) -> Memory:
         """A new memory with the same tensor in another layout; its padding is zero.
 
@@ -101,6 +114,9 @@ class Memory:
             rule = f"the tensor is {own} with dims {own.dims}, and only its layout can change here"
             hint = "a ReorderDesc converts data types as well"
             raise InvalidArguments("target", f"{desc} with dims {desc.dims}", rule, hint)
+        if own.compensation is not None or desc.compensation is not None:
+            rule = "weights with compensation are written by a ReorderDesc and never moved again"
+            raise InvalidArguments("target", str(desc), rule, f"these are {own}")
         return self._filled(desc, self.engine, self.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

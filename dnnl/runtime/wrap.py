@@ -116,6 +116,7 @@ def _check_shape(desc: MemoryDesc, found: _Buffer) -> None:
     strides = plain_strides(desc)
     own = strides and tuple(stride * desc.data_type.size for stride in strides)
     whole = desc.dims == desc.padded_dims and desc.offset0 == 0 and desc.data_type.bits >= 8
+    whole = whole and desc.compensation is None
     if own is None or not whole or found.dtype.itemsize != desc.data_type.size:
         rule = f"an array with that shape does not have its elements as {desc} has them"
         raise InvalidArguments("buffer", _name(found), rule, hint)

@@ -7,6 +7,7 @@ from math import prod
 
 from dnnl.errors import InvalidArguments
 from dnnl.types import layout as layouts
+from dnnl.types.compensation import Compensation
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce, sizes_text
 from dnnl.types.layout import Blocks, Layout
@@ -36,14 +37,15 @@ class MemoryDesc:
     With strides, ``inner_blocks`` (pairs of dimension and size, outermost first) and
     ``padded_dims`` (by default ``dims`` rounded up to whole blocks) describe any blocked layout;
     a stride then leads from one outer block to the next. ``offset0`` is the distance of the
-    first element from the beginning of the buffer.
+    first element from the beginning of the buffer. ``compensation`` describes sums of s8 weights
+    behind them; ``compensation_desc`` is where they are. Only a reorder writes such weights.
 
     Descriptors are equal if they put equal elements in equal places: the stride of a dimension
     of size 1 does not count, nor does how the layout was spelled.
 
     ``size`` is the length in bytes of a buffer that holds the tensor: from the buffer's
-    beginning to the last element, padding included; 0 without elements or layout, and
-    RUNTIME_DIM if it is known only at execution.
+    beginning to the last element, padding and compensation included; 0 without elements or layout,
+    and RUNTIME_DIM if it is known only at execution.
     """
 
     __slots__ = (
@@ -52,6 +54,7 @@ class MemoryDesc:
         "_layout",
         "_tag",
         "blocks",
+        "compensation",
         "data_type",
         "dims",
         "format_kind",
@@ -72,6 +75,7 @@ class MemoryDesc:
     inner_blocks: Blocks
     blocks: tuple[int, ...]
     offset0: int
+    compensation: Compensation | None
     size: int
     _layout: Layout
     _tag: FormatTag | None
@@ -87,6 +91,7 @@ class MemoryDesc:
         inner_blocks: Sequence[tuple[int, int]] = (),
         padded_dims: Sequence[int] | None = None,
         offset0: int = 0,
+        compensation: Compensation | None = None,
     ) -> None:
         shape = read_dims(dims)
         dtype = coerce(DataType, data_type, "data_type")
@@ -111,17 +116,24 @@ class MemoryDesc:
         if first < 0:
             raise InvalidArguments("offset0", offset0, "must not be negative")
         kind = FormatKind.any if tag is ANY else FormatKind.blocked
-        self._fill(dtype, kind, places._replace(offset0=first), tag)
+        places = places._replace(offset0=first)
+        _check_compensation(compensation, dtype, kind, places)
+        self._fill(dtype, kind, places, tag, compensation)
 
     def _fill(
-        self, data_type: DataType, kind: FormatKind, places: Layout, tag: FormatTag | None
+        self,
+        data_type: DataType,
+        kind: FormatKind,
+        places: Layout,
+        tag: FormatTag | None,
+        compensation: Compensation | None = None,
     ) -> None:
         """Set every field; ``tag`` may be None where it is not known yet."""
         strides = places.strides
         if 1 in places.padded_dims and strides:
             pairs = zip(places.padded_dims, strides, strict=True)
             strides = tuple(0 if size == 1 else stride for size, stride in pairs)
-        key = (data_type, kind, *places[:2], strides, *places[3:])
+        key = (data_type, kind, *places[:2], strides, *places[3:], compensation)
         put = object.__setattr__
         put(self, "dims", places.dims)
         put(self, "ndims", len(places.dims))
@@ -132,7 +144,8 @@ class MemoryDesc:
         put(self, "inner_blocks", places.inner_blocks)
         put(self, "blocks", places.blocks)
         put(self, "offset0", places.offset0)
-        put(self, "size", _size(data_type, kind, places))
+        put(self, "compensation", compensation)
+        put(self, "size", _size(data_type, kind, places, compensation))
         put(self, "_layout", places)
         put(self, "_tag", tag)
         put(self, "_key", key)
@@ -145,10 +158,11 @@ class MemoryDesc:
         kind: FormatKind,
         places: Layout,
         tag: FormatTag | None = None,
+        compensation: Compensation | None = None,
     ) -> MemoryDesc:
         """Return a descriptor of fields that are known to be sound."""
         made = object.__new__(cls)
-        made._fill(data_type, kind, places, tag)
+        made._fill(data_type, kind, places, tag, compensation)
         return made
 
     @classmethod
@@ -230,6 +244,20 @@ class MemoryDesc:
                 raise InvalidArguments("index", position, rule)
         return layouts.offset(self._layout, position)
 
+    def compensation_desc(self, kind: str) -> MemoryDesc:
+        """Return the descriptor of the sums ``kind``, ``"s8s8"`` or ``"zero_points"``.
+
+        It describes the same buffer: s32, row-major, with size 1 in each dimension that is summed
+        over, padded where the weights are.
+        """
+        masks = self.compensation.masks if self.compensation is not None else {}
+        if self.compensation is None or kind not in tuple(masks):
+            have = f"these weights have {', '.join(masks)}" if masks else "this tensor has none"
+            raise InvalidArguments("kind", kind, f"expected a compensation that is there; {have}")
+        nbytes = self.data_type.nbytes(self.offset0 + layouts.span(self._layout))
+        places = self.compensation.layouts(self._layout, nbytes)[kind]
+        return self._of(DataType.s32, FormatKind.blocked, places)
+
     def reshape(self, dims: Sequence[int]) -> MemoryDesc:
         """Return the descriptor of the same elements in the same places with other ``dims``.
 
@@ -237,6 +265,7 @@ class MemoryDesc:
         unblocked, unpadded and follow each other in memory without gap.
         """
         shape = read_dims(dims)
+        self._need_no_compensation("reshape")
         if self.is_zero or RUNTIME_DIM in (*self.dims, *self.strides, *shape):
             rule = "only a tensor whose dims and strides are known can be reshaped"
             raise InvalidArguments("dims", shape, rule)
@@ -253,6 +282,7 @@ class MemoryDesc:
     def permute_axes(self, perm: Sequence[int]) -> MemoryDesc:
         """Return the descriptor whose dimension ``perm[d]`` is dimension ``d`` of this one."""
         axes = read_integers("perm", perm)
+        self._need_no_compensation("permute_axes")
         if sorted(axes) != list(range(self.ndims)):
             rule = f"expected each of 0..{self.ndims - 1} once"
             raise InvalidArguments("perm", axes, rule)
@@ -274,6 +304,7 @@ class MemoryDesc:
         shape = read_dims(dims)
         start = read_integers("offsets", offsets)
         self._need_places("submemory")
+        self._need_no_compensation("submemory")
         for argument, values in (("dims", shape), ("offsets", start)):
             if len(values) != self.ndims:
                 rule = f"expected one number for each of {self.ndims} dimensions"
@@ -290,11 +321,17 @@ class MemoryDesc:
             return self
         if self.is_zero or dtype is DataType.undef:
             raise InvalidArguments("data_type", str(dtype), "a tensor has a data type")
+        self._need_no_compensation("with_data_type")
         return self._of(dtype, self.format_kind, self._layout, self._tag)
 
     def with_tag(self, tag: FormatTag | str) -> MemoryDesc:
-        """Return the dims and data type in another layout."""
+        """Return the dims and data type, and nothing else, in another layout."""
         return MemoryDesc(self.dims, self.data_type, tag)
+
+    def with_compensation(self, compensation: Compensation | None) -> MemoryDesc:
+        """Return the same s8 weights with other sums behind them, or with none."""
+        _check_compensation(compensation, self.data_type, self.format_kind, self._layout)
+        return self._of(self.data_type, self.format_kind, self._layout, self._tag, compensation)
 
     def token(self, user_any: bool = False) -> str:
         """Return the token of verbose lines, ``f32::blocked:aBcd16b::f0``.
@@ -312,7 +349,7 @@ class MemoryDesc:
             return f"{head}:*::f0"
         name = FormatTag.of(layouts.order_of(self._layout), self.inner_blocks) if self.dims else ""
         gaps = "" if self.is_dense(padded=True) else "x".join(map(str, self.strides))
-        return f"{head}:{name}:{gaps}:f0"
+        return f"{head}:{name}:{gaps}:{self.compensation.token if self.compensation else 'f0'}"
 
     __str__ = token
 
@@ -331,6 +368,8 @@ class MemoryDesc:
                 parts.append(f"padded_dims={sizes_text(self.padded_dims)}")
         if self.offset0:
             parts.append(f"offset0={self.offset0}")
+        if self.compensation is not None:
+            parts.append(f"compensation={self.compensation}")
         return f"MemoryDesc({', '.join(parts)})"
 
     def __eq__(self, other: object) -> bool:
@@ -350,7 +389,8 @@ class MemoryDesc:
         raise AttributeError(f"MemoryDesc is immutable, {name!r} cannot be deleted")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (self.data_type, self.format_kind, tuple(self._layout), self._tag)
+        fields = (self.data_type, self.format_kind, tuple(self._layout), self._tag)
+        return _restore, (*fields, self.compensation)
 
     def _need_places(self, what: str) -> None:
         """Raise unless every element has a place that is known now."""
@@ -358,16 +398,40 @@ class MemoryDesc:
             rule = f"{what} needs a layout without 'any' and without runtime dimensions"
             raise InvalidArguments("desc", str(self), rule)
 
+    def _need_no_compensation(self, what: str) -> None:
+        """Raise where sums of the weights lie behind them, which a change would make wrong."""
+        if self.compensation is not None:
+            rule = f"{what} would leave the compensation behind"
+            raise InvalidArguments("desc", str(self), rule, "with_compensation(None) drops it")
+
 
 def _restore(
-    data_type: DataType, kind: FormatKind, places: Iterable[object], tag: FormatTag | None
+    data_type: DataType,
+    kind: FormatKind,
+    places: Iterable[object],
+    tag: FormatTag | None,
+    compensation: Compensation | None,
 ) -> MemoryDesc:
     """Return an unpickled descriptor."""
-    return MemoryDesc._of(data_type, kind, Layout(*places), tag)  # type: ignore[arg-type]
+    layout = Layout(*places)  # type: ignore[arg-type]
+    return MemoryDesc._of(data_type, kind, layout, tag, compensation)
 
 
-def _size(data_type: DataType, kind: FormatKind, places: Layout) -> int:
-    """Return the bytes from the beginning of the buffer to the last element."""
+def _check_compensation(
+    compensation: object, data_type: DataType, kind: FormatKind, places: Layout
+) -> None:
+    """Raise unless weights like these can have the compensation."""
+    if isinstance(compensation, Compensation):
+        compensation.check(data_type, kind, places)
+    elif compensation is not None:
+        rule = "expected a dnnl.Compensation or None"
+        raise InvalidArguments("compensation", compensation, rule)
+
+
+def _size(
+    data_type: DataType, kind: FormatKind, places: Layout, compensation: Compensation | None
+) -> int:
+    """Return the bytes from the beginning of the buffer to the last element or sum."""
     if prod(size for size in places.padded_dims if size > 0) > _INT64_MAX:
         raise InvalidArguments("dims", places.dims, "the number of elements must fit 64 bits")
     if kind is not FormatKind.blocked:
@@ -376,6 +440,8 @@ def _size(data_type: DataType, kind: FormatKind, places: Layout) -> int:
     if elements in (0, RUNTIME_DIM):
         return elements
     total = data_type.nbytes(places.offset0 + elements)
+    if compensation is not None:
+        total = compensation.nbytes(places, total)
     if total > _INT64_MAX:
         rule = f"the tensor spans {total} bytes, which does not fit 64 bits"
         raise InvalidArguments("dims", places.dims, rule)
