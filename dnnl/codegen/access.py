@@ -117,8 +117,8 @@ class Place:
 
     A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
-    outside ``domain``, which is padding, becomes zero. If ``streamed``, whole vectors are stored
-    past the caches, to addresses that are then multiples of a vector's size.
+    outside ``domain``, which is padding, becomes zero. Whole vectors of the operand ``streamed``
+    are stored past the caches, to addresses that are then multiples of a vector's size.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Place:
         masked: bool,
         domain: Sequence[Bound] = (),
         exists: Sequence[Bound] = (),
-        streamed: bool = False,
+        streamed: Operand | None = None,
         core: ir.Type = F32,
     ) -> None:
         self.e, self.masked, self.streamed = e, masked, streamed
@@ -185,7 +185,7 @@ class Place:
             return
         if stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
-            vector.store(self.e, raw, where, mask, streamed=self.streamed)
+            vector.store(self.e, raw, where, mask, streamed=operand is self.streamed)
             return
         if stride == 0:
             mask = vector.both(self.e, mask, vector.first_lanes(self.e, i64(1), self._lanes))

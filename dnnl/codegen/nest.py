@@ -290,7 +290,8 @@ class Point(Place):
         lane = along if along is not None else plan.lane
         super().__init__(
             writer.e, writer.pointers, plan.accesses, env, lane, plan.lanes,
-            masked=masked, domain=plan.domain, exists=plan.exists, streamed=writer.streamed,
+            masked=masked, domain=plan.domain, exists=plan.exists,
+            streamed=writer.nest.dst if writer.streamed else None,
             core=writer.nest.core,
         )  # fmt: skip
         self._writer, self._loaded = writer, loaded

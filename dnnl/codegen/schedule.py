@@ -301,7 +301,8 @@ def _order(plan: Schedule, dst: Access) -> None:
 def _can_stream(plan: Schedule, dst: Access) -> bool:
     """Whether dst is large and every whole vector fills cache lines, alone or with the next."""
     offset, desc = dst.offset, dst.operand.desc
-    if desc.size < _STREAMED_BYTES or offset is None or plan.lane is None or plan.lane_inside:
+    nbytes = desc.data_type.nbytes(desc.nelems(padded=True))  # its part of the buffer alone
+    if nbytes < _STREAMED_BYTES or offset is None or plan.lane is None or plan.lane_inside:
         return False
     bytes_at_once = plan.lanes * desc.data_type.size
     neighbours = bool(plan.loops) and offset.stride(plan.loops[-1]) == plan.lanes
