@@ -2,8 +2,8 @@
 
 A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
-f64 where the result is f64, or where only types pass that do not fit f32; or an integer as wide as
-the elements, where their bits are moved and mean nothing.
+f64 where the result is f64, or where only types pass that do not fit f32; i32 where s8 are counted;
+or an integer as wide as the elements, where their bits are moved and mean nothing.
 
 Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
 """
@@ -127,6 +127,13 @@ _IN_F32 = {
     DataType.f4_e2m1: _small(I8, small_float.F4_E2M1),
     DataType.e8m0: _coded(I8, small_float.widen_e8m0, small_float.narrow_e8m0),
 }
+_IN_I32 = {
+    DataType.s8: Storage(
+        I8,
+        lambda e, value: e.b.sext(value, _like(value, I32)),
+        lambda e, value: e.b.trunc(value, _like(value, I8)),
+    ),
+}
 _IN_F64 = {
     DataType.f64: Storage(F64, _same, _same),
     DataType.s32: _integer(I32, -(2.0**31), 2.0**31 - 1, core=F64),
@@ -159,7 +166,8 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
     """The row of a supported data type."""
     if isinstance(core, ir.IntType):
-        return Storage(core, _same, _same)
+        wider = _IN_I32 if core.width == I32.width else {}
+        return wider.get(data_type) or Storage(core, _same, _same)
     if core is F32:
         return _IN_F32[data_type]
     return _IN_F64.get(data_type) or _through_f32(_IN_F32[data_type])

@@ -17,6 +17,7 @@ class Reason(Enum):
 
     DATA_TYPE = "unsupported data type"
     LAYOUT = "unsupported layout"
+    COMPENSATION = "unsupported compensation"
     ATTRIBUTE = "unsupported attribute"
     POST_OP = "unsupported post-op"
     PARAMETER = "unsupported parameter"

@@ -13,6 +13,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, Point, emit_nest
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.compensation import emit_compensation
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -30,9 +31,15 @@ class Conf:
     quantization: Quantization
 
     @property
+    def adjust(self) -> float:
+        """The factor on weights whose sums are appended."""
+        compensation = self.dst.compensation
+        return 1.0 if compensation is None else compensation.scale_adjust
+
+    @property
     def core(self) -> Type:
         """The type that values have on the way."""
-        if not self.post_ops and self.quantization == Quantization():
+        if not self.post_ops and self.quantization == Quantization() and self.adjust == 1:
             return convert.bare_core(self.src.data_type, self.dst.data_type)
         # Elementary functions are those of f32.
         sums = all(isinstance(entry, PostOpSum) for entry in self.post_ops)
@@ -49,7 +56,7 @@ def configure(
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
-    """One nest that loads, dequantizes, quantizes and stores."""
+    """One nest that loads, dequantizes, quantizes and stores; then the sums of what it stored."""
     arguments = Arguments()
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
@@ -59,12 +66,14 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     quantizer = Quantizer(conf.quantization, {Arg.SRC: src, Arg.DST: dst}, arguments)
 
     def body(point: Point) -> None:
-        value = quantizer.dequantize(point, Arg.SRC, point.load(src))
-        value = quantizer.quantize(point, Arg.DST, epilogue.apply(point, value))
-        point.store(dst, value)
+        value = epilogue.apply(point, quantizer.dequantize(point, Arg.SRC, point.load(src)))
+        if conf.adjust != 1:
+            value = point.e.b.fmul(value, point.constant(conf.adjust))
+        point.store(dst, quantizer.quantize(point, Arg.DST, value))
 
     module = Module("reorder", isa)
     entry = symbol("reorder", [conf.src, conf.dst], isa)
     operands = (src, dst, *epilogue.operands, *quantizer.operands)
     phase = emit_nest(module, entry, Nest(axes, (), operands, dst, body, core=conf.core))
-    return Kernel(module, (phase,), arguments.ids)
+    sums = emit_compensation(module, conf.dst, dst.slot)
+    return Kernel(module, (phase, *sums), arguments.ids)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import ClassVar
 
+from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Implementation
-from dnnl.types.arg import Arg
+from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import (
     RUNTIME_DIM,
     Alg,
@@ -22,6 +23,7 @@ from dnnl.types.kinds import (
     sizes_text,
 )
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Desc:
 
     kind: ClassVar[str]
     in_place: ClassVar[tuple[int, ...]] = ()  # inputs whose buffer may be that of dst
+    compensated: ClassVar[tuple[int, ...]] = ()  # weights that may have sums behind them
 
     @property
     @abstractmethod
@@ -110,6 +113,18 @@ def check_outputs(tensors: Sequence[Tensor]) -> None:
         if tensor.output and any(stride == 0 and extent > 1 for stride, extent in strides):
             rule = "a stride of 0 is for sources alone: these elements lie on each other"
             raise InvalidArguments(f"{tensor.name}_desc", tensor.desc.strides, rule)
+
+
+def refuse_compensation(desc: Desc, post_ops: Sequence[PostOp]) -> Refusal | None:
+    """A refusal if a tensor has sums behind it that the operation neither writes nor reads."""
+    given = {t.argument: t.desc for t in desc.tensors if t.argument not in desc.compensated}
+    for number, entry in enumerate(post_ops):
+        given |= {Arg.post_op(number) | argument: operand for argument, operand in entry.operands}
+    for argument, tensor in given.items():
+        if tensor.compensation is not None:
+            detail = f"{name_of(argument)} is {tensor}, weights that only a reorder can write"
+            return Refusal(Reason.COMPENSATION, detail)
+    return None
 
 
 def check_defined(argument: str, desc: MemoryDesc) -> None:

@@ -9,7 +9,7 @@ from dnnl import log
 from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.primitives.desc import Desc, check_outputs
+from dnnl.primitives.desc import Desc, check_outputs, refuse_compensation
 from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg, name_of
@@ -72,8 +72,9 @@ class PrimitiveDesc:
 
     def next_impl(self) -> bool:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
+        refused = refuse_compensation(self._asked, tuple(self._asked_attr.post_ops))
         for impl in self._asked.implementations[len(self._candidates) :]:
-            answer = impl.configure(self._asked, self._asked_attr, self.isa)
+            answer = refused or impl.configure(self._asked, self._asked_attr, self.isa)
             if isinstance(answer, Plan):
                 self._candidates += (Candidate(impl.name, None),)
                 self._choose(impl.name, answer)

@@ -18,6 +18,7 @@ from dnnl.primitives.desc import (
     src_dst,
 )
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr, resolve_post_ops
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -29,9 +30,13 @@ class ReorderDesc(Desc):
     With attributes, dst = (src_scale * (src - src_zero_point) + sum_scale * dst) / dst_scale +
     dst_zero_point, in f32 (f64 where dst is f64). Arguments FROM (SRC), TO (DST). Both layouts are
     given, the dims are equal: there is no broadcasting. The padding of dst is zero afterwards.
+
+    If dst has a :class:`Compensation`, its weights are multiplied by ``scale_adjust`` before the
+    division by dst_scale, and their sums are written behind them. Such weights cannot be src.
     """
 
     kind = "reorder"
+    compensated = (Arg.DST,)
 
     src_desc: MemoryDesc
     dst_desc: MemoryDesc

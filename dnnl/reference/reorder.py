@@ -1,6 +1,8 @@
 """Reorder: the same tensor in another type, quantized on the way where attributes say so.
 
 dst = (src_scale * (src - src_zero_point) + sum_scale * dst) / dst_scale + dst_zero_point
+
+Weights with compensation are multiplied by ``scale_adjust`` as they are divided by ``dst_scale``.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ def reorder(
     dst_zero_point: ArrayLike = 0.0,
     sum_scale: float = 0.0,
     dst: ArrayLike | None = None,
+    scale_adjust: ArrayLike = 1.0,
 ) -> Array:
     """Parameters broadcast against ``src`` (``quantization.expand`` gives them that form).
 
@@ -36,4 +39,4 @@ def reorder(
         if dst is None:
             raise TypeError("sum_scale needs dst")
         values = values + sum_scale * f64(dst)
-    return quantize(values, dst_scale, dst_zero_point)
+    return quantize(f64(scale_adjust) * values, dst_scale, dst_zero_point)

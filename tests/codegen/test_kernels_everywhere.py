@@ -38,6 +38,12 @@ DESCS: dict[str, Desc] = {
     "transposition": dnnl.ReorderDesc(
         dnnl.MemoryDesc((2, 32, 8, 8), "f32", "abcd"), dnnl.MemoryDesc((2, 32, 8, 8), "f32", "acdb")
     ),
+    "weights with sums": dnnl.ReorderDesc(
+        dnnl.MemoryDesc((24, 20, 3, 3), "f32"),
+        dnnl.MemoryDesc(
+            (24, 20, 3, 3), "s8", "OIhw4i16o4i", compensation=dnnl.Compensation(1, 1, 0.5)
+        ),
+    ),
     "eltwise": dnnl.EltwiseDesc.forward(
         "forward_inference", "eltwise_gelu_erf", plain(3, 50), plain(3, 50)
     ),
@@ -91,7 +97,7 @@ def test_symbols_follow_the_grammar(name: str) -> None:
         match = SYMBOL.fullmatch(phase.symbol)
         assert match, phase.symbol
         assert match["isa"] == pd.isa.name
-        assert match["types"] == "f32"
+        assert set(match["types"].split("_")) <= {"f32", "s8", "s32"}
         assert int(match["columns"]) % pd.isa.lanes == 0 or int(match["rows"]) <= pd.isa.lanes
 
 

@@ -1,0 +1,53 @@
+"""Sums of weights that a reorder has just written, stored behind them."""
+
+from __future__ import annotations
+
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.builder import I32, Emitter, Module, Value, Values
+from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.kernels.pointwise import letters
+from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
+
+_FACTORS = {"s8s8": -128, "zero_points": -1}
+
+
+def emit_compensation(module: Module, weights: MemoryDesc, slot: int) -> list[Phase]:
+    """Write a phase for each mask of the compensation of the weights at ``slot``, if they have
+    any. It reads the weights, padding included, and needs them complete."""
+    masks = weights.compensation.masks if weights.compensation is not None else {}
+    phases = []
+    for mask in dict.fromkeys(masks.values()):
+        kinds = [kind for kind in masks if masks[kind] == mask]
+        isa = module.isa
+        symbol = f"reorder_compensation{mask}__s8_s32__{isa.lanes}x1__{isa.name}"
+        nest = _sums(weights, slot, mask, kinds)
+        phases.append(emit_nest(module, symbol, nest))
+    return phases
+
+
+def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
+    # Sums over the padding are right, since it is zero, and need no masks.
+    axes = letters(weights.padded_dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    kept = tuple(Affine.of(axis) if mask >> dim & 1 else ZERO for dim, axis in enumerate(axes))
+    source = Operand(slot, weights, index)
+    sums = {kind: Operand(slot, weights.compensation_desc(kind), kept) for kind in kinds}
+
+    def add(point: Point, total: Value) -> Values:
+        return (point.e.b.add(total, point.load(source)),)
+
+    def body(point: Point) -> None:
+        (total,) = point.fold((0,), add, _merge)
+        for kind, operand in sums.items():
+            point.store(operand, point.e.b.mul(total, point.constant(_FACTORS[kind])))
+
+    parallel = tuple(axis for dim, axis in enumerate(axes) if mask >> dim & 1)
+    reduced = tuple(axis for dim, axis in enumerate(axes) if not mask >> dim & 1)
+    operands = (source, *sums.values())
+    return Nest(parallel, reduced, operands, sums[kinds[0]], body, core=I32)
+
+
+def _merge(e: Emitter, a: Values, b: Values) -> Values:
+    return (e.b.add(a[0], b[0]),)
