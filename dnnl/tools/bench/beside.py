@@ -12,6 +12,7 @@ from dnnl.primitives.primitive import Primitive
 from dnnl.reference.arrays import Array, f64
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.compare import SMALL, Rule, compare
+from dnnl.tools.bench.compensation import judge_sums
 from dnnl.tools.bench.measure import in_turns, timed_runs
 from dnnl.tools.bench.peers.onednn import OneDnn, PeerOperation
 from dnnl.tools.bench.result import PeerResult, Result, State
@@ -41,6 +42,9 @@ def check_beside(
     core = DataType.f64 if kind in (DataType.f64, DataType.s32) else DataType.f32
     want, rule = operation.read(), _doubled(trial.rule(meant))
     verdict = compare("DST", f64(memory.numpy()), want, kind, core, rule)
+    if memory.desc.compensation is not None:
+        for sums in judge_sums(memory, operation.sums):
+            verdict = verdict.with_errors(sums.errors, sums.lines)
     if verdict.errors:
         result.state = State.FAILED
         result.errors, result.total = verdict.errors, verdict.total

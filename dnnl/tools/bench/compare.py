@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,10 @@ class Verdict:
     total: int
     mistrusted: bool
     lines: tuple[str, ...] = ()
+
+    def with_errors(self, errors: int, lines: tuple[str, ...]) -> Verdict:
+        """The verdict on the same elements with errors found besides."""
+        return replace(self, errors=self.errors + errors, lines=self.lines + lines)
 
 
 def compare(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import core_type
-from dnnl.runtime.gather import scatter
+from dnnl.runtime.gather import gather, scatter
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.compare import Rule, Verdict, compare
+from dnnl.tools.bench.compensation import judge_sums
 from dnnl.tools.bench.fill import generator, integers, stored, uniform
 from dnnl.tools.bench.operations.base import Operation
 from dnnl.tools.bench.quantization import (
@@ -114,7 +115,7 @@ class Trial:
         return loosened(rule, self.pd.attr, self.pd.dst_desc.data_type)
 
     def judge(self, want: Array, meant: Mapping[int, Array]) -> Verdict:
-        """Compare the destination, its padding included."""
+        """Compare the destination, its padding and its compensation included."""
         memory = self.memories[Arg.DST]
         kind = memory.desc.data_type
         source = self.pd.src_desc.data_type
@@ -122,11 +123,13 @@ class Trial:
         core = core_type(source, kind) if plain else DataType.f32
         core = DataType.f64 if kind is DataType.f64 else core
         verdict = compare("DST", f64(memory.numpy()), want, kind, core, self.rule(meant))
-        stray = _stray_padding(memory)
-        if not stray:
-            return verdict
-        line = f"[DST]: {stray} elements of the padding are not zero"
-        return replace(verdict, errors=verdict.errors + stray, lines=(*verdict.lines, line))
+        for sums in judge_sums(memory):
+            verdict = verdict.with_errors(sums.errors, sums.lines)
+        for name, desc in _parts(memory.desc).items():
+            stray = _stray_padding(desc, memory.data)
+            line = f"[{name}]: {stray} elements of the padding are not zero"
+            verdict = verdict.with_errors(stray, (line,) if stray else ())
+        return verdict
 
 
 def _store(memory: Memory, values: Array) -> None:
@@ -135,15 +138,20 @@ def _store(memory: Memory, values: Array) -> None:
         scatter(memory.desc, memory.data, values.astype(memory.desc.data_type.numpy))
 
 
-def _stray_padding(memory: Memory) -> int:
+def _parts(desc: MemoryDesc) -> dict[str, MemoryDesc]:
+    """The tensor, and the sums behind it where it has any."""
+    kinds = desc.compensation.masks if desc.compensation is not None else ()
+    return {"DST": desc, **{f"DST {kind}": desc.compensation_desc(kind) for kind in kinds}}
+
+
+def _stray_padding(desc: MemoryDesc, data: NDArray[np.uint8]) -> int:
     """How many elements between the dims and the padded dims are not zero."""
-    desc = memory.desc
     if desc.padded_dims == desc.dims or desc.has_zero_dim:
         return 0
     whole = MemoryDesc(
         desc.padded_dims, desc.data_type, desc.strides,
         inner_blocks=desc.inner_blocks, offset0=desc.offset0,
     )  # fmt: skip
-    values = f64(Memory(whole, memory.engine, memory.data).numpy()).copy()
+    values = f64(gather(whole, data[: whole.size]))
     values[tuple(slice(size) for size in desc.dims)] = 0
     return int(np.count_nonzero(values))

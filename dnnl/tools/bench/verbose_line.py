@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.options import DRIVERS
@@ -20,6 +21,7 @@ _POOLING = {
 }
 _PRODUCTS = {"direct": "DIRECT", "winograd": "WINO", "auto": "AUTO"}
 _LRN = {"lrn_across_channels": "ACROSS", "lrn_within_channel": "WITHIN"}
+_OFLAGS = {"s8s8_comp": "s8m", "zp_comp": "zpm"}
 _AS_WRITTEN = ("scratchpad", "fpmath", "acc-mode", "deterministic", "rounding-mode", "post-ops")
 _QUANTIZED = {"scales": "0.5", "zero-points": "1"}
 """A verbose line does not say the value of a single scale or zero point; this is taken for it."""
@@ -154,16 +156,16 @@ def _alg(line: OperationLine, names: dict[str, str]) -> Options:
 
 
 def _reorder(line: OperationLine) -> Options:
-    compensated = line.target.compensated
-    flags = [
-        f"{name}:{compensated[key]}"
-        for name, key in (("s8s8_comp", "s8m"), ("zp_comp", "zpm"))
-        if key in compensated
-    ]
-    if not flags:
-        return _ends(line)
-    plain = [f"--stag={line.source.tag}", f"--dtag={line.target.tag}"]
-    return [*_end_types(line), *plain, f"--oflag={'+'.join(flags)}"]
+    masks = line.target.compensated
+    if line.source.compensated:
+        raise BadValue("no case can be made of a reorder from weights with compensation")
+    if ":sa" in line.target.extra:
+        raise BadValue("no case can be made of weights with an adjusted scale")
+    flags = [f"{name}:{masks[key]}" for name, key in _OFLAGS.items() if key in masks]
+    # Without "any" for the layout, which compensation means elsewhere.
+    ends = [line.source, replace(line.target, extra="f0")]
+    options = [*_end_types(line), *_layouts(("stag", "dtag"), ends)]
+    return [*options, f"--oflag={'+'.join(flags)}"] if flags else options
 
 
 def _end_types(line: OperationLine) -> Options:

@@ -22,10 +22,20 @@ from dnnl.tools.bench.operations.base import (
     tensor_desc,
 )
 from dnnl.types.arg import Arg
+from dnnl.types.compensation import Compensation
 from dnnl.types.dtype import DataType
+
+OFLAGS = {"s8s8_comp": "s8s8", "zp_comp": "zero_points"}
+"""The kind of compensation that each flag of the destination stands for."""
 
 _LARGEST = {DataType.f32: 2.0**24, DataType.f64: 2.0**24, DataType.f16: 2.0**11}
 _FEW = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 16.0, 64.0)
+
+
+def _compensation(case: Case) -> dict[str, int]:
+    """The masks of the sums that the case asks for behind dst, by kind."""
+    flags = [entry.split(":") for entry in str(case["oflag"]).split("+") if entry]
+    return {OFLAGS[name]: int(mask) for name, mask in flags}
 
 
 class Reorder(Operation):
@@ -38,20 +48,21 @@ class Reorder(Operation):
             kind = types.get(entry.name)
             if kind is None or kind.is_float or (entry.name == "dst" and has_sum(case)):
                 return INVALID
+        if _compensation(case) and (case["ddt"] is not DataType.s8 or case["runtime-dim-mask"]):
+            return NOT_SUPPORTED
         return NOT_SUPPORTED if str(case["cross-engine"]) != "none" else None
 
     def describe(self, case: Case) -> Desc:
         """Both layouts as they are given."""
         if case["runtime-dim-mask"]:
             raise Unimplemented("no dimensions that are known only at execution")
-        if str(case["oflag"]):
-            raise Unimplemented("no compensation behind a tensor")
         dims = shapes(case).dims
         source, target = strides_of(case, "stag", "dtag")
-        return ReorderDesc(
-            tensor_desc(dims, case["sdt"], case["stag"], source),
-            tensor_desc(dims, case["ddt"], case["dtag"], target),
-        )
+        dst = tensor_desc(dims, case["ddt"], case["dtag"], target)
+        masks = _compensation(case)
+        if masks:
+            dst = dst.with_compensation(Compensation(**masks))
+        return ReorderDesc(tensor_desc(dims, case["sdt"], case["stag"], source), dst)
 
     def fill(self, case: Case, desc: Desc) -> dict[int, Array]:
         """Extremes, and numbers that the conversions treat differently."""

@@ -169,8 +169,33 @@ class PeerOperation:
         """The destination."""
         desc = self._descs[Arg.DST]
         plain = _Memory(self._peer, _row_major(self._peer, desc))
-        self._reorder(self._memories[Arg.DST], plain)
+        self._reorder(self._weights(desc), plain)
         return f64(plain.data.view(desc.data_type.numpy).reshape(desc.dims))
+
+    def sums(self, kind: str) -> Array:
+        """The compensation of one kind behind the destination, with size 1 where it is summed."""
+        desc = self._descs[Arg.DST]
+        assert desc.compensation is not None
+        descs = {name: desc.compensation_desc(name) for name in desc.compensation.masks}
+        wanted = descs[kind]
+        size = self._peer.library.c.dnnl_memory_desc_get_size(self._weights(desc).desc)
+        first = -(-size // 4) + wanted.offset0 - min(d.offset0 for d in descs.values())
+        words = self._memories[Arg.DST].data[: (first + wanted.nelems(padded=True)) * 4]
+        values = words[first * 4 :].view(np.int32)
+        # They follow the order in which the weights have their dimensions.
+        order = sorted(range(desc.ndims), key=lambda d: -desc.strides[d])
+        shaped = values.reshape([wanted.padded_dims[d] for d in order])
+        inside = tuple(slice(size) for size in wanted.dims)
+        return f64(shaped.transpose(np.argsort(order))[inside])
+
+    def _weights(self, desc: MemoryDesc) -> _Memory:
+        """The destination without what is appended to it."""
+        whole = self._memories[Arg.DST]
+        if desc.compensation is None:
+            return whole
+        handle = self._peer.memory_desc(desc.with_compensation(None))
+        assert handle is not None
+        return _Memory(self._peer, handle, whole.data)
 
     def _handle(self, argument: int, desc: MemoryDesc) -> Handle:
         """What the primitive wants for an argument; ``desc`` if it does not say."""

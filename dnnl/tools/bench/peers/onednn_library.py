@@ -10,6 +10,7 @@ from typing import Any
 
 from dnnl.errors import Unimplemented
 from dnnl.tools.bench.errors import BadValue
+from dnnl.types.compensation import Compensation
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import MAX_NDIMS
@@ -23,6 +24,8 @@ _TAG_ANY = 1
 _MAJOR = 3
 _UNIMPLEMENTED = 3
 _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "runtime error"}
+_EXTRA_AT = {(3, 2): 616}
+"""Where a descriptor has its extra fields, in bytes, by version: no function sets these."""
 _DIMS = ctypes.c_int64 * MAX_NDIMS
 
 
@@ -30,6 +33,17 @@ class ExecArg(ctypes.Structure):
     """dnnl_exec_arg_t."""
 
     _fields_ = (("arg", ctypes.c_int), ("memory", ctypes.c_void_p))
+
+
+class _Extra(ctypes.Structure):
+    """The beginning of memory_extra_desc_t."""
+
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("compensation_mask", ctypes.c_int),
+        ("scale_adjust", ctypes.c_float),
+        ("asymm_compensation_mask", ctypes.c_int),
+    )
 
 
 class _Version(ctypes.Structure):
@@ -69,6 +83,7 @@ class Library:
         self.c.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
         self.c.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         version = self.c.dnnl_version().contents
+        self._extra_at = _EXTRA_AT.get((version.major, version.minor))
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         if version.major != _MAJOR:
             raise BadValue(f"--peer=onednn: version {self.version}, expected {_MAJOR}")
@@ -95,6 +110,8 @@ class Library:
         """The same descriptor over there; None for an absent tensor."""
         if desc.is_zero:
             return None
+        if desc.compensation is not None:
+            return self._compensated(desc, desc.compensation)
         what = (desc.ndims, dims(desc.dims), desc.data_type.value)
         if desc.format_kind is FormatKind.any:
             return self.create("memory_desc", "memory_desc_create_with_tag", *what, _TAG_ANY)
@@ -105,6 +122,17 @@ class Library:
             raise Unimplemented(f"oneDNN {self.version} has no name for {desc}")
         name = desc.tag.name.encode()
         return self.create("memory_desc", "memory_desc_create_with_string_tag", *what, name)
+
+    def _compensated(self, desc: MemoryDesc, compensation: Compensation) -> Handle | None:
+        made = self.memory_desc(desc.with_compensation(None))
+        if made is None or made.value.value is None or self._extra_at is None:
+            raise Unimplemented(f"oneDNN {self.version} takes no compensation from outside")
+        extra = _Extra.from_address(made.value.value + self._extra_at)
+        extra.flags = compensation.flags
+        extra.compensation_mask = compensation.s8s8
+        extra.scale_adjust = compensation.scale_adjust
+        extra.asymm_compensation_mask = compensation.zero_points
+        return made
 
 
 def dims(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
