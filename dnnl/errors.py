@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+_RUNTIME_DIM = str(-(2**63))  # the number that stands for what only execution knows
+
 
 class Error(Exception):
     """Base of every exception that the library raises on purpose."""
@@ -19,8 +21,8 @@ class InvalidArguments(Error, ValueError):
 
     def __init__(self, argument: str, value: object, rule: str, hint: str = "") -> None:
         self.argument, self.value, self.rule, self.hint = argument, value, rule, hint
-        text = f"{argument} = {value!r}: {rule}"
-        super().__init__(f"{text}; {hint}" if hint else text)
+        text = f"{argument} = {value!r}: {rule}" + (f"; {hint}" if hint else "")
+        super().__init__(text.replace(_RUNTIME_DIM, "RUNTIME_DIM"))
 
     def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
         return type(self), (self.argument, self.value, self.rule, self.hint)

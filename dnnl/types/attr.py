@@ -13,7 +13,15 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import AccumulationMode, FpmathMode, Kind, ScratchpadMode, coerce, nearest
+from dnnl.types.kinds import (
+    RUNTIME_DIM,
+    AccumulationMode,
+    FpmathMode,
+    Kind,
+    ScratchpadMode,
+    coerce,
+    nearest,
+)
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOps, read_mask
 
@@ -44,7 +52,10 @@ class ScaleSpec:
     data_type: DataType
 
     def shape(self, dims: Sequence[int]) -> tuple[int, ...]:
-        """Return the dims of the dense, row-major tensor of values for a tensor of ``dims``."""
+        """Return the dims of the dense, row-major tensor of values for a tensor of ``dims``.
+
+        A dimension that only execution knows stays RUNTIME_DIM.
+        """
         if self.mask >> len(dims):
             rule = f"has a bit above the {len(dims)} dimensions of {tuple(dims)}"
             raise InvalidArguments("mask", self.mask, rule)
@@ -55,13 +66,14 @@ class ScaleSpec:
             if group > 1 and not self.mask >> d & 1:
                 rule = f"mask = {self.mask} has no bit for dimension {d}, so it has no groups"
                 raise InvalidArguments("groups", self.groups, rule)
-            if size % group:
+            if size != RUNTIME_DIM and size % group:
                 rule = f"{group} does not divide dimension {d}, which is {size}"
                 raise InvalidArguments("groups", self.groups, rule)
-        return tuple(
-            size // group if self.mask >> d & 1 else 1
-            for d, (size, group) in enumerate(zip(dims, sizes, strict=True))
-        )
+        counts = [
+            size if size == RUNTIME_DIM else size // group
+            for size, group in zip(dims, sizes, strict=True)
+        ]
+        return tuple(count if self.mask >> d & 1 else 1 for d, count in enumerate(counts))
 
     def group_sizes(self, ndims: int) -> tuple[int, ...]:
         """Return how many neighbours share a value, for each dimension of a tensor."""

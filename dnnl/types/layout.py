@@ -52,8 +52,8 @@ class Layout(NamedTuple):
 
     @property
     def has_runtime(self) -> bool:
-        """Whether any size or stride is known only at execution."""
-        return RUNTIME_DIM in self.padded_dims or RUNTIME_DIM in self.strides
+        """Whether any size, stride or offset is known only at execution."""
+        return RUNTIME_DIM in (*self.padded_dims, *self.strides, self.offset0)
 
 
 def round_up(dims: Sequence[int], blocks: Sequence[int]) -> tuple[int, ...]:

@@ -37,8 +37,9 @@ class MemoryDesc:
     With strides, ``inner_blocks`` (pairs of dimension and size, outermost first) and
     ``padded_dims`` (by default ``dims`` rounded up to whole blocks) describe any blocked layout;
     a stride then leads from one outer block to the next. ``offset0`` is the distance of the
-    first element from the beginning of the buffer. ``compensation`` describes sums of s8 weights
-    behind them; ``compensation_desc`` is where they are. Only a reorder writes such weights.
+    first element from the beginning of the buffer. Dims, strides and ``offset0`` that only
+    execution knows are RUNTIME_DIM. ``compensation`` describes sums of s8 weights behind them;
+    ``compensation_desc`` is where they are. Only a reorder writes such weights.
 
     Descriptors are equal if they put equal elements in equal places: the stride of a dimension
     of size 1 does not count, nor does how the layout was spelled.
@@ -113,7 +114,7 @@ class MemoryDesc:
         if tag is ANY:
             check_any(shape, offset0)
         first = read_int("offset0", offset0)
-        if first < 0:
+        if first < 0 and first != RUNTIME_DIM:
             raise InvalidArguments("offset0", offset0, "must not be negative")
         kind = FormatKind.any if tag is ANY else FormatKind.blocked
         places = places._replace(offset0=first)
@@ -187,7 +188,7 @@ class MemoryDesc:
 
     @property
     def has_runtime_values(self) -> bool:
-        """Whether a dimension, a stride or the padding is known only at execution."""
+        """Whether a dimension, a stride, the padding or the offset is known only at execution."""
         return self._layout.has_runtime
 
     @property
@@ -341,7 +342,7 @@ class MemoryDesc:
         """
         if self.is_zero:
             return "undef::undef:::"
-        letters = "a" * user_any + "p" * (self.dims != self.padded_dims) + "0" * (self.offset0 > 0)
+        letters = "a" * user_any + "p" * (self.dims != self.padded_dims) + "0" * (self.offset0 != 0)
         head = f"{self.data_type}:{letters}:{self.format_kind}"
         if self.format_kind is FormatKind.any:
             return f"{head}:any::f0"
@@ -367,7 +368,8 @@ class MemoryDesc:
             if self.padded_dims != layouts.round_up(self.dims, self.blocks):
                 parts.append(f"padded_dims={sizes_text(self.padded_dims)}")
         if self.offset0:
-            parts.append(f"offset0={self.offset0}")
+            first = "RUNTIME_DIM" if self.offset0 == RUNTIME_DIM else self.offset0
+            parts.append(f"offset0={first}")
         if self.compensation is not None:
             parts.append(f"compensation={self.compensation}")
         return f"MemoryDesc({', '.join(parts)})"
