@@ -38,6 +38,19 @@ class Refusal:
         return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value
 
 
+SIZES = -1
+"""The id of the argument with the sizes of an execution, for kernels that serve all sizes. It is
+the last one, and the library's own."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The contents of the argument `SIZES`, and the most threads for which there is work."""
+
+    data: bytes
+    threads: int
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """A generated module. ``arguments`` are the ids of the pointers that its phases take."""

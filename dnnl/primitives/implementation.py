@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
 from dnnl.errors import InvalidArguments
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind
@@ -19,12 +19,17 @@ from dnnl.types.tag import FormatTag
 @dataclass(frozen=True)
 class Plan:
     """An accepted problem: the description and post-ops with every layout decided, the kernel's
-    recipe, and the bytes of temporary memory that it takes."""
+    recipe, and the bytes of temporary memory that it takes.
+
+    Where the kernel serves all sizes, ``sizes`` makes what it needs to know of an execution out of
+    the descriptors of its memories, by argument.
+    """
 
     desc: Any
     post_ops: tuple[PostOp, ...]
     recipe: Recipe
     scratchpad: int = 0
+    sizes: Callable[[Mapping[int, MemoryDesc]], Sizes] | None = None
 
 
 @dataclass(frozen=True)

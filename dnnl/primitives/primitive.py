@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
@@ -13,13 +13,13 @@ from dnnl import config, log
 from dnnl.codegen import jit
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.cache import Cache
-from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
+from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.primitives.slots import Arguments, Slots, find_slots
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import Arg
 from dnnl.types.kinds import ScratchpadMode
-from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,6 @@ class _Compiled:
     arguments: tuple[int, ...]
     from_disk: bool
 
-
-# Keys are integers; since those of a mapping are invariant, Mapping[int, ...] would exclude Arg.
-Arguments = Mapping[Any, Memory]
 
 _cache: Cache[_Compiled] = Cache(lambda: int(config.get("primitive_cache_capacity")))
 
@@ -51,17 +48,13 @@ class Primitive:
         started = perf_counter()
         compiled, hit = _cache.get(pd.key, lambda: _compile(pd))
         self._executable = compiled.executable
-        expected = [(arg, pd.arg_desc(arg)) for arg in compiled.arguments]
+        arguments = list(compiled.arguments)
         library = pd.attr.scratchpad_mode is ScratchpadMode.library
-        own = library and Arg.SCRATCHPAD in compiled.arguments
-        self._own_scratchpad = own
-        self._slots = tuple((a, d) for a, d in expected if not (own and a == Arg.SCRATCHPAD))
-        self._scratchpad_place = compiled.arguments.index(Arg.SCRATCHPAD) if own else -1
-        self._outputs = tuple(
-            number
-            for number, (arg, _) in enumerate(self._slots)
-            if arg == Arg.SCRATCHPAD or any(t.argument == arg and t.output for t in pd.desc.tensors)
-        )
+        self._own_scratchpad = library and Arg.SCRATCHPAD in arguments
+        if self._own_scratchpad:
+            self._scratchpad_place = arguments.index(Arg.SCRATCHPAD)
+            arguments.remove(Arg.SCRATCHPAD)
+        self._slots = find_slots(pd, arguments)
         self._local = threading.local()
         if log.enabled("profile_create", pd.desc.kind):
             state = "cache_hit" if hit else "cache_miss"
@@ -77,29 +70,30 @@ class Primitive:
         if log.enabled("profile_exec", self.pd.desc.kind):
             self.bind(stream, args)()
             return
-        pointers = self._checked(stream, args)
+        slots, pointers = self._checked(stream, args)
         if self._executable is None:
             return
         if self._own_scratchpad:
             pointers = self._with_scratchpad(pointers, self._thread_scratchpad())
-        self._executable.launch(pointers, stream.num_threads)
+        self._executable.launch(*slots.completed(pointers, stream.num_threads))
 
     def bind(self, stream: Stream, args: Arguments) -> Callable[[], Any]:
         """Check and lay out ``args`` once; each call of the result is one execution.
 
         Executions are reported in verbose lines if these are switched on now.
         """
-        pointers = self._checked(stream, args)
-        keep: list[object] = [args[arg] for arg, _ in self._slots]
+        slots, pointers = self._checked(stream, args)
+        keep: list[object] = [slots, *(args[arg] for arg, _ in slots.expected)]
         if self._executable is None:
             return lambda: None
         if self._own_scratchpad:
             scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
             keep.append(scratchpad)
             pointers = self._with_scratchpad(pointers, scratchpad)
-        bound = _Bound(self._executable.bind(pointers, stream.num_threads), keep).run
+        launch = self._executable.bind(*slots.completed(pointers, stream.num_threads))
+        bound = _Bound(launch, keep).run
         if log.enabled("profile_exec", self.pd.desc.kind):
-            return lambda: self._log(bound)
+            return lambda: _log(slots.pd, bound)
         return bound
 
     def llvm_ir(self) -> str:
@@ -110,11 +104,13 @@ class Primitive:
         """The machine code as assembly text."""
         return jit.assembly(self.pd.plan.recipe.kernel().module)
 
-    def _checked(self, stream: Stream, args: Arguments) -> tuple[int, ...]:
-        """The addresses for the kernel; what is wrong is reported in verbose lines too."""
+    def _checked(self, stream: Stream, args: Arguments) -> tuple[Slots, tuple[int, ...]]:
+        """The slots of this execution and the addresses for the kernel; what is wrong is reported
+        in verbose lines too."""
         try:
             self._check_stream(stream)
-            return self._pointers(args)
+            slots = self._slots(args)
+            return slots, slots.pointers(args)
         except InvalidArguments as error:
             if log.enabled("check", self.pd.desc.kind):
                 log.line("primitive", "exec:check", self.pd.desc.kind, error)
@@ -127,71 +123,6 @@ class Primitive:
         if stream.engine is not engine and stream.engine != engine:
             raise InvalidArguments("stream", stream, f"must be a stream of {engine!r}")
 
-    def _pointers(self, args: Arguments) -> tuple[int, ...]:
-        """The addresses for the kernel, checked: generated code trusts them."""
-        if args.__class__ is not dict or len(args) != len(self._slots):
-            self._check_keys(args)
-        pointers = []
-        for arg, desc in self._slots:
-            memory = args.get(arg)
-            if memory.__class__ is not Memory:
-                raise self._no_memory(arg, desc, memory)
-            own = memory.desc
-            if own is not desc and own != desc and not _same_parameters(arg, own, desc):
-                raise self._mismatch(arg, desc, memory)
-            if memory.engine is not self.pd.engine and memory.engine != self.pd.engine:
-                rule = f"its memory must be on {self.pd.engine!r}"
-                raise InvalidArguments(f"args[{name_of(arg)}]", memory.engine, rule)
-            pointers.append(memory.pointer)
-        for number in self._outputs:
-            self._check_overlap(number, pointers)
-        return tuple(pointers)
-
-    def _check_keys(self, args: Arguments) -> None:
-        """Raise if ``args`` is no mapping; report arguments that are not used."""
-        if not isinstance(args, Mapping):
-            hint = "{dnnl.Arg.SRC: src, dnnl.Arg.DST: dst}"
-            raise InvalidArguments("args", args, "expected a dictionary of memories", hint)
-        if not log.enabled("check", self.pd.desc.kind):
-            return
-        used = {arg for arg, _ in self._slots}
-        for key in args:
-            if key not in used:
-                name = name_of(key) if isinstance(key, int) else repr(key)
-                log.line("primitive", "exec:check", self.pd.desc.kind, f"unused argument {name}")
-
-    def _no_memory(self, arg: int, desc: MemoryDesc, given: object) -> InvalidArguments:
-        where = f"args[{name_of(arg)}]"
-        if given is None:
-            hint = "keys are members of dnnl.Arg"
-            return InvalidArguments(where, None, f"missing; {describe(arg, desc)}", hint)
-        hint = "wrap arrays with dnnl.Memory.from_numpy"
-        return InvalidArguments(where, type(given).__name__, "expected a dnnl.Memory", hint)
-
-    def _mismatch(self, arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:
-        own = memory.desc
-        hint = ""
-        if own.dims == desc.dims:
-            same = own.data_type is desc.data_type
-            hint = "memory.reorder_to(desc) changes the layout" if same else "reorder it first"
-        given = f"{own}, dims {own.dims}"
-        return InvalidArguments(f"args[{name_of(arg)}]", given, describe(arg, desc), hint)
-
-    def _check_overlap(self, number: int, pointers: list[int]) -> None:
-        """Raise if an output shares memory with another argument, other than in place."""
-        begin = pointers[number]
-        arg, desc = self._slots[number]
-        end = begin + desc.size
-        for other, (pointer, slot) in enumerate(zip(pointers, self._slots, strict=True)):
-            if other == number or pointer >= end or pointer + slot[1].size <= begin:
-                continue
-            in_place = pointer == begin and slot[1] == desc and slot[0] in self.pd.desc.in_place
-            if not in_place:
-                rule = f"must not share memory with {name_of(slot[0])}"
-                may = " or ".join(name_of(a) for a in self.pd.desc.in_place) or "no argument"
-                hint = f"in place is possible with {may}, of the same descriptor"
-                raise InvalidArguments(f"args[{name_of(arg)}]", str(desc), rule, hint)
-
     def _with_scratchpad(self, pointers: tuple[int, ...], scratchpad: Memory) -> tuple[int, ...]:
         place = self._scratchpad_place
         return (*pointers[:place], scratchpad.pointer, *pointers[place:])
@@ -202,12 +133,6 @@ class Primitive:
         except AttributeError:
             memory = self._local.scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
         return memory
-
-    def _log(self, run: Callable[[], Any]) -> None:
-        started = perf_counter()
-        run()
-        time = (perf_counter() - started) * 1e3
-        log.line("primitive", "exec", self.pd.verbose_fields(), f"{time:.6g}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return Primitive, (self.pd,)
@@ -229,14 +154,11 @@ class _Bound:
         self.launch()
 
 
-def _same_parameters(argument: int, given: object, desc: MemoryDesc) -> bool:
-    """Whether scales or zero points come in another shape that lies in memory as ``desc`` does,
-    as a line for a mask of one bit."""
-    if not is_parameter(argument) or not isinstance(given, MemoryDesc):
-        return False
-    plain = MemoryDesc(given.dims, desc.data_type) if not given.is_zero else None
-    sizes = [size for size in given.dims if size != 1]
-    return given == plain and sizes == [size for size in desc.dims if size != 1]
+def _log(pd: PrimitiveDesc, run: Callable[[], Any]) -> None:
+    started = perf_counter()
+    run()
+    time = (perf_counter() - started) * 1e3
+    log.line("primitive", "exec", pd.verbose_fields(), f"{time:.6g}")
 
 
 def _compile(pd: PrimitiveDesc) -> _Compiled:

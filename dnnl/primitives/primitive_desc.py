@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from time import perf_counter
 
 from dnnl import log
@@ -11,6 +13,7 @@ from dnnl.codegen.epilogue import prelu_weights
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.desc import Desc, check_outputs, refuse_compensation
 from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
+from dnnl.primitives.sizes import known
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
@@ -88,7 +91,10 @@ class PrimitiveDesc:
     def _choose(self, name: str, plan: Plan) -> None:
         self._name, self._plan = name, plan
         self._attr = self._asked_attr.with_post_ops(plan.post_ops)
-        self._key = (plan.desc, self._attr.key, self.engine, self.isa, name)
+        own: tuple[object, ...] = (plan.desc, self._attr.key, self.isa, name)
+        if plan.sizes is not None:  # many descriptions share the code
+            own = (plan.recipe, plan.desc.dst.has_zero_dim)
+        self._key = (self.engine, *own)
 
     @property
     def attr(self) -> PrimitiveAttr:
@@ -145,6 +151,13 @@ class PrimitiveDesc:
         owner = argument - (Arg.SCALES if scales else Arg.ZERO_POINTS)
         spec = specs.get(owner)
         return MemoryDesc.zero() if spec is None else spec.desc(self.arg_desc(owner).dims)
+
+    def with_sizes(self, given: Mapping[int, MemoryDesc]) -> PrimitiveDesc:
+        """The same with what an execution knows: ``given`` are the descriptors of its tensors by
+        argument. Raises InvalidArguments where one does not match the description."""
+        made = copy(self)
+        made._plan = replace(self._plan, desc=known(self.desc, given))
+        return made
 
     @property
     def scratchpad_desc(self) -> MemoryDesc:

@@ -1,0 +1,55 @@
+"""Sizes that only an execution knows: descriptions are patterns which its memories must match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dnnl.errors import InvalidArguments
+from dnnl.primitives.desc import Desc, check_outputs
+from dnnl.types.arg import Arg, name_of
+from dnnl.types.kinds import RUNTIME_DIM, sizes_text
+from dnnl.types.memory_desc import MemoryDesc
+
+_FIELDS = {Arg.SRC: "src_desc", Arg.DST: "dst_desc"}
+
+
+def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
+    """The operation ``desc`` on tensors of the descriptors ``given``, by argument.
+
+    Raises InvalidArguments unless each matches that of ``desc``, and for what breaks the rules of
+    the operation itself.
+    """
+    for tensor in desc.tensors:
+        _check_match(name_of(tensor.argument), tensor.desc, given[tensor.argument])
+    made = replace(desc, **{field: given[argument] for argument, field in _FIELDS.items()})
+    check_outputs(made.tensors)
+    return made
+
+
+def _check_match(argument: str, pattern: MemoryDesc, given: MemoryDesc) -> None:
+    """Raise unless ``given`` is ``pattern`` with a number for each RUNTIME_DIM."""
+    where = f"args[{argument}]"
+    for name in ("ndims", "data_type", "format_kind", "inner_blocks"):
+        wanted, found = getattr(pattern, name), getattr(given, name)
+        if wanted != found:
+            rule = f"{name} must be {wanted}, as in the description, and is {found}"
+            raise InvalidArguments(where, str(given), rule)
+    _check_numbers(f"{where}.dims", pattern.dims, given.dims)
+    _check_numbers(f"{where}.padded_dims", pattern.padded_dims, given.padded_dims)
+    # The stride of a dimension with one position is never used.
+    strides = [
+        wanted if count == 1 else stride
+        for wanted, stride, count in zip(
+            pattern.strides, given.strides, given.outer_dims, strict=True
+        )
+    ]
+    _check_numbers(f"{where}.strides", pattern.strides, tuple(strides))
+    _check_numbers(f"{where}.offset0", (pattern.offset0,), (given.offset0,))
+
+
+def _check_numbers(where: str, pattern: tuple[int, ...], given: tuple[int, ...]) -> None:
+    """Raise unless each number is that of the pattern or replaces a RUNTIME_DIM."""
+    if any(a not in (b, RUNTIME_DIM) for a, b in zip(pattern, given, strict=True)):
+        rule = f"must be {sizes_text(pattern)}, as in the description"
+        raise InvalidArguments(where, given, rule, "RUNTIME_DIM there leaves a number open")
