@@ -15,6 +15,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.tag import FormatTag
 
 # Post-ops of more instructions than this are not written out for every register of a tile: the
 # code would grow, and the time to compile it, far beyond what a loop costs at run time.
@@ -62,12 +63,8 @@ def prelu_weights(mask: int, dst: MemoryDesc) -> MemoryDesc:
     """The descriptor of a prelu post-op's weights: dst's dimensions where ``mask`` has a bit,
     f32, channels innermost."""
     dims = [extent if mask >> dim & 1 else 1 for dim, extent in enumerate(dst.dims)]
-    order = [0, *range(2, dst.ndims), 1] if dst.ndims > 1 else [*range(dst.ndims)]
-    strides, step = [0] * dst.ndims, 1
-    for dim in reversed(order):
-        strides[dim] = step
-        step *= dims[dim]
-    return MemoryDesc(dims, "f32", strides)
+    order = [0, *range(2, dst.ndims), 1] if dst.ndims > 1 else range(dst.ndims)
+    return MemoryDesc(dims, "f32", FormatTag.of(order) if dims else None)
 
 
 def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:

@@ -91,7 +91,7 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
 
 def _plan(module: Module, nest: Nest) -> Schedule:
     parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
-    lanes, square = _widths(module.isa, nest.core)
+    lanes, square = widths(module.isa, nest.core)
     plan = schedule(lanes, *parts)
     if plan.tile is not None and lanes > square:
         plan = schedule(square, *parts)
@@ -134,7 +134,7 @@ def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items
     return phase.end(items.count)
 
 
-def _widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
+def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
     """The lanes of a vector of ``core``, and of one that takes part in a transposition.
 
     Squares of elements below 32 bits are 128 bits wide: more rows than that leave the registers.

@@ -45,6 +45,10 @@ class PhaseFunction:
         """Run ``item(number)`` for every work item that a call of the function is to do."""
         self.e.loop(self._begin, self._end, item, unroll=False, name="item")
 
+    def each_range(self, run: Callable[[ir.Value, ir.Value], None]) -> None:
+        """Run ``run(begin, end)`` for ranges of items that are all that a call is to do."""
+        run(self._begin, self._end)
+
     def end(self, count: int) -> Phase:
         """Finish the function; there are ``count`` work items."""
         self.e.b.ret_void()

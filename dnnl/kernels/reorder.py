@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnnl.codegen import convert
-from dnnl.codegen.access import Operand
+from dnnl.codegen.access import Operand, Place
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import F32, F64, Module, Type
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.compensation import emit_compensation
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
@@ -55,25 +55,40 @@ def configure(
     return refusal or Conf(src, dst, post_ops, quantization)
 
 
+class Copy:
+    """The operands of a reorder, and what is done at each place."""
+
+    def __init__(self, conf: Conf) -> None:
+        self.arguments = Arguments()
+        self.axes = letters(conf.dst.dims)
+        index = tuple(Affine.of(axis) for axis in self.axes)
+        self.src = Operand(self.arguments.slot(Arg.SRC), conf.src, index)
+        self.dst = Operand(self.arguments.slot(Arg.DST), conf.dst, index)
+        self._epilogue = Epilogue(conf.post_ops, self.dst, self.arguments)
+        tensors: dict[int, Operand] = {Arg.SRC: self.src, Arg.DST: self.dst}
+        self._adjust = conf.adjust
+        self._quantizer = Quantizer(conf.quantization, tensors, self.arguments)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """dst, src, and what is read besides them."""
+        return (self.dst, self.src, *self._epilogue.operands, *self._quantizer.operands)
+
+    def run(self, place: Place) -> None:
+        """Load, dequantize, quantize and store."""
+        value = self._quantizer.dequantize(place, Arg.SRC, place.load(self.src))
+        value = self._epilogue.apply(place, value)
+        if self._adjust != 1:
+            value = place.e.b.fmul(value, place.constant(self._adjust))
+        place.store(self.dst, self._quantizer.quantize(place, Arg.DST, value))
+
+
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest that loads, dequantizes, quantizes and stores; then the sums of what it stored."""
-    arguments = Arguments()
-    axes = letters(conf.dst.dims)
-    index = tuple(Affine.of(axis) for axis in axes)
-    src = Operand(arguments.slot(Arg.SRC), conf.src, index)
-    dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
-    epilogue = Epilogue(conf.post_ops, dst, arguments)
-    quantizer = Quantizer(conf.quantization, {Arg.SRC: src, Arg.DST: dst}, arguments)
-
-    def body(point: Point) -> None:
-        value = epilogue.apply(point, quantizer.dequantize(point, Arg.SRC, point.load(src)))
-        if conf.adjust != 1:
-            value = point.e.b.fmul(value, point.constant(conf.adjust))
-        point.store(dst, quantizer.quantize(point, Arg.DST, value))
-
+    copy = Copy(conf)
     module = Module("reorder", isa)
     entry = symbol("reorder", [conf.src, conf.dst], isa)
-    operands = (src, dst, *epilogue.operands, *quantizer.operands)
-    phase = emit_nest(module, entry, Nest(axes, (), operands, dst, body, core=conf.core))
-    sums = emit_compensation(module, conf.dst, dst.slot)
-    return Kernel(module, (phase, *sums), arguments.ids)
+    nest = Nest(copy.axes, (), copy.operands, copy.dst, copy.run, core=conf.core)
+    phase = emit_nest(module, entry, nest)
+    sums = emit_compensation(module, conf.dst, copy.dst.slot)
+    return Kernel(module, (phase, *sums), copy.arguments.ids)

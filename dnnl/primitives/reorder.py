@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import reorder as kernel
+from dnnl.kernels import reorder_runtime
 from dnnl.primitives.desc import (
     Desc,
     Tensor,
@@ -33,6 +36,9 @@ class ReorderDesc(Desc):
 
     If dst has a :class:`Compensation`, its weights are multiplied by ``scale_adjust`` before the
     division by dst_scale, and their sums are written behind them. Such weights cannot be src.
+
+    Dims, strides and offsets may be RUNTIME_DIM: one kernel serves all of them, and the memories
+    of an execution say what they are.
     """
 
     kind = "reorder"
@@ -64,15 +70,28 @@ class ReorderDesc(Desc):
 
 
 def _nest(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    conf = _configure(desc, attr, kernel.configure)
+    if isinstance(conf, Refusal):
+        return conf
+    return Plan(desc, conf.post_ops, Recipe(conf, isa, kernel.build))
+
+
+def _boxes(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    conf = _configure(desc, attr, reorder_runtime.configure)
+    if isinstance(conf, Refusal):
+        return conf
+    recipe = Recipe(reorder_runtime.shared(conf), isa, reorder_runtime.build)
+    return Plan(desc, conf.post_ops, recipe, sizes=partial(reorder_runtime.sizes, conf, isa))
+
+
+def _configure(
+    desc: ReorderDesc, attr: PrimitiveAttr, configure: Callable[..., kernel.Conf | Refusal]
+) -> kernel.Conf | Refusal:
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
     post_ops = resolve_post_ops(tuple(attr.post_ops), desc.dst_desc)
-    quantization = Quantization.of(attr)
-    conf = kernel.configure(desc.src_desc, desc.dst_desc, post_ops, quantization)
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(desc, post_ops, Recipe(conf, isa, kernel.build))
+    return configure(desc.src_desc, desc.dst_desc, post_ops, Quantization.of(attr))
 
 
-IMPLS = (Implementation("nest", _nest),)
+IMPLS = (Implementation("nest", _nest), Implementation("boxes", _boxes))

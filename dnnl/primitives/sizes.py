@@ -30,7 +30,7 @@ def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
 def _check_match(argument: str, pattern: MemoryDesc, given: MemoryDesc) -> None:
     """Raise unless ``given`` is ``pattern`` with a number for each RUNTIME_DIM."""
     where = f"args[{argument}]"
-    for name in ("ndims", "data_type", "format_kind", "inner_blocks"):
+    for name in ("ndims", "data_type", "format_kind", "inner_blocks", "compensation"):
         wanted, found = getattr(pattern, name), getattr(given, name)
         if wanted != found:
             rule = f"{name} must be {wanted}, as in the description, and is {found}"

@@ -8,6 +8,7 @@ import pytest
 
 from dnnl import config
 from dnnl.codegen import schedule
+from dnnl.kernels import boxes
 from dnnl.primitives import primitive
 
 SMALL_ITEM = 256
@@ -20,6 +21,8 @@ def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule, "_WORK_PER_ITEM", SMALL_ITEM)
         patch.setattr(schedule, "_STREAMED_BYTES", SMALL_STREAM)
+        patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
+        patch.setattr(boxes, "_WORK_OF_A_THREAD", SMALL_ITEM)
         primitive._cache.clear()
         with config.override("cache_dir", tmp_path_factory.mktemp("kernels")):
             yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,8 +66,14 @@ def parameter(arg: int, spec: ScaleSpec, dims: tuple[int, ...], seed: int) -> Me
     return memory_of(values, desc, ENGINE)
 
 
-def run(src: Memory, old: Memory, case: Case) -> tuple[Memory, Array]:
-    """What the primitive and the reference make of a case."""
+def run(
+    src: Memory,
+    old: Memory,
+    case: Case,
+    make: Callable[[MemoryDesc, MemoryDesc], ReorderDesc] = ReorderDesc,
+) -> tuple[Memory, Array]:
+    """What the primitive and the reference make of a case; ``make`` is given the descriptors
+    of both ends."""
     attr = PrimitiveAttr()
     args = {int(Arg.SRC): src}
     full: dict[str, Array] = {}
@@ -86,7 +93,7 @@ def run(src: Memory, old: Memory, case: Case) -> tuple[Memory, Array]:
         full[name] = expand(logical(args[arg]), src.desc.dims, spec)
     if case.sum_scale:
         attr.post_ops.append_sum(case.sum_scale)
-    result = execute(ReorderDesc(src.desc, old.desc), args, attr, old)
+    result = execute(make(src.desc, old.desc), args, attr, old)
     return result, reorder(logical(src), sum_scale=case.sum_scale, dst=logical(old), **full)
 
 

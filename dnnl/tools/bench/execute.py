@@ -78,7 +78,8 @@ class Executor:
             pd_ms = (perf_counter() - started) * 1e3
         if not fits:
             return Result(State.SKIPPED, "Skip-impl option hit")
-        if _bytes(pd) > _SHARE * _memory():
+        sized = operation.at_execution(case, pd)
+        if _bytes(sized) > _SHARE * _memory():
             return Result(State.SKIPPED, "Not enough RAM")
         with self._phase("create_prim"):
             started = perf_counter()
@@ -86,12 +87,12 @@ class Executor:
             created = pd_ms, (perf_counter() - started) * 1e3
         if case.settings.check_ref_impl and "ref" in pd.impl_info:
             return Result(State.FAILED, impl=pd.impl_info)
-        trial = Trial(case, operation, desc, attr, pd)
+        trial = Trial(case, operation, desc if sized is pd else sized.desc, attr, sized)
         result = self._use(case, trial, primitive)
         result.impl = pd.impl_info
-        outputs = sum(t.desc.size for t in pd.desc.tensors if t.output)
-        inputs = sum(t.desc.size for t in pd.desc.tensors if not t.output)
-        ops = int(getattr(pd.desc, "flops", 0))
+        outputs = sum(t.desc.size for t in trial.desc.tensors if t.output)
+        inputs = sum(t.desc.size for t in trial.desc.tensors if not t.output)
+        ops = int(getattr(trial.desc, "flops", 0))
         result.measured = Measured(result.measured.runs, created, ops, inputs, outputs)
         return result
 

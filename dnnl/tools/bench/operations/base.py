@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array
 from dnnl.tools.bench import attributes as parsed
 from dnnl.tools.bench.cases import Case
@@ -14,7 +15,7 @@ from dnnl.tools.bench.compare import Rule
 from dnnl.tools.bench.descriptor import Descriptor
 from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.options import DRIVERS
-from dnnl.tools.bench.problem import Dims, Shapes
+from dnnl.tools.bench.problem import Shapes
 from dnnl.tools.bench.tags import expand
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -40,6 +41,10 @@ class Operation(ABC):
     def describe(self, case: Case) -> Desc:
         """The operation; raises Unimplemented where the library has none."""
 
+    def at_execution(self, case: Case, pd: PrimitiveDesc) -> PrimitiveDesc:
+        """The description with all that an execution knows."""
+        return pd
+
     @abstractmethod
     def fill(self, case: Case, desc: Desc) -> dict[int, Array]:
         """The logical values of every input by argument."""
@@ -53,7 +58,9 @@ class Operation(ABC):
         """What is accepted."""
 
 
-def tensor_desc(dims: Dims, data_type: DataType, tag: str, strides: str = "") -> MemoryDesc:
+def tensor_desc(
+    dims: Sequence[int], data_type: DataType, tag: str, strides: str = ""
+) -> MemoryDesc:
     """The descriptor of one tensor of a case; strides as ``8x4x1`` replace the tag."""
     if strides:
         numbers = [int(part) for part in strides.split("x")]

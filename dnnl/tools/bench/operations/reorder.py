@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.reference.arrays import Array
 from dnnl.reference.reorder import reorder
@@ -24,6 +28,7 @@ from dnnl.tools.bench.operations.base import (
 from dnnl.types.arg import Arg
 from dnnl.types.compensation import Compensation
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM
 
 OFLAGS = {"s8s8_comp": "s8s8", "zp_comp": "zero_points"}
 """The kind of compensation that each flag of the destination stands for."""
@@ -36,6 +41,14 @@ def _compensation(case: Case) -> dict[str, int]:
     """The masks of the sums that the case asks for behind dst, by kind."""
     flags = [entry.split(":") for entry in str(case["oflag"]).split("+") if entry]
     return {OFLAGS[name]: int(mask) for name, mask in flags}
+
+
+def _between(case: Case, dims: Sequence[int]) -> ReorderDesc:
+    source, target = strides_of(case, "stag", "dtag")
+    return ReorderDesc(
+        tensor_desc(dims, case["sdt"], case["stag"], source),
+        tensor_desc(dims, case["ddt"], case["dtag"], target),
+    )
 
 
 class Reorder(Operation):
@@ -54,15 +67,23 @@ class Reorder(Operation):
 
     def describe(self, case: Case) -> Desc:
         """Both layouts as they are given."""
-        if case["runtime-dim-mask"]:
-            raise Unimplemented("no dimensions that are known only at execution")
         dims = shapes(case).dims
-        source, target = strides_of(case, "stag", "dtag")
-        dst = tensor_desc(dims, case["ddt"], case["dtag"], target)
-        masks = _compensation(case)
-        if masks:
-            dst = dst.with_compensation(Compensation(**masks))
-        return ReorderDesc(tensor_desc(dims, case["sdt"], case["stag"], source), dst)
+        mask, sums = int(case["runtime-dim-mask"]), _compensation(case)
+        if mask:
+            if sums:
+                raise Unimplemented("no sums behind weights whose dims only the execution knows")
+            dims = tuple(RUNTIME_DIM if mask >> dim & 1 else size for dim, size in enumerate(dims))
+        desc = _between(case, dims)
+        if sums:
+            desc = replace(desc, dst_desc=desc.dst_desc.with_compensation(Compensation(**sums)))
+        return desc
+
+    def at_execution(self, case: Case, pd: PrimitiveDesc) -> PrimitiveDesc:
+        """With the dims that the mask kept from the description."""
+        if not case["runtime-dim-mask"]:
+            return pd
+        known = _between(case, shapes(case).dims)
+        return pd.with_sizes({tensor.argument: tensor.desc for tensor in known.tensors})
 
     def fill(self, case: Case, desc: Desc) -> dict[int, Array]:
         """Extremes, and numbers that the conversions treat differently."""
