@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dnnl import (
     RUNTIME_DIM,
     Arg,
+    Compensation,
     DataType,
     InvalidArguments,
     Memory,
@@ -245,6 +246,17 @@ def test_what_does_not_match_is_named() -> None:
     part = MemoryDesc((2, 12, 3), "f32", "aBc8b").submemory((2, 4, 3), (0, 0, 0))
     with pytest.raises(InvalidArguments, match=r"DST\]\.padded_dims"):
         go(right, part)
+
+
+def test_sums_of_weights_need_known_sizes() -> None:
+    """Neither is there room for them in what was described without, nor can they be described."""
+    open_desc, weights = MemoryDesc((R, R), "s8"), MemoryDesc((3, 4), "s8")
+    sums = weights.with_compensation(Compensation(s8s8=1))
+    with pytest.raises(InvalidArguments, match=r"DST.*compensation must be None"):
+        prepared(open_desc, open_desc)(weights, sums)
+    strided = MemoryDesc((3, 4), "f32", (R, 1))
+    with pytest.raises(Unimplemented, match=r"run-time dimension: beside a compensation"):
+        PrimitiveDesc(ReorderDesc(strided, sums), ENGINE)
 
 
 def test_wrong_uses_are_named() -> None:
