@@ -14,7 +14,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dnnl import Arg, DataType, Memory, MemoryDesc, PrimitiveAttr, ReorderDesc, config
+from dnnl import Arg, Compensation, DataType, Memory, MemoryDesc, PrimitiveAttr, ReorderDesc, config
 from dnnl.codegen import isa
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.reference.arrays import Array
@@ -36,6 +36,7 @@ from tests.check import (
     store_codes,
 )
 from tests.layout_strategies import PLAIN, STYLES, Style, descs, empty_shapes, many_dims, shapes
+from tests.primitives import compensation
 from tests.primitives.harness import ENGINE, execute
 
 TYPES = (
@@ -45,6 +46,7 @@ TYPES = (
 INTEGERS = ("s32", "s8", "u8", "s4", "u4")
 SCALES = ("f32", "bf16", "f16", "e8m0", "f8_e4m3")
 MASKED_SCALES = SCALES[3:]
+HOLD_S8 = ("f32", "f16", "bf16", "f64", "s32", "s8")
 ISAS = [row.name for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)]
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -122,6 +124,17 @@ def with_attributes(draw: st.DrawFn, dims: st.SearchStrategy[tuple[int, ...]] = 
     return Case(src, dst, draw(any_isa), draw(_seeds), attributes)
 
 
+@st.composite
+def compensated(draw: st.DrawFn) -> Case:
+    """Weights in s8 with sums of them behind, of any type that holds the same numbers before."""
+    size = draw(shapes(1, 5))
+    src, dst = _pair(draw, size, (draw(st.sampled_from(HOLD_S8)), "s8"))
+    masks = st.integers(1, 2 ** len(size) - 1)
+    both = st.builds(Compensation, masks, masks)
+    one = st.builds(Compensation, masks) | st.builds(Compensation, st.just(0), masks)
+    return Case(src, dst.with_compensation(draw(both | one)), draw(any_isa), draw(_seeds))
+
+
 without_elements = bare(empty_shapes(), any_type, any_type)
 
 
@@ -180,10 +193,18 @@ def _post_ops(draw: st.DrawFn, dims: tuple[int, ...]) -> PostOp:
 
 def run(case: Case) -> None:
     """Execute a case between guard pages, on one and on two threads, and check all of dst."""
-    if case.attributes == Attributes():
+    if case.dst.compensation is not None:
+        _run_compensated(case)
+    elif case.attributes == Attributes():
         _run_bare(case)
     else:
         _run_with_attributes(case)
+
+
+def _run_compensated(case: Case) -> None:
+    numbers = np.random.default_rng(case.seed).integers(-128, 127, case.src.dims, endpoint=True)
+    with config.override("max_cpu_isa", case.isa):
+        compensation.run(memory_of(numbers, case.src, ENGINE), case.dst)
 
 
 def _run_bare(case: Case) -> None:

@@ -14,6 +14,7 @@ from tests.primitives.reorder_cases import (
     Case,
     any_type,
     bare,
+    compensated,
     run,
     with_attributes,
     without_elements,
@@ -34,21 +35,27 @@ def examples(count: int) -> settings:
     )
 
 
-@examples(200)
+@examples(150)
 @given(bare())
 def test_layouts(case: Case) -> None:
     run(case)
 
 
-@examples(200)
+@examples(150)
 @given(bare(dst=any_type))
 def test_types(case: Case) -> None:
     run(case)
 
 
-@examples(200)
+@examples(150)
 @given(with_attributes())
 def test_attributes(case: Case) -> None:
+    run(case)
+
+
+@examples(50)
+@given(compensated())
+def test_compensation(case: Case) -> None:
     run(case)
 
 
