@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.compare import SMALL, Rule, compare
 from dnnl.tools.bench.compensation import judge_sums
 from dnnl.tools.bench.measure import in_turns, timed_runs
-from dnnl.tools.bench.peers.onednn import OneDnn, PeerOperation
+from dnnl.tools.bench.peers.base import Peer, PeerOperation
 from dnnl.tools.bench.result import PeerResult, Result, State
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Trial
@@ -23,32 +23,34 @@ from dnnl.types.dtype import DataType
 
 
 def check_beside(
-    peer: OneDnn, trial: Trial, stream: Stream, meant: Mapping[int, Array], result: Result
+    peers: Sequence[Peer], trial: Trial, stream: Stream, meant: Mapping[int, Array], result: Result
 ) -> None:
-    """Compare a right result with the peer's as well, and note in ``result`` what came of it.
+    """Compare a right result with those of peers, and note in ``result`` what came of it.
 
     Both may be off the reference, so that twice as much is accepted, and the peer may have lost
     the digits of small values, so that these count absolutely.
     """
-    try:
-        operation = _prepared(peer, trial, stream)
-    except Unimplemented as error:
-        result.peer = PeerResult(peer.name, refusal=str(error))
-        return
-    operation.bind()
-    result.peer = PeerResult(peer.name, operation.impl_info)
     memory = trial.memories[Arg.DST]
     kind = memory.desc.data_type
     core = DataType.f64 if kind in (DataType.f64, DataType.s32) else DataType.f32
-    want, rule = operation.read(), _doubled(trial.rule(meant))
-    verdict = compare("DST", f64(memory.numpy()), want, kind, core, rule)
-    if memory.desc.compensation is not None:
-        for sums in judge_sums(memory, operation.sums):
-            verdict = verdict.with_errors(sums.errors, sums.lines)
-    if verdict.errors:
-        result.state = State.FAILED
-        result.errors, result.total = verdict.errors, verdict.total
-        result.lines = (*verdict.lines, f"right by the reference, but not as {peer.name} has it")
+    for peer in peers:
+        try:
+            operation = _prepared(peer, trial, stream)
+            operation.bind()
+        except Unimplemented as error:
+            result.peers.append(PeerResult(peer.name, refusal=str(error)))
+            continue
+        result.peers.append(PeerResult(peer.name, operation.impl_info))
+        want, rule = operation.read(), _doubled(trial.rule(meant))
+        verdict = compare("DST", f64(memory.numpy()), want, kind, core, rule)
+        if memory.desc.compensation is not None:
+            for sums in judge_sums(memory, operation.sums):
+                verdict = verdict.with_errors(sums.errors, sums.lines)
+        if verdict.errors:
+            result.state = State.FAILED
+            result.errors, result.total = verdict.errors, verdict.total
+            right = f"right by the reference, but not as {peer.name} has it"
+            result.lines = (*result.lines, *verdict.lines, right)
 
 
 def _doubled(rule: Rule) -> Rule:
@@ -62,23 +64,33 @@ def _doubled(rule: Rule) -> Rule:
     )
 
 
-def measure_beside(peer: OneDnn, trial: Trial, primitive: Primitive, stream: Stream) -> Result:
-    """Measure ours and the peer in turns; ours alone where the peer cannot do it."""
+def measure_beside(
+    peers: Sequence[Peer], trial: Trial, primitive: Primitive, stream: Stream
+) -> Result:
+    """Measure ours and those peers that can do it in turns."""
     settings = trial.case.settings
-    ours = primitive.bind(stream, trial.memories)
-    try:
-        operation = _prepared(peer, trial, stream)
-        theirs = operation.bind()
-    except Unimplemented as error:
-        refused = PeerResult(peer.name, refusal=str(error))
-        alone = Measured(timed_runs(ours, settings))
-        return Result(State.EXECUTED, measured=alone, peer=refused)
-    times, peer_times = in_turns((ours, theirs), settings)
-    measured = PeerResult(peer.name, operation.impl_info, measured=Measured(peer_times))
-    return Result(State.EXECUTED, measured=Measured(times), peer=measured)
+    runs: list[Callable[[], object]] = [primitive.bind(stream, trial.memories)]
+    found: list[PeerResult] = []
+    alive = []
+    for peer in peers:
+        try:
+            operation = _prepared(peer, trial, stream)
+            runs.append(operation.bind())
+            alive.append(operation)
+        except Unimplemented as error:
+            found.append(PeerResult(peer.name, refusal=str(error)))
+        else:
+            found.append(PeerResult(peer.name, operation.impl_info))
+    if len(runs) == 1:
+        alone = Measured(timed_runs(runs[0], settings))
+        return Result(State.EXECUTED, measured=alone, peers=found)
+    ours, *theirs = map(Measured, in_turns(runs, settings))
+    measured = iter(theirs)
+    beside = [item if item.refusal else replace(item, measured=next(measured)) for item in found]
+    return Result(State.EXECUTED, measured=ours, peers=beside)
 
 
-def _prepared(peer: OneDnn, trial: Trial, stream: Stream) -> PeerOperation:
+def _prepared(peer: Peer, trial: Trial, stream: Stream) -> PeerOperation:
     """The peer's operation with the contents that ours has."""
     if trial.pd.dst_desc.has_zero_dim:
         raise Unimplemented("a tensor without elements is not passed on")

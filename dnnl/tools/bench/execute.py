@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
@@ -22,12 +22,15 @@ from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.measure import timed_runs
 from dnnl.tools.bench.operations import OPERATIONS
 from dnnl.tools.bench.operations.base import Operation
+from dnnl.tools.bench.peers.base import Peer
 from dnnl.tools.bench.peers.onednn import OneDnn
+from dnnl.tools.bench.peers.pytorch import PyTorch
 from dnnl.tools.bench.result import Result, State
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Trial
 from dnnl.types.arg import Arg
 
+_PEERS: dict[str, Callable[[], Peer]] = {"onednn": OneDnn, "torch": PyTorch}
 _SHARE = 0.75
 """The part of the machine's memory that a case may take."""
 
@@ -38,7 +41,7 @@ class Executor:
     def __init__(self) -> None:
         self.phases: Counter[str] = Counter()
         self._stream: Stream | None = None
-        self._onednn: OneDnn | None = None
+        self._known: dict[str, Peer] = {}
 
     def run(self, case: Case) -> Result:
         """Take a case as far as its mode says."""
@@ -112,7 +115,7 @@ class Executor:
         if mode == "P":
             with self._phase("execute"):
                 if case.settings.peer:
-                    return measure_beside(self._peer(), trial, primitive, stream)
+                    return measure_beside(self._peers(case), trial, primitive, stream)
                 runs = timed_runs(primitive.bind(stream, trial.memories), case.settings)
             return Result(State.EXECUTED, measured=Measured(runs))
         with self._phase("execute"):
@@ -131,7 +134,7 @@ class Executor:
         result = Result(State.MISTRUSTED if verdict.mistrusted else State.PASSED)
         if trial.case.settings.peer:
             with self._phase("compare"):
-                check_beside(self._peer(), trial, stream, meant, result)
+                check_beside(self._peers(trial.case), trial, stream, meant, result)
         return result
 
     def _bitwise(self, trial: Trial, primitive: Primitive, stream: Stream) -> Result:
@@ -147,10 +150,13 @@ class Executor:
             return Result(State.FAILED, errors=errors, total=seen[0].size)
         return Result(State.PASSED)
 
-    def _peer(self) -> OneDnn:
-        if self._onednn is None:
-            self._onednn = OneDnn()
-        return self._onednn
+    def _peers(self, case: Case) -> list[Peer]:
+        """The peers that a case asks for, each made once."""
+        names = case.settings.peer.split(",")
+        for name in names:
+            if name not in self._known:
+                self._known[name] = _PEERS[name]()
+        return [self._known[name] for name in names]
 
     def _stream_of(self, case: Case) -> Stream:
         """A stream of as many threads as the case asks for."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.result import PHASES, SUMMARY, Result, State
+from dnnl.tools.bench.result import PHASES, SUMMARY, PeerResult, Result, State
 from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.template import Measured, fill, header
 
@@ -27,7 +27,8 @@ class Report:
         self._impls: Counter[str] = Counter()
         self._failures: list[str] = []
         self._times: list[Measured] = []
-        self._ratios: list[float] = []
+        self._ratios: dict[str, list[float]] = {}
+        self._alone: Counter[str] = Counter()
         self._templates: set[str] = set()
         self._keep = keep
         self._records: list[dict[str, Any]] = []
@@ -45,8 +46,10 @@ class Report:
         shown: list[str] = []
         if result.lines and (case.settings.verbose or result.state in _EXPLAINED):
             shown += result.lines
-        if result.peer is not None and case.settings.verbose:
-            shown.append(f"{result.peer.name}: {result.peer.refusal or result.peer.impl}")
+        for peer in result.peers:
+            self._alone[peer.name] += bool(peer.refusal)
+            if case.settings.verbose:
+                shown.append(f"{peer.name}: {peer.refusal or peer.impl}")
         if result.state.bad:
             self._failures.append(line)
         measuring = case.settings.mode == "P"
@@ -68,14 +71,15 @@ class Report:
             self._times.append(result.measured)
         plain = _plain(number, case, result)
         yield fill(case.template, plain, result.measured)
-        peer = result.peer
-        if peer is not None and peer.measured.runs:
-            least, mean, ratio = peer.measured.time("-"), peer.measured.time("0"), _ratio(result)
-            self._ratios.append(ratio)
+        for peer in result.peers:
+            if peer.refusal:
+                yield f"peer,{peer.name},{peer.refusal}"
+                continue
+            least, mean = peer.measured.time("-"), peer.measured.time("0")
+            ratio = peer.ratio(result.measured)
+            self._ratios.setdefault(peer.name, []).append(ratio)
             times = f"min_time:{least:g},avg_time:{mean:g},ratio:{ratio:.3g}"
             yield f"peer,{peer.name},{peer.impl},{times}"
-        elif peer is not None:
-            yield f"peer,{peer.name},{peer.refusal}"
 
     @property
     def failed(self) -> bool:
@@ -104,10 +108,13 @@ class Report:
             least = sum(measured.time("-") for measured in self._times)
             mean = sum(measured.time("0") for measured in self._times)
             yield f"total perf: min(ms):{least:g} avg(ms):{mean:g}"
-        if self._ratios:
-            mean = exp(sum(map(log, self._ratios)) / len(self._ratios))
-            count = len(self._ratios)
-            yield f"peer ratio (above 1: ours is faster): mean:{mean:.3g} cases:{count}"
+        for name, ratios in self._ratios.items():
+            mean = exp(sum(map(log, ratios)) / len(ratios))
+            count = len(ratios)
+            yield f"{name}: peer ratio (above 1: ours is faster): mean:{mean:.3g} cases:{count}"
+        for name, count in self._alone.items():
+            if count:
+                yield f"{name}: cases without peer:{count}"
         parts = [f"total: {seconds:.2f}s;"]
         for name in PHASES:
             share = 100 * phases[name] / seconds if seconds else 0
@@ -119,12 +126,6 @@ class Report:
         counts = {name: self._counts[name] for name in SUMMARY}
         data = {"tests": self.tests, **counts, "seconds": seconds, "cases": self._records}
         path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-
-
-def _ratio(result: Result) -> float:
-    """The peer's least time by ours."""
-    assert result.peer is not None
-    return result.peer.measured.time("-") / max(result.measured.time("-"), 1e-9)
 
 
 def _plain(number: int, case: Case, result: Result) -> dict[str, str]:
@@ -168,12 +169,16 @@ def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
         record["min_ms"], record["avg_ms"] = measured.time("-"), measured.time("0")
         record["ops"] = measured.ops
         record["bytes"] = measured.input_bytes + measured.output_bytes
-    if result.peer is not None:
-        theirs = result.peer.measured
-        record["peer"] = {"name": result.peer.name, "impl": result.peer.impl}
-        if theirs.runs:
-            times = {"min_ms": theirs.time("-"), "avg_ms": theirs.time("0")}
-            record["peer"] |= {**times, "ratio": _ratio(result)}
-        if result.peer.refusal:
-            record["peer"]["refusal"] = result.peer.refusal
+    if result.peers:
+        record["peers"] = [_peer_record(peer, measured) for peer in result.peers]
+    return record
+
+
+def _peer_record(peer: PeerResult, ours: Measured) -> dict[str, Any]:
+    record: dict[str, Any] = {"name": peer.name, "impl": peer.impl}
+    if peer.refusal:
+        record["refusal"] = peer.refusal
+    if peer.measured.runs:
+        times = peer.measured
+        record |= {"min_ms": times.time("-"), "avg_ms": times.time("0"), "ratio": peer.ratio(ours)}
     return record

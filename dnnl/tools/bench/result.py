@@ -47,6 +47,10 @@ class PeerResult:
     refusal: str = ""
     measured: Measured = field(default_factory=Measured)
 
+    def ratio(self, ours: Measured) -> float:
+        """The peer's least time by ours."""
+        return self.measured.time("-") / max(ours.time("-"), 1e-9)
+
 
 @dataclass
 class Result:
@@ -60,7 +64,7 @@ class Result:
     impl: str = ""
     lines: tuple[str, ...] = ()
     measured: Measured = field(default_factory=Measured)
-    peer: PeerResult | None = None
+    peers: list[PeerResult] = field(default_factory=list)
 
     def line(self, number: int, repro: str) -> str:
         """The result line of case ``number``."""

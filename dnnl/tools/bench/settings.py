@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dnnl.tools.bench.values import flag, integer, one_of, text
+from dnnl.tools.bench.values import flag, integer, text
 
 MODES = "CLIRPFSB"
+PEERS = ("onednn", "torch")
+"""The libraries that cases can be compared with."""
 _FAST_MS = 10
 _MS = (10, 60_000)
 
@@ -111,6 +113,13 @@ def _nothing(settings: Settings, _: str) -> Settings:
     return settings
 
 
+def _peers(value: str) -> str:
+    names = value.split(",") if value else []
+    if not set(names) <= set(PEERS) or len(set(names)) < len(names):
+        raise ValueError(f"expected {' or '.join(PEERS)}, or both with a comma between them")
+    return value
+
+
 def _on(value: str) -> bool:
     return bool(flag(value))
 
@@ -127,7 +136,7 @@ GLOBALS: dict[str, Callable[[Settings, str], Settings]] = {
     "verbose": _field("verbose", integer),
     "check-ref-impl": _field("check_ref_impl", _on),
     "summary": _summary,
-    "peer": _field("peer", one_of("", "onednn")),
+    "peer": _field("peer", _peers),
     "global-impl": _field("impl", text),
     "global-skip-impl": _field("skip_impl", text),
     # What follows steers parts of benchdnn that have no counterpart here.

@@ -1,0 +1,40 @@
+"""What a peer is: another library that does an operation of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from dnnl.primitives.desc import Desc
+from dnnl.reference.arrays import Array
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.memory_desc import MemoryDesc
+
+
+class PeerOperation(Protocol):
+    """An operation of a peer. ``impl_info`` names who does it."""
+
+    @property
+    def impl_info(self) -> str: ...
+
+    def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
+        """Give every argument its contents; ``parameters`` describes those of the attributes."""
+
+    def bind(self) -> Callable[[], object]:
+        """Execute once, and return what executes again as long as this operation lives."""
+
+    def read(self) -> Array:
+        """The destination."""
+
+    def sums(self, kind: str) -> Array:
+        """The compensation of one kind behind the destination, with size 1 where it is summed."""
+
+
+class Peer(Protocol):
+    """A library with its version as ``name``. All of its refusals are Unimplemented."""
+
+    @property
+    def name(self) -> str: ...
+
+    def make(self, desc: Desc, attr: PrimitiveAttr, num_threads: int) -> PeerOperation:
+        """The operation as it was asked for, on so many threads."""

@@ -1,0 +1,181 @@
+"""What PyTorch calls for each of our operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dnnl.errors import Unimplemented
+from dnnl.primitives.batch_normalization import BatchNormalizationDesc
+from dnnl.primitives.binary import BinaryDesc
+from dnnl.primitives.concat import ConcatDesc
+from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.matmul import MatmulDesc
+from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.softmax import SoftmaxDesc
+from dnnl.primitives.sum import SumDesc
+from dnnl.tools.bench.peers.pytorch_functions import binary, eltwise
+from dnnl.tools.bench.peers.pytorch_products import convolution, inner_product, matmul
+from dnnl.tools.bench.peers.pytorch_program import (
+    Program,
+    Tensors,
+    Values,
+    alike,
+    equal_floats,
+    plain_views,
+)
+from dnnl.tools.bench.peers.pytorch_reorder import reorder
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import Alg, NormFlags
+
+
+def program(desc: Desc, attr: PrimitiveAttr) -> Program:
+    """The functions for one operation; raises Unimplemented where PyTorch has no equal."""
+    make = _MAKERS.get(type(desc))
+    if make is None:
+        raise Unimplemented(f"PyTorch is not asked for {desc.kind}")
+    if any(tensor.desc.compensation is not None for tensor in desc.tensors):
+        raise Unimplemented("PyTorch keeps no sums behind a tensor")
+    if (attr.scales or attr.zero_points) and not isinstance(desc, ReorderDesc):
+        raise Unimplemented(f"PyTorch has no {desc.kind} with scales or zero points")
+    return make(desc, attr)
+
+
+def _softmax(desc: SoftmaxDesc, _: PrimitiveAttr) -> Program:
+    equal_floats(desc)
+    name = "_log_softmax" if desc.alg_kind is Alg.softmax_log else "_softmax"
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        call, src = getattr(torch.ops.aten, name).out, tensors[Arg.SRC]
+        work, finish = alike(torch, src, out)
+
+        def run() -> Any:
+            call(src, desc.axis, False, out=work)
+            return finish()
+
+        return run
+
+    return Program(name.removeprefix("_"), plain_views(desc), build)
+
+
+def _eltwise(desc: EltwiseDesc, _: PrimitiveAttr) -> Program:
+    equal_floats(desc)
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        function = eltwise(torch, desc.alg_kind, desc.alpha, desc.beta)
+        src = tensors[Arg.SRC]
+        return lambda: function(src, out)
+
+    return Program(desc.alg_kind.name.removeprefix("eltwise_"), plain_views(desc), build)
+
+
+def _binary(desc: BinaryDesc, _: PrimitiveAttr) -> Program:
+    equal_floats(desc)
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        function = binary(torch, desc.alg_kind)
+        x, y = tensors[Arg.SRC_0], tensors[Arg.SRC_1]
+        return lambda: function(x, y, out)
+
+    return Program(desc.alg_kind.name.removeprefix("binary_"), plain_views(desc), build)
+
+
+def _sum(desc: SumDesc, _: PrimitiveAttr) -> Program:
+    equal_floats(desc)
+    first, *scales = desc.scales
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        head, *others = (tensors[Arg.multiple_src(i)] for i in range(len(desc.scales)))
+        pairs = list(zip(others, scales, strict=True))
+
+        def run() -> Any:
+            if first == 1 and pairs:
+                result = torch.add(head, pairs[0][0], alpha=pairs[0][1], out=out)
+                rest = pairs[1:]
+            else:
+                result, rest = torch.mul(head, first, out=out), pairs
+            for tensor, scale in rest:
+                result = result.add_(tensor, alpha=scale)
+            return result
+
+        return run
+
+    return Program("add", plain_views(desc), build)
+
+
+def _concat(desc: ConcatDesc, _: PrimitiveAttr) -> Program:
+    count = len(desc.src_descs)
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        sources = [tensors[Arg.multiple_src(i)] for i in range(count)]
+        return lambda: torch.cat(sources, dim=desc.axis, out=out)
+
+    if len({t.desc.data_type for t in desc.tensors}) > 1:
+        raise Unimplemented("PyTorch concatenates tensors of one type")
+    return Program("cat", plain_views(desc), build)
+
+
+def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
+    given = NormFlags.use_global_stats in desc.flags
+    if not given or NormFlags.fuse_norm_add_relu in desc.flags:
+        raise Unimplemented("PyTorch is compared where statistics are given and nothing is added")
+    relu = NormFlags.fuse_norm_relu in desc.flags
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        call = torch.ops.aten.native_batch_norm.out
+        arguments = (Arg.SRC, Arg.SCALE, Arg.SHIFT, Arg.MEAN, Arg.VARIANCE)
+        values = [tensors.get(argument) for argument in arguments]
+        kept = [torch.empty(0), torch.empty(0)]
+        work, finish = alike(torch, values[0], out)
+
+        def run() -> Any:
+            call(
+                *values, False, 0.0, desc.epsilon,
+                out=work, save_mean=kept[0], save_invstd=kept[1],
+            )  # fmt: skip
+            result = finish()
+            return result.relu_() if relu else result
+
+        return run
+
+    return Program("native_batch_norm", plain_views(desc), build)
+
+
+def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
+    largest = desc.alg_kind is Alg.pooling_max
+    if not largest:
+        equal_floats(desc)
+    space = len(desc.kernel)
+    dilations = [value + 1 for value in desc.dilations]
+    if not largest and set(dilations) != {1}:
+        raise Unimplemented("PyTorch has no average of dilated windows")
+    name = f"{'max' if largest else 'avg'}_pool{space}d"
+    window = (list(desc.kernel), list(desc.strides), list(desc.padding_l))
+    padding = desc.alg_kind is Alg.pooling_avg_include_padding
+    extra = (dilations, False) if largest else (False, padding)
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        call, src = getattr(torch.nn.functional, name), tensors[Arg.SRC]
+        return lambda: call(src, *window, *extra)
+
+    return Program(name, plain_views(desc), build)
+
+
+_MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
+    ReorderDesc: reorder,
+    SoftmaxDesc: _softmax,
+    EltwiseDesc: _eltwise,
+    BinaryDesc: _binary,
+    SumDesc: _sum,
+    ConcatDesc: _concat,
+    BatchNormalizationDesc: _normalization,
+    PoolingDesc: _pooling,
+    ConvolutionDesc: convolution,
+    InnerProductDesc: inner_product,
+    MatmulDesc: matmul,
+}

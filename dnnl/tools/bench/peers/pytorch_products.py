@@ -1,0 +1,140 @@
+"""Convolutions and products of matrices on PyTorch, with weights packed beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from dnnl.errors import Unimplemented
+from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.matmul import MatmulDesc
+from dnnl.tools.bench.peers.pytorch_program import (
+    Program,
+    Tensors,
+    Values,
+    equal_floats,
+    plain_views,
+)
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
+from dnnl.types.post_ops import PostOpEltwise
+
+_IMAGE = 2
+_MATRIX = 2
+
+
+def convolution(desc: ConvolutionDesc, attr: PrimitiveAttr) -> Program:
+    """conv1d, conv2d or conv3d.
+
+    In two dimensions it is the operator that PyTorch's own compiler takes, which has packed
+    weights and a relu in it.
+    """
+    equal_floats(desc)
+    _check_padding(desc)
+    views = plain_views(desc, channels_last=True)
+    space = len(desc.strides)
+    post_ops = tuple(attr.post_ops)
+    relu = len(post_ops) == 1 and _is_relu(post_ops[0])
+    kind = desc.src_desc.data_type
+    if space == _IMAGE and kind in (DataType.f32, DataType.bf16) and (relu or not post_ops):
+        name = "mkldnn._convolution_pointwise"
+        return Program(name, views, _Packed(desc, "relu" if relu else "none"), complete=True)
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        weights, bias = _weights(desc, tensors), tensors.get(Arg.BIAS)
+        call = getattr(torch.nn.functional, f"conv{space}d")
+        src = tensors[Arg.SRC]
+        return lambda: call(src, weights, bias, *_geometry(desc))
+
+    return Program(f"conv{space}d", views, build)
+
+
+def _is_relu(entry: object) -> bool:
+    return isinstance(entry, PostOpEltwise) and entry.alg is Alg.eltwise_relu and not entry.alpha
+
+
+class _Packed:
+    """A convolution with weights in the layout that oneDNN inside PyTorch likes."""
+
+    def __init__(self, desc: ConvolutionDesc, follows: str) -> None:
+        self._desc, self._follows = desc, follows
+
+    def __call__(self, torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        desc, src = self._desc, tensors[Arg.SRC]
+        strides, padding, dilations, groups = _geometry(desc)
+        place = (padding, strides, dilations, groups)
+        weights = _weights(desc, tensors).contiguous().to_mkldnn()
+        packed = torch._C._nn.mkldnn_reorder_conv2d_weight(weights, *place, list(src.shape))
+        bias, call = tensors.get(Arg.BIAS), torch.ops.mkldnn._convolution_pointwise
+        return lambda: call(src, packed, bias, *place, self._follows, [], "")
+
+
+def _weights(desc: ConvolutionDesc, tensors: Tensors) -> Any:
+    """The weights with the groups as a part of the output channels."""
+    weights = tensors[Arg.WEIGHTS]
+    grouped = desc.weights_desc.ndims > desc.src_desc.ndims
+    return weights.flatten(0, 1) if grouped else weights
+
+
+def _geometry(desc: ConvolutionDesc) -> tuple[list[int], list[int], list[int], int]:
+    """Strides, padding, dilations and groups."""
+    grouped = desc.weights_desc.ndims > desc.src_desc.ndims
+    groups = desc.weights_desc.dims[0] if grouped else 1
+    dilations = [value + 1 for value in desc.dilations]
+    return list(desc.strides), list(desc.padding_l), dilations, groups
+
+
+def _check_padding(desc: ConvolutionDesc) -> None:
+    """Raise unless the same padding at both ends gives the same sizes."""
+    space = len(desc.strides)
+    columns = zip(
+        desc.src_desc.dims[2:], desc.dst_desc.dims[2:], desc.weights_desc.dims[-space:],
+        desc.strides, desc.padding_l, desc.dilations, strict=True,
+    )  # fmt: skip
+    for i, o, k, s, p, d in columns:
+        if (i + 2 * p - (k - 1) * (d + 1) - 1) // s + 1 != o:
+            raise Unimplemented("PyTorch pads both ends alike")
+
+
+def inner_product(desc: InnerProductDesc, _: PrimitiveAttr) -> Program:
+    """addmm of flattened images."""
+    equal_floats(desc)
+    inputs = prod(desc.src_desc.dims[1:])
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        src, bias = tensors[Arg.SRC], tensors.get(Arg.BIAS)
+        weights = tensors[Arg.WEIGHTS].reshape(-1, inputs).t()
+        if bias is None:
+            return lambda: torch.mm(src.reshape(-1, inputs), weights, out=out)
+        return lambda: torch.addmm(bias, src.reshape(-1, inputs), weights, out=out)
+
+    return Program("mm" if desc.bias_desc.is_zero else "addmm", plain_views(desc), build)
+
+
+def matmul(desc: MatmulDesc, _: PrimitiveAttr) -> Program:
+    """matmul, with the bias added inside where PyTorch can."""
+    kinds = [desc.src_desc.data_type, desc.weights_desc.data_type, desc.dst_desc.data_type]
+    whole = kinds == [DataType.s8, DataType.s8, DataType.s32]
+    if not whole:
+        equal_floats(desc)
+    elif desc.src_desc.ndims != _MATRIX or not desc.bias_desc.is_zero:
+        raise Unimplemented("PyTorch multiplies integers without batch and bias only")
+    rows = desc.bias_desc.dims[:-1] if desc.bias_desc.ndims == _MATRIX else (0,)
+    fused = set(rows) == {1}
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        src, weights, bias = (tensors.get(a) for a in (Arg.SRC, Arg.WEIGHTS, Arg.BIAS))
+        if whole:
+            return lambda: torch._int_mm(src, weights, out=out)
+        if bias is None:
+            return lambda: torch.matmul(src, weights, out=out)
+        if fused:
+            return lambda: torch.addmm(bias, src, weights, out=out)
+        return lambda: torch.matmul(src, weights, out=out).add_(bias)
+
+    name = "_int_mm" if whole else "addmm" if fused else "matmul"
+    return Program(name, plain_views(desc), build)

@@ -1,0 +1,96 @@
+"""Reorders on PyTorch: one copy, or the steps of a quantization."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dnnl.errors import Unimplemented
+from dnnl.primitives.reorder import ReorderDesc
+from dnnl.reference.arrays import Array
+from dnnl.reference.conversions import S32_CLAMP
+from dnnl.tools.bench.peers.pytorch_program import Program, Tensors, Values
+from dnnl.tools.bench.peers.pytorch_tensors import data_type, split
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.dtype import DataType
+from dnnl.types.post_ops import PostOpSum
+
+_BYTE = 8
+
+
+def reorder(desc: ReorderDesc, attr: PrimitiveAttr) -> Program:
+    """A copy between two views, or scale, zero point, sum, round and clamp one after the other."""
+    source, target = split(desc.src_desc, desc.dst_desc)
+    views = {int(Arg.SRC): source, int(Arg.DST): target}
+    quantized = bool(attr.scales or attr.zero_points or len(attr.post_ops))
+    if not quantized and _copies(desc.src_desc.data_type, desc.dst_desc.data_type):
+
+        def copy(_: Any, tensors: Tensors, __: Values, out: Any) -> Callable[[], Any]:
+            return lambda: out.copy_(tensors[Arg.SRC])
+
+        return Program("copy_", views, copy, complete=True)
+    specs = (*attr.scales.values(), *attr.zero_points.values())
+    blocked = source.sizes != desc.src_desc.dims
+    if any(spec.groups or (spec.mask and blocked) for spec in specs):
+        raise Unimplemented("PyTorch has no scales of groups or for blocked layouts")
+    return Program("steps", views, _Steps(desc, attr), complete=True)
+
+
+def _copies(src: DataType, dst: DataType) -> bool:
+    """Whether copy_ converts as we do: floats are rounded alike, integers only become larger."""
+    if dst.is_float:
+        return True
+    return src is dst or (dst is DataType.s32 and src.is_integer and src.bits == _BYTE)
+
+
+class _Steps:
+    """``dst = clamp(round((src - zero point) * scale + sum + zero point))``, a call for each."""
+
+    def __init__(self, desc: ReorderDesc, attr: PrimitiveAttr) -> None:
+        self._desc, self._attr = desc, attr
+
+    def __call__(self, torch: Any, tensors: Tensors, values: Values, out: Any) -> Callable[[], Any]:
+        dims = self._desc.src_desc.dims
+        scales = self._broadcast(torch, values, Arg.SCALES, self._attr.scales, dims)
+        zeros = self._broadcast(torch, values, Arg.ZERO_POINTS, self._attr.zero_points, dims)
+        steps: list[Callable[[Any], Any]] = []
+        if Arg.SRC in zeros:
+            steps.append(lambda x: x.sub_(zeros[Arg.SRC]))
+        if scales:
+            factor = scales.get(Arg.SRC, 1.0) / scales.get(Arg.DST, 1.0)
+            steps.append(lambda x: x.mul_(factor))
+        steps += [self._sum(entry, out) for entry in self._attr.post_ops]
+        if Arg.DST in zeros:
+            steps.append(lambda x: x.add_(zeros[Arg.DST]))
+        kind = self._desc.dst_desc.data_type
+        if kind.is_integer:
+            low, high = kind.min, min(kind.max, S32_CLAMP)
+            steps += [lambda x: x.round_(), lambda x: x.clamp_(low, high)]
+        source = tensors[Arg.SRC]
+        work = torch.empty_like(source, dtype=data_type(torch, DataType.f32))
+
+        def run() -> Any:
+            value = work.copy_(source)
+            for step in steps:
+                value = step(value)
+            return out.copy_(value)
+
+        return run
+
+    def _broadcast(
+        self, torch: Any, values: Values, kind: int, specs: Mapping[int, ScaleSpec],
+        dims: tuple[int, ...],
+    ) -> dict[int, Any]:  # fmt: skip
+        """Scales or zero points by argument, of a shape that is broadcast to the tensors."""
+
+        def tensor(array: Array, spec: ScaleSpec) -> Any:
+            single = torch.from_numpy(array).to(torch.float32)
+            return single.reshape(spec.shape(dims) if spec.mask else ())
+
+        return {owner: tensor(values[kind | owner], spec) for owner, spec in specs.items()}
+
+    def _sum(self, entry: object, out: Any) -> Callable[[Any], Any]:
+        if not isinstance(entry, PostOpSum) or entry.zero_point or entry.data_type is not None:
+            raise Unimplemented(f"PyTorch has no equal of the post-op {entry}")
+        return lambda x: x.add_(out, alpha=entry.scale)
