@@ -87,10 +87,15 @@ def store_codes(memory: Memory, codes: Codes) -> None:
     """The same with bit patterns, one array element each; a 4-bit one lies in the low half."""
     desc = memory.desc
     all_codes = _codes(memory)
-    all_codes[offsets(desc, desc.padded_dims)] = 0
+    all_codes[offsets(desc, _room(desc))] = 0
     all_codes[offsets(desc, desc.dims)] = codes
     if desc.data_type.bits == 4:
         memory.data[:] = all_codes[0::2] | all_codes[1::2] << 4
+
+
+def _room(desc: MemoryDesc) -> tuple[int, ...]:
+    """The padded dims; a tensor without elements has no padding either."""
+    return desc.dims if desc.has_zero_dim else desc.padded_dims
 
 
 def codes_of(memory: Memory) -> Codes:
@@ -145,9 +150,9 @@ def assert_close(got: ArrayLike, want: ArrayLike, tolerance: Bound | float) -> N
 def assert_padding_zero(memory: Memory) -> None:
     """Every element between the dims and the padded dims is zero."""
     desc = memory.desc
-    inside = np.zeros(desc.padded_dims, bool)
+    inside = np.zeros(_room(desc), bool)
     inside[tuple(slice(extent) for extent in desc.dims)] = True
-    padding = _codes(memory)[offsets(desc, desc.padded_dims)]
+    padding = _codes(memory)[offsets(desc, _room(desc))]
     bad = np.argwhere((padding != 0) & ~inside)
     assert len(bad) == 0, (
         f"{len(bad)} padded elements are not zero, the first at {tuple(bad[0].tolist())}"
@@ -159,7 +164,7 @@ def assert_gaps_untouched(memory: Memory) -> None:
     desc = memory.desc
     codes = _codes(memory)
     own = np.zeros(len(codes), bool)
-    own[offsets(desc, desc.padded_dims)] = True
+    own[offsets(desc, _room(desc))] = True
     poison = int(~np.zeros((), codes.dtype))
     if desc.data_type.bits == 4:
         own[-1:] = True  # the half of the last byte that may belong to nobody

@@ -7,8 +7,8 @@ f32: what is tested is that the right numbers meet, and no tolerance hides that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
@@ -32,12 +32,14 @@ from tests.check import (
     codes_of,
     logical,
     memory_of,
+    poisoned_memory,
     random_memory,
     store_codes,
 )
 from tests.layout_strategies import PLAIN, STYLES, Style, descs, empty_shapes, many_dims, shapes
 from tests.primitives import compensation
 from tests.primitives.harness import ENGINE, execute
+from tests.primitives.runtime_sizes import ALL, opened
 
 TYPES = (
     "f32", "f16", "bf16", "f64", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3", "e8m0", "s4", "u4",
@@ -86,13 +88,25 @@ class Attributes:
 
 @dataclass(frozen=True)
 class Case:
-    """A reorder, the strongest instruction set that it may use, and the seed of its data."""
+    """A reorder, the strongest instruction set that it may use, and the seed of its data.
+
+    Of dims and strides with a bit in the masks ``runtime`` only the execution knows."""
 
     src: MemoryDesc
     dst: MemoryDesc
     isa: str
     seed: int
     attributes: Attributes = Attributes()
+    runtime: tuple[int, int] = (0, 0)
+
+    def execute(self, args: Mapping[int, Memory], old: Memory | None = None) -> Memory:
+        """The destination, which holds poison before, or ``old``."""
+        before = poisoned_memory(self.dst, ENGINE) if old is None else old
+        src, dst = self.src, self.dst
+        if any(self.runtime):
+            src, dst = opened(src, *self.runtime), opened(dst, *self.runtime)
+        with config.override("max_cpu_isa", self.isa):
+            return execute(ReorderDesc(src, dst), args, self.attributes.attr(), before)
 
 
 @st.composite
@@ -133,6 +147,18 @@ def compensated(draw: st.DrawFn) -> Case:
     both = st.builds(Compensation, masks, masks)
     one = st.builds(Compensation, masks) | st.builds(Compensation, st.just(0), masks)
     return Case(src, dst.with_compensation(draw(both | one)), draw(any_isa), draw(_seeds))
+
+
+@st.composite
+def at_run_time(draw: st.DrawFn) -> Case:
+    """A bare reorder or one with attributes that is made before some sizes are known."""
+    case: Case = draw(bare() | bare(dst=any_type) | with_attributes() | without_elements)
+    masks = st.sampled_from((ALL, ALL, 0)) | st.integers(0, ALL)
+    dims, strides = draw(masks), draw(masks)
+    for entry in case.attributes.post_ops:
+        if isinstance(entry, PostOpBinary):  # its shape is known, and so are the dims it has
+            dims &= ~entry.mask
+    return replace(case, runtime=(dims, strides))
 
 
 without_elements = bare(empty_shapes(), any_type, any_type)
@@ -209,8 +235,7 @@ def _run_compensated(case: Case) -> None:
 
 def _run_bare(case: Case) -> None:
     src = _memory_of_any_bits(case.src, case.seed)
-    with config.override("max_cpu_isa", case.isa):
-        dst = execute(ReorderDesc(case.src, case.dst), {Arg.SRC: src})
+    dst = case.execute({Arg.SRC: src})
     assert_padding_zero(dst)
     assert_gaps_untouched(dst)
     same = _same(src, dst)
@@ -260,9 +285,7 @@ def _run_with_attributes(case: Case) -> None:
     args, parameters = _parameters(case)
     operands = _operands(case)
     args.update(operands)
-    with config.override("max_cpu_isa", case.isa):
-        desc = ReorderDesc(case.src, case.dst)
-        dst = execute(desc, {int(Arg.SRC): src, **args}, case.attributes.attr(), old)
+    dst = case.execute({int(Arg.SRC): src, **args}, old)
     values = dequantize(
         logical(src), parameters[Arg.SCALES | Arg.SRC], parameters[Arg.ZERO_POINTS | Arg.SRC]
     )

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.primitives.reorder_cases import (
     Case,
     any_type,
+    at_run_time,
     bare,
     compensated,
     run,
@@ -50,6 +51,12 @@ def test_types(case: Case) -> None:
 @examples(150)
 @given(with_attributes())
 def test_attributes(case: Case) -> None:
+    run(case)
+
+
+@examples(150)
+@given(at_run_time())
+def test_runtime_sizes(case: Case) -> None:
     run(case)
 
 

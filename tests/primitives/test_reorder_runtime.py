@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -35,26 +35,12 @@ from dnnl.reference.reorder import QUANTIZED_TOLERANCE
 from tests.check import check, logical, memory_of, poisoned_memory, random_memory
 from tests.codegen.test_boxes import tensors
 from tests.primitives.harness import ENGINE, LAYOUTS, describe, every_isa, execute, typed_source
+from tests.primitives.runtime_sizes import ALL, opened
 from tests.primitives.test_reorder_attributes import CASES, run
 
 STREAM = Stream(ENGINE, 1)
 R = RUNTIME_DIM
-ALL = 2**12 - 1
 SIZES = [(1, 1, 1, 1), (2, 19, 5, 18), (3, 16, 1, 33), (1, 40, 4, 16)]
-
-
-def opened(desc: MemoryDesc, dims: int = ALL, strides: int = ALL) -> MemoryDesc:
-    """The descriptor with RUNTIME_DIM for the dims and strides of which the masks have the bits,
-    and for the offset if all are open."""
-
-    def some(mask: int, values: Sequence[int]) -> list[int]:
-        return [R if mask >> dim & 1 else value for dim, value in enumerate(values)]
-
-    return MemoryDesc(
-        some(dims, desc.dims), desc.data_type, some(strides, desc.strides),
-        inner_blocks=desc.inner_blocks, padded_dims=some(dims, desc.padded_dims),
-        offset0=R if dims == strides == ALL else desc.offset0,
-    )  # fmt: skip
 
 
 def pattern(src: MemoryDesc, dst: MemoryDesc, dims: int = ALL, strides: int = ALL) -> ReorderDesc:
