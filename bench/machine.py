@@ -56,7 +56,7 @@ def _build(conf: PeakConf, isa: Isa) -> Kernel:
         place = e.element(phase.arguments[0], e.mul(number, isa.lanes), F32)
         vector.store(e, total, place)
 
-    phase.each_item(item)
+    phase.each_item(conf.items, item)
     return Kernel(module, (phase.end(conf.items),), (int(Arg.DST),))
 
 

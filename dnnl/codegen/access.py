@@ -137,7 +137,7 @@ class Place:
         core: ir.Type = F32,
     ) -> None:
         self.e, self.masked, self.streamed = e, masked, streamed
-        self.kind = ir.VectorType(core, lanes)
+        self.kind = vector.vector_type(core, lanes)
         self._pointers, self._accesses = pointers, accesses
         self._env, self._lane, self._lanes = env, lane, lanes
         self._domain, self._exists = domain, exists
@@ -150,7 +150,7 @@ class Place:
         """The operand's elements in the core type; zero, or any number, where there are none."""
         access = self._accesses[operand]
         row = storage(operand.desc.data_type, self.kind.element)
-        kind = ir.VectorType(row.element, self._lanes)
+        kind = vector.vector_type(row.element, self._lanes)
         bounds = [*self._exists, *self._domain, *access.window]
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
@@ -165,8 +165,7 @@ class Place:
             raw = self._pick(access, pointer, kind, stride, bounds)
         else:
             offsets = self._lane_offsets(access)
-            where = vector.addresses(self.e, pointer, offsets, row.element)
-            raw = vector.gather(self.e, where, kind, self.conditions(bounds))
+            raw = vector.gather(self.e, pointer, offsets, kind, self.conditions(bounds))
         return row.to_core(self.e, raw)
 
     def store(self, operand: Operand, value: ir.Value) -> None:
@@ -189,8 +188,7 @@ class Place:
             return
         if stride == 0:
             mask = vector.both(self.e, mask, vector.first_lanes(self.e, i64(1), self._lanes))
-        where = vector.addresses(self.e, pointer, self._lane_offsets(access), row.element)
-        vector.scatter(self.e, raw, where, mask)
+        vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
         start = access.byte_offset(self._lane, self._lanes)
@@ -242,7 +240,9 @@ class Place:
 
     def _within(self, room: ir.Value, step: int, first: int) -> ir.Value:
         """The lanes for which ``step * (first + lane) <= room``."""
-        kind = ir.VectorType(I1, self._lanes)
+        if self._lanes == 1:
+            return self.e.b.icmp_signed(">=", room, i64(step * first))
+        kind = vector.vector_type(I1, self._lanes)
         if step == 0:
             yes = self.e.b.icmp_signed(">=", room, i64(0))
             some = vector.splat_constant(kind, 1)
@@ -255,7 +255,7 @@ class Place:
         room = self.e.b.select(self.e.b.icmp_signed(">", room, high), high, room)
         rooms = vector.splat(self.e, self.e.b.trunc(room, I32), self._lanes)
         return self.e.b.icmp_signed(
-            "<=", ir.Constant(ir.VectorType(I32, self._lanes), steps), rooms
+            "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), rooms
         )
 
     def _spread(self, form: Affine) -> ir.Value:
@@ -264,7 +264,7 @@ class Place:
         stride = form.stride(self._lane) if self._lane is not None else 0
         if stride == 0:
             return start
-        kind = ir.VectorType(I64, self._lanes)
+        kind = vector.vector_type(I64, self._lanes)
         steps = ir.Constant(kind, [stride * lane for lane in range(self._lanes)])
         return self.e.b.add(start, steps)
 
@@ -291,11 +291,11 @@ class Place:
         """One element for all lanes; where no lane is valid, an element that surely exists."""
         offset = self._base(access)
         if mask is not None:
-            bits = self.e.b.bitcast(mask, ir.IntType(self._lanes))
-            some = self.e.b.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+            some = vector.any_lane(self.e, mask)
             offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
         where = self.e.element(pointer, offset, element)
-        return vector.splat(self.e, self.e.b.load(where, typ=element, align=1), self._lanes)
+        one = self.e.b.load(where, typ=element, align=vector.bits(element) // 8)
+        return vector.splat(self.e, one, self._lanes)
 
     def _pick(
         self,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from dnnl.codegen import vector
 from dnnl.codegen.builder import I64, Emitter, i64
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -131,9 +132,7 @@ def emit_offset(e: Emitter, desc: MemoryDesc, index: Sequence[ir.Value]) -> ir.V
     kind = position[0].type if position else I64
 
     def constant(value: int) -> ir.Value:
-        if isinstance(kind, ir.VectorType):
-            return ir.Constant(kind, [value] * kind.count)
-        return i64(value)
+        return i64(value) if kind == I64 else vector.splat_constant(kind, value)
 
     offset = constant(desc.offset0)
     inner_stride = 1

@@ -52,7 +52,10 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
     sizes; another width is taken only where it leaves fewer columns idle. ``row_step`` is the
     distance of the rows of A in elements: where the rows of such a tile would fall into the same
     few sets of the first-level cache and drive each other out, the tile is made wide and low.
+    Of scalars a tile is as square as registers allow: idle ones cost little.
     """
+    if isa.lanes == 1:
+        return 4 if columns > 2 else 2
     widths: tuple[int, ...] = (2, 3, 1)
     if columns >= 4 * isa.lanes and max_rows(isa, 2) > _rows_in_cache(isa, row_step):
         widths = (4,)
@@ -135,7 +138,7 @@ class Panels:
 
 def zeros(e: Emitter, tile: Tile) -> Values:
     """The accumulators of a fresh tile, row by row."""
-    kind = ir.VectorType(F32, e.isa.lanes)
+    kind = vector.vector_type(F32, e.isa.lanes)
     return (vector.splat_constant(kind, 0.0),) * (tile.rows * tile.vectors)
 
 
@@ -166,7 +169,7 @@ def accumulate(
 
 def _rank_one(e: Emitter, acc: Values, panels: Panels) -> Values:
     lanes = e.isa.lanes
-    kind = ir.VectorType(F32, lanes)
+    kind = vector.vector_type(F32, lanes)
     columns = [
         vector.load(e, e.element(panels.b, i64(offset), F32), kind) for offset in panels.vectors
     ]

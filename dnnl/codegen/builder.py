@@ -66,9 +66,10 @@ class Module:
         self.ir.triple = isa.triple
         self._marks: list[_LoopMark] = []
 
-    def function(self, name: str, signature: ir.FunctionType) -> ir.Function:
+    def function(self, name: str, signature: ir.FunctionType, convention: str = "") -> ir.Function:
         """Declare a function whose body the caller then writes."""
         function = ir.Function(self.ir, signature, name)
+        function.calling_convention = convention
         function.attributes.add("nounwind")
         return function
 
@@ -84,6 +85,34 @@ class Module:
         return "\n".join([str(self.ir), _LoopMark.option(), *marks, ""])
 
 
+class _DeviceBuilder(ir.IRBuilder):  # type: ignore[misc]
+    """Selects between vectors lane by lane: LLVM makes one condition of equal ones, and SPIR-V has
+    no selection between vectors by one condition."""
+
+    def select(
+        self,
+        cond: ir.Value,
+        lhs: ir.Value,
+        rhs: ir.Value,
+        name: str = "",
+        flags: Sequence[str] = (),
+    ) -> ir.Value:
+        if not isinstance(lhs.type, ir.VectorType):
+            return super().select(cond, lhs, rhs, name, flags)
+        result = ir.Constant(lhs.type, ir.Undefined)
+        for number in range(lhs.type.count):
+            lane = ir.Constant(I32, number)
+            chosen, a, b = (
+                self.extract_element(value, lane)
+                if isinstance(value.type, ir.VectorType)
+                else value
+                for value in (cond, lhs, rhs)
+            )
+            one = super().select(chosen, a, b, name, flags)
+            result = self.insert_element(result, one, lane)
+        return result
+
+
 class Emitter:
     """Writes one function. ``b`` is the llvmlite builder at the current position."""
 
@@ -91,7 +120,8 @@ class Emitter:
         self.module = module
         self.isa = module.isa
         self.function = function
-        self.b = ir.IRBuilder(function.append_basic_block("entry"))
+        builder = ir.IRBuilder if module.isa.device is None else _DeviceBuilder
+        self.b = builder(function.append_basic_block("entry"))
 
     def intrinsic(self, name: str, result: ir.Type, args: Sequence[ir.Value]) -> ir.Value:
         """Call an LLVM intrinsic by its full name, declared on first use."""
@@ -151,7 +181,8 @@ class Emitter:
         Without it, LLVM's loop strength reduction sees every address of a deep loop nest as one
         big expression and takes most of the compile time to find better ones, in vain.
         """
-        return self.intrinsic("llvm.launder.invariant.group.p0", PTR, [pointer])
+        name = f"llvm.launder.invariant.group.p{pointer.type.addrspace}"
+        return self.intrinsic(name, pointer.type, [pointer])
 
     def loop(
         self,

@@ -41,7 +41,7 @@ def _same(_: Emitter, value: ir.Value) -> ir.Value:
 
 
 def _like(value: ir.Value, element: ir.Type) -> ir.VectorType:
-    return ir.VectorType(element, value.type.count)
+    return vector.vector_type(element, value.type.count)
 
 
 def _to_float(e: Emitter, value: ir.Value, unsigned: bool = False, core: ir.Type = F32) -> ir.Value:

@@ -17,7 +17,7 @@ from pathlib import Path
 from dnnl import log
 from dnnl.runtime.image import Image, Phase
 
-_MAGIC = b"dnnlobj1"
+_MAGIC = b"dnnlobj2"
 _DIGEST = hashlib.sha256().digest_size
 
 
@@ -66,7 +66,7 @@ def _encode(name: str, image: Image) -> bytes:
     header = {
         "name": name,
         "target": image.target,
-        "phases": [[phase.symbol, phase.count] for phase in image.phases],
+        "phases": [[phase.symbol, phase.count, phase.slots] for phase in image.phases],
         "arguments": list(image.arguments),
     }
     text = json.dumps(header).encode()
@@ -85,5 +85,5 @@ def _decode(name: str, data: bytes) -> Image | None:
     header = json.loads(body[8 : 8 + length])
     if header["name"] != name:  # another kernel's file under this name
         return None
-    phases = tuple(Phase(symbol, count) for symbol, count in header["phases"])
+    phases = tuple(Phase(symbol, count, tuple(slots)) for symbol, count, slots in header["phases"])
     return Image(header["target"], body[8 + length :], phases, tuple(header["arguments"]))

@@ -48,7 +48,7 @@ def split(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def _split_bits(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    b, integers = e.b, ir.VectorType(I32, x.type.count)
+    b, integers = e.b, vector.vector_type(I32, x.type.count)
 
     def real(value: float) -> ir.Constant:
         return vector.splat_constant(x.type, value)

@@ -6,11 +6,13 @@ import hashlib
 from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import llvmlite
 from llvmlite import binding as llvm
 
 from dnnl import config, log
+from dnnl.codegen import emit_apart
 from dnnl.codegen.builder import Module
 from dnnl.codegen.disk_cache import DiskCache
 from dnnl.codegen.isa import Isa
@@ -40,15 +42,11 @@ def _triple(isa: Isa) -> str:
 def _target_machine(isa: Isa) -> llvm.TargetMachine:
     _initialize()
     target = llvm.Target.from_triple(_triple(isa))
-    # Code and the C library may be further apart than the small code model reaches.
-    return target.create_target_machine(
-        cpu=isa.cpu,
-        features=isa.feature_string,
-        opt=3,
-        reloc="pic",
-        codemodel="jitdefault",
-        jit=True,
-    )
+    options: dict[str, Any] = {"cpu": isa.cpu, "features": isa.feature_string, "opt": 3}
+    if isa.device is None:
+        # Code and the C library may be further apart than the small code model reaches.
+        options.update(reloc="pic", codemodel="jitdefault", jit=True)
+    return target.create_target_machine(**options)
 
 
 def _optimize(module: Module) -> llvm.ModuleRef:
@@ -71,11 +69,23 @@ def _optimize(module: Module) -> llvm.ModuleRef:
 
 def assembly(module: Module) -> str:
     """The optimised machine code as text."""
-    return str(_target_machine(module.isa).emit_assembly(_optimize(module)))
+    return _emit(module, text=True).decode()
 
 
-def _object(module: Module) -> bytes:
-    return bytes(_target_machine(module.isa).emit_object(_optimize(module)))
+def _code(module: Module) -> bytes:
+    """What an image holds: an object, or the text of a device's assembler."""
+    device = module.isa.device
+    return _emit(module, text=device is not None and device.text)
+
+
+def _emit(module: Module, *, text: bool) -> bytes:
+    isa, optimized = module.isa, _optimize(module)
+    if isa.device is not None and isa.device.apart:
+        return emit_apart.run(str(optimized), _triple(isa), isa.cpu, isa.feature_string, text=text)
+    machine = _target_machine(isa)
+    if text:
+        return str(machine.emit_assembly(optimized)).encode()
+    return bytes(machine.emit_object(optimized))
 
 
 @cache
@@ -105,7 +115,7 @@ def image(recipe: Recipe) -> tuple[Image, bool]:
     if found is not None:
         return found, True
     kernel = recipe.kernel()
-    built = Image("cpu", _object(kernel.module), kernel.phases, kernel.arguments)
+    built = Image(recipe.isa.target, _code(kernel.module), kernel.phases, kernel.arguments)
     if disk is not None:
         disk.store(name, built)
     if dump:
@@ -117,7 +127,7 @@ def _dump(kernel: Kernel, code: bytes) -> None:
     """Write IR, assembly and object of a kernel to the current folder, if it can be written."""
     name = kernel.phases[-1].symbol
     number = next(_dumped)
-    stem = f"dnnl_dump_cpu_{name}.{number}"
+    stem = f"dnnl_dump_{kernel.module.isa.target}_{name}.{number}"
     try:
         Path(f"{stem}.ll").write_text(str(kernel.module))
         Path(f"{stem}.s").write_text(assembly(kernel.module))

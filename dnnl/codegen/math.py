@@ -252,8 +252,8 @@ def _repeated_product(e: Emitter, x: ir.Value, count: int) -> ir.Value:
 def _positive_power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
     """2^(to * log2 x) by way of f64: the rounding errors of a logarithm in f32 would become large
     relative errors of the power. NaN for negative x."""
-    wide = ir.VectorType(F64, x.type.count)
-    bits = ir.VectorType(I64, x.type.count)
+    wide = vector.vector_type(F64, x.type.count)
+    bits = vector.vector_type(I64, x.type.count)
     mantissa, scale = (e.b.fpext(part, wide) for part in exponent.split(e, x))
     one = vector.splat_constant(wide, 1.0)
     ratio = e.b.fdiv(e.b.fsub(mantissa, one), e.b.fadd(mantissa, one))
@@ -291,7 +291,7 @@ def _reduce(e: Emitter, x: ir.Value, factor: int) -> tuple[ir.Value, ir.Value]:
     shift = constant(x, _ROUNDING_SHIFT + 127.0)
     shifted = vector.multiply_add(e, x, constant(x, 1.0 / (factor * _LN2)), shift)
     rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift), factor)
-    integers = ir.VectorType(I32, x.type.count)
+    integers = vector.vector_type(I32, x.type.count)
     places = vector.splat_constant(integers, 23)
     return rest, e.b.bitcast(e.b.shl(e.b.bitcast(shifted, integers), places), x.type)
 

@@ -62,7 +62,9 @@ class Nest:
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
     """Write the phase ``symbol``."""
     plan = _plan(module, nest)
-    items = Items(0, 0, 1) if plan.serial else share_out(plan.loops, plan.work_per_point)
+    items = Items(0, 0, 1)
+    if not plan.serial:
+        items = _share_out(module.isa, plan.loops, plan.work_per_point)
     return _emit(module, symbol, [(nest, plan)], items)
 
 
@@ -77,8 +79,16 @@ def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Pha
     if not first or first[0].extent < _ENOUGH:
         return None
     points = sum(prod(axis.extent for axis in plan.loops[1:]) for _, plan in plans)
-    items = share_out(first, points * plans[0][1].work_per_point)
+    items = _share_out(module.isa, first, points * plans[0][1].work_per_point)
     return _emit(module, symbol, plans, items)
+
+
+def _share_out(isa: Isa, loops: Sequence[Axis], work_per_point: int) -> Items:
+    """Many items for each thread of a processor; on a device, where thousands are done side by
+    side and starting one costs nothing, each point is one."""
+    if isa.device is not None:
+        return Items(len(loops), 0, prod(axis.extent for axis in loops))
+    return share_out(loops, work_per_point)
 
 
 def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
@@ -92,6 +102,8 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
 def _plan(module: Module, nest: Nest) -> Schedule:
     parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
     lanes, square = widths(module.isa, nest.core)
+    if nest.dst.desc.data_type.bits == 4:
+        lanes, square = max(lanes, 2), max(square, 2)  # elements of one byte are stored together
     plan = schedule(lanes, *parts)
     if plan.tile is not None and lanes > square:
         plan = schedule(square, *parts)
@@ -100,7 +112,7 @@ def _plan(module: Module, nest: Nest) -> Schedule:
         if plan.accesses[nest.dst].byte_offset(plan.lane, plan.lanes) is None:
             plan = schedule(1, *parts)
             plan.serial = True
-    plan.streamed = plan.streamed and not nest.revisits
+    plan.streamed = plan.streamed and module.isa.caches and not nest.revisits
     return plan
 
 
@@ -114,7 +126,7 @@ def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items
             writer.item(number, items)
 
     def run() -> Values:
-        phase.each_item(item)
+        phase.each_item(items.count, item)
         return ()
 
     def stream() -> Values:
@@ -139,6 +151,8 @@ def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
 
     Squares of elements below 32 bits are 128 bits wide: more rows than that leave the registers.
     """
+    if isa.lanes == 1:
+        return 1, 1  # scalars, whatever their type
     bits = vector.bits(core)
     return isa.vector_bits // bits, (isa.vector_bits if bits >= 32 else 128) // bits
 

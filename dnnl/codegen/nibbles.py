@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import I8, I64, Emitter, Values, i64
+from dnnl.codegen.builder import I8, Emitter, Values, i64
 
 _LOW = 0x0F
 _HIGH = -0x10  # 0xF0 as a signed byte
@@ -19,7 +19,7 @@ _HIGH = -0x10  # 0xF0 as a signed byte
 
 def load_line(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
     """The codes of neighbours, of which the first is the even one of the byte at ``where``."""
-    kind = ir.VectorType(I8, lanes // 2)
+    kind = vector.vector_type(I8, lanes // 2)
     halves = _halves(e, mask)
     loaded = vector.load(e, where, kind, None if halves is None else e.b.or_(*halves))
     low = e.b.and_(loaded, vector.splat_constant(kind, _LOW))
@@ -33,7 +33,7 @@ def store_line(e: Emitter, codes: ir.Value, where: ir.Value, mask: vector.Mask) 
 
     A byte of which the mask has but one half keeps the other: no other element may be there.
     """
-    kind = ir.VectorType(I8, codes.type.count // 2)
+    kind = vector.vector_type(I8, codes.type.count // 2)
     low, high = _split(e, codes)
     low = e.b.and_(low, vector.splat_constant(kind, _LOW))
     high = e.b.shl(high, vector.splat_constant(kind, 4))
@@ -51,9 +51,9 @@ def store_line(e: Emitter, codes: ir.Value, where: ir.Value, mask: vector.Mask) 
 def load_each(e: Emitter, pointer: ir.Value, offsets: ir.Value, mask: vector.Mask) -> ir.Value:
     """The codes at ``offsets`` (i64 elements, one for each lane)."""
     lanes = offsets.type.count
-    kind = ir.VectorType(I8, lanes)
+    kind = vector.vector_type(I8, lanes)
     places = e.b.lshr(offsets, vector.splat_constant(offsets.type, 1))
-    loaded = vector.gather(e, vector.addresses(e, pointer, places, I8), kind, mask)
+    loaded = vector.gather(e, pointer, places, kind, mask)
     odd = e.b.trunc(e.b.and_(offsets, vector.splat_constant(offsets.type, 1)), kind)
     shifted = e.b.lshr(loaded, e.b.shl(odd, vector.splat_constant(kind, 2)))
     return e.b.and_(shifted, vector.splat_constant(kind, _LOW))
@@ -63,7 +63,7 @@ def store_one(
     e: Emitter, code: ir.Value, pointer: ir.Value, offset: ir.Value, mask: vector.Mask
 ) -> None:
     """Store one code (vectors of one lane) beside its neighbour in the byte, which stays."""
-    number, at = (_only(e, value) for value in (code, offset))
+    number, at = (vector.only(e, value) for value in (code, offset))
 
     def write() -> Values:
         where = e.b.gep(pointer, [e.b.lshr(at, i64(1))], source_etype=I8)
@@ -77,11 +77,7 @@ def store_one(
     if mask is None:
         write()
     else:
-        e.branch(_only(e, mask), write, lambda: ())
-
-
-def _only(e: Emitter, value: ir.Value) -> ir.Value:
-    return e.b.extract_element(value, ir.Constant(I64, 0))
+        e.branch(vector.only(e, mask), write, lambda: ())
 
 
 def _split(e: Emitter, value: ir.Value) -> list[ir.Value]:

@@ -1,18 +1,23 @@
 """The function of a phase: what it is given, and its way through the work items.
 
-It takes the list of the kernel's arguments and a range of items::
+On a processor it takes the list of the kernel's arguments and a range of items::
 
     void symbol(void **args, int64_t begin, int64_t end)
+
+On a device it is an entry point that takes the arguments which it touches, each as a pointer to
+global memory, and is started once for each item::
+
+    kernel void symbol(global void *first, global void *second, ...)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from llvmlite import ir
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.builder import I64, PTR, Emitter, Module, i64
+from dnnl.codegen.builder import I64, PTR, Emitter, Module, Values, i64
 from dnnl.runtime.image import Phase
 
 _RANGE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
@@ -23,14 +28,16 @@ class PhaseFunction:
     kernel's arguments in ``slots``, which are those that it touches."""
 
     def __init__(self, module: Module, symbol: str, slots: Iterable[int]) -> None:
-        function = module.function(symbol, _RANGE)
-        self._symbol = symbol
-        self.e = e = Emitter(module, function)
-        given, self._begin, self._end = function.args
-        self.arguments = {
-            slot: e.b.load(e.b.gep(given, [i64(slot)], source_etype=PTR), typ=PTR)
-            for slot in sorted(set(slots))
-        }
+        self._symbol, self._slots = symbol, tuple(sorted(set(slots)))
+        device = module.isa.device
+        if device is None:
+            self.e = Emitter(module, module.function(symbol, _RANGE))
+            self.arguments = dict(zip(self._slots, self._loaded(), strict=True))
+        else:
+            pointer = ir.PointerType(addrspace=device.memory)
+            signature = ir.FunctionType(ir.VoidType(), [pointer] * len(self._slots))
+            self.e = Emitter(module, module.function(symbol, signature, device.convention))
+            self.arguments = dict(zip(self._slots, self.e.function.args, strict=True))
 
     @staticmethod
     def of(module: Module, symbol: str, operands: Iterable[Operand]) -> PhaseFunction:
@@ -41,15 +48,34 @@ class PhaseFunction:
         """The address of each operand."""
         return {operand: self.arguments[operand.slot] for operand in operands}
 
-    def each_item(self, item: Callable[[ir.Value], None]) -> None:
-        """Run ``item(number)`` for every work item that a call of the function is to do."""
-        self.e.loop(self._begin, self._end, item, unroll=False, name="item")
+    def _loaded(self) -> Iterator[ir.Value]:
+        """The addresses out of the list of all arguments."""
+        b, given = self.e.b, self.e.function.args[0]
+        for slot in self._slots:
+            yield b.load(b.gep(given, [i64(slot)], source_etype=PTR), typ=PTR)
+
+    def each_item(self, count: int, item: Callable[[ir.Value], None]) -> None:
+        """Run ``item(number)`` for those of the ``count`` work items that the function is to do."""
+        e, device = self.e, self.e.isa.device
+        if device is None:
+            _, begin, end = e.function.args
+            e.loop(begin, end, item, unroll=False, name="item")
+            return
+        number = device.item(e.b)
+
+        def one() -> Values:
+            item(number)
+            return ()
+
+        # More may be started than there are, since they come in groups.
+        e.branch(e.b.icmp_unsigned("<", number, i64(count)), one, lambda: ())
 
     def each_range(self, run: Callable[[ir.Value, ir.Value], None]) -> None:
-        """Run ``run(begin, end)`` for ranges of items that are all that a call is to do."""
-        run(self._begin, self._end)
+        """Run ``run(begin, end)`` for ranges of items that are all that a call is to do; on
+        processors only."""
+        run(*self.e.function.args[1:])
 
     def end(self, count: int) -> Phase:
         """Finish the function; there are ``count`` work items."""
         self.e.b.ret_void()
-        return Phase(self._symbol, count)
+        return Phase(self._symbol, count, self._slots)

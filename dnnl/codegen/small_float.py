@@ -60,7 +60,7 @@ F4_E2M1 = Format(2, 1, overflow=0x7)
 def widen(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
     """The f32 that a code stands for."""
     b, put = e.b, _constants(code.type)
-    real = ir.VectorType(F32, code.type.count)
+    real = vector.vector_type(F32, code.type.count)
     magnitude = b.and_(code, put((1 << form.width) - 1))
     sign = b.shl(b.and_(code, put(1 << form.width)), put(31 - form.width))
     shifted = b.shl(magnitude, put(_F32_MANTISSA - form.mantissa))
@@ -81,7 +81,7 @@ def widen(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
 def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
     """The code nearest to an f32, the even one of two."""
     b = e.b
-    kind = ir.VectorType(I32, value.type.count)
+    kind = vector.vector_type(I32, value.type.count)
     put = _constants(kind)
     bits = b.bitcast(value, kind)
     magnitude = b.and_(bits, put(_F32_MAGNITUDE))
@@ -107,7 +107,7 @@ def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
 def widen_bf16(e: Emitter, code: ir.Value) -> ir.Value:
     """The f32 whose upper half a code is."""
     upper = e.b.shl(code, _constants(code.type)(16))
-    return e.b.bitcast(upper, ir.VectorType(F32, code.type.count))
+    return e.b.bitcast(upper, vector.vector_type(F32, code.type.count))
 
 
 def narrow_bf16(e: Emitter, value: ir.Value) -> ir.Value:
@@ -116,7 +116,7 @@ def narrow_bf16(e: Emitter, value: ir.Value) -> ir.Value:
     The instruction of avx512_bf16 is of no use: it takes denormals for zero.
     """
     b = e.b
-    kind = ir.VectorType(I32, value.type.count)
+    kind = vector.vector_type(I32, value.type.count)
     put = _constants(kind)
     bits = b.bitcast(value, kind)
     upper = b.lshr(bits, put(16))
@@ -132,12 +132,12 @@ def widen_e8m0(e: Emitter, code: ir.Value) -> ir.Value:
     power = b.shl(code, put(_F32_MANTISSA))
     power = b.select(b.icmp_signed("==", code, put(0)), put(1 << 22), power)
     power = b.select(b.icmp_signed("==", code, put(0xFF)), put(_F32_QUIET_NAN), power)
-    return b.bitcast(power, ir.VectorType(F32, code.type.count))
+    return b.bitcast(power, vector.vector_type(F32, code.type.count))
 
 
 def narrow_e8m0(e: Emitter, value: ir.Value) -> ir.Value:
     """The power of two at or below the magnitude: the exponent field."""
-    kind = ir.VectorType(I32, value.type.count)
+    kind = vector.vector_type(I32, value.type.count)
     put = _constants(kind)
     return e.b.and_(e.b.lshr(e.b.bitcast(value, kind), put(_F32_MANTISSA)), put(0xFF))
 

@@ -7,22 +7,57 @@ Masked-off lanes are never touched in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TypeAlias
 
 from llvmlite import ir
 
-from dnnl.codegen.builder import I1, I32, I64, PTR, Emitter
+from dnnl.codegen.builder import I1, I32, I64, PTR, Emitter, Values, i64
 
 Mask: TypeAlias = ir.Value | None
 
 
+class OneLane(ir.Type):  # type: ignore[misc]
+    """A vector of one element, which is a scalar in IR: a device has no vectors of one.
+
+    Comparisons of such values give a plain i1, and so are masks of one lane.
+    """
+
+    count = 1
+
+    def __init__(self, element: ir.Type) -> None:
+        self.element = element
+        self.null = element.null
+
+    def wrap_constant_value(self, value: object) -> object:
+        """The element's value, out of a list if it is in one."""
+        if isinstance(value, list):
+            (value,) = value
+        return self.element.wrap_constant_value(value)
+
+    def format_constant(self, value: object) -> str:
+        """As the element."""
+        return str(self.element.format_constant(value))
+
+    def _to_string(self) -> str:
+        return str(self.element)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OneLane) and self.element == other.element
+
+    def __hash__(self) -> int:
+        return hash((OneLane, self.element))
+
+
 def vector_type(element: ir.Type, lanes: int) -> ir.Type:
-    """The type of ``lanes`` elements; with one lane still a vector, so that code has one form."""
-    return ir.VectorType(element, lanes)
+    """The type of ``lanes`` elements; it has ``element`` and ``count`` with one lane as well."""
+    return ir.VectorType(element, lanes) if lanes > 1 else OneLane(element)
 
 
 def suffix(kind: ir.Type) -> str:
     """How LLVM spells a type in the name of an overloaded intrinsic."""
+    if isinstance(kind, OneLane):
+        return suffix(kind.element)
     if isinstance(kind, ir.VectorType):
         return f"v{kind.count}{suffix(kind.element)}"
     names = {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0", "bfloat": "bf16"}
@@ -31,7 +66,7 @@ def suffix(kind: ir.Type) -> str:
 
 def bits(kind: ir.Type) -> int:
     """The width of one element."""
-    element = kind.element if isinstance(kind, ir.VectorType) else kind
+    element = kind.element if isinstance(kind, ir.VectorType | OneLane) else kind
     return {"float": 32, "double": 64}.get(str(element)) or int(element.width)
 
 
@@ -44,18 +79,57 @@ def splat_constant(kind: ir.VectorType, value: float | int) -> ir.Constant:
 
 def splat(e: Emitter, scalar: ir.Value, lanes: int) -> ir.Value:
     """All lanes the same value."""
-    kind = ir.VectorType(scalar.type, lanes)
+    kind = vector_type(scalar.type, lanes)
     if isinstance(scalar, ir.Constant):
         return ir.Constant(kind, [scalar.constant] * lanes)
+    if lanes == 1:
+        return e.b.bitcast(scalar, kind)
     first = e.b.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(I32, 0))
     return e.b.shuffle_vector(
         first, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
     )
 
 
+def only(e: Emitter, value: ir.Value) -> ir.Value:
+    """The element of a vector of one lane; a mask of one lane as it is."""
+    return e.b.bitcast(value, value.type.element) if isinstance(value.type, OneLane) else value
+
+
+def lane(e: Emitter, value: ir.Value, number: int) -> ir.Value:
+    """One element of a vector."""
+    if isinstance(value.type, ir.VectorType):
+        return e.b.extract_element(value, ir.Constant(I32, number))
+    return only(e, value)
+
+
+def each_lane(e: Emitter, value: ir.Value) -> list[ir.Value]:
+    """The elements of a vector."""
+    if not isinstance(value.type, ir.VectorType):
+        return [only(e, value)]
+    return [lane(e, value, number) for number in range(value.type.count)]
+
+
+def from_lanes(e: Emitter, elements: Sequence[ir.Value]) -> ir.Value:
+    """The vector of these elements."""
+    if len(elements) == 1:
+        return splat(e, elements[0], 1)
+    result = ir.Constant(ir.VectorType(elements[0].type, len(elements)), ir.Undefined)
+    for number, element in enumerate(elements):
+        result = e.b.insert_element(result, element, ir.Constant(I32, number))
+    return result
+
+
+def any_lane(e: Emitter, mask: ir.Value) -> ir.Value:
+    """Whether a mask has any lane, as an i1."""
+    if e.isa.device is not None or not isinstance(mask.type, ir.VectorType):
+        return reduce(e.b.or_, each_lane(e, mask))
+    number = ir.IntType(mask.type.count)
+    return e.b.icmp_unsigned("!=", e.b.bitcast(mask, number), ir.Constant(number, 0))
+
+
 def iota(element: ir.Type, lanes: int) -> ir.Constant:
     """0, 1, 2, ..."""
-    return ir.Constant(ir.VectorType(element, lanes), list(range(lanes)))
+    return ir.Constant(vector_type(element, lanes), list(range(lanes)))
 
 
 def first_lanes(e: Emitter, count: ir.Value, lanes: int) -> ir.Value:
@@ -74,6 +148,8 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) 
     """Load neighbouring elements; masked-off lanes read as zero and touch no memory."""
     if mask is None:
         return e.b.load(pointer, typ=kind, align=_align(kind))
+    if _by_lane(e, kind):
+        return _load_lanes(e, pointer, [i64(number) for number in range(kind.count)], kind, mask)
     name = f"llvm.masked.load.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
     return e.intrinsic(name, kind, [pointer, align, mask, splat_constant(kind, 0)])
@@ -95,11 +171,62 @@ def store(
             mark = e.module.ir.add_metadata([ir.Constant(I32, 1)])
             written.set_metadata("nontemporal", mark)
         return
+    if _by_lane(e, kind):
+        _store_lanes(e, value, pointer, [i64(number) for number in range(kind.count)], mask)
+        return
     if bits(kind) < 32:
         mask = _unknown(e, mask)
     name = f"llvm.masked.store.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
     e.intrinsic(name, ir.VoidType(), [value, pointer, align, mask])
+
+
+def _by_lane(e: Emitter, kind: ir.VectorType) -> bool:
+    """Whether what reaches some elements only is written out for each of them: LLVM does it for
+    processors."""
+    return kind.count == 1 or e.isa.device is not None
+
+
+def _load_lanes(
+    e: Emitter, pointer: ir.Value, offsets: Sequence[ir.Value], kind: ir.VectorType, mask: Mask
+) -> ir.Value:
+    return from_lanes(
+        e, [_load_lane(e, pointer, kind, mask, number, at) for number, at in enumerate(offsets)]
+    )
+
+
+def _load_lane(
+    e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask, number: int, offset: ir.Value
+) -> ir.Value:
+    def read() -> Values:
+        where = e.element(pointer, offset, kind.element)
+        return (e.b.load(where, typ=kind.element, align=_align(kind)),)
+
+    if mask is None:
+        return read()[0]
+    zero = ir.Constant(kind.element, 0)
+    return e.branch(lane(e, mask, number), read, lambda: (zero,))[0]
+
+
+def _store_lanes(
+    e: Emitter, value: ir.Value, pointer: ir.Value, offsets: Sequence[ir.Value], mask: Mask
+) -> None:
+    for number, offset in enumerate(offsets):
+        _store_lane(e, value, pointer, mask, number, offset)
+
+
+def _store_lane(
+    e: Emitter, value: ir.Value, pointer: ir.Value, mask: Mask, number: int, offset: ir.Value
+) -> None:
+    def write() -> Values:
+        where = e.element(pointer, offset, value.type.element)
+        e.b.store(lane(e, value, number), where, align=_align(value.type))
+        return ()
+
+    if mask is None:
+        write()
+    else:
+        e.branch(lane(e, mask, number), write, lambda: ())
 
 
 def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
@@ -118,30 +245,43 @@ def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
 
 def prefetch(e: Emitter, pointer: ir.Value) -> None:
     """Ask for the cache line at an address, which need not exist."""
+    if not e.isa.caches:
+        return
     reading, everywhere, data = (ir.Constant(I32, number) for number in (0, 3, 1))
     e.intrinsic("llvm.prefetch.p0", ir.VoidType(), [pointer, reading, everywhere, data])
 
 
-def addresses(e: Emitter, pointer: ir.Value, offsets: ir.Value, element: ir.Type) -> ir.Value:
-    """The vector of addresses at ``offsets`` (i64 elements, one for each lane)."""
+def _addresses(e: Emitter, pointer: ir.Value, offsets: ir.Value, element: ir.Type) -> ir.Value:
+    """The vector of the addresses at ``offsets``."""
     where = e.b.gep(pointer, [offsets], source_etype=element)
     where.type = ir.VectorType(PTR, offsets.type.count)  # llvmlite takes the base's type for it
     return where
 
 
-def gather(e: Emitter, where: ir.Value, kind: ir.VectorType, mask: Mask = None) -> ir.Value:
-    """Load one element from each address; masked-off lanes read as zero."""
+def gather(
+    e: Emitter, pointer: ir.Value, offsets: ir.Value, kind: ir.VectorType, mask: Mask = None
+) -> ir.Value:
+    """Load the elements at ``offsets`` (i64, one for each lane); masked-off lanes read as zero."""
     lanes = kind.count
+    if _by_lane(e, kind):
+        return _load_lanes(e, pointer, each_lane(e, offsets), kind, mask)
     name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
+    where = _addresses(e, pointer, offsets, kind.element)
     align = ir.Constant(I32, _align(kind))
     full = mask if mask is not None else splat_constant(ir.VectorType(I1, lanes), 1)
     return e.intrinsic(name, kind, [where, align, full, splat_constant(kind, 0)])
 
 
-def scatter(e: Emitter, value: ir.Value, where: ir.Value, mask: Mask = None) -> None:
-    """Store one element to each address."""
+def scatter(
+    e: Emitter, value: ir.Value, pointer: ir.Value, offsets: ir.Value, mask: Mask = None
+) -> None:
+    """Store the lanes to the elements at ``offsets``; masked-off ones touch no memory."""
     kind = value.type
+    if _by_lane(e, kind):
+        _store_lanes(e, value, pointer, each_lane(e, offsets), mask)
+        return
     name = f"llvm.masked.scatter.{suffix(kind)}.v{kind.count}p0"
+    where = _addresses(e, pointer, offsets, kind.element)
     align = ir.Constant(I32, _align(kind))
     full = mask if mask is not None else splat_constant(ir.VectorType(I1, kind.count), 1)
     e.intrinsic(name, ir.VoidType(), [value, where, align, full])
@@ -170,6 +310,9 @@ def minimum(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
 
 def shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
     """Pick lanes out of the two vectors laid one behind the other."""
+    if a.type.count == 1 or len(lanes) == 1:
+        count = a.type.count
+        return from_lanes(e, [lane(e, a if at < count else b, at % count) for at in lanes])
     return e.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
 

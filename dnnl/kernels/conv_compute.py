@@ -81,7 +81,7 @@ def emit_compute(module: Module, symbol: str, compute: Compute, arguments: Argum
     operands = [writer.src, writer.weights, *writer.accesses]
     phase = PhaseFunction.of(module, symbol, operands)
     writer.e, writer.pointers = phase.e, phase.pointers(operands)
-    phase.each_item(writer.item)
+    phase.each_item(writer.items, writer.item)
     return phase.end(writer.items)
 
 
@@ -93,7 +93,7 @@ class _Writer:
     pointers: dict[Operand, Value]
 
     def __init__(self, isa: Isa, compute: Compute, arguments: Arguments) -> None:
-        self.compute = compute
+        self.isa, self.compute = isa, compute
         d, h, w = compute.space
         lanes = isa.lanes
         self.width = compute.tile.vectors * lanes
@@ -174,7 +174,9 @@ class _Writer:
         bands = sum(run.count for run in self.bands)
         outer = self.n.extent * self.g.extent * self.od.extent * bands
         outer *= self.ocb.extent if compute.keep_weights else 1
-        self.chunks = min(self.per_band, max(1, 64 // outer))
+        self.chunks = self.per_band
+        if self.isa.device is None:
+            self.chunks = min(self.per_band, max(1, 64 // outer))
         self.chunk = -(-self.per_band // self.chunks)
         self.chunks = -(-self.per_band // self.chunk)
         images = [self.n]

@@ -96,7 +96,7 @@ def _activation(desc: MemoryDesc, groups: int, isa: Isa) -> MemoryDesc:
     spatial = _LETTERS[2 : desc.ndims]
     if groups > 1 and channels // groups % isa.lanes:
         return desc.with_tag(f"a{spatial}b")
-    if channels < isa.lanes:
+    if channels < isa.lanes or isa.lanes == 1:
         return desc.with_tag(f"ab{spatial}")
     return desc.with_tag(f"aB{spatial}{isa.lanes}b")
 

@@ -38,7 +38,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     problem = resolve_activations(problem, isa)
     if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
         letters = "bcdefg"[: problem.weights.ndims - 1]
-        blocked = problem.weights.dims[0] >= isa.lanes
+        blocked = problem.weights.dims[0] >= isa.lanes > 1
         tag = f"A{letters}{isa.lanes}a" if blocked else f"{letters}a"
         problem = replace(problem, weights=problem.weights.with_tag(FormatTag(tag)))
     return problem

@@ -71,7 +71,7 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     """Write the phase ``symbol``."""
     phase = PhaseFunction.of(module, symbol, problem.operands)
     writer = _Writer(phase, problem)
-    phase.each_item(writer.item)
+    phase.each_item(writer.items, writer.item)
     return phase.end(writer.items)
 
 
@@ -99,7 +99,9 @@ class _Writer:
         self.base, self.wide = divmod(rows, self.tiles)  # the first `wide` tiles have a row more
         outer = prod(axis.extent for axis in problem.batch)
         outer *= problem.panel.extent if problem.keep_weights else 1
-        chunks = min(self.tiles, max(1, 128 // outer))
+        chunks = self.tiles
+        if self.e.isa.device is None:
+            chunks = min(self.tiles, max(1, 128 // outer))
         self.chunk = -(-self.tiles // chunks)
         self.chunks = Axis(-(-self.tiles // self.chunk), "chunk")
         kept = [problem.panel] if problem.keep_weights else []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import reorder as kernel
 from dnnl.kernels import reorder_runtime
@@ -80,6 +80,8 @@ def _boxes(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     conf = _configure(desc, attr, reorder_runtime.configure)
     if isinstance(conf, Refusal):
         return conf
+    if isa.device is not None:
+        return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
     recipe = Recipe(reorder_runtime.shared(conf), isa, reorder_runtime.build)
     return Plan(desc, conf.post_ops, recipe, sizes=partial(reorder_runtime.sizes, conf, isa))
 

@@ -12,22 +12,31 @@ from dataclasses import dataclass
 class Phase:
     """One function of an image and the number of independent work items that it does.
 
-    The function is ``void symbol(void **args, int64_t begin, int64_t end)`` and does the items
-    ``begin .. end - 1``; an engine calls it for disjoint ranges that cover ``0 .. count - 1``, in
-    any order and at the same time. A phase starts when the one before it is complete.
+    In an image for ``cpu`` the function is ``void symbol(void **args, int64_t begin, int64_t end)``
+    and does the items ``begin .. end - 1``; an engine calls it for disjoint ranges that cover
+    ``0 .. count - 1``, in any order and at the same time. ``args[i]`` is the address of the
+    execution argument whose id is ``arguments[i]`` of the image.
+
+    In an image for a device it is an entry point whose parameters are the addresses of the
+    arguments that it touches: of ``arguments[slot]`` for each of ``slots``, in order. An engine
+    starts it once for each item, in one dimension, or in groups that are too many together: what
+    lies beyond ``count`` does nothing.
+
+    A phase starts when the one before it is complete.
     """
 
     symbol: str
     count: int
+    slots: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
     """Code for one kind of engine (``target``), immutable and picklable.
 
-    ``code`` is a relocatable object that defines every phase's symbol and refers to nothing but
-    ``memcpy``, ``memmove`` and ``memset``. ``args[i]`` of a phase function is the address of the
-    execution argument whose id is ``arguments[i]``.
+    ``code`` defines every phase's symbol. For ``cpu`` it is a relocatable object that refers to
+    nothing but ``memcpy``, ``memmove`` and ``memset``, for ``spirv`` a module for OpenCL's
+    environment, for ``ptx`` the text of a module.
     """
 
     target: str

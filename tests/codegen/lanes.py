@@ -50,14 +50,14 @@ def _build(conf: _Conf, isa: Isa) -> Kernel:
     phase = PhaseFunction(module, symbol, range(conf.arity + 1))
     e = phase.e
     *sources, dst = phase.arguments.values()
-    kind = ir.VectorType(F32, conf.lanes)
+    kind = vector.vector_type(F32, conf.lanes)
 
     def body(index: ir.Value) -> None:
         offset = e.mul(index, conf.lanes)
         loaded = [vector.load(e, e.element(source, offset, F32), kind) for source in sources]
         vector.store(e, conf.function(e, *loaded), e.element(dst, offset, F32))
 
-    phase.each_item(body)
+    phase.each_item(conf.count, body)
     return Kernel(module, (phase.end(conf.count),), tuple(range(conf.arity + 1)))
 
 

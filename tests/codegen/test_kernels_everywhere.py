@@ -12,7 +12,7 @@ import pytest
 import dnnl
 from dnnl import config
 from dnnl.codegen import isa, jit
-from dnnl.primitives.desc import Desc
+from tests.codegen.cases import CASES, plain
 
 SYMBOL = re.compile(
     r"(?P<primitive>[a-z][a-z0-9]*(_[a-z0-9]+)*)"
@@ -22,64 +22,16 @@ SYMBOL = re.compile(
 )
 
 
-def any_desc(*dims: int) -> dnnl.MemoryDesc:
-    return dnnl.MemoryDesc(dims, "f32", "any")
-
-
-def plain(*dims: int) -> dnnl.MemoryDesc:
-    return dnnl.MemoryDesc(dims, "f32")
-
-
-DESCS: dict[str, Desc] = {
-    "reorder": dnnl.ReorderDesc(
-        dnnl.MemoryDesc((2, 19, 5, 7), "f32", "abcd"),
-        dnnl.MemoryDesc((2, 19, 5, 7), "f32", "aBcd16b"),
-    ),
-    "transposition": dnnl.ReorderDesc(
-        dnnl.MemoryDesc((2, 32, 8, 8), "f32", "abcd"), dnnl.MemoryDesc((2, 32, 8, 8), "f32", "acdb")
-    ),
-    "weights with sums": dnnl.ReorderDesc(
-        dnnl.MemoryDesc((24, 20, 3, 3), "f32"),
-        dnnl.MemoryDesc(
-            (24, 20, 3, 3), "s8", "OIhw4i16o4i", compensation=dnnl.Compensation(1, 1, 0.5)
-        ),
-    ),
-    "eltwise": dnnl.EltwiseDesc.forward(
-        "forward_inference", "eltwise_gelu_erf", plain(3, 50), plain(3, 50)
-    ),
-    "binary": dnnl.BinaryDesc("binary_add", plain(3, 50), plain(3, 1), plain(3, 50)),
-    "softmax": dnnl.SoftmaxDesc.forward(
-        "forward_inference", "softmax_accurate", plain(4, 50), plain(4, 50), 1
-    ),
-    "pooling": dnnl.PoolingDesc.forward(
-        "forward_inference", "pooling_max", plain(1, 16, 9, 9), any_desc(1, 16, 5, 5),
-        (2, 2), (3, 3), (1, 1), (1, 1),
-    ),
-    "convolution": dnnl.ConvolutionDesc.forward(
-        "forward_inference", "convolution_direct", any_desc(1, 32, 14, 14),
-        any_desc(48, 32, 3, 3), any_desc(1, 48, 14, 14), (1, 1), (1, 1), bias_desc=any_desc(48),
-    ),
-    "plain convolution": dnnl.ConvolutionDesc.forward(
-        "forward_inference", "convolution_direct", plain(1, 3, 20, 20),
-        plain(20, 3, 5, 5), plain(1, 20, 8, 8), (2, 2), (0, 0),
-    ),
-    "depthwise": dnnl.ConvolutionDesc.forward(
-        "forward_inference", "convolution_direct", any_desc(1, 24, 9, 9),
-        any_desc(24, 1, 1, 3, 3), any_desc(1, 24, 9, 9), (1, 1), (1, 1),
-    ),
-    "matmul": dnnl.MatmulDesc(any_desc(2, 30, 40), any_desc(1, 40, 50), any_desc(2, 30, 50)),
-    "inner product": dnnl.InnerProductDesc.forward(
-        "forward_inference", any_desc(4, 8, 3, 3), any_desc(10, 8, 3, 3), any_desc(4, 10)
-    ),
-}  # fmt: skip
+def description(name: str, engine: dnnl.Engine) -> dnnl.PrimitiveDesc:
+    return dnnl.PrimitiveDesc(CASES[name].desc, engine, CASES[name].attr)
 
 
 @pytest.mark.parametrize("row", isa.ROWS, ids=lambda row: row.name)
-@pytest.mark.parametrize("name", DESCS)
+@pytest.mark.parametrize("name", CASES)
 def test_compiles_without_calls_and_spills(name: str, row: isa.Isa) -> None:
     """The assembly of every kernel stands alone, and register tiles stay in registers."""
     with config.override("max_cpu_isa", row.name):
-        pd = dnnl.PrimitiveDesc(DESCS[name], dnnl.Engine("null"))
+        pd = description(name, dnnl.Engine("null"))
     assert pd.isa is row
     text = dnnl.Primitive(pd).asm()
     calls = [line for line in text.splitlines() if re.match(r"\s+(call|callq|bl|blr)\s", line)]
@@ -88,22 +40,23 @@ def test_compiles_without_calls_and_spills(name: str, row: isa.Isa) -> None:
         assert "Spill" not in text
 
 
-@pytest.mark.parametrize("name", DESCS)
+@pytest.mark.parametrize("name", CASES)
 def test_symbols_follow_the_grammar(name: str) -> None:
-    pd = dnnl.PrimitiveDesc(DESCS[name], dnnl.Engine("cpu"))
+    pd = description(name, dnnl.Engine("cpu"))
     phases = pd.plan.recipe.kernel().phases
     assert len({phase.symbol for phase in phases}) == len(phases)
+    name = "|".join(sorted(map(str, dnnl.DataType), key=len, reverse=True))
     for phase in phases:
         match = SYMBOL.fullmatch(phase.symbol)
         assert match, phase.symbol
         assert match["isa"] == pd.isa.name
-        assert set(match["types"].split("_")) <= {"f32", "s8", "s32"}
+        assert re.fullmatch(f"(?:{name})(?:_(?:{name}))*", match["types"])
         assert int(match["columns"]) % pd.isa.lanes == 0 or int(match["rows"]) <= pd.isa.lanes
 
 
-@pytest.mark.parametrize("name", DESCS)
+@pytest.mark.parametrize("name", CASES)
 def test_generation_is_deterministic(name: str) -> None:
-    pd = dnnl.PrimitiveDesc(DESCS[name], dnnl.Engine("cpu"))
+    pd = description(name, dnnl.Engine("cpu"))
     first, second = (str(pd.plan.recipe.kernel().module) for _ in range(2))
     assert first == second
 
@@ -112,9 +65,9 @@ def test_another_process_generates_the_same_key_and_code() -> None:
     """What the disk cache rests on: hash randomisation and order of work change nothing."""
     program = (
         "import sys, hashlib, dnnl; sys.path.insert(0, '.');"
-        "from tests.codegen.test_kernels_everywhere import DESCS;"
+        "from tests.codegen.cases import CASES;"
         "from dnnl.codegen import jit;"
-        "r = dnnl.PrimitiveDesc(DESCS['convolution'], dnnl.Engine('cpu')).plan.recipe;"
+        "r = dnnl.PrimitiveDesc(CASES['convolution'].desc, dnnl.Engine('cpu')).plan.recipe;"
         "print(jit.key(r), hashlib.sha256(str(r.kernel().module).encode()).hexdigest())"
     )
     outputs = {
@@ -126,7 +79,7 @@ def test_another_process_generates_the_same_key_and_code() -> None:
         for seed in ("1", "2")
     }  # fmt: skip
     assert len(outputs) == 1
-    recipe = dnnl.PrimitiveDesc(DESCS["convolution"], dnnl.Engine("cpu")).plan.recipe
+    recipe = description("convolution", dnnl.Engine("cpu")).plan.recipe
     assert outputs.pop().split()[0] == jit.key(recipe)
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dnnl import config
-from dnnl.codegen.isa import aarch64, generic, x86
+from dnnl.codegen.isa import aarch64, generic, nvptx, spirv, x86
 from dnnl.codegen.isa.row import Isa
 from dnnl.errors import InvalidArguments
 
-__all__ = ["GENERIC", "ROWS", "Isa", "available", "find", "select"]
+__all__ = ["DEVICES", "GENERIC", "ROWS", "Isa", "available", "find", "select"]
 
 GENERIC = generic.ROWS[0]
 ROWS = (*generic.ROWS, *aarch64.ROWS, *x86.ROWS)
+DEVICES = (*nvptx.ROWS, *spirv.ROWS)
 
 
 def find(name: str, argument: str = "isa") -> Isa:
-    """The row called ``name`` (any case); InvalidArguments lists the names otherwise."""
+    """The row of processors called ``name`` (any case); InvalidArguments lists them otherwise."""
     for row in ROWS:
         if row.name == name.lower():
             return row
@@ -25,19 +26,22 @@ def find(name: str, argument: str = "isa") -> Isa:
 
 
 def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple[Isa, ...]:
-    """The rows that a machine of ``arch`` with the LLVM feature names ``flags`` can run; all of
-    them if it is ``universal``."""
+    """The rows that a machine of ``arch`` with the LLVM feature names ``flags`` can run; those of
+    all processors if it is ``universal``."""
     if universal:
         return ROWS
     have = frozenset(flags)
-    return tuple(row for row in ROWS if row.arch in (arch, "any") and have.issuperset(row.features))
+    rows = [row for row in DEVICES if row.arch == arch]
+    rows = rows or [row for row in ROWS if row.arch in (arch, "any")]
+    return tuple(row for row in rows if have.issuperset(row.features))
 
 
 def select(arch: str, flags: Iterable[str], universal: bool = False) -> Isa:
-    """The strongest row a machine can run, at most ``DNNL_MAX_CPU_ISA`` where that is set."""
+    """The strongest row a machine can run, for a processor at most ``DNNL_MAX_CPU_ISA`` where
+    that is set."""
     rows = available(arch, flags, universal)
     limit = config.get("max_cpu_isa")
-    if limit == "default":
+    if limit == "default" or rows[-1].device is not None:
         return rows[-1]
     bound = find(limit, "DNNL_MAX_CPU_ISA")
     below = [row for row in rows if ROWS.index(row) <= ROWS.index(bound)]

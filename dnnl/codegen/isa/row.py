@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+
+@dataclass(frozen=True)
+class Device:
+    """How kernels are started that do not run on a processor.
+
+    ``target`` is the kind of their images, which are objects, or the ``text`` of an assembler.
+    LLVM writes them in a process of its own each where it must be ``apart``.
+    ``convention`` is LLVM's name for the calling convention of an entry point, ``memory`` the
+    address space in which tensors lie. ``item`` writes code for the number (i64) of the work item
+    that a started entry point is to do.
+    """
+
+    target: str
+    convention: str
+    item: Callable[[ir.IRBuilder], ir.Value] = field(repr=False)
+    text: bool = False
+    apart: bool = False
+    memory: int = 1
 
 
 @dataclass(frozen=True)
@@ -15,7 +37,8 @@ class Isa:
     one instruction, ``exponents`` whether taking exponents out and putting them in is, ``half``
     whether converting between f16 and f32 is. ``dot`` names the native products of low-precision
     types, as ``"u8s8"`` or ``"bf16"``. ``l1`` and ``l2`` are the cache sizes in bytes that blocking
-    may count on, ``l1_ways`` is the first one's associativity.
+    may count on, ``l1_ways`` is the first one's associativity; ``caches`` says whether code may
+    steer them: fetch what it will need, store past them. ``device`` is None for processors.
     """
 
     name: str
@@ -34,6 +57,8 @@ class Isa:
     l1: int = 32 * 1024
     l1_ways: int = 8
     l2: int = 512 * 1024
+    caches: bool = True
+    device: Device | None = None
 
     def __post_init__(self) -> None:
         if self.vector_bits < 32 or self.vector_bits & (self.vector_bits - 1):
@@ -45,6 +70,11 @@ class Isa:
     def lanes(self) -> int:
         """How many f32 values one vector register holds."""
         return self.vector_bits // 32
+
+    @property
+    def target(self) -> str:
+        """The kind of images with code of this row."""
+        return "cpu" if self.device is None else self.device.target
 
     @property
     def feature_string(self) -> str:

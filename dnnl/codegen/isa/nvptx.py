@@ -1,0 +1,31 @@
+"""Rows for NVIDIA devices, as the text of PTX, which the driver compiles for the one that is there.
+
+A device runs the PTX of its own and of every earlier generation."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from dnnl.codegen.isa.row import Device, Isa
+
+
+def _item(b: ir.IRBuilder) -> ir.Value:
+    """The number of the block times its size, plus the number of the thread."""
+    i32, i64 = ir.IntType(32), ir.IntType(64)
+
+    def register(name: str) -> ir.Value:
+        name = f"llvm.nvvm.read.ptx.sreg.{name}"
+        function = b.module.globals.get(name)
+        if function is None:
+            function = ir.Function(b.module, ir.FunctionType(i32, []), name)
+        return b.zext(b.call(function, []), i64)
+
+    block, size, thread = (register(name) for name in ("ctaid.x", "ntid.x", "tid.x"))
+    return b.add(b.mul(block, size), thread)
+
+
+ROWS = (
+    Isa("sm_80", "nvptx64", "nvptx64-nvidia-cuda", "sm_80", (),
+        vector_bits=32, registers=32, fma=True, masked=False, l1=0, l2=0, caches=False,
+        device=Device("ptx", "ptx_kernel", _item, text=True)),
+)  # fmt: skip

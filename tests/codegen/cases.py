@@ -1,0 +1,130 @@
+"""Operations that between them use everything that generators write, to be compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dnnl
+from dnnl.primitives.desc import Desc
+
+INFERENCE = "forward_inference"
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation, its post-ops as (name of the append method, arguments...), and the scales and
+    zero points as (argument, mask)."""
+
+    desc: Desc
+    post_ops: tuple[tuple[object, ...], ...] = ()
+    scales: tuple[tuple[int, int], ...] = ()
+    zero_points: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def attr(self) -> dnnl.PrimitiveAttr:
+        """The attributes."""
+        attr = dnnl.PrimitiveAttr()
+        for name, *arguments in self.post_ops:
+            getattr(attr.post_ops, f"append_{name}")(*arguments)
+        for argument, mask in self.scales:
+            attr.set_scales(argument, mask)
+        for argument, mask in self.zero_points:
+            attr.set_zero_points(argument, mask)
+        return attr
+
+
+def any_desc(*dims: int) -> dnnl.MemoryDesc:
+    """An f32 tensor whose layout is left open."""
+    return dnnl.MemoryDesc(dims, "f32", "any")
+
+
+def plain(*dims: int) -> dnnl.MemoryDesc:
+    """A dense f32 tensor."""
+    return dnnl.MemoryDesc(dims, "f32")
+
+
+def reorder(dims: tuple[int, ...], src: str, dst: str) -> dnnl.ReorderDesc:
+    """A reorder between ends given as ``type:tag``."""
+    ends = (dnnl.MemoryDesc(dims, *end.split(":")) for end in (src, dst))
+    return dnnl.ReorderDesc(*ends)
+
+
+ODD = (2, 19, 5, 7)
+QUANTIZED = {
+    "scales": ((dnnl.Arg.SRC, 0), (dnnl.Arg.DST, 2)),
+    "zero_points": ((dnnl.Arg.DST, 2),),
+}
+
+CASES: dict[str, Case] = {
+    "reorder": Case(reorder(ODD, "f32:abcd", "f32:aBcd16b")),
+    "transposition": Case(reorder((2, 32, 8, 8), "f32:abcd", "f32:acdb")),
+    "reorder to s8": Case(reorder(ODD, "f32:abcd", "s8:acdb"), **QUANTIZED),
+    "reorder of u8": Case(reorder(ODD, "u8:aBcd16b", "f32:abcd"), (), ((dnnl.Arg.SRC, 0),)),
+    "reorder to bf16": Case(reorder(ODD, "f32:acdb", "bf16:abcd")),
+    "reorder of f16": Case(reorder(ODD, "f16:aBcd8b", "f64:acdb")),
+    "reorder to f8": Case(reorder(ODD, "f32:abcd", "f8_e4m3:ABcd4b16a4b")),
+    "reorder to s4": Case(reorder((2, 19, 5, 8), "f32:abcd", "s4:aBcd16b"), **QUANTIZED),
+    "reorder of f4": Case(reorder(ODD, "f4_e2m1:abcd", "bf16:acdb")),
+    "weights with sums": Case(
+        dnnl.ReorderDesc(
+            plain(24, 20, 3, 3),
+            dnnl.MemoryDesc(
+                (24, 20, 3, 3), "s8", "OIhw4i16o4i", compensation=dnnl.Compensation(1, 1, 0.5)
+            ),
+        )
+    ),
+    "reorder and sum": Case(reorder(ODD, "f32:abcd", "f32:dcba"), (("sum", 0.5),)),
+    "eltwise": Case(
+        dnnl.EltwiseDesc.forward(INFERENCE, "eltwise_gelu_erf", plain(3, 50), plain(3, 50))
+    ),
+    "power": Case(
+        dnnl.EltwiseDesc.forward(INFERENCE, "eltwise_pow", plain(3, 50), plain(3, 50), 1.0, 0.3)
+    ),
+    "binary": Case(dnnl.BinaryDesc("binary_add", plain(3, 50), plain(3, 1), plain(3, 50))),
+    "softmax": Case(
+        dnnl.SoftmaxDesc.forward(INFERENCE, "softmax_accurate", plain(4, 50), plain(4, 50), 1)
+    ),
+    "softmax across": Case(
+        dnnl.SoftmaxDesc.forward(INFERENCE, "softmax_log", plain(*ODD), plain(*ODD), 1)
+    ),
+    "pooling": Case(
+        dnnl.PoolingDesc.forward(
+            INFERENCE, "pooling_max", plain(1, 16, 9, 9), any_desc(1, 16, 5, 5),
+            (2, 2), (3, 3), (1, 1), (1, 1),
+        )
+    ),
+    "convolution": Case(
+        dnnl.ConvolutionDesc.forward(
+            INFERENCE, "convolution_direct", any_desc(1, 32, 14, 14), any_desc(48, 32, 3, 3),
+            any_desc(1, 48, 14, 14), (1, 1), (1, 1), bias_desc=any_desc(48),
+        )
+    ),
+    "plain convolution": Case(
+        dnnl.ConvolutionDesc.forward(
+            INFERENCE, "convolution_direct", plain(1, 3, 20, 20), plain(20, 3, 5, 5),
+            plain(1, 20, 8, 8), (2, 2), (0, 0),
+        )
+    ),
+    "depthwise": Case(
+        dnnl.ConvolutionDesc.forward(
+            INFERENCE, "convolution_direct", any_desc(1, 24, 9, 9), any_desc(24, 1, 1, 3, 3),
+            any_desc(1, 24, 9, 9), (1, 1), (1, 1),
+        )
+    ),
+    "matmul": Case(
+        dnnl.MatmulDesc(any_desc(2, 30, 40), any_desc(1, 40, 50), any_desc(2, 30, 50))
+    ),
+    "matmul with all": Case(
+        dnnl.MatmulDesc(plain(2, 30, 40), plain(2, 40, 51), plain(2, 30, 51), plain(1, 1, 51)),
+        (
+            ("eltwise", "eltwise_gelu_tanh", 0.0, 0.0),
+            ("binary", "binary_mul", plain(1, 30, 1)),
+            ("sum", 0.5),
+        ),
+    ),
+    "inner product": Case(
+        dnnl.InnerProductDesc.forward(
+            INFERENCE, any_desc(4, 8, 3, 3), any_desc(10, 8, 3, 3), any_desc(4, 10)
+        )
+    ),
+}  # fmt: skip

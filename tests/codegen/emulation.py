@@ -1,0 +1,88 @@
+"""Running kernels that were generated for a device on the processor at hand.
+
+The IR is the device's, with its scalars, its address space and an entry point for one work item.
+Only where the number of the item comes from is another: a variable, which a loop around the entry
+point sets. The loop begins beyond the last item, as a device does that starts whole groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from llvmlite import binding as llvm
+from llvmlite import ir
+
+from dnnl.codegen import jit
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Recipe
+from dnnl.primitives import primitive, primitive_desc
+from dnnl.runtime.engines import cpu_jit
+from dnnl.runtime.image import Image, Phase
+
+_ITEM = "emulated_item"
+_BEYOND = 5
+_CALL = """
+define void @"emulated_{symbol}"(ptr %args, i64 %begin, i64 %end) {{
+entry:
+{loads}  br label %loop
+loop:
+  %item = phi i64 [ {last}, %entry ], [ %before, %loop ]
+  store i64 %item, ptr @{variable}
+  call void @"{symbol}"({given})
+  %before = sub i64 %item, 1
+  %more = icmp sgt i64 %item, 0
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}}
+"""
+_LOAD = """  %slot{0} = getelementptr ptr, ptr %args, i64 {0}
+  %flat{0} = load ptr, ptr %slot{0}
+  %far{0} = addrspacecast ptr %flat{0} to ptr addrspace({1})
+"""
+
+
+def _item(b: ir.IRBuilder) -> ir.Value:
+    number = ir.IntType(64)
+    variable = b.module.globals.get(_ITEM)
+    if variable is None:
+        variable = ir.GlobalVariable(b.module, number, _ITEM)
+        variable.linkage, variable.initializer = "internal", ir.Constant(number, 0)
+    return b.load(variable, typ=number)
+
+
+def _caller(phase: Phase, space: int) -> str:
+    """A phase function for the cpu engine that does all items of a phase, in one go."""
+    return _CALL.format(
+        symbol=phase.symbol,
+        loads="".join(_LOAD.format(slot, space) for slot in phase.slots),
+        last=phase.count - 1 + _BEYOND,
+        variable=_ITEM,
+        given=", ".join(f"ptr addrspace({space}) %far{slot}" for slot in phase.slots),
+    )
+
+
+def _image(recipe: Recipe) -> tuple[Image, bool]:
+    device = recipe.isa.device
+    assert device is not None
+    kernel = recipe.kernel()
+    callers = [_caller(phase, device.memory) for phase in kernel.phases]
+    kernel.module.ir.triple = llvm.get_process_triple()
+    code = cpu_jit.assemble("\n".join([str(kernel.module), *callers]))
+    phases = tuple(Phase(f"emulated_{phase.symbol}", 1) for phase in kernel.phases)
+    return Image("cpu", code, phases, kernel.arguments), False
+
+
+@contextmanager
+def emulated(row: Isa) -> Iterator[Isa]:
+    """Within it, primitives of the cpu engine are those of a device."""
+    assert row.device is not None
+    local = replace(row, device=replace(row.device, convention="", item=_item))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(primitive_desc, "select_isa", lambda _: local)
+        patch.setattr(jit, "image", _image)
+        yield local
+    primitive._cache.clear()

@@ -1,0 +1,132 @@
+"""Every kernel compiles for every device, and the device's own tools accept it.
+
+`spirv-val` is in the package spirv-tools of Debian, `ptxas` in CUDA. Where
+one is absent kernels are compiled all the same, and only its word is missing.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import dnnl
+from dnnl import config
+from dnnl.codegen import isa, jit
+from dnnl.runtime.backend import Features
+from dnnl.runtime.image import Image
+from tests.codegen.cases import CASES, plain
+
+EACH_DEVICE = pytest.mark.parametrize("row", isa.DEVICES, ids=lambda row: row.name)
+TOOLS = {
+    "spirv": [["spirv-val", "--target-env", "opencl2.2"]],
+    "ptx": [["ptxas", f"-arch=sm_{sm}", "--output-file=/dev/null"] for sm in (80, 90, 100)],
+}
+
+
+def pretend(row: isa.Isa) -> dnnl.Engine:
+    """An engine that takes code for the device."""
+    return dnnl.Engine("null", features=Features(row.arch, row.cpu, frozenset(row.features)))
+
+
+def description(name: str, row: isa.Isa) -> dnnl.PrimitiveDesc:
+    pd = dnnl.PrimitiveDesc(CASES[name].desc, pretend(row), CASES[name].attr)
+    assert pd.isa is row
+    return pd
+
+
+def compiled(name: str, row: isa.Isa) -> Image:
+    image, _ = jit.image(description(name, row).plan.recipe)
+    assert image.target == row.target
+    return image
+
+
+@EACH_DEVICE
+@pytest.mark.parametrize("name", CASES)
+def test_the_tools_accept_it(name: str, row: isa.Isa, tmp_path: Path) -> None:
+    image = compiled(name, row)
+    file = tmp_path / "kernel"
+    file.write_bytes(image.code)
+    tools = [command for command in TOOLS[image.target] if shutil.which(command[0])]
+    for command in tools:
+        done = subprocess.run([*command, file], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+    if not tools:
+        pytest.skip(f"compiled, but {TOOLS[image.target][0][0]} is not there to judge it")
+
+
+@EACH_DEVICE
+@pytest.mark.parametrize("name", CASES)
+def test_phases_are_entry_points_that_take_pointers_to_global_memory(
+    name: str, row: isa.Isa
+) -> None:
+    pd = description(name, row)
+    text, phases = dnnl.Primitive(pd).asm(), pd.plan.recipe.kernel().phases
+    for phase in phases:
+        assert phase.count > 0
+        assert phase.slots == tuple(sorted(set(phase.slots)))
+        assert parameters(row.target, text, phase.symbol) == ["global"] * len(phase.slots)
+    touched = {slot for phase in phases for slot in phase.slots}
+    assert touched == set(range(len(compiled(name, row).arguments)))
+
+
+def parameters(target: str, text: str, symbol: str) -> list[str]:
+    """The address spaces of an entry point's parameters, from the text of a kernel."""
+    if target == "ptx":
+        entry = re.search(rf"\.visible \.entry {symbol}\((.*?)\)", text, re.DOTALL)
+        assert entry, text
+        return re.findall(r"\.param \.u64 \.ptr \.(\w+)", entry[1])
+    function = re.search(rf'OpEntryPoint Kernel (%\d+) "{symbol}"', text)
+    assert function, text
+    body = text.split(f"{function[1]} = OpFunction ")[1]
+    kinds = re.findall(r"OpFunctionParameter (%\d+)", body.split("OpLabel")[0])
+    spaces = {"CrossWorkgroup": "global"}
+    classes = [re.search(rf"{kind} = OpTypePointer (\w+)", text) for kind in kinds]
+    return [spaces[found[1]] for found in classes if found]
+
+
+@EACH_DEVICE
+def test_an_item_is_one_element_and_knows_its_number(row: isa.Isa) -> None:
+    desc = dnnl.EltwiseDesc.forward("forward_inference", "eltwise_relu", plain(7), plain(7))
+    pd = dnnl.PrimitiveDesc(desc, pretend(row))
+    (phase,) = pd.plan.recipe.kernel().phases
+    assert phase.count == 7
+    assert phase.slots == (0, 1)
+    text = dnnl.Primitive(pd).asm()
+    for word in {"ptx": ["%ctaid.x", "%ntid.x", "%tid.x"], "spirv": ["GlobalInvocationId"]}[
+        row.target
+    ]:
+        assert word in text
+    assert re.search(r"setp\.gt\.u64 .*, 6;" if row.target == "ptx" else r"OpULessThan", text)
+
+
+def test_neighbours_in_memory_belong_to_neighbouring_items() -> None:
+    """A device reads together what its neighbouring items ask for."""
+    desc = dnnl.ReorderDesc(plain(40, 60), dnnl.MemoryDesc((40, 60), "f32", "ba"))
+    (phase,) = dnnl.PrimitiveDesc(desc, pretend(isa.DEVICES[0])).plan.recipe.kernel().phases
+    assert phase.count == 2400
+
+
+@EACH_DEVICE
+def test_a_limit_for_processors_is_none_for_devices(row: isa.Isa) -> None:
+    with config.override("max_cpu_isa", "sse41"):
+        assert description("eltwise", row).isa is row
+
+
+@EACH_DEVICE
+def test_the_disk_cache_keeps_what_a_launch_needs(row: isa.Isa, tmp_path: Path) -> None:
+    recipe = description("matmul with all", row).plan.recipe
+    with config.override("cache_dir", tmp_path):
+        built, again = (jit.image(recipe) for _ in range(2))
+    assert (built[1], again[1]) == (False, True)
+    assert built[0] == again[0]
+    assert len({phase.slots for phase in again[0].phases}) > 1
+
+
+@EACH_DEVICE
+def test_generation_is_deterministic(row: isa.Isa) -> None:
+    recipe = description("softmax", row).plan.recipe
+    assert str(recipe.kernel().module) == str(recipe.kernel().module)

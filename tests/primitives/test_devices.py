@@ -1,0 +1,137 @@
+"""What a device would compute: its code, run on a processor (see `tests.codegen.emulation`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dnnl import (
+    Arg,
+    BinaryDesc,
+    EltwiseDesc,
+    InnerProductDesc,
+    MatmulDesc,
+    MemoryDesc,
+    PoolingDesc,
+    PrimitiveDesc,
+    ReorderDesc,
+    SoftmaxDesc,
+)
+from dnnl.codegen.isa import DEVICES, Isa
+from dnnl.reference import binary, eltwise, pooling, softmax
+from dnnl.reference.conversions import convert
+from dnnl.reference.reorder import QUANTIZED_TOLERANCE
+from dnnl.types.kinds import Alg
+from tests.check import check, logical
+from tests.codegen.emulation import emulated
+from tests.primitives import test_reorder_attributes as attributes
+from tests.primitives.harness import ENGINE, describe, execute, source, typed_source
+from tests.primitives.products import Window, attr_of, convolution_desc, lay_out, verify
+
+FORWARD = "forward_inference"
+DIMS = (2, 19, 5, 7)
+TYPES = [
+    ("f32", "s8"), ("u8", "f32"), ("s8", "s8"), ("f32", "bf16"), ("bf16", "f16"), ("f16", "f64"),
+    ("f64", "s32"), ("s32", "f64"), ("f32", "f8_e4m3"), ("f8_e5m2", "f32"), ("e8m0", "f32"),
+    ("f32", "s4"), ("u4", "u4"), ("f4_e2m1", "bf16"),
+]  # fmt: skip
+LAYOUTS = [("nchw", "nhwc"), ("nhwc", "nChw16c"), ("nChw8c", "part"), ("part16", "dcba")]
+
+
+@pytest.fixture(scope="module", autouse=True, params=DEVICES, ids=lambda row: row.name)
+def device(request: pytest.FixtureRequest) -> Iterator[Isa]:
+    with emulated(request.param) as row:
+        yield row
+
+
+def test_it_is_the_code_of_the_device(device: Isa) -> None:
+    pd = PrimitiveDesc(ReorderDesc(source(DIMS, "nchw").desc, source(DIMS, "nhwc").desc), ENGINE)
+    assert pd.isa is device
+    text = str(pd.plan.recipe.kernel().module)
+    assert "ptr addrspace(1)" in text
+    assert " x float>" not in text
+
+
+@pytest.mark.parametrize("types", TYPES, ids=">".join)
+@pytest.mark.parametrize("layouts", LAYOUTS, ids=">".join)
+def test_reorder(layouts: tuple[str, str], types: tuple[str, str]) -> None:
+    memory = typed_source(DIMS, layouts[0], types[0])
+    desc = ReorderDesc(memory.desc, describe(DIMS, layouts[1]).with_data_type(types[1]))
+    check(execute(desc, {Arg.SRC: memory}), convert(logical(memory), types[1]), 0.0)
+
+
+@pytest.mark.parametrize("name", attributes.CASES)
+def test_reorder_with_attributes(name: str) -> None:
+    memory = typed_source(attributes.DIMS, "nhwc", "s8")
+    old = typed_source(attributes.DIMS, "nChw16c", "u8", seed=2)
+    case = attributes.CASES[name]
+    check(*attributes.run(memory, old, case), QUANTIZED_TOLERANCE("u8"))
+
+
+@pytest.mark.parametrize("alg", ["softmax_accurate", "softmax_log"])
+@pytest.mark.parametrize("axis", [1, 3])
+@pytest.mark.parametrize("layouts", LAYOUTS, ids=">".join)
+def test_softmax(layouts: tuple[str, str], axis: int, alg: str) -> None:
+    memory = source(DIMS, layouts[0])
+    desc = SoftmaxDesc.forward(FORWARD, alg, memory.desc, describe(DIMS, layouts[1]), axis)
+    want = softmax.softmax(logical(memory), axis, alg)
+    bound = softmax.TOLERANCE("f32", DIMS[axis])
+    check(execute(desc, {Arg.SRC: memory}), want, bound)
+
+
+@pytest.mark.parametrize("alg", [alg for alg in Alg if alg.name.startswith("eltwise_")], ids=str)
+def test_eltwise(alg: Alg) -> None:
+    memory = source(DIMS, "nhwc")
+    desc = EltwiseDesc.forward(FORWARD, alg, memory.desc, describe(DIMS, "nChw16c"), 0.5, 2.0)
+    want = eltwise.eltwise(alg, logical(memory), 0.5, 2.0)
+    check(execute(desc, {Arg.SRC: memory}), want, eltwise.tolerance(alg)("f32"))
+
+
+@pytest.mark.parametrize("dims", [DIMS, (1, 19, 1, 1), (2, 1, 5, 1)])
+def test_binary(dims: tuple[int, ...]) -> None:
+    first, second = source(DIMS, "nChw16c"), source(dims, "nchw", seed=2)
+    desc = BinaryDesc("binary_max", first.desc, second.desc, describe(DIMS, "nhwc"))
+    want = binary.binary("binary_max", logical(first), logical(second))
+    check(execute(desc, {Arg.SRC_0: first, Arg.SRC_1: second}), want, 0.0)
+
+
+@pytest.mark.parametrize("alg", ["pooling_max", "pooling_avg_exclude_padding"])
+def test_pooling(alg: str) -> None:
+    memory = source(DIMS, "nchw")
+    strides, kernel, padding = (2, 2), (3, 3), (1, 1)
+    dst = describe((2, 19, 3, 4), "nhwc")
+    desc = PoolingDesc.forward(FORWARD, alg, memory.desc, dst, strides, kernel, padding)
+    want = pooling.pooling(logical(memory), alg, kernel=kernel, strides=strides, padding_l=padding)
+    check(execute(desc, {Arg.SRC: memory}), want, pooling.TOLERANCE[alg]("f32", 9))
+
+
+@pytest.mark.parametrize("columns", [1, 3, 50])
+@pytest.mark.parametrize("layout", ["any", "plain", "reversed", "behind"])
+def test_matmul(layout: str, columns: int) -> None:
+    dims = ((2, 13, 20), (1, 20, columns), (2, 13, columns), (1, 1, columns))
+    verify(MatmulDesc(*(lay_out(each, layout) for each in dims)))
+
+
+def test_matmul_with_post_ops() -> None:
+    factors = MemoryDesc((13, 1), "f32")
+    attr = attr_of(
+        ("eltwise", "eltwise_gelu_tanh", 0.0, 0.0), ("binary", "binary_mul", factors), ("sum", 0.5)
+    )
+    dims = ((13, 20), (20, 51), (13, 51), (1, 51))
+    verify(MatmulDesc(*(lay_out(each, "plain") for each in dims)), attr, fill="normal")
+
+
+@pytest.mark.parametrize("layout", ["any", "plain"])
+def test_inner_product(layout: str) -> None:
+    dims = ((4, 6, 3, 3), (11, 6, 3, 3), (4, 11))
+    verify(InnerProductDesc.forward(FORWARD, *(lay_out(each, layout) for each in dims)))
+
+
+@pytest.mark.parametrize("layouts", [("any",) * 3, ("plain",) * 3, ("block16", "plain", "last")])
+@pytest.mark.parametrize(
+    "channels", [(21, 10), (4, 6, 5), (20, 1, 1)], ids=["whole", "groups", "depthwise"]
+)
+def test_convolution(channels: tuple[int, ...], layouts: tuple[str, str, str]) -> None:
+    window = Window((9, 13), (3, 2), (1, 2), (1, 1))
+    verify(convolution_desc(window, 2, channels, layouts))
