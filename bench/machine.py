@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.alternate import Contender
-from dnnl import Arg, Engine, config
+from dnnl import Arg, Engine, Memory, MemoryDesc, config
 from dnnl.codegen import isa as isas
 from dnnl.codegen import jit, vector
 from dnnl.codegen.builder import F32, Module, Value, Values, i64
@@ -72,7 +72,7 @@ def peak_contender(engine: Engine, num_threads: int) -> Contender:
     conf = PeakConf(num_threads, min(24, isa.registers - 4), _STEPS)
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, _build))
-    results = engine.allocate(4 * isa.lanes * num_threads)
+    results = _bytes(4 * isa.lanes * num_threads, engine)
     launch = engine.load(image).bind((results.ctypes.data,), num_threads)
 
     def run(keep: NDArray[np.uint8] = results) -> None:
@@ -80,6 +80,10 @@ def peak_contender(engine: Engine, num_threads: int) -> Contender:
 
     flops = 2 * isa.lanes * conf.sums * conf.steps * num_threads
     return Contender(PEAK, run, flops)
+
+
+def _bytes(count: int, engine: Engine) -> NDArray[np.uint8]:
+    return Memory(MemoryDesc((count,), "u8"), engine).data
 
 
 class Copies:
@@ -94,7 +98,7 @@ class Copies:
 
     def contender(self, nbytes: int, engine: Engine) -> Contender:
         """A copy of ``nbytes`` bytes; its work is the bytes read and written."""
-        src, dst = engine.allocate(nbytes), engine.allocate(nbytes)
+        src, dst = _bytes(nbytes, engine), _bytes(nbytes, engine)
         src[:] = 1
         parts = max(1, min(self._parts, nbytes // _PART))
         bounds = [nbytes * part // parts for part in range(parts + 1)]

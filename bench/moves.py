@@ -21,7 +21,7 @@ from bench.peers import ONEDNN
 from bench.peers.errors import PeerError
 from bench.report import Column, Report
 from bench.summary import Limit
-from dnnl import Arg, DataType, MemoryDesc
+from dnnl import Arg, DataType, Memory, MemoryDesc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import convert, core_type
 from dnnl.reference.reorder import reorder
@@ -107,7 +107,7 @@ class Prepared:
         if context.peers.onednn is None:
             return [], {}
         buffers = {arg: memory.data for arg, memory in self.operation.memories.items()}
-        buffers[Arg.DST] = dst = context.engine.allocate(self._move.dst.size)
+        buffers[Arg.DST] = dst = Memory(self._move.dst, context.engine).data
         try:
             self._peer = context.peers.onednn.on_buffers(
                 self.desc, self.attr, buffers, self._parameters

@@ -112,13 +112,12 @@ class Session:
         optimized = optimize(graph)
         lowering = lower(optimized, engine, layout)
         self._arena = _arena(lowering)
-        self._activations = engine.allocate(self._arena.size)
+        self._activations = _bytes(self._arena.size, engine)
         self._constants: dict[int, Memory] = {}
         for key, storage in lowering.prepared.items():
             self._constants[storage] = self._prepare(key, optimized.constants[key.value])
-        self._scratchpad = engine.allocate(
-            max((step.pd.scratchpad_desc.size for step in lowering.steps), default=0)
-        )
+        most = max((step.pd.scratchpad_desc.size for step in lowering.steps), default=0)
+        self._scratchpad = _bytes(most, engine)
         self.layers = tuple(_layer(step) for step in lowering.steps)
         self._calls = [self._bind(step) for step in lowering.steps]
         self._feeds = {name: self._buffer(lowering.tensors[name]).numpy() for name in graph.inputs}
@@ -239,6 +238,11 @@ def _arena(lowering: Lowering) -> Arena:
     before = [lowering.tensors[name].storage for name in graph.inputs]
     after = [lowering.tensors[v].storage for v in graph.outputs.values() if v in lowering.tensors]
     return place(lifetimes(sizes, steps, before, after))
+
+
+def _bytes(count: int, engine: Engine) -> npt.NDArray[np.uint8]:
+    """Memory of the engine, to be used in parts."""
+    return Memory(MemoryDesc((count,), "u8"), engine).data
 
 
 def _layer(step: Step) -> Layer:

@@ -46,6 +46,7 @@ class Desc:
 
     kind: ClassVar[str]
     in_place: ClassVar[tuple[int, ...]] = ()  # inputs whose buffer may be that of dst
+    across_engines: ClassVar[bool] = False  # whether src may lie on another engine than dst
     compensated: ClassVar[tuple[int, ...]] = ()  # weights that may have sums behind them
 
     @property

@@ -15,6 +15,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.slots import Arguments, Slots, find_slots
+from dnnl.primitives.transfer import Transfer
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
@@ -55,6 +56,7 @@ class Primitive:
             self._scratchpad_place = arguments.index(Arg.SCRATCHPAD)
             arguments.remove(Arg.SCRATCHPAD)
         self._slots = find_slots(pd, arguments)
+        self._across = pd.across_engines
         self._local = threading.local()
         if log.enabled("profile_create", pd.desc.kind):
             state = "cache_hit" if hit else "cache_miss"
@@ -67,7 +69,7 @@ class Primitive:
 
         Keys are members of :class:`Arg` and combinations of them.
         """
-        if log.enabled("profile_exec", self.pd.desc.kind):
+        if self._across or log.enabled("profile_exec", self.pd.desc.kind):
             self.bind(stream, args)()
             return
         slots, pointers = self._checked(stream, args)
@@ -82,6 +84,12 @@ class Primitive:
 
         Executions are reported in verbose lines if these are switched on now.
         """
+        if self._across:
+            transfer = Transfer(self.pd, args)
+            return transfer.around(self._bind(stream, transfer.args))
+        return self._bind(stream, args)
+
+    def _bind(self, stream: Stream, args: Arguments) -> Callable[[], Any]:
         slots, pointers = self._checked(stream, args)
         keep: list[object] = [slots, *(args[arg] for arg, _ in slots.expected)]
         if self._executable is None:

@@ -36,6 +36,10 @@ class PrimitiveDesc:
     Layouts given as ``any`` are decided: read them from ``src_desc`` and the like. ``attr`` is
     copied. ``hint`` is the forward description that a backward one belongs to. Raises
     :class:`Unimplemented` with every implementation's reason if none accepts.
+
+    ``src_engine`` is where the source of a reorder lies, if that is not ``engine``, on which dst
+    is. ``self.engine`` is the one of the two that executes and that streams must be of: the one
+    whose memory the host can touch, ``engine`` if it can touch both.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class PrimitiveDesc:
         engine: Engine,
         attr: PrimitiveAttr | None = None,
         hint: PrimitiveDesc | None = None,
+        *,
+        src_engine: Engine | None = None,
     ) -> None:
         if not isinstance(desc, Desc):
             raise InvalidArguments("desc", desc, "expected an operation, as dnnl.EltwiseDesc")
@@ -53,12 +59,16 @@ class PrimitiveDesc:
             raise InvalidArguments("attr", attr, "expected a dnnl.PrimitiveAttr or None")
         if not isinstance(hint, PrimitiveDesc | None):
             raise InvalidArguments("hint", hint, "expected a dnnl.PrimitiveDesc or None")
+        if not isinstance(src_engine, Engine | None):
+            raise InvalidArguments("src_engine", src_engine, "expected a dnnl.Engine or None")
         started = perf_counter()
-        self.engine = engine
+        self.src_engine = engine if src_engine is None else src_engine
+        self.dst_engine = engine
+        self.engine = _executing(desc, self.src_engine, engine)
         self._asked_attr = attr.copy() if attr is not None else PrimitiveAttr()
         self.hint = hint
-        self.isa = select_isa(engine)
-        log.describe("isa", lambda: f"{engine.kind},isa:{self.isa.name}")
+        self.isa = select_isa(self.engine)
+        log.describe("isa", lambda: f"{self.engine.kind},isa:{self.isa.name}")
         try:
             check_outputs(desc.tensors)
             check_post_ops(tuple(self._asked_attr.post_ops), desc.dst)
@@ -70,7 +80,7 @@ class PrimitiveDesc:
         self._candidates: tuple[Candidate, ...] = ()
         self._plan: Plan
         if not self.next_impl():
-            raise Unimplemented(f"nothing does {desc} on {engine!r}", self._candidates)
+            raise Unimplemented(f"nothing does {desc} on {self.engine!r}", self._candidates)
         self.creation_time = perf_counter() - started
 
     def next_impl(self) -> bool:
@@ -126,6 +136,17 @@ class PrimitiveDesc:
     def key(self) -> tuple[object, ...]:
         """What makes two primitives the same."""
         return self._key
+
+    @property
+    def across_engines(self) -> bool:
+        """Whether src lies on another engine than dst."""
+        return self.src_engine != self.dst_engine
+
+    def engine_of(self, argument: int) -> Engine:
+        """Where the memory of an argument lies."""
+        if argument == Arg.SRC:
+            return self.src_engine
+        return self.dst_engine if argument == Arg.DST else self.engine
 
     def arg_desc(self, argument: int) -> MemoryDesc:
         """The descriptor of the memory to pass as an argument; the zero one if there is none."""
@@ -225,6 +246,19 @@ class PrimitiveDesc:
 
     def __repr__(self) -> str:
         return f"<PrimitiveDesc {self.verbose_fields()}>"
+
+
+def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
+    """The engine that executes."""
+    if src == dst:
+        return dst
+    if not desc.across_engines:
+        rule = f"all tensors of a {desc.kind} lie on one engine, here {dst!r}"
+        raise InvalidArguments("src_engine", src, rule, "reorder the source there first")
+    if not (src.host_memory or dst.host_memory):
+        where = f"from {src!r} to {dst!r}"
+        raise Unimplemented(f"the host can touch neither memory {where}", ["go by the cpu"])
+    return dst if dst.host_memory else src
 
 
 def is_parameter(argument: int) -> bool:

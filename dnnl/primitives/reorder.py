@@ -39,9 +39,12 @@ class ReorderDesc(Desc):
 
     Dims, strides and offsets may be RUNTIME_DIM: one kernel serves all of them, and the memories
     of an execution say what they are.
+
+    src may lie on another engine than dst, if the host can touch the memory of one of them.
     """
 
     kind = "reorder"
+    across_engines = True
     compensated = (Arg.DST,)
 
     src_desc: MemoryDesc

@@ -45,7 +45,7 @@ class Slots:
             assert pd.plan.sizes is not None
             made = pd.plan.sizes(dict(self.expected))
             block = Memory(MemoryDesc((len(made.data),), "u8"), pd.engine)
-            block.data[:] = np.frombuffer(made.data, np.uint8)
+            block.write(np.frombuffer(made.data, np.uint8))
             self._sizes, self._threads = block, made.threads
 
     def pointers(self, args: Arguments) -> tuple[int, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.runtime.image import Image
-from dnnl.runtime.storage import allocate
+from dnnl.runtime.storage import address_of, allocate
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,18 @@ class Features:
         return self.universal or self.flags.issuperset(flags)
 
 
+class Buffer(NamedTuple):
+    """Bytes of an engine's memory.
+
+    ``pointer`` is the address that code of the engine is given, ``data`` the same bytes for the
+    host, None where it cannot touch them. They exist as long as ``owner`` does.
+    """
+
+    pointer: int
+    data: NDArray[np.uint8] | None
+    owner: object
+
+
 class Executable(ABC):
     """An image that an engine has loaded. Stateless: any thread may launch it at any time."""
 
@@ -49,7 +61,14 @@ class Executable(ABC):
 
 
 class Backend(ABC):
-    """One device of an engine kind. ``Backend(index)`` is made once per process and device."""
+    """One device of an engine kind. ``Backend(index)`` is made once per process and device.
+
+    One with memory of its own sets ``host_memory`` to False and defines `allocate`, `read` and
+    `write`.
+    """
+
+    #: Whether the host can address the engine's memory, and the engine the host's.
+    host_memory: ClassVar[bool] = True
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -67,6 +86,17 @@ class Backend(ABC):
     def load(self, image: Image) -> Executable:
         """Make the image's code executable; it stays so for the life of the process."""
 
-    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        """A new 64-byte aligned buffer that the host can address, or `OutOfMemory`."""
-        return allocate(nbytes)
+    def allocate(self, nbytes: int) -> Buffer:
+        """A new 64-byte aligned buffer, or `OutOfMemory`."""
+        data = allocate(nbytes)
+        return Buffer(address_of(data), data, data)
+
+    def read(self, buffer: Buffer) -> NDArray[np.uint8]:
+        """What is in a buffer: its bytes themselves where the host can address them, or a copy."""
+        assert buffer.data is not None
+        return buffer.data
+
+    def write(self, buffer: Buffer, data: NDArray[np.uint8]) -> None:
+        """Fill a buffer with as many bytes."""
+        assert buffer.data is not None
+        buffer.data[:] = data

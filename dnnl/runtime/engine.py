@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import engines
-from dnnl.runtime.backend import Backend, Executable, Features
+from dnnl.runtime.backend import Backend, Buffer, Executable, Features
 from dnnl.runtime.image import Image
 
 
@@ -65,9 +65,22 @@ class Engine:
         """Make an image executable. Loading equal images again costs and keeps nothing new."""
         return self._backend.load(image)
 
-    def allocate(self, nbytes: int) -> NDArray[np.uint8]:
-        """A new buffer of the engine, 64-byte aligned, as host-addressable bytes."""
+    @property
+    def host_memory(self) -> bool:
+        """Whether the host can address the engine's memory, and the engine the host's."""
+        return self._backend.host_memory
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """A new buffer of the engine, 64-byte aligned."""
         return self._backend.allocate(nbytes)
+
+    def read(self, buffer: Buffer) -> NDArray[np.uint8]:
+        """What is in a buffer: its bytes themselves where the host can address them, or a copy."""
+        return self._backend.read(buffer)
+
+    def write(self, buffer: Buffer, data: NDArray[np.uint8]) -> None:
+        """Fill a buffer with as many bytes."""
+        self._backend.write(buffer, data)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Engine):

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import dlpack
+from dnnl.runtime.backend import Buffer
 from dnnl.runtime.engine import Engine, checked_engine
 from dnnl.runtime.gather import gather, plain_view, scatter
 from dnnl.runtime.storage import address_of
@@ -27,27 +28,36 @@ class Memory:
     protocol or of DLPack. One with a single axis counts as plain bytes; one with a shape must
     have the shape and strides of ``desc``.
 
-    ``data`` is the flat uint8 array of all bytes and ``pointer`` its address. Raises
-    `InvalidArguments` and `OutOfMemory`. The fields are fixed, since generated code trusts them;
-    the bytes are the user's to change.
+    ``pointer`` is the address of the bytes. Raises `InvalidArguments` and `OutOfMemory`. The fields
+    are fixed, since generated code trusts them; the bytes are the user's to change.
+
+    The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, and
+    there is neither ``data`` nor a way to use a buffer of the host's.
     """
 
-    __slots__ = ("__weakref__", "data", "desc", "engine", "pointer")
+    __slots__ = ("__weakref__", "_buffer", "desc", "engine", "pointer")
 
     desc: MemoryDesc
     engine: Engine
-    data: NDArray[np.uint8]
     pointer: int
+    _buffer: Buffer
 
     def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
         _check_desc(desc)
         checked_engine(engine)
-        data = engine.allocate(desc.size) if buffer is None else wrap(desc, buffer)
+        if buffer is None:
+            place = engine.allocate(desc.size)
+        elif engine.host_memory:
+            data = wrap(desc, buffer)
+            place = Buffer(address_of(data), data, data)
+        else:
+            rule = f"{engine!r} cannot use memory of the host"
+            raise InvalidArguments("buffer", type(buffer).__name__, rule, "from_numpy copies")
         put = object.__setattr__
         put(self, "desc", desc)
         put(self, "engine", engine)
-        put(self, "data", data)
-        put(self, "pointer", address_of(data))
+        put(self, "pointer", place.pointer)
+        put(self, "_buffer", place)
 
     def __setattr__(self, name: str, value: object) -> None:
         hint = "make another Memory; its bytes can be written, memory.data[:] = ..."
@@ -63,8 +73,9 @@ class Memory:
         """The tensor of a NumPy array.
 
         Without ``tag`` the memory is the array's own, with its strides; writes go both ways. With
-        a tag it is a copy in that layout. Elements of 4 bits are always packed into a copy.
-        ``engine`` is by default the first cpu engine.
+        a tag it is a copy in that layout. Elements of 4 bits are always packed into a copy, and an
+        engine with memory of its own has a copy of everything. ``engine`` is by default the first
+        cpu engine.
         """
         source = np.asarray(array)
         where = Engine("cpu") if engine is None else engine
@@ -73,13 +84,39 @@ class Memory:
             return cls._filled(MemoryDesc(source.shape, data_type, tag), where, source)
         if data_type.bits < 8:
             return cls._filled(MemoryDesc(source.shape, data_type), where, source)
-        return cls(_desc_of(source, data_type), where, source)
+        desc = _desc_of(source, data_type)
+        return cls(desc, where, source) if where.host_memory else cls._filled(desc, where, source)
 
     @classmethod
     def _filled(cls, desc: MemoryDesc, engine: Engine, array: np.ndarray) -> Memory:
         made = cls(desc, engine)
-        scatter(desc, made.data, array)
+        data = made._buffer.data
+        staged = np.empty(desc.size, np.uint8) if data is None else data
+        scatter(desc, staged, array)
+        if data is None:
+            made.write(staged)
         return made
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """All bytes as a flat uint8 array, not copied."""
+        data = self._buffer.data
+        if data is None:
+            rule = f"the host cannot touch memory of {self.engine!r}"
+            raise InvalidArguments("memory.data", str(self.desc), rule, "read() and write() copy")
+        return data
+
+    def read(self) -> NDArray[np.uint8]:
+        """All bytes: ``data`` where there is such, else a copy."""
+        return self.engine.read(self._buffer)
+
+    def write(self, data: NDArray[np.uint8]) -> None:
+        """Replace all bytes by ``data``, a flat uint8 array of ``desc.size``."""
+        own = np.asarray(data)
+        if own.dtype != np.uint8 or own.shape != (self.desc.size,):
+            rule = f"expected {self.desc.size} bytes on one axis"
+            raise InvalidArguments("data", f"{own.dtype} array of shape {own.shape}", rule)
+        self.engine.write(self._buffer, own)
 
     def numpy(self) -> np.ndarray:
         """The logical tensor, of shape ``desc.dims``.
@@ -87,11 +124,12 @@ class Memory:
         A view of this memory wherever strides can say its layout; a copy for blocked layouts that
         they cannot, and for 4-bit types (of which NumPy keeps each element in a byte).
         """
-        view = plain_view(self.desc, self.data)
-        return gather(self.desc, self.data) if view is None else view
+        data = self.read()
+        view = plain_view(self.desc, data)
+        return gather(self.desc, data) if view is None else view
 
     def compensation(self, kind: str) -> NDArray[np.int32]:
-        """The sums behind the weights, ``"s8s8"`` or ``"zero_points"``: a view of this memory.
+        """The sums behind the weights, ``"s8s8"`` or ``"zero_points"``: a view like `numpy`'s.
 
         They have the dimensions of the weights, of size 1 where the sums are taken. Raises
         `InvalidArguments` where the descriptor has none of the kind.
@@ -99,7 +137,7 @@ class Memory:
         desc = self.desc.compensation_desc(kind)
         if self.desc.has_zero_dim:
             return np.zeros(desc.dims, np.int32)
-        view = plain_view(desc, self.data)
+        view = plain_view(desc, self.read())
         assert view is not None, "row-major tensors are plain"
         return view
 
@@ -120,10 +158,11 @@ class Memory:
         return self._filled(desc, self.engine, self.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        view = plain_view(self.desc, self.data)
-        if view is None and copy is False:
+        data = self.read()
+        view = plain_view(self.desc, data)
+        if copy is False and (view is None or self._buffer.data is None):
             raise ValueError(f"NumPy cannot view the layout {self.desc} without a copy")
-        array = gather(self.desc, self.data) if view is None else view
+        array = gather(self.desc, data) if view is None else view
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError(f"a copy is needed to make {dtype} of {self.desc}")
@@ -132,14 +171,22 @@ class Memory:
 
     def __dlpack__(self, **options: Any) -> Any:
         """The memory as a DLPack capsule, shared; ``BufferError`` if strides cannot say it."""
-        view = plain_view(self.desc, self.data)
+        view = plain_view(self.desc, self._shareable())
         if view is None:
             rule = f"DLPack cannot describe the layout {self.desc} without a copy"
             raise BufferError(f"{rule}; export numpy() or reorder_to() a plain layout")
         return dlpack.export(view, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        self._shareable()
         return dlpack.CPU, 0
+
+    def _shareable(self) -> NDArray[np.uint8]:
+        """The bytes for other libraries."""
+        data = self._buffer.data
+        if data is None:
+            raise BufferError(f"DLPack cannot share memory of {self.engine!r}; export numpy()")
+        return data
 
     def __repr__(self) -> str:
         return f"Memory({self.desc!r}, {self.engine!r})"
