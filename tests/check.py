@@ -2,7 +2,8 @@
 
 Where an element lives is computed here from a descriptor's fields, so that a mistake in the
 library's own address functions shows. A destination starts poisoned (every bit set, which is NaN in
-most floats); afterwards its elements must be right, its padding zero and its gaps untouched.
+most floats); afterwards its elements must be right, its padding zero, its gaps untouched, and the
+sums behind it, where its descriptor has any, those of its elements.
 
     src = random_memory(desc, engine, seed=1)
     dst = poisoned_memory(dst_desc, engine)
@@ -166,6 +167,7 @@ def assert_gaps_untouched(memory: Memory) -> None:
     own = np.zeros(len(codes), bool)
     own[offsets(desc, _room(desc))] = True
     poison = int(~np.zeros((), codes.dtype))
+    own[_first_sum(desc) :] = True
     if desc.data_type.bits == 4:
         own[-1:] = True  # the half of the last byte that may belong to nobody
         poison = POISON >> 4
@@ -173,11 +175,41 @@ def assert_gaps_untouched(memory: Memory) -> None:
     assert len(bad) == 0, f"{len(bad)} elements in gaps were written, the first at {bad[0]}"
 
 
+def assert_sums(memory: Memory) -> None:
+    """All that lies behind the gaps are the sums of the elements, and zeros in their padding."""
+    desc = memory.desc
+    if desc.compensation is None or desc.has_zero_dim:
+        return
+    stored, want = logical(memory).astype(np.int64), []
+    for kind, factor in (("s8s8", -128), ("zero_points", -1)):
+        mask = desc.compensation.masks.get(kind)
+        if mask is None:
+            continue
+        summed = tuple(d for d in range(desc.ndims) if not mask >> d & 1)
+        sums = factor * stored.sum(axis=summed, keepdims=True)
+        np.testing.assert_array_equal(memory.compensation(kind), sums)
+        more = [
+            (0, padded - size if mask >> d & 1 else 0)
+            for d, (size, padded) in enumerate(zip(desc.dims, desc.padded_dims, strict=True))
+        ]
+        want.append(np.pad(sums, more).reshape(-1))
+    found = memory.data[_first_sum(desc) :].view(np.int32)
+    np.testing.assert_array_equal(found, np.concatenate(want))
+
+
+def _first_sum(desc: MemoryDesc) -> int:
+    """The byte at which the sums behind s8 weights begin; behind all where there are none."""
+    if desc.compensation is None:
+        return desc.size
+    return -(-desc.with_compensation(None).size // 4) * 4
+
+
 def check(memory: Memory, want: ArrayLike, tolerance: Bound | float) -> None:
-    """A destination that was poisoned: right elements, zero padding, untouched gaps."""
+    """A destination that was poisoned: right elements, zero padding, untouched gaps, right sums."""
     assert_close(logical(memory), want, tolerance)
     assert_padding_zero(memory)
     assert_gaps_untouched(memory)
+    assert_sums(memory)
 
 
 def _codes(memory: Memory) -> Codes:

@@ -9,6 +9,7 @@ import pytest
 
 from dnnl.reference.tolerance import EXACT
 from dnnl.runtime.engine import Engine
+from dnnl.types.compensation import Compensation
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from tests import check
@@ -88,6 +89,21 @@ def test_a_written_gap_is_seen(data_type: str) -> None:
     memory.data[memory.desc.data_type.nbytes(4)] &= 0xF0
     with pytest.raises(AssertionError, match=r"1 elements in gaps .* 4"):
         check.assert_gaps_untouched(memory)
+
+
+def test_a_wrong_sum_is_seen() -> None:
+    desc = MemoryDesc((3, 5), "s8", "Ab2a", compensation=Compensation(1, 2))
+    memory = check.random_memory(desc, ENGINE)
+    elements = check.logical(memory)
+    memory.compensation("s8s8")[:] = -128 * elements.sum(axis=1, keepdims=True)
+    memory.compensation("zero_points")[:] = -elements.sum(axis=0)
+    memory.data[32:36] = 0  # the sum of the padding
+    check.check(memory, elements, 0.0)
+    for at in (20, 35, -1):
+        memory.data[at] ^= 1
+        with pytest.raises(AssertionError, match="Mismatched elements: 1 "):
+            check.check(memory, elements, 0.0)
+        memory.data[at] ^= 1
 
 
 def test_values_depend_on_the_seed() -> None:

@@ -28,6 +28,7 @@ from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu
 from tests.check import (
     assert_gaps_untouched,
     assert_padding_zero,
+    assert_sums,
     check,
     codes_of,
     logical,
@@ -37,7 +38,6 @@ from tests.check import (
     store_codes,
 )
 from tests.layout_strategies import PLAIN, STYLES, Style, descs, empty_shapes, many_dims, shapes
-from tests.primitives import compensation
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.runtime_sizes import ALL, opened
 
@@ -48,7 +48,6 @@ TYPES = (
 INTEGERS = ("s32", "s8", "u8", "s4", "u4")
 SCALES = ("f32", "bf16", "f16", "e8m0", "f8_e4m3")
 MASKED_SCALES = SCALES[3:]
-HOLD_S8 = ("f32", "f16", "bf16", "f64", "s32", "s8")
 ISAS = [row.name for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)]
 POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -124,29 +123,22 @@ def bare(
 
 
 @st.composite
-def with_attributes(draw: st.DrawFn, dims: st.SearchStrategy[tuple[int, ...]] = any_shape) -> Case:
+def with_attributes(
+    draw: st.DrawFn,
+    dims: st.SearchStrategy[tuple[int, ...]] = any_shape,
+    dst: st.SearchStrategy[str] = any_type,
+) -> Case:
     """Any layout and type into any other with scales, zero points and post-ops."""
     size = draw(dims)
-    src, dst = _pair(draw, size, (draw(any_type), draw(any_type)))
-    both = [(Arg.SRC, src), (Arg.DST, dst)]
+    source, target = _pair(draw, size, (draw(any_type), draw(dst)))
+    both = [(Arg.SRC, source), (Arg.DST, target)]
     integers = [(arg, desc) for arg, desc in both if desc.data_type.is_integer]
     attributes = Attributes(
         draw(_parameters_of(both, SCALES)),
         draw(_parameters_of(integers, INTEGERS)),
         tuple(draw(st.lists(_post_ops(size), max_size=3))),
     )
-    return Case(src, dst, draw(any_isa), draw(_seeds), attributes)
-
-
-@st.composite
-def compensated(draw: st.DrawFn) -> Case:
-    """Weights in s8 with sums of them behind, of any type that holds the same numbers before."""
-    size = draw(shapes(1, 5))
-    src, dst = _pair(draw, size, (draw(st.sampled_from(HOLD_S8)), "s8"))
-    masks = st.integers(1, 2 ** len(size) - 1)
-    both = st.builds(Compensation, masks, masks)
-    one = st.builds(Compensation, masks) | st.builds(Compensation, st.just(0), masks)
-    return Case(src, dst.with_compensation(draw(both | one)), draw(any_isa), draw(_seeds))
+    return Case(source, target, draw(any_isa), draw(_seeds), attributes)
 
 
 @st.composite
@@ -158,7 +150,8 @@ def at_run_time(draw: st.DrawFn) -> Case:
     for entry in case.attributes.post_ops:
         if isinstance(entry, PostOpBinary):  # its shape is known, and so are the dims it has
             dims &= ~entry.mask
-    return replace(case, runtime=(dims, strides))
+    plain = case.dst.with_compensation(None)  # there are no sums of weights of unknown sizes
+    return replace(case, dst=plain, runtime=(dims, strides))
 
 
 without_elements = bare(empty_shapes(), any_type, any_type)
@@ -168,7 +161,17 @@ def _pair(
     draw: st.DrawFn, dims: tuple[int, ...], types: Sequence[str]
 ) -> tuple[MemoryDesc, MemoryDesc]:
     src, dst = draw(st.sampled_from(_STYLES))
-    return draw(descs(dims, types[0], src)), draw(descs(dims, types[1], dst))
+    return draw(descs(dims, types[0], src)), draw(_compensated(draw(descs(dims, types[1], dst))))
+
+
+@st.composite
+def _compensated(draw: st.DrawFn, desc: MemoryDesc) -> MemoryDesc:
+    """Weights of s8 with sums behind them or without any."""
+    masks = st.integers(0, 2**desc.ndims - 1)
+    if desc.data_type is not DataType.s8:
+        return desc
+    s8s8, zero_points = draw(masks), draw(masks)
+    return desc.with_compensation(Compensation(s8s8, zero_points) if s8s8 | zero_points else None)
 
 
 @st.composite
@@ -219,18 +222,10 @@ def _post_ops(draw: st.DrawFn, dims: tuple[int, ...]) -> PostOp:
 
 def run(case: Case) -> None:
     """Execute a case between guard pages, on one and on two threads, and check all of dst."""
-    if case.dst.compensation is not None:
-        _run_compensated(case)
-    elif case.attributes == Attributes():
+    if case.attributes == Attributes():
         _run_bare(case)
     else:
         _run_with_attributes(case)
-
-
-def _run_compensated(case: Case) -> None:
-    numbers = np.random.default_rng(case.seed).integers(-128, 127, case.src.dims, endpoint=True)
-    with config.override("max_cpu_isa", case.isa):
-        compensation.run(memory_of(numbers, case.src, ENGINE), case.dst)
 
 
 def _run_bare(case: Case) -> None:
@@ -238,6 +233,7 @@ def _run_bare(case: Case) -> None:
     dst = case.execute({Arg.SRC: src})
     assert_padding_zero(dst)
     assert_gaps_untouched(dst)
+    assert_sums(dst)
     same = _same(src, dst)
     wrong = [tuple(map(int, index)) for index in np.argwhere(~same)]
     values, got = logical(src), logical(dst)

@@ -9,18 +9,19 @@ from __future__ import annotations
 import os
 
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.primitives.reorder_cases import (
     Case,
     any_type,
     at_run_time,
     bare,
-    compensated,
     run,
     with_attributes,
     without_elements,
 )
 
+weights = st.just("s8")
 FACTOR = int(os.environ.get("DNNL_TEST_EXAMPLES", "1"))
 
 
@@ -60,9 +61,15 @@ def test_runtime_sizes(case: Case) -> None:
     run(case)
 
 
-@examples(50)
-@given(compensated())
-def test_compensation(case: Case) -> None:
+@examples(25)
+@given(bare(src=any_type, dst=weights))
+def test_sums_behind_weights(case: Case) -> None:
+    run(case)
+
+
+@examples(25)
+@given(with_attributes(dst=weights))
+def test_sums_and_attributes(case: Case) -> None:
     run(case)
 
 
