@@ -186,7 +186,7 @@ def assert_sums(memory: Memory) -> None:
         if mask is None:
             continue
         summed = tuple(d for d in range(desc.ndims) if not mask >> d & 1)
-        sums = factor * stored.sum(axis=summed, keepdims=True)
+        sums = np.asarray(factor * stored.sum(axis=summed, keepdims=True)).astype(np.int32)
         np.testing.assert_array_equal(memory.compensation(kind), sums)
         more = [
             (0, padded - size if mask >> d & 1 else 0)

@@ -154,6 +154,8 @@ def _mismatch(arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:
     if own.dims == desc.dims:
         same = own.data_type is desc.data_type
         hint = "memory.reorder_to(desc) changes the layout" if same else "reorder it first"
+    if own.compensation != desc.compensation:
+        hint = f"compensation is written by a reorder into dnnl.Memory({desc!r}, engine)"
     given = f"{own}, dims {own.dims}"
     return InvalidArguments(f"args[{name_of(arg)}]", given, describe(arg, desc), hint)
 

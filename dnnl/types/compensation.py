@@ -7,8 +7,9 @@ sums them up once::
     -128 * sum(w)    s8s8
           -sum(w)    zero_points: to be multiplied by the zero point of the source
 
-The sums are s32 and begin at the first multiple of four bytes behind the weights: those of s8s8,
-then those of zero points, each row-major over the padded dims and zero in the padding.
+The sums are s32, modulo 2**32, and begin at the first multiple of four bytes behind the weights:
+those of s8s8, then those of zero points, each row-major over the padded dims and zero in the
+padding.
 """
 
 from __future__ import annotations

@@ -41,3 +41,11 @@ def test_what_is_not_summed_keeps_its_dimensions() -> None:
     weights = integers(-9, 9, 2, 3, 4)
     assert compensation("zero_points", weights, 5).shape == (2, 1, 4)
     np.testing.assert_array_equal(compensation("zero_points", weights, 7), -weights)
+
+
+def test_sums_are_those_of_s32() -> None:
+    weights = np.full((1, 200_000), 127)
+    (want,) = compensation("zero_points", weights, 1).reshape(-1)
+    assert want == -25_400_000
+    (want,) = compensation("s8s8", weights, 1).reshape(-1)
+    assert want == -25_400_000 * 128 + 2**32
