@@ -63,6 +63,8 @@ def _optimize(module: Module) -> llvm.ModuleRef:
     passes.add_loop_unroll_pass()
     passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
+    if module.isa.device is not None:
+        passes.add_lower_switch_pass()  # LLVM switches by single bits, SPIR-V does not
     passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3)))
     return parsed
 

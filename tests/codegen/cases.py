@@ -122,6 +122,9 @@ CASES: dict[str, Case] = {
             ("sum", 0.5),
         ),
     ),
+    "matmul of nothing": Case(
+        dnnl.MatmulDesc(plain(7, 0), any_desc(0, 19), plain(7, 19)), (("sum", 2.0),)
+    ),
     "inner product": Case(
         dnnl.InnerProductDesc.forward(
             INFERENCE, any_desc(4, 8, 3, 3), any_desc(10, 8, 3, 3), any_desc(4, 10)
