@@ -14,7 +14,18 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dnnl import Arg, Compensation, DataType, Memory, MemoryDesc, PrimitiveAttr, ReorderDesc, config
+from dnnl import (
+    Arg,
+    Compensation,
+    DataType,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    ReorderDesc,
+    config,
+)
 from dnnl.codegen import isa
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.reference.arrays import Array
@@ -40,6 +51,7 @@ from tests.check import (
 from tests.layout_strategies import PLAIN, STYLES, Style, descs, empty_shapes, many_dims, shapes
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.runtime_sizes import ALL, opened
+from tests.primitives.work_items import assert_apart
 
 TYPES = (
     "f32", "f16", "bf16", "f64", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3", "e8m0", "s4", "u4",
@@ -104,8 +116,15 @@ class Case:
         src, dst = self.src, self.dst
         if any(self.runtime):
             src, dst = opened(src, *self.runtime), opened(dst, *self.runtime)
+        desc, attr = ReorderDesc(src, dst), self.attributes.attr()
         with config.override("max_cpu_isa", self.isa):
-            return execute(ReorderDesc(src, dst), args, self.attributes.attr(), before)
+            result = execute(desc, args, attr, before)
+            primitive = Primitive(PrimitiveDesc(desc, ENGINE, attr))
+        again = Memory(self.dst, ENGINE)
+        again.data[:] = before.data
+        assert_apart(primitive, {**args, Arg.DST: again})
+        assert (again.data == result.data).all(), "another execution gives something else"
+        return result
 
 
 @st.composite

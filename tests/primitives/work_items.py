@@ -1,0 +1,48 @@
+"""Whether the work items of a kernel stay out of each other's way.
+
+Threads do items at the same time. A byte that two of them write, be it half of it each, comes out
+wrong so rarely that running on several threads does not show it. So each item is run alone here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+import numpy as np
+
+from dnnl import Arg, Memory, Primitive, Stream
+from dnnl.runtime.engines.cpu_launch import LaunchedExecutable
+from tests.primitives.harness import ENGINE
+
+_PHASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_MANY = 64
+
+
+def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
+    """Each byte of dst is written by at most one item of a phase. dst ends as by an execution."""
+    executable = primitive._executable
+    if executable is None:
+        return
+    assert isinstance(executable, LaunchedExecutable)
+    slots, pointers = primitive._checked(Stream(ENGINE, _MANY), args)
+    pointers, threads = slots.completed(pointers, _MANY)
+    block = (ctypes.c_void_p * len(pointers))(*pointers)
+    program = executable._program
+    phases = ctypes.c_int64.from_address(program).value
+    words = (ctypes.c_int64 * (2 * phases)).from_address(program + 8)
+    for function, count in zip(words[0::2], words[1::2], strict=True):
+        run, dst = _PHASE(function), args[Arg.DST].data
+        before = dst.copy()
+        writers = np.zeros(dst.size, np.int64)
+        for item in range(count if threads > 1 else 0):
+            written = np.zeros(dst.size, bool)
+            for flip in (0, 0xFF):  # what is written may be what was there before
+                dst[:] = before ^ flip
+                run(block, item, item + 1)
+                written |= dst != before ^ flip
+            writers += written
+        shared = np.flatnonzero(writers > 1)
+        assert not len(shared), f"{len(shared)} bytes have several writers, first {shared[0]}"
+        dst[:] = before
+        run(block, 0, count)
