@@ -33,6 +33,10 @@ SHARES = 64
 """Into how many parts the rows of each box are cut for threads."""
 _WORK_OF_A_ROW = 4096
 _WORK_OF_A_THREAD = 8192
+# In elements: how long narrow lines are at the most, and all lines of a row together; and a number
+# of lines that is worth a longer loop.
+_WIDE, _ROW = 256, 4096
+_SHORT = 16
 _LINE = 64  # elements; whole cache lines of any type
 # Rows of squares are read along lines of src that shall stay in the first cache.
 _WIDEST_SQUARES = 64
@@ -110,6 +114,7 @@ def sizes(views: Sequence[View], lanes: int, square: int) -> Sizes:
     work = sum(box.points for box in boxes)
     alone = views[0].desc.data_type.bits == 4 and not _own_bytes(boxes)
     threads = 1 if alone else max(1, work // _WORK_OF_A_THREAD)
+    boxes = [piece for box in boxes for piece in _with_long_rows(box, lanes)]
     if threads > 1:
         boxes = [piece for box in boxes for piece in _shared(box, lanes, square)]
     most = max((len(box.loops) - 2 for box in boxes), default=0)
@@ -295,8 +300,27 @@ def _missing(box: Box) -> int:
     return max(1, -(-wanted // prod(loop.extent for loop in box.loops[:-2])))
 
 
-def _split(box: Box, place: int, size: int) -> list[Box]:
-    """The loop at ``place`` in pieces of ``size``, a loop around the row, and the rest."""
+def _with_long_rows(box: Box, lanes: int) -> list[Box]:
+    """The box with rows that suit vectors, which walk them column by column: wide lines become
+    rows of lines of one vector, and narrow ones come as many together as a cache keeps."""
+    *outer, along, lane = box.loops
+    if box.way is not Way.LINES:
+        return [box]
+    if lane.extent > _WIDE:
+        whole, *rest = _split(box, len(box.loops) - 1, lanes, len(box.loops) - 1)
+        return [whole, *(piece for box in rest for piece in _with_long_rows(box, lanes))]
+    place = max(range(len(outer)), key=lambda k: outer[k].extent, default=-1)
+    if along.extent < _SHORT and place >= 0 and outer[place].extent >= 2 * along.extent:
+        outer, along = [*outer[:place], *outer[place + 1 :], along], outer[place]
+        box = replace(box, loops=(*outer, along, lane))
+    else:
+        place = len(outer)
+    return _split(box, len(outer), _ROW // lane.extent, place)
+
+
+def _split(box: Box, place: int, size: int, outside: int = -2) -> list[Box]:
+    """The loop at ``place`` in pieces of ``size``, the loop over them put before that at
+    ``outside``; and the rest."""
     loop = box.loops[place]
     if loop.extent < 2 * size:
         return [box]
@@ -304,7 +328,7 @@ def _split(box: Box, place: int, size: int) -> list[Box]:
     pieces = Loop(count, tuple(stride * size for stride in loop.strides))
     loops = list(box.loops)
     loops[place] = replace(loop, extent=size)
-    made = [replace(box, loops=(*loops[:-2], pieces, *loops[-2:]))]
+    made = [replace(box, loops=(*loops[:outside], pieces, *loops[outside:]))]
     if rest:
         loops[place] = replace(loop, extent=rest)
         moved = [

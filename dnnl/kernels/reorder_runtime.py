@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from dnnl.codegen import convert
-from dnnl.codegen.access import Access, Operand, Place
+from dnnl.codegen.access import Access, Bound, Operand, Place
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.builder import I64, Emitter, Module, Type, Value, Values, i64
 from dnnl.codegen.epilogue import refuse
@@ -19,7 +19,7 @@ from dnnl.codegen.kernel import SIZES, Kernel, Reason, Refusal, Sizes
 from dnnl.codegen.nest import widths
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.quantization import Quantization, Specs
-from dnnl.codegen.vector import transpose
+from dnnl.codegen.vector import transpose, vector_type
 from dnnl.kernels import boxes
 from dnnl.kernels.boxes import HEAD, SHARES, View, Way
 from dnnl.kernels.pointwise import refuse_types, symbol
@@ -97,6 +97,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, (phase.end(SHARES),), copy.arguments.ids)
 
 
+_FAR = 2**62  # a limit that nothing reaches
+
+
 class _Writer:
     """Writes the walk over one box. Lists of values have one for each operand, dst first."""
 
@@ -113,6 +116,7 @@ class _Writer:
         self._counters = counters
         self.lanes, self.square = widths(e.isa, core)
         self.lane = Axis(self.lanes, "lane")
+        self.last = Axis(2, "last")  # how far the last lane that exists is away
         # Where an operand is at, in pairs of elements if it has two a byte and vectors of them.
         self.at = {operand: Axis(1, f"at{k}") for k, operand in enumerate(self.operands)}
 
@@ -190,10 +194,14 @@ class _Writer:
         lanes: int,
         still: Mapping[Operand, Value] | None = None,
         loaded: Mapping[Operand, Value] | None = None,
+        left: Value | None = None,
     ) -> _Place:
         """A vector along the lane axis that begins at ``places``; an operand for which ``still``
-        holds stays where it is."""
-        accesses, env = {}, {}
+        holds stays where it is. If ``left`` is given, only so many elements are left there."""
+        accesses, env, exists = {}, {}, []
+        if left is not None:
+            env[self.last] = self.e.b.sub(left, i64(1))
+            exists.append(Bound(Affine.of(self.last) + Affine.of(self.lane, -1), _FAR))
         for operand, where in zip(self.operands, places, strict=True):
             paired = lanes > 1 and self._paired(operand)
             env[self.at[operand]] = self.e.b.ashr(where, i64(1)) if paired else where
@@ -201,8 +209,9 @@ class _Writer:
             moves = lanes == 1 or any(index != ZERO for index in operand.index)
             accesses[operand] = Access(operand, (), form + Affine.of(self.lane, int(moves)))
         made = _Place(
-            self.e, self.pointers, accesses, env, self.lane, lanes, masked=False, core=self.core
-        )
+            self.e, self.pointers, accesses, env, self.lane, lanes,
+            masked=left is not None, exists=exists, core=self.core,
+        )  # fmt: skip
         made.still, made.loaded = still or {}, loaded or {}
         return made
 
@@ -237,7 +246,7 @@ class _Place(Place):
             alone = {operand: Access(operand, (), access.offset.without(self._lane))}
             at = Place(
                 self.e, self._pointers, alone, self._env, self._lane, self._lanes,
-                masked=False, core=self.kind.element,
+                masked=False, core=self.kind.element,  # the first lane exists
             )  # fmt: skip
             return (at.load(operand),)
 
@@ -271,76 +280,102 @@ class _Row:
 
     def copy(self, places: Values) -> Values:
         """Compute a row."""
-        writer, square = self.writer, self.writer.square
-        width, length = (self._whole(extent, square) for extent in (self.width, self.length))
-        if square > 1:
-            self._when(self.squares, lambda: self._all_squares(places, width, length))
+        writer = self.writer
 
-        def vector(at: Values) -> None:
-            writer.copy.run(writer.place(at, writer.lanes, self.still))
+        def write(at: Values, lanes: int, left: Value | None = None) -> None:
+            writer.copy.run(writer.place(at, lanes, self.still if lanes > 1 else None, left=left))
 
-        def done(line: Value) -> Value:
-            inside = self.e.b.icmp_signed("<", line, length)
-            return self.e.b.select(self.e.b.and_(self.squares, inside), width, i64(0))
-
-        self._by_lines(places, vector, lambda at: writer.copy.run(writer.place(at, 1)), done)
+        if writer.square > 1:
+            self._when(self.squares, lambda: self._all_squares(places))
+        self._by_columns(places, write)
+        self._by_elements(places, write)
         return ()
 
     def clear(self, places: Values) -> Values:
         """Write zeros into a row of dst."""
         writer = self.writer
 
-        def write(at: Values, lanes: int) -> None:
-            place = writer.place(at, lanes)
+        def write(at: Values, lanes: int, left: Value | None = None) -> None:
+            place = writer.place(at, lanes, left=left)
             place.store(writer.copy.dst, place.constant(0.0))
 
-        self._by_lines(
-            places, lambda at: write(at, writer.lanes), lambda at: write(at, 1), lambda _: i64(0)
-        )
+        self._by_columns(places, write)
+        self._by_elements(places, write)
         return ()
 
-    def _by_lines(
-        self,
-        places: Values,
-        vector: Callable[[Values], None],
-        single: Callable[[Values], None],
-        done: Callable[[Value], Value],
-    ) -> None:
-        """Walk the lines of a row by vectors if it is walked so, and each from ``done`` on, or
-        from the last vector on, element by element."""
+    def _by_columns(self, places: Values, write: Callable[..., None]) -> None:
+        """Run ``write(place, lanes)`` for vectors, if the row is walked so: those at the begin of
+        all lines first."""
         e, lanes = self.e, self.writer.lanes
+        whole = self._whole(self.width, lanes)
+
+        def column(lane: Value, left: Value | None = None) -> None:
+            top = self._moved(places, lane)
+
+            def line(number: Value) -> None:
+                write(_moved(e, top, number, self.along), lanes, left)
+
+            e.loop(i64(0), self.length, line, name="line")
+
+        def columns() -> None:
+            e.loop(i64(0), whole, column, step=lanes, unroll=False, name="lane")
+            if e.isa.masked:
+                left = e.b.sub(self.width, whole)
+                self._when(e.b.icmp_signed(">", left, i64(0)), lambda: column(whole, left))
+
+        if lanes > 1:
+            self._when(self.lines, columns)
+
+    def _by_elements(self, places: Values, write: Callable[..., None]) -> None:
+        """Run ``write(place, 1)`` for what vectors and squares leave."""
+        e, b, writer = self.e, self.e.b, self.writer
+        every = b.not_(b.or_(self.lines, self.squares))
+
+        def vectors(number: Value) -> Value:
+            """The elements of a line that are in vectors."""
+            within = b.icmp_signed("<", number, self._whole(self.length, writer.square))
+            width = self._whole(self.width, writer.square)
+            of_squares = b.select(b.and_(self.squares, within), width, i64(0))
+            return b.select(self.lines, self._whole(self.width, writer.lanes), of_squares)
 
         def line(number: Value) -> None:
-            at = _moved(self.e, places, number, self.along)
+            at = _moved(e, places, number, self.along)
+            begin = i64(0) if e.isa.masked else vectors(number)
 
-            def vectors() -> Values:
-                end = self._whole(self.width, lanes)
-                e.loop(i64(0), end, lambda i: vector(self._moved(at, i)), step=lanes, name="lane")
-                return (end,)
+            def each(lane: Value) -> None:
+                write(self._moved(at, lane), 1)
 
-            def each(number: Value) -> None:
-                single(self._moved(at, number))
+            e.loop(begin, self.width, each, unroll=False, name="each")
 
-            start = done(number)
-            if lanes > 1:
-                (start,) = e.branch(self.lines, vectors, lambda: (start,))
-            e.loop(start, self.width, each, unroll=False, name="each")
+        # Under masks nothing is left.
+        count = b.select(every, self.length, i64(0)) if e.isa.masked else self.length
+        e.loop(i64(0), count, line, unroll=False, name="line")
 
-        e.loop(i64(0), self.length, line, unroll=False, name="line")
+    def _all_squares(self, places: Values) -> None:
+        e, b, step = self.e, self.e.b, self.writer.square
+        width, length = self.width, self.length
+        if not e.isa.masked:
+            width, length = (self._whole(extent, step) for extent in (width, length))
 
-    def _all_squares(self, places: Values, width: Value, length: Value) -> None:
-        e, step = self.e, self.writer.square
+        def lines(line: Value) -> None:
+            start = _moved(e, places, line, self.along)
 
-        def lines(number: Value) -> None:
-            at = _moved(self.e, places, number, self.along)
-            e.loop(
-                i64(0), width, lambda i: self._square(self._moved(at, i)),
-                step=step, unroll=False, name="lane",
-            )  # fmt: skip
+            def lanes(lane: Value) -> None:
+                at = self._moved(start, lane)
+                left = b.sub(self.width, lane), b.sub(self.length, line)
+                whole = (b.icmp_signed(">=", n, i64(step)) for n in left)
+                if e.isa.masked:
+                    e.branch(
+                        b.and_(*whole), lambda: self._square(at), lambda: self._part(at, *left)
+                    )
+                else:
+                    self._square(at)
+
+            e.loop(i64(0), width, lanes, step=step, unroll=False, name="lane")
 
         e.loop(i64(0), length, lines, step=step, unroll=False, name="line")
 
-    def _square(self, at: Values) -> None:
+    def _square(self, at: Values) -> Values:
         """Load lines of src, which lie along the row's outer loop, and transpose them."""
         writer, src = self.writer, self.writer.copy.src
         rows = []
@@ -350,12 +385,39 @@ class _Row:
         for number, value in enumerate(transpose(self.e, rows)):
             line = _moved(self.e, at, i64(number), self.along)
             writer.copy.run(writer.place(line, writer.square, self.still, {src: value}))
+        return ()
+
+    def _part(self, at: Values, width: Value, length: Value) -> Values:
+        """The same for the upper left part of a square, ``width`` lanes of ``length`` lines if
+        these are less than its size: by loops over what there is, with the square on the stack."""
+        e, writer, src = self.e, self.writer, self.writer.copy.src
+        size = writer.square
+        kind = vector_type(writer.core, size)
+        with e.b.goto_entry_block():
+            square = e.b.alloca(kind, size)
+
+        def load(lane: Value) -> None:
+            row = writer.place(self._moved(at, lane), size, left=length)
+            e.b.store(row.load(src), e.element(square, lane, kind))
+
+        def store(number: Value) -> None:
+            loaded = {src: e.b.load(e.element(square, number, kind), typ=kind)}
+            line = _moved(e, at, number, self.along)
+            writer.copy.run(writer.place(line, size, self.still, loaded, width))
+
+        e.loop(i64(0), e.smaller(width, i64(size)), load, unroll=False, name="row")
+        rows = [e.b.load(e.element(square, i64(n), kind), typ=kind) for n in range(size)]
+        for number, value in enumerate(transpose(e, rows)):
+            e.b.store(value, e.element(square, i64(number), kind))
+        e.loop(i64(0), e.smaller(length, i64(size)), store, unroll=False, name="column")
+        return ()
 
     def _moved(self, places: Values, steps: Value) -> Values:
         """The places ``steps`` further along the lane loop."""
         return _moved(self.e, places, steps, self.across)
 
     def _whole(self, extent: Value, step: int) -> Value:
+        """The part of a loop that whole vectors fill."""
         return self.e.b.and_(extent, i64(-step))
 
     def _when(self, condition: Value, run: Callable[[], None]) -> None:

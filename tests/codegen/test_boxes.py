@@ -148,6 +148,7 @@ def test_small_tensors_wake_nobody() -> None:
     assert threads((1000, 200), "ab") > 8
     assert threads((1001, 201), "ba", "s4") == 1  # rows share bytes
     assert threads((1000, 200), "ba", "s4") > 8
+    assert threads((1000, 200), "ab", "s4") > 8
 
 
 @st.composite
