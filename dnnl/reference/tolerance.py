@@ -52,12 +52,15 @@ class Bound:
         )
 
     def accepts(self, got: Array, want: Array) -> NDArray[np.bool_]:
-        """True where ``got`` is right; a NaN is right where NaN is wanted."""
+        """True where ``got`` is right; NaN is, where it is wanted and where overflow gives it."""
         low, high = self.interval(want)
         if self.data_type is DataType.s32:
             # A kernel whose epilogue is f32 saturates there.
             low = np.minimum(low, S32_CLAMP)
         inside = (low <= got) & (got <= high)
+        over = ~np.isnan(want) & np.isnan(low), ~np.isnan(want) & np.isnan(high)
+        inside |= over[0] & (got <= high) | over[1] & (low <= got)
+        inside |= (over[0] | over[1]) & np.isnan(got)
         # Which integer a NaN becomes is unspecified.
         return inside | (np.isnan(want) & (np.isnan(got) | self.data_type.is_integer))
 

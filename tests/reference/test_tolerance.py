@@ -58,6 +58,20 @@ def test_infinities_and_nan() -> None:
     assert accepts(EXACT, "s8", 0, np.nan)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_overflow_to_nan(sign: int) -> None:
+    """f8_e4m3 has no infinity: 448 is the largest, and above 464 there is NaN."""
+    for want in (512.0, np.inf):
+        assert accepts(EXACT, "f8_e4m3", np.nan, sign * want)
+        assert not accepts(EXACT, "f8_e4m3", sign * 448, sign * want)
+    assert not accepts(EXACT, "f8_e4m3", np.nan, sign * 448.0)
+    near = Tolerance(ulps=1)
+    for got in (np.nan, sign * 448):  # either side of the limit
+        assert accepts(near, "f8_e4m3", got, sign * 464.0)
+    assert not accepts(near, "f8_e4m3", sign * 416, sign * 464.0)
+    assert not accepts(near, "f8_e4m3", -sign * 448, sign * 464.0)
+
+
 def test_s32_saturates_where_an_f32_epilogue_does() -> None:
     assert accepts(EXACT, "s32", 2147483520, 2.0**31)
     assert accepts(EXACT, "s32", 2.0**31 - 1, 2.0**31)
