@@ -30,11 +30,12 @@ from bench import (
 from bench.agreement import WrongResult
 from bench.alternate import Effort, measure
 from bench.context import Context
-from bench.machine import PEAK, peak_contender, selected_isa
+from bench.machine import PEAK, peak_contender
 from bench.peers.errors import PeerError
 from bench.report import Report
 from dnnl import Engine, __version__
 from dnnl.errors import Error
+from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.threads import available_cpus
 
 SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
@@ -136,7 +137,7 @@ def main(
 
 def _facts(context: Context) -> dict[str, str]:
     """What figures depend on: versions, machine, its peak now."""
-    isa = selected_isa(context.engine)
+    isa = select_isa(context.engine)
     cpu = context.engine.features.cpu
     facts = {
         "dnnl": f"{__version__}, {isa.name}",
