@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.execute import Executor
+from dnnl.tools.bench.page import check_packages, write_page
 from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import Result, State
 from dnnl.tools.bench.verbose_line import case_tokens
@@ -26,16 +27,25 @@ SKIPPED_START = "Skip-start option hit"
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
-    options_metavar="[--json FILE] [GLOBAL]...",
+    options_metavar="[--json FILE] [--report FILE] [GLOBAL]...",
 )
 @click.option(
     "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all results as JSON."
 )
 @click.option(
+    "--report",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page with a table of all results and plots of what was measured.",
+)
+@click.option(
     "--verbose-line", metavar="LINE", help="Run the primitive of a verbose line, ours or oneDNN's."
 )
 @click.argument("tokens", nargs=-1, type=click.UNPROCESSED, metavar="--DRIVER [OPTION|PROBLEM]...")
-def bench(json: Path | None, verbose_line: str | None, tokens: tuple[str, ...]) -> int:
+def bench(
+    json: Path | None, page: Path | None, verbose_line: str | None, tokens: tuple[str, ...]
+) -> int:
     """Run cases of a primitive, written as for oneDNN's benchdnn.
 
     \b
@@ -48,17 +58,24 @@ def bench(json: Path | None, verbose_line: str | None, tokens: tuple[str, ...]) 
     (execute once) and B (compare two executions bit by bit). Exit status 1 says that a case
     failed, is not implemented or has a bad value, 2 that an option does not exist.
     """
-    return run(tokens, json, verbose_line)
+    return run(tokens, json, page, verbose_line)
 
 
-def run(tokens: Sequence[str], json: Path | None = None, verbose_line: str | None = None) -> int:
+def run(
+    tokens: Sequence[str],
+    json: Path | None = None,
+    page: Path | None = None,
+    verbose_line: str | None = None,
+) -> int:
     """Run the cases of a command line, print what came of them, return the exit status.
 
     ``verbose_line`` stands for a driver with its options and a problem.
     """
     executor, started = Executor(), perf_counter()
-    report = Report(keep=json is not None)
+    report = Report(keep=json is not None or page is not None)
     try:
+        if page is not None:
+            check_packages()
         if verbose_line is not None:
             tokens = [*tokens, *case_tokens(verbose_line)]
         with _progress(tokens) as (echo, advance):
@@ -73,6 +90,8 @@ def run(tokens: Sequence[str], json: Path | None = None, verbose_line: str | Non
     print("\n".join(report.summary(seconds, executor.phases)))
     if json is not None:
         report.write(json, seconds)
+    if page is not None:
+        write_page(page, report, tokens, seconds)
     return FAILED if report.failed else 0
 
 

@@ -47,12 +47,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many of ``total`` elements are wrong, and whether nearly all should be zero."""
+    """How many of ``total`` elements are wrong, and whether nearly all should be zero.
+
+    ``worst`` is the largest error, right or wrong: relative, but absolute for small values.
+    """
 
     errors: int
     total: int
     mistrusted: bool
     lines: tuple[str, ...] = ()
+    worst: float = 0.0
 
     def with_errors(self, errors: int, lines: tuple[str, ...]) -> Verdict:
         """The verdict on the same elements with errors found besides."""
@@ -65,18 +69,27 @@ def compare(
     """Judge ``got`` by ``want``, the reference before it was rounded to ``data_type``."""
     expected = convert(want, data_type, core)
     with np.errstate(all="ignore"):
-        right = _right(got, expected, want, data_type, rule)
+        relative = _relative(got, expected, rule)
+        right = _right(got, expected, want, relative, data_type, rule)
+        worst = float(np.max(relative, where=np.isfinite(relative), initial=0.0))
         errors = int(expected.size - np.count_nonzero(right))
         lines = _lines(name, got, expected, want, right, rule) if errors else ()
     zeros = int(expected.size - np.count_nonzero(expected))
     mistrusted = expected.size >= FEWEST and 100 * zeros > rule.zeros * expected.size
-    return Verdict(errors, int(expected.size), mistrusted, lines)
+    return Verdict(errors, int(expected.size), mistrusted, lines, worst)
 
 
-def _right(got: Array, expected: Array, want: Array, data_type: DataType, rule: Rule) -> Mask:
+def _relative(got: Array, expected: Array, rule: Rule) -> Array:
+    """The error of each element, relative but for small values."""
     diff = np.abs(expected - got)
     size = np.abs(expected if rule.offset is None else expected - rule.offset)
-    relative = np.where(size > SMALL, diff / size, diff)
+    return np.where(size > SMALL, diff / size, diff)
+
+
+def _right(
+    got: Array, expected: Array, want: Array, relative: Array, data_type: DataType, rule: Rule
+) -> Mask:
+    diff = np.abs(expected - got)
     eps = data_type.eps
     right: Mask = (expected == got) | (relative <= rule.threshold)
     right |= diff < rule.slack

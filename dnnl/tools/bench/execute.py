@@ -127,12 +127,17 @@ class Executor:
             want, meant = trial.expect()
         with self._phase("compare"):
             verdict = trial.judge(want, meant)
+        state = State.MISTRUSTED if verdict.mistrusted else State.PASSED
         if verdict.errors:
-            return Result(
-                State.FAILED, errors=verdict.errors, total=verdict.total, lines=verdict.lines
-            )
-        result = Result(State.MISTRUSTED if verdict.mistrusted else State.PASSED)
-        if trial.case.settings.peer:
+            state = State.FAILED
+        result = Result(
+            state,
+            errors=verdict.errors,
+            total=verdict.total,
+            worst=verdict.worst,
+            lines=verdict.lines,
+        )
+        if trial.case.settings.peer and not verdict.errors:
             with self._phase("compare"):
                 check_beside(self._peers(trial.case), trial, stream, meant, result)
         return result

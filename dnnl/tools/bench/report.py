@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,18 @@ _EXPLAINED = (State.FAILED, State.UNTESTED_FAILED, State.INVALID_ARGUMENTS)
 """The states whose details are printed without being asked for."""
 
 
+@dataclass(frozen=True)
+class PeerSummary:
+    """The geometric mean of the ratios of the cases that a peer has, and how many it has not."""
+
+    name: str
+    cases: int
+    mean: float
+    alone: int
+
+
 class Report:
-    """Collects the results of a run; ``keep`` them all for :meth:`write`."""
+    """Collects the results of a run; ``keep`` them all for `records` and `write`."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self._counts: Counter[str] = Counter()
@@ -86,6 +97,25 @@ class Report:
         """Whether anything was worse than skipped or mistrusted."""
         return any(self._counts[state.counted] for state in State if state.bad)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cases ended how."""
+        return {name: self._counts[name] for name in SUMMARY}
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Every case, if they were kept; times are in ms."""
+        return self._records
+
+    @property
+    def peers(self) -> list[PeerSummary]:
+        """How we compare with each peer."""
+        return [
+            PeerSummary(name, len(ratios), exp(sum(map(log, ratios)) / max(len(ratios), 1)), alone)
+            for name, alone in self._alone.items()
+            for ratios in [self._ratios.get(name, [])]
+        ]
+
     def summary(self, seconds: float, phases: Counter[str]) -> Iterator[str]:
         """The lines at the end."""
         shown = self._settings.summary
@@ -102,19 +132,18 @@ class Report:
             how = "(--summary=no-failures to disable)"
             yield f"= Failed cases summary {how} = {len(self._failures)} ="
             yield from self._failures[:_SHOWN_FAILURES]
-        counts = " ".join(f"{name}:{self._counts[name]}" for name in SUMMARY)
+        counts = " ".join(f"{name}:{count}" for name, count in self.counts.items())
         yield f"tests:{self.tests} {counts}"
         if self._settings.mode == "P":
             least = sum(measured.time("-") for measured in self._times)
             mean = sum(measured.time("0") for measured in self._times)
             yield f"total perf: min(ms):{least:g} avg(ms):{mean:g}"
-        for name, ratios in self._ratios.items():
-            mean = exp(sum(map(log, ratios)) / len(ratios))
-            count = len(ratios)
-            yield f"{name}: peer ratio (above 1: ours is faster): mean:{mean:.3g} cases:{count}"
-        for name, count in self._alone.items():
-            if count:
-                yield f"{name}: cases without peer:{count}"
+        for peer in self.peers:
+            if peer.cases:
+                times = f"mean:{peer.mean:.3g} cases:{peer.cases}"
+                yield f"{peer.name}: peer ratio (above 1: ours is faster): {times}"
+            if peer.alone:
+                yield f"{peer.name}: cases without peer:{peer.alone}"
         parts = [f"total: {seconds:.2f}s;"]
         for name in PHASES:
             share = 100 * phases[name] / seconds if seconds else 0
@@ -123,8 +152,7 @@ class Report:
 
     def write(self, path: Path, seconds: float) -> None:
         """Write all results as JSON; times are in ms."""
-        counts = {name: self._counts[name] for name in SUMMARY}
-        data = {"tests": self.tests, **counts, "seconds": seconds, "cases": self._records}
+        data = {"tests": self.tests, **self.counts, "seconds": seconds, "cases": self._records}
         path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
@@ -156,6 +184,7 @@ def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
         "driver": case.driver,
         "state": result.state.name,
         "reason": result.reason,
+        "case": f"--{case.driver} {case.line}",
         "repro": case.repro,
         "impl": result.impl,
         "ms": result.took_ms,
@@ -163,6 +192,8 @@ def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
         "total": result.total,
         "create_ms": sum(measured.creation),
     }
+    if result.worst is not None:
+        record["worst_error"] = result.worst
     if result.lines:
         record["details"] = list(result.lines)
     if measured.runs:

@@ -54,12 +54,16 @@ class PeerResult:
 
 @dataclass
 class Result:
-    """The outcome of one case. ``lines`` explain it, ``took_ms`` is the time of all of it."""
+    """The outcome of one case. ``lines`` explain it, ``took_ms`` is the time of all of it.
+
+    ``worst`` is the largest error of an element; None where nothing was compared.
+    """
 
     state: State
     reason: str = ""
     errors: int = 0
     total: int = 0
+    worst: float | None = None
     took_ms: float = 0.0
     impl: str = ""
     lines: tuple[str, ...] = ()

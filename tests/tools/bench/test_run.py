@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +125,24 @@ def test_a_failure_is_shown_and_its_repro_fails_again(
     assert run(repro.split()) == 1
     again = capsys.readouterr().out
     assert f"0:FAILED (errors:{errors} total:{total})" in again
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("--softmax --dir=BWD_D --stag=axb 2x3x4_nname", "UNIMPLEMENTED"),
+        ("--softmax --axis=1,7 --attr-post-ops=add:f32:per_oc+sum:0.5 8x10", "INVALID_ARGUMENTS"),
+    ],
+)
+def test_printed_repro_lines_can_be_pasted(line: str, state: str) -> None:
+    def printed(arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "dnnl", "bench", *arguments.split()]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 1, done.stdout + done.stderr
+        return re.findall(f"[0-9]+:{state} .*__REPRO: (.*)", done.stdout)
+
+    first = printed(line)[0]
+    assert printed(first)[0] == first
 
 
 def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:

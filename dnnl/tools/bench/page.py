@@ -1,0 +1,176 @@
+"""The report of a run as one page that opens offline: summary, plots, a table of all cases."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dnnl import __version__
+from dnnl.primitives.primitive_desc import select_isa
+from dnnl.runtime.engine import Engine
+from dnnl.runtime.threads import get_num_threads
+from dnnl.tools.bench.errors import BadValue
+from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
+from dnnl.tools.bench.report import Report
+from dnnl.tools.bench.roofs import Roofs, measure_roofs
+from dnnl.tools.bench.settings import PEERS
+
+_PACKAGES = ("matplotlib", "jinja2")
+_TEMPLATE = Path(__file__).parent / "page.html.jinja"
+_BAD = ("FAILED", "UNTESTED_FAILED", "UNIMPLEMENTED", "INVALID_ARGUMENTS")
+_MEMORY, _CACHE = "copy in memory, {:.3g} GB/s", "copy in caches, {:.3g} GB/s"
+_EVEN = 0.05
+"""Ratios that are as near to 1 as this are shown as neither better nor worse."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing with what it says above and below."""
+
+    title: str
+    drawing: str
+    note: str
+
+
+def check_packages() -> None:
+    """Raise BadValue if a package that writes the page is missing."""
+    for name in _PACKAGES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError:
+            raise BadValue(f"--report needs {name}: pip install 'dnnl[report]'") from None
+
+
+def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float) -> None:
+    """Write the page; where something was measured, measure the machine's limits as well."""
+    jinja = importlib.import_module("jinja2")
+    measured = [record for record in report.records if record.get("min_ms")]
+    roofs = measure_roofs(get_num_threads()) if measured else None
+    environment = jinja.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
+    )
+    template = environment.from_string(_TEMPLATE.read_text(encoding="utf-8"))
+    engine = Engine("cpu")
+    page: str = template.render(
+        command=shlex.join(["dnnl", "bench", *tokens]),
+        version=__version__,
+        machine=f"{engine.features.cpu}, {select_isa(engine).name}, {get_num_threads()} threads",
+        seconds=seconds,
+        tests=report.tests,
+        counts=report.counts,
+        peers=[peer for peer in report.peers if peer.cases or peer.alone],
+        roofs=roofs,
+        plots=_plots(measured, roofs),
+        rows=[_row(record) for record in report.records],
+        timed=bool(measured),
+        counted=any(record["ops"] for record in measured),
+        checked=any("worst_error" in record for record in report.records),
+        names=_peer_names(report.records),
+        bad=_BAD,
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def _peer_names(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(p["name"] for record in records for p in record.get("peers", ())))
+
+
+def _row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table shows of a case."""
+    ms = record.get("min_ms", 0.0)
+    return {
+        **record,
+        "bandwidth": record["bytes"] / ms / 1e6 if ms else None,
+        "gflops": record["ops"] / ms / 1e6 if ms and record["ops"] else None,
+        "theirs": {peer["name"]: _side(peer) for peer in record.get("peers", ())},
+    }
+
+
+def _side(peer: Mapping[str, Any]) -> dict[str, Any]:
+    """A peer's cells: its time and the ratio, how it is coloured, and why there is none."""
+    ratio = peer.get("ratio")
+    colour = ""
+    if ratio is not None and abs(ratio - 1) > _EVEN:
+        colour = "better" if ratio > 1 else "worse"
+    title = peer.get("refusal") or peer["impl"]
+    return {"ms": peer.get("min_ms"), "ratio": ratio, "colour": colour, "title": title}
+
+
+def _plots(records: Sequence[Mapping[str, Any]], roofs: Roofs | None) -> list[Plot]:
+    """The plots for which there are cases."""
+    if roofs is None:
+        return []
+    plots = []
+    counted = [record for record in records if record["ops"]]
+    moving = [record for record in records if not record["ops"] and record["bytes"]]
+    if counted:
+        plots.append(_roofline(counted, roofs))
+    if moving:
+        plots.append(_bandwidth(moving, roofs))
+    ratios = [
+        (peer["ratio"], record, peer)
+        for record in records
+        for peer in record.get("peers", ())
+        if "ratio" in peer
+    ]
+    if ratios:
+        plots.append(_ratios(sorted(ratios, key=lambda item: float(item[0]))))
+    return plots
+
+
+def _roofline(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
+    points = [
+        Point(
+            record["ops"] / record["bytes"], record["ops"] / record["min_ms"] / 1e6,
+            record["impl"],
+            f"{record['case']}\n{record['impl']}: {record['min_ms']:.4g} ms, "
+            f"{record['ops'] / record['min_ms'] / 1e6:.4g} GFLOP/s",
+        )
+        for record in records
+    ]  # fmt: skip
+    peak = roofs.flops / 1e9
+    bounds = (
+        Roof(f"f32 multiply-adds, {peak:.3g} GFLOP/s", level=peak),
+        Roof(_MEMORY.format(roofs.memory / 1e9), peak, roofs.memory / 1e9, "--"),
+        Roof(_CACHE.format(roofs.cache / 1e9), peak, roofs.cache / 1e9, ":"),
+    )
+    drawn = limits_plot(points, bounds, "FLOP for each byte moved", "GFLOP/s")
+    note = "Each point is a case. Right of the corner arithmetic is the limit, left of it memory."
+    return Plot("Roofline", inline(drawn, points), note)
+
+
+def _bandwidth(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
+    points = [
+        Point(
+            record["bytes"], record["bytes"] / record["min_ms"] / 1e6, record["impl"],
+            f"{record['case']}\n{record['impl']}: {record['min_ms']:.4g} ms, "
+            f"{record['bytes'] / record['min_ms'] / 1e6:.4g} GB/s",
+        )
+        for record in records
+    ]  # fmt: skip
+    bounds = (
+        Roof(_MEMORY.format(roofs.memory / 1e9), roofs.memory / 1e9, dashes="--"),
+        Roof(_CACHE.format(roofs.cache / 1e9), roofs.cache / 1e9, dashes=":"),
+    )
+    drawn = limits_plot(points, bounds, "bytes moved", "GB/s")
+    note = "Operations whose limit is memory. What is small enough stays in the caches."
+    return Plot("Bandwidth", inline(drawn, points), note)
+
+
+def _ratios(items: Sequence[tuple[float, Mapping[str, Any], Mapping[str, Any]]]) -> Plot:
+    points = []
+    for name in PEERS:
+        own = [item for item in items if item[2]["name"].partition(" ")[0] == name]
+        points += [
+            Point(
+                place, ratio, peer["name"],
+                f"{record['case']}\n{ratio:.3g} times as fast as {peer['name']} ({peer['impl']})",
+            )
+            for place, (ratio, record, peer) in enumerate(own, 1)
+        ]  # fmt: skip
+    note = "The peer's least time by ours, one point for each case. Above the line ours is faster."
+    return Plot("Beside the peers", inline(ratio_plot(points), points), note)

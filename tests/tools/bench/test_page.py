@@ -1,0 +1,173 @@
+"""The page of a run: every case, plots where something was measured, nothing from elsewhere."""
+
+from __future__ import annotations
+
+import html
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from dnnl.tools.bench import page as pages
+from dnnl.tools.bench.command import run
+from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
+from dnnl.tools.bench.roofs import Roofs
+
+pytest.importorskip("matplotlib", reason="needs dnnl[report]")
+pytest.importorskip("jinja2", reason="needs dnnl[report]")
+
+ROOFS = Roofs(flops=100e9, memory=20e9, cache=90e9)
+
+
+class Reader(HTMLParser):
+    """Collects the cells of the table's body by row, and everything that a page could load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.loaded: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = ("src", "href", "xlink:href", "data")
+        self.loaded += [f"{tag} {v}" for n, v in attrs if n in names and not str(v).startswith("#")]
+        self.loaded += [tag] * (tag in ("script", "link", "iframe", "img"))
+        if tag == "tr":
+            self.rows.append([])
+        elif tag == "td":
+            self.rows[-1].append("")
+        self._inside = tag != "table" and (self._inside or tag == "td")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "td":
+            self._inside = False
+            self.rows[-1][-1] = " ".join(self.rows[-1][-1].split())
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.rows[-1][-1] += data
+
+
+def read(path: Path) -> tuple[str, Reader]:
+    text, reader = path.read_text(encoding="utf-8"), Reader()
+    reader.feed(text)
+    reader.rows = [row for row in reader.rows if row]
+    return text, reader
+
+
+def titles(text: str) -> list[str]:
+    found = re.findall(r"<title>(.*?)</title>", text, re.DOTALL)
+    return [html.unescape(title) for title in found]
+
+
+def test_a_measured_run_through_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch")
+    path = tmp_path / "page.html"
+    line = (
+        f"bench --mode=P --fix-times-per-prb=2 --peer=torch --report={path} "
+        "--matmul --wtag=ab 20x30:30x40 2x3:3x4_n<b>&name 0x3:3x4"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "dnnl", *line.split()],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    text, reader = read(path)
+    assert reader.loaded == []
+    assert "@import" not in text
+    assert set(re.findall(r"https?://[^\s\"'<]*", text)) <= {
+        "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+    }  # fmt: skip
+    cases = ["--matmul --wtag=ab 20x30:30x40", "--matmul --wtag=ab 2x3:3x4_n<b>&name"]
+    assert [row[2] for row in reader.rows[:2]] == cases
+    printed = re.findall(r"perf,cpu,(\S+?),.*?%?\n(?:peer,torch.*?ratio:(\S+)\n)", done.stdout)
+    for row, (impl, ratio) in zip(reader.rows[:2], printed, strict=True):
+        assert row[1] == "EXECUTED"
+        assert row[3] == impl
+        assert float(row[-1]) == pytest.approx(float(ratio), rel=0.01, abs=0.006)
+        ms, bandwidth, gflops = map(float, row[4:7])
+        assert 0 < ms < 1e3
+        assert bandwidth > 0
+        assert gflops > 0
+    assert "Roofline" in text
+    assert "Beside the peers" in text
+    assert sum(cases[1] in title for title in titles(text)) == 2
+    assert "cases that torch" in text
+
+
+def test_without_measurements_there_is_a_table_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.html"
+    line = "--eltwise --dir=FWD_D,BWD_D --alg=relu,tanh 3x4 5x6"
+    assert run(line.split(), page=path) == 1
+    printed = re.findall(r"[0-9]+:([A-Z_]+) .*__REPRO: (.*)", capsys.readouterr().out)
+    text, reader = read(path)
+    assert [(row[1], row[2].partition(" why")[0]) for row in reader.rows] == printed[:8]
+    assert next(row[4] for row in reader.rows if row[1] == "PASSED") == "0"
+    assert all(float(row[4]) < 1e-5 for row in reader.rows if row[1] == "PASSED")
+    assert "no backward propagation" in text
+    assert "<svg" not in text
+    assert "GB/s" not in text
+
+
+def test_operations_that_only_move_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "measure_roofs", lambda _: ROOFS)
+    path = tmp_path / "page.html"
+    line = "--mode=P --fix-times-per-prb=1 --reorder --dtag=abx,axb 8x16x20"
+    assert run(line.split(), page=path) == 0
+    text, reader = read(path)
+    assert "Bandwidth" in text
+    assert "Roofline" not in text
+    assert "GFLOP/s</th>" not in text
+    assert "copy in memory, 20 GB/s" in text
+    for row in reader.rows:
+        ms, bandwidth = float(row[4]), float(row[5])
+        assert bandwidth == pytest.approx(2 * 4 * 8 * 16 * 20 / ms / 1e6, rel=0.01)
+
+
+def test_points_keep_their_titles_and_the_page_its_colours() -> None:
+    points = [Point(4.0, 8.0, "b", "first"), Point(1.0, 2.0, "a", "<third>")]
+    points.insert(1, Point(2.0, 40.0, "b", "second"))
+    drawn = limits_plot(points, [Roof("roof", 50.0, 10.0)], "x", "y")
+    text = inline(drawn, points)
+    assert titles(text) == ["first", "second", "<third>"]
+    places = re.findall(r'<use [^>]*x="([0-9.]+)" y="([0-9.]+)"[^>]*>\s*<title>(\w+)', text)
+    x, y = ({title: float(place[i]) for *place, title in places} for i in (0, 1))
+    assert x["first"] > x["second"]
+    assert y["first"] > y["second"]
+    assert "var(--series0)" in text
+    assert "var(--series1)" in text
+    assert not re.search("#0[0-9a-f]{5}", text)
+    assert ">roof<" in text
+
+
+def test_ratios_are_drawn_beside_a_line_at_one() -> None:
+    points = [Point(1, 0.5, "peer", "slow"), Point(2, 2.0, "peer", "fast")]
+    text = inline(ratio_plot(points), points)
+    assert titles(text) == ["slow", "fast"]
+    places = [float(y) for y in re.findall(r'<use [^>]*y="([0-9.]+)"[^>]*>\s*<title>', text)]
+    level = re.compile(r'd="M [0-9.]+ ([0-9.]+)  L [0-9.]+ \1  "[^>]*stroke: var\(--ink\)')
+    line = level.search(text)
+    assert line
+    assert places[1] < float(line[1]) < places[0]
+    assert places[0] - float(line[1]) == pytest.approx(float(line[1]) - places[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_a_missing_package_is_named_before_anything_runs(
+    package: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    assert run(["--softmax", "3x4"], page=tmp_path / "page.html") == 1
+    captured = capsys.readouterr()
+    assert captured.err == (
+        f"dnnl bench: error: --report needs {package}: pip install 'dnnl[report]'\n"
+    )
+    assert not captured.out
