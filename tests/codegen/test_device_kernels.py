@@ -15,7 +15,7 @@ import pytest
 
 import dnnl
 from dnnl import config
-from dnnl.codegen import isa, jit
+from dnnl.codegen import emit_apart, isa, jit
 from dnnl.runtime.backend import Features
 from dnnl.runtime.image import Image
 from tests.codegen.cases import CASES, plain
@@ -25,6 +25,13 @@ TOOLS = {
     "spirv": [["spirv-val", "--target-env", "opencl2.2"]],
     "ptx": [["ptxas", f"-arch=sm_{sm}", "--output-file=/dev/null"] for sm in (80, 90, 100)],
 }
+UNKNOWN_TO_SPIRV = """
+declare void @llvm.prefetch.p1(ptr addrspace(1), i32, i32, i32)
+define spir_kernel void @fetch(ptr addrspace(1) %line) {
+  call void @llvm.prefetch.p1(ptr addrspace(1) %line, i32 0, i32 3, i32 1)
+  ret void
+}
+"""
 
 
 def pretend(row: isa.Isa) -> dnnl.Engine:
@@ -59,7 +66,7 @@ def test_the_tools_accept_it(name: str, row: isa.Isa, tmp_path: Path) -> None:
 
 
 @EACH_DEVICE
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ["reorder to s8", "softmax", "convolution", "matmul with all"])
 def test_phases_are_entry_points_that_take_pointers_to_global_memory(
     name: str, row: isa.Isa
 ) -> None:
@@ -124,6 +131,22 @@ def test_the_disk_cache_keeps_what_a_launch_needs(row: isa.Isa, tmp_path: Path) 
     assert (built[1], again[1]) == (False, True)
     assert built[0] == again[0]
     assert len({phase.slots for phase in again[0].phases}) > 1
+
+
+@EACH_DEVICE
+def test_sizes_that_only_the_execution_knows_are_refused(row: isa.Isa) -> None:
+    some = dnnl.MemoryDesc((dnnl.RUNTIME_DIM, 8), "f32", "ab")
+    with pytest.raises(dnnl.Unimplemented, match=f"run-time sizes on the device {row.name}"):
+        dnnl.PrimitiveDesc(dnnl.ReorderDesc(some, some.with_data_type("bf16")), pretend(row))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [("nonsense", "expected top-level entity"), (UNKNOWN_TO_SPIRV, "unable to legalize")],
+)
+def test_what_llvm_cannot_write_ends_another_process(body: str, reason: str) -> None:
+    with pytest.raises(RuntimeError, match=f"(?s)no code for spirv64.*{reason}"):
+        emit_apart.run(body, "spirv64-unknown-unknown", "", "", text=False)
 
 
 @EACH_DEVICE
