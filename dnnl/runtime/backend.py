@@ -18,8 +18,9 @@ from dnnl.runtime.storage import address_of, allocate
 class Features:
     """What an engine can execute: architecture, processor and LLVM's names of its features.
 
-    ``arch`` is the first part of an LLVM triple (``x86_64``, ``aarch64``, ...). A ``universal``
-    engine claims every feature of every architecture.
+    ``arch`` is the first part of an LLVM triple: that of a processor (``x86_64``, ``aarch64``, ...)
+    or of a device (``spirv64``, ``nvptx64``). A ``universal`` engine claims every feature of every
+    processor.
     """
 
     arch: str

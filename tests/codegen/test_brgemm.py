@@ -58,6 +58,15 @@ def test_no_other_width_leaves_fewer_columns_idle(columns: int, isa: Isa) -> Non
         assert chosen == 2
 
 
+@pytest.mark.parametrize("isa", rows.DEVICES, ids=lambda row: row.name)
+def test_tiles_of_scalars_load_little_for_what_they_multiply(isa: Isa) -> None:
+    for columns in (3, 4, 50, 1000):
+        vectors = choose_vectors(isa, columns)
+        count = max_rows(isa, vectors)
+        assert count * vectors >= 2 * (count + vectors)
+    assert choose_vectors(isa, 1) == 2
+
+
 @EACH_ROW
 def test_rows_that_share_cache_sets_make_wide_tiles(isa: Isa) -> None:
     columns = 8 * isa.lanes
