@@ -21,6 +21,7 @@ from dnnl.primitives.desc import (
     check_prop_forward,
     check_tensors,
     read_kinds,
+    spelled_size,
     weighted,
 )
 from dnnl.primitives.implementation import (
@@ -175,9 +176,9 @@ class ConvolutionDesc(Desc):
     def problem(self) -> str:
         """The sizes as benchdnn spells a convolution."""
         groups, outputs, channels = self._channels()
-        group = f"g{groups}" if self.weights_desc.ndims > self.src_desc.ndims else ""
-        batch = self.src_desc.dims[0]
-        text = f"{group}mb{batch}_ic{groups * channels}oc{groups * outputs}"
+        group = f"g{spelled_size(groups)}" if self.weights_desc.ndims > self.src_desc.ndims else ""
+        text = f"{group}mb{spelled_size(self.src_desc.dims[0])}"
+        text += f"_ic{spelled_size(groups, channels)}oc{spelled_size(groups, outputs)}"
         spatial = "dhw"[3 - len(self.strides) :]
         kernel = self.weights_desc.dims[-len(self.strides) :]
         for dim, letter in enumerate(spatial):
@@ -186,7 +187,7 @@ class ConvolutionDesc(Desc):
                 "k": kernel[dim], "s": self.strides[dim],
                 "d": self.dilations[dim], "p": self.padding_l[dim],
             }  # fmt: skip
-            text += "_" + "".join(f"{key}{letter}{value}" for key, value in sizes.items())
+            text += "_" + "".join(f"{k}{letter}{spelled_size(n)}" for k, n in sizes.items())
         return text
 
     @property

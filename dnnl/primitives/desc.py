@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
+from math import prod
 from typing import ClassVar
 
 from dnnl.codegen.kernel import Reason, Refusal
@@ -167,9 +168,9 @@ def spelled(dims: Sequence[int]) -> str:
     return "x".join(map(spelled_size, dims))
 
 
-def spelled_size(size: int) -> str:
-    """One size of `spelled`."""
-    return "*" if size == RUNTIME_DIM else str(size)
+def spelled_size(*factors: int) -> str:
+    """One size of `spelled`, or the product of several."""
+    return "*" if RUNTIME_DIM in factors else str(prod(factors))
 
 
 def src_dst(src: MemoryDesc, dst: MemoryDesc) -> tuple[Tensor, ...]:

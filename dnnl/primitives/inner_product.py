@@ -17,6 +17,7 @@ from dnnl.primitives.desc import (
     check_prop_forward,
     check_tensors,
     read_kinds,
+    spelled_size,
     weighted,
 )
 from dnnl.primitives.implementation import (
@@ -90,8 +91,9 @@ class InnerProductDesc(Desc):
         """The sizes as benchdnn spells an inner product."""
         batch, channels, *spatial = self.src_desc.dims
         names = ("id", "ih", "iw")[3 - len(spatial) :]
-        sizes = "".join(f"{name}{size}" for name, size in zip(names, spatial, strict=True))
-        return f"mb{batch}ic{channels}{sizes}oc{self.weights_desc.dims[0]}"
+        parts = [("mb", batch), ("ic", channels), *zip(names, spatial, strict=True)]
+        parts.append(("oc", self.weights_desc.dims[0]))
+        return "".join(f"{name}{spelled_size(size)}" for name, size in parts)
 
     @property
     def flops(self) -> int:

@@ -19,6 +19,7 @@ from dnnl.primitives.desc import (
     check_prop_forward,
     check_tensors,
     read_kinds,
+    spelled_size,
     src_dst,
 )
 from dnnl.primitives.implementation import (
@@ -145,7 +146,8 @@ class PoolingDesc(Desc):
     @property
     def problem(self) -> str:
         """The sizes as ``mb16ic64_ih112oh56kh3sh2dh0ph1_iw112ow56kw3sw2dw0pw1``."""
-        head = f"mb{self.src_desc.dims[0]}ic{self.src_desc.dims[1]}"
+        batch, channels = map(spelled_size, self.src_desc.dims[:2])
+        head = f"mb{batch}ic{channels}"
         window = (self.kernel, self.strides, self.dilations, self.padding_l)
         return head + window_problem(self.src_desc.dims[2:], self.dst_desc.dims[2:], *window)
 

@@ -11,18 +11,23 @@ from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import RUNTIME_DIM, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
 
-_FIELDS = {Arg.SRC: "src_desc", Arg.DST: "dst_desc"}
+_FIELDS: dict[int, str] = {Arg.SRC: "src_desc", Arg.DST: "dst_desc"}
 
 
 def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
-    """The operation ``desc`` on tensors of the descriptors ``given``, by argument.
+    """The operation ``desc`` with the descriptors ``given`` of its source and destination, by
+    argument.
 
     Raises InvalidArguments unless each matches that of ``desc``, and for what breaks the rules of
     the operation itself.
     """
-    for tensor in desc.tensors:
-        _check_match(name_of(tensor.argument), tensor.desc, given[tensor.argument])
-    made = replace(desc, **{field: given[argument] for argument, field in _FIELDS.items()})
+    patterns = {tensor.argument: tensor.desc for tensor in desc.tensors}
+    for argument, found in given.items():
+        if argument not in patterns or argument not in _FIELDS:
+            rule = f"a {desc.kind} has no such tensor whose sizes an execution decides on"
+            raise InvalidArguments(f"given[{name_of(argument)}]", str(found), rule)
+        _check_match(name_of(argument), patterns[argument], found)
+    made = replace(desc, **{_FIELDS[argument]: found for argument, found in given.items()})
     check_outputs(made.tensors)
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dnnl
 from dnnl import (
     RUNTIME_DIM,
     Arg,
@@ -30,6 +32,7 @@ from dnnl import (
 )
 from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.primitives import primitive as module
+from dnnl.primitives.desc import Desc
 from dnnl.reference.conversions import convert, core_type
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE
 from tests.check import check, logical, memory_of, poisoned_memory, random_memory
@@ -306,6 +309,59 @@ def test_an_execution_takes_no_more_threads_than_it_has_work_for() -> None:
         return slots.completed((), 8)[1]
 
     assert (threads(1), threads(12), threads(1000)) == (1, 3, 8)
+
+
+def f32(*dims: int) -> MemoryDesc:
+    return MemoryDesc(dims, "f32")
+
+
+FORWARD = "forward_inference"
+OTHERS = [
+    dnnl.BinaryDesc("binary_add", f32(R, 4), f32(R, 4), f32(R, 4)),
+    dnnl.EltwiseDesc.forward(FORWARD, "eltwise_relu", f32(R, 4), f32(R, 4)),
+    dnnl.SoftmaxDesc.forward(FORWARD, "softmax_accurate", f32(R, 4), f32(R, 4), 1),
+    dnnl.MatmulDesc(f32(R, 4), f32(4, 5), f32(R, 5)),
+    dnnl.InnerProductDesc.forward(FORWARD, f32(R, 4), f32(5, 4), f32(R, 5)),
+    dnnl.PoolingDesc.forward(FORWARD, "pooling_max", f32(R, R, 8), f32(R, R, 4), (2,), (2,), (0,)),
+    dnnl.ConvolutionDesc.forward(
+        FORWARD, "convolution_direct", f32(R, 3, 8), f32(5, 3, 1), f32(R, 5, 8), (1,), (0,)
+    ),
+    dnnl.BatchNormalizationDesc.forward(
+        FORWARD, f32(R, 3, 8), f32(R, 3, 8), 1e-3, "use_global_stats"
+    ),
+    dnnl.SumDesc([1.0, 1.0], [f32(R, 4)] * 2, f32(R, 4)),
+    dnnl.ConcatDesc(1, [f32(R, 4)] * 2, f32(R, 8)),
+]
+
+
+@pytest.mark.parametrize("desc", OTHERS, ids=lambda desc: desc.kind)
+def test_other_primitives_refuse_by_name(desc: Desc) -> None:
+    with pytest.raises(Unimplemented, match="unsupported run-time dimension") as caught:
+        PrimitiveDesc(desc, ENGINE)
+    assert "922337203685477" not in str(caught.value)
+
+
+def test_a_description_with_sizes() -> None:
+    plain = MemoryDesc((R, 4), "f32")
+    pd = PrimitiveDesc(ReorderDesc(plain, plain), ENGINE)
+    src, dst = MemoryDesc((3, 4), "f32"), MemoryDesc((3, 4), "f32")
+    sized = pd.with_sizes({Arg.SRC: src, Arg.DST: dst})
+    assert (sized.src_desc, sized.dst_desc, pd.src_desc) == (src, dst, plain)
+    assert Primitive(sized).pd.desc == ReorderDesc(src, dst)
+    with pytest.raises(InvalidArguments, match=r"given\[WEIGHTS\].*no such tensor"):
+        pd.with_sizes({Arg.WEIGHTS: src})
+    with pytest.raises(InvalidArguments, match=r"dst_desc = \(RUNTIME_DIM, 4\)"):
+        pd.with_sizes({Arg.SRC: src})
+
+
+def test_a_primitive_can_be_pickled() -> None:
+    plain = MemoryDesc((R, R), "f32")
+    desc = ReorderDesc(plain, plain.permute_axes((1, 0)))
+    primitive = pickle.loads(pickle.dumps(Primitive(PrimitiveDesc(desc, ENGINE))))
+    memory = random_memory(MemoryDesc((3, 4), "f32"), ENGINE)
+    result = Memory(MemoryDesc((3, 4), "f32", "ba"), ENGINE)
+    primitive.execute(STREAM, {Arg.SRC: memory, Arg.DST: result})
+    assert (result.numpy() == memory.numpy()).all()
 
 
 def test_verbose_lines(capsys: pytest.CaptureFixture[str]) -> None:
