@@ -11,6 +11,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 
 _FACTORS = {"s8s8": -128, "zero_points": -1}
+_WORD = 4
 
 
 def emit_compensation(module: Module, weights: MemoryDesc, slot: int) -> list[Phase]:
@@ -28,15 +29,17 @@ def emit_compensation(module: Module, weights: MemoryDesc, slot: int) -> list[Ph
 
 
 def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
+    words = _words(weights, mask)
     # Sums over the padding are right, since it is zero, and need no masks.
-    axes = letters(weights.padded_dims)
+    axes = letters((words or weights).padded_dims)
     index = tuple(Affine.of(axis) for axis in axes)
     kept = tuple(Affine.of(axis) if mask >> dim & 1 else ZERO for dim, axis in enumerate(axes))
-    source = Operand(slot, weights, index)
+    source = Operand(slot, words or weights, index)
     sums = {kind: Operand(slot, weights.compensation_desc(kind), kept) for kind in kinds}
 
     def add(point: Point, total: Value) -> Values:
-        return (point.e.b.add(total, point.load(source)),)
+        value = point.load(source)
+        return (point.e.b.add(total, _sum_of_bytes(point, value) if words else value),)
 
     def body(point: Point) -> None:
         (total,) = point.fold((0,), add, _merge)
@@ -47,6 +50,38 @@ def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
     reduced = tuple(axis for dim, axis in enumerate(axes) if not mask >> dim & 1)
     operands = (source, *sums.values())
     return Nest(parallel, reduced, operands, sums[kinds[0]], body, core=I32)
+
+
+def _words(weights: MemoryDesc, mask: int) -> MemoryDesc | None:
+    """The weights with their padding as s32, four neighbours each that are summed up; None where
+    neighbours are kept apart, or do not come in fours."""
+    strides = [
+        stride if count > 1 else 0
+        for stride, count in zip(weights.strides, weights.outer_dims, strict=True)
+    ]
+    inner, dims = list(weights.inner_blocks), list(weights.padded_dims)
+    if inner:
+        dim, size = inner.pop()
+        inner += [(dim, size // _WORD)] if size > _WORD else []
+    elif 1 in strides:
+        dim = strides.index(1)
+        size, strides[dim] = dims[dim], _WORD
+    else:
+        return None
+    if mask >> dim & 1 or any(n % _WORD for n in (size, dims[dim], weights.offset0, *strides)):
+        return None
+    dims[dim] //= _WORD
+    first = weights.offset0 // _WORD
+    steps = [stride // _WORD for stride in strides]
+    return MemoryDesc(dims, "s32", steps, inner_blocks=inner, offset0=first)
+
+
+def _sum_of_bytes(point: Point, words: Value) -> Value:
+    b, top = point.e.b, point.constant(24)
+    total = b.ashr(words, top)
+    for shift in (8, 16, 24):
+        total = b.add(total, b.ashr(b.shl(words, point.constant(shift)), top))
+    return total
 
 
 def _merge(e: Emitter, a: Values, b: Values) -> Values:
