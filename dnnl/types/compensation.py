@@ -49,7 +49,7 @@ class Compensation:
 
     def __post_init__(self) -> None:
         for kind in KINDS:
-            mask = read_int(kind, getattr(self, kind))
+            mask = int(read_int(kind, getattr(self, kind)))  # True is a mask, but not spelled so
             if mask < 0:
                 raise InvalidArguments(kind, mask, "a mask has a bit for each dimension, or is 0")
             object.__setattr__(self, kind, mask)

@@ -73,6 +73,7 @@ def test_it_is_part_of_the_value() -> None:
     ("compensation", "token"),
     [
         (Compensation(1), "f1:s8m1"),
+        (Compensation(True), "f1:s8m1"),
         (Compensation(0, 3), "f8:zpm3"),
         (Compensation(3, 1), "f9:s8m3:zpm1"),
         (Compensation(1, 0, 0.5), "f3:s8m1:sa0.5"),
