@@ -47,6 +47,9 @@ def operation_tokens(line: OperationLine) -> list[str]:
     if "strides" not in _names(driver) and any(tensor.strides for tensor in line.tensors):
         raise BadValue(f"cases of --{driver} have no strides, and this line has some")
     for tensor in line.tensors:
+        if tensor.tag == "*":
+            hint = "the line of an execution has its sizes"
+            raise BadValue(f"no case can be made of a layout that is not known (*): {hint}")
         if tensor.strides and any(letter.isdigit() for letter in tensor.tag):
             raise BadValue(f"no case can be made of {tensor.tag} with gaps ({tensor.strides})")
     chosen = [] if line.engine == "cpu" else [f"--engine={line.engine}"]

@@ -202,6 +202,8 @@ def layout(item: Placed) -> str:
 def _order(item: Placed) -> str:
     """The order of the dimensions from the outermost to the innermost."""
     name = item.tensor.tag
+    if name == "*":
+        return "in a layout that only the execution knows"
     try:
         tag = FormatTag(name)
     except Error:

@@ -116,6 +116,10 @@ def executed(capsys: pytest.CaptureFixture[str]) -> list[str]:
         "onednn_verbose,v1,primitive,exec,cpu,softmax,jit:uni,backward_data,a,,b,c,1",
         "onednn_verbose,v1,primitive,create:check,softmax,bad,file:1",
         (
+            "dnnl_verbose,v1,primitive,create:cache_miss,cpu,reorder,boxes:avx2,undef,"
+            "src:f32::blocked:*::f0 dst:f32::blocked:*::f0,,,*x3,1"
+        ),
+        (
             "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0 "
             "dst:f32:p:blocked:aB16b:640x16:f0,,,3x4,0.1"
         ),

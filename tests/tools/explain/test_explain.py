@@ -179,6 +179,15 @@ def test_lines_of_no_operation(line: str, part: str) -> None:
     assert part in explained(line)
 
 
+def test_sizes_that_only_the_execution_knows() -> None:
+    text = explained("--reorder --runtime-dim-mask=1 3x4")
+    assert "problem     *x4" in text
+    assert "src         f32, in a layout that only the execution knows" in text
+    assert re.search("here        boxes:.*a walk over boxes, generated for all sizes", text)
+    assert "bench       dnnl bench --reorder" in text
+    assert "--runtime-dim-mask=1 3x4" in text
+
+
 def test_cases_of_the_bench() -> None:
     text = explained("--softmax", "--axis=0,1", "8x10")
     assert text.count("operation   softmax along one axis") == 2
