@@ -118,7 +118,8 @@ class Place:
     A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
     outside ``domain``, which is padding, becomes zero. Whole vectors of the operand ``streamed``
-    are stored past the caches, to addresses that are then multiples of a vector's size.
+    are stored past the caches, to addresses that are then multiples of a vector's size. ``known``
+    says of some bounds that here they hold, or fail, for all lanes.
     """
 
     def __init__(
@@ -135,12 +136,14 @@ class Place:
         exists: Sequence[Bound] = (),
         streamed: Operand | None = None,
         core: ir.Type = F32,
+        known: dict[Bound, bool] | None = None,
     ) -> None:
         self.e, self.masked, self.streamed = e, masked, streamed
         self.kind = vector.vector_type(core, lanes)
         self._pointers, self._accesses = pointers, accesses
         self._env, self._lane, self._lanes = env, lane, lanes
         self._domain, self._exists = domain, exists
+        self._known = known or {}
 
     def constant(self, value: float) -> ir.Constant:
         """A vector of one value."""
@@ -148,35 +151,45 @@ class Place:
 
     def load(self, operand: Operand) -> ir.Value:
         """The operand's elements in the core type; zero, or any number, where there are none."""
+        return self.widen(operand, self.load_stored(operand))
+
+    def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
+        """Elements of the operand as they lie in memory, in the core type."""
+        return storage(operand.desc.data_type, self.kind.element).to_core(self.e, stored)
+
+    def load_stored(self, operand: Operand) -> ir.Value:
+        """The operand's elements as they lie in memory."""
         access = self._accesses[operand]
         row = storage(operand.desc.data_type, self.kind.element)
         kind = vector.vector_type(row.element, self._lanes)
         bounds = [*self._exists, *self._domain, *access.window]
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
+        mask = self.conditions(bounds)
+        if vector.is_empty(mask):
+            return vector.splat_constant(kind, 0)
         if operand.desc.data_type.bits == 4:
-            raw = self._load_nibbles(access, pointer, self.conditions(bounds))
-        elif stride == 1:
+            return self._load_nibbles(access, pointer, mask)
+        if stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
-            raw = vector.load(self.e, where, kind, self.conditions(bounds))
-        elif stride == 0:
-            raw = self._broadcast(access, pointer, row.element, self.conditions(bounds))
-        elif stride is not None and 1 < stride <= NEAR:
-            raw = self._pick(access, pointer, kind, stride, bounds)
-        else:
-            offsets = self._lane_offsets(access)
-            raw = vector.gather(self.e, pointer, offsets, kind, self.conditions(bounds))
-        return row.to_core(self.e, raw)
+            return vector.load(self.e, where, kind, mask)
+        if stride == 0:
+            return self._broadcast(access, pointer, row.element, mask)
+        if stride is not None and 1 < stride <= NEAR:
+            return self._pick(access, pointer, kind, stride, bounds)
+        return vector.gather(self.e, pointer, self._lane_offsets(access), kind, mask)
 
     def store(self, operand: Operand, value: ir.Value) -> None:
         """Convert and store; what lies outside the domain becomes zero."""
         access = self._accesses[operand]
         row = storage(operand.desc.data_type, self.kind.element)
+        mask = self.conditions([*self._exists, *access.window])
+        if vector.is_empty(mask):
+            return
         inside = self.conditions(self._domain)
         if inside is not None:
             value = self.e.b.select(inside, value, self.constant(0.0))
         raw = row.from_core(self.e, value)
-        mask = self.conditions([*self._exists, *access.window])
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
         if operand.desc.data_type.bits == 4:
@@ -228,18 +241,25 @@ class Place:
         mask: vector.Mask = None
         if not self.masked:
             return mask
+        if any(self._known.get(bound) is False for bound in bounds):
+            return vector.known_lanes([False] * self._lanes)
         for bound in bounds:
+            if bound in self._known:
+                continue
             base = self.e.mul(bound.form.emit(self.e, self._env), parts)
             step = bound.form.stride(self._lane) if self._lane is not None else 0
             if bound.above:
-                room = self.e.b.sub(i64((bound.limit - 1) * parts), base)
+                room = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
                 mask = vector.both(self.e, mask, self._within(room, step, first))
             if bound.below_zero:
                 mask = vector.both(self.e, mask, self._within(base, -step, first))
         return mask
 
-    def _within(self, room: ir.Value, step: int, first: int) -> ir.Value:
+    def _within(self, room: ir.Value, step: int, first: int) -> vector.Mask:
         """The lanes for which ``step * (first + lane) <= room``."""
+        if isinstance(room, ir.Constant):
+            limit = room.constant
+            return vector.known_lanes([step * (first + n) <= limit for n in range(self._lanes)])
         if self._lanes == 1:
             return self.e.b.icmp_signed(">=", room, i64(step * first))
         kind = vector.vector_type(I1, self._lanes)
@@ -290,7 +310,7 @@ class Place:
     ) -> ir.Value:
         """One element for all lanes; where no lane is valid, an element that surely exists."""
         offset = self._base(access)
-        if mask is not None:
+        if mask is not None and not isinstance(mask, ir.Constant):
             some = vector.any_lane(self.e, mask)
             offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
         where = self.e.element(pointer, offset, element)

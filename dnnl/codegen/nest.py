@@ -9,8 +9,9 @@ may fold over the reduced axes::
         point.store(dst, largest)
 
 Layouts, blocks, tails, padding, transposition and work sharing are this module's business. The
-body is written out twice where the shape has tails: once without masks, for all vectors that lie
-inside every bound, and once with them. Padding of the destination is written with zeros.
+body is written out several times where the shape has tails: for vectors that lie inside every
+bound, and for those at the end of each axis, whose masks are then constants. Padding of the
+destination is written with zeros.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, I1, I64, Emitter, Module, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.codegen.schedule import Items, Schedule, schedule, share_out
+from dnnl.codegen.schedule import Schedule, schedule
+from dnnl.codegen.variants import Range, cut
+from dnnl.codegen.walk import Items, Loop, share_out
 from dnnl.runtime.image import Phase
 
 Body = Callable[["Point"], None]
@@ -76,18 +79,19 @@ def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Pha
     if len({_outermost(nest, plan) for nest, plan in plans}) > 1:
         return None
     first = plans[0][1].loops[:1]
-    if not first or first[0].extent < _ENOUGH:
+    if not first or first[0].count < _ENOUGH:
         return None
-    points = sum(prod(axis.extent for axis in plan.loops[1:]) for _, plan in plans)
+    points = sum(prod(loop.count for loop in plan.loops[1:]) for _, plan in plans)
     items = _share_out(module.isa, first, points * plans[0][1].work_per_point)
     return _emit(module, symbol, plans, items)
 
 
-def _share_out(isa: Isa, loops: Sequence[Axis], work_per_point: int) -> Items:
+def _share_out(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> Items:
     """Many items for each thread of a processor; on a device, where thousands are done side by
     side and starting one costs nothing, each point is one."""
     if isa.device is not None:
-        return Items(len(loops), 0, prod(axis.extent for axis in loops))
+        whole = next((k for k, loop in enumerate(loops) if loop.within), len(loops))
+        return Items(whole, 0, prod(loop.count for loop in loops[:whole]))
     return share_out(loops, work_per_point)
 
 
@@ -96,17 +100,16 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
     offset = plan.accesses[nest.dst].offset
     if not plan.loops:
         return None
-    return plan.loops[0].extent, None if offset is None else offset.stride(plan.loops[0])
+    loop = plan.loops[0]
+    return loop.count, None if offset is None else offset.stride(loop.axis) * loop.step
 
 
 def _plan(module: Module, nest: Nest) -> Schedule:
     parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
-    lanes, square = widths(module.isa, nest.core)
+    lanes, _ = widths(module.isa, nest.core)
     if nest.dst.desc.data_type.bits == 4:
-        lanes, square = max(lanes, 2), max(square, 2)  # elements of one byte are stored together
+        lanes = max(lanes, 2)  # elements of one byte are stored together
     plan = schedule(lanes, *parts)
-    if plan.tile is not None and lanes > square:
-        plan = schedule(square, *parts)
     if nest.dst.desc.data_type.bits == 4:
         plan.streamed = False
         if plan.accesses[nest.dst].byte_offset(plan.lane, plan.lanes) is None:
@@ -147,14 +150,10 @@ def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items
 
 
 def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
-    """The lanes of a vector of ``core``, and of one that takes part in a transposition.
-
-    Squares of elements below 32 bits are 128 bits wide: more rows than that leave the registers.
-    """
+    """The lanes of a vector of ``core``, and of a 128-bit unit of its register."""
     if isa.lanes == 1:
         return 1, 1  # scalars, whatever their type
-    bits = vector.bits(core)
-    return isa.vector_bits // bits, (isa.vector_bits if bits >= 32 else 128) // bits
+    return isa.vector_bits // vector.bits(core), 128 // vector.bits(core)
 
 
 class _Writer:
@@ -165,6 +164,7 @@ class _Writer:
     ) -> None:
         self.e, self.nest, self.plan, self.pointers = e, nest, plan, pointers
         self.tails, self.bounds = self._sort_bounds()
+        self.variants = cut([loop.axis for loop in plan.loops], self.bounds)
         self.streamed = False
 
     def aligned(self) -> ir.Value:
@@ -194,50 +194,96 @@ class _Writer:
         rest = item
         chunk: tuple[ir.Value, ir.Value] | None = None
         if items.step:
-            axis = loops[items.whole]
-            chunks = -(-axis.extent // items.step)
+            loop = loops[items.whole]
+            chunks = -(-loop.count // items.step)
             first = self.e.mul(b.urem(rest, i64(chunks)), items.step)
             rest = b.udiv(rest, i64(chunks))
             last = b.add(first, i64(items.step))
-            extent = i64(axis.extent)
-            chunk = first, b.select(b.icmp_signed("<", last, extent), last, extent)
-        for axis in reversed(loops[: items.whole]):
-            env[axis] = b.urem(rest, i64(axis.extent))
-            rest = b.udiv(rest, i64(axis.extent))
+            chunk = first, self.e.smaller(last, i64(loop.count))
+        for loop in reversed(loops[: items.whole]):
+            env[loop.axis] = self.e.mul(b.urem(rest, i64(loop.count)), loop.step)
+            rest = b.udiv(rest, i64(loop.count))
         self._walk(env, list(loops[items.whole :]), chunk)
 
     def _walk(
-        self, env: Env, loops: list[Axis], chunk: tuple[ir.Value, ir.Value] | None = None
+        self, env: Env, loops: list[Loop], chunk: tuple[ir.Value, ir.Value] | None = None
     ) -> None:
         if not loops:
-            self._point(env)
+            self._choose(env, list(self.variants.ranges.items()), {})
             return
-        axis = loops[0]
-        begin, end = chunk if chunk else (i64(0), i64(axis.extent))
+        loop = loops[0]
+        begin, end = chunk if chunk else (i64(0), self._trips(env, loop))
 
         def body(index: ir.Value) -> None:
-            self._walk({**env, axis: index}, loops[1:])
+            start = env[loop.axis] if loop.within else i64(0)
+            here = self.e.add(start, self.e.mul(index, loop.step))
+            self._walk({**env, loop.axis: here}, loops[1:])
 
-        self.e.loop(begin, end, body, name=axis.name)
+        self.e.loop(begin, end, body, name=loop.axis.name)
 
-    def _point(self, env: Env) -> None:
-        """One point, or one square of them: without masks if it lies inside all bounds."""
-        if not self.bounds:
-            self._square(env, masked=False)
+    def _trips(self, env: Env, loop: Loop) -> ir.Value:
+        """How often a loop runs: inside the last block of its axis perhaps less than elsewhere."""
+        if not loop.within or loop.axis.extent % loop.within == 0:
+            return i64(loop.count)
+        left = self.e.b.sub(i64(loop.axis.extent), env[loop.axis])
+        return self.e.smaller(left, i64(loop.within))
+
+    def _choose(
+        self, env: Env, cuts: list[tuple[Axis, tuple[Range, ...]]], known: dict[Bound, bool]
+    ) -> None:
+        """One point, or one square of them, written out for each combination of ranges."""
+        if not cuts:
+            self._point(env, known)
             return
-        inside = self._inside(env)
+        axis, ranges = cuts[0]
+        self._ranges(env, axis, ranges, cuts[1:], known)
 
-        def run(masked: bool) -> Values:
-            self._square(env, masked)
+    def _ranges(
+        self,
+        env: Env,
+        axis: Axis,
+        ranges: tuple[Range, ...],
+        cuts: list[tuple[Axis, tuple[Range, ...]]],
+        known: dict[Bound, bool],
+    ) -> None:
+        first, *others = ranges
+
+        def here() -> Values:
+            only = first.end - first.begin == 1
+            inside = {**env, axis: i64(first.begin)} if only else env
+            self._choose(inside, cuts, {**known, **first.known})
             return ()
 
-        self.e.branch(inside, lambda: run(False), lambda: run(True))
+        def behind() -> Values:
+            self._ranges(env, axis, tuple(others), cuts, known)
+            return ()
 
-    def _inside(self, env: Env) -> ir.Value:
-        """Whether every bound holds for all values of the axes that are not in ``env``."""
+        if others:
+            self.e.branch(self.e.b.icmp_signed("<", env[axis], i64(first.end)), here, behind)
+        else:
+            here()
+
+    def _point(self, env: Env, known: dict[Bound, bool]) -> None:
+        """What must be tested here, is: the way without masks is for where all of it holds."""
+        tested = self.variants.tested
+        settled = {**known, **dict.fromkeys(tested, True)}
+        masked = any(not settled.get(bound) for bound in self.bounds)
+
+        def run(masked: bool, known: dict[Bound, bool]) -> Values:
+            self._square(env, masked, known)
+            return ()
+
+        if tested:
+            inside = self._inside(env, tested)
+            self.e.branch(inside, lambda: run(masked, settled), lambda: run(True, known))
+        else:
+            run(masked, known)
+
+    def _inside(self, env: Env, bounds: Sequence[Bound]) -> ir.Value:
+        """Whether all bounds hold for all values of the axes that are not in ``env``."""
         b = self.e.b
         result: ir.Value = ir.Constant(I1, 1)
-        for bound in self.bounds:
+        for bound in bounds:
             base = bound.form.emit(self.e, env)
             rest = Affine({a: s for a, s in bound.form.strides.items() if a not in env})
             if bound.above:
@@ -248,32 +294,49 @@ class _Writer:
                 result = b.and_(result, b.icmp_signed(">=", bottom, i64(0)))
         return result
 
-    def _square(self, env: Env, masked: bool) -> None:
+    def _square(self, env: Env, masked: bool, known: dict[Bound, bool]) -> None:
         plan = self.plan
         if plan.tile is None:
-            self.nest.body(Point(self, env, masked, {}))
+            self.nest.body(Point(self, env, masked, {}, known))
             return
         squares = {
-            operand: self._load_square(env, access, masked)
+            operand: self._load_square(env, access, masked, known)
             for operand, access in plan.accesses.items()
             if operand is not self.nest.dst and plan.transposed(access)
         }
-        for k in range(plan.tile.extent):
-            loaded = {operand: rows[k] for operand, rows in squares.items()}
-            self.nest.body(Point(self, {**env, plan.tile: i64(k)}, masked, loaded))
+        assert plan.pieces is not None
+        for k in range(plan.pieces.extent * plan.tile.extent):
+            piece, column = divmod(k, plan.tile.extent)
+            here = self._both({**env, plan.pieces: i64(piece), plan.tile: i64(column)})
+            loaded = {operand: columns[k] for operand, columns in squares.items()}
+            self.nest.body(Point(self, here, masked, loaded, known))
 
-    def _load_square(self, env: Env, access: Access, masked: bool) -> list[ir.Value]:
-        """Load along the tile axis for every lane, and transpose."""
+    def _both(self, env: Env) -> Env:
+        """``env`` with both axes of each line whose place is known."""
+        for line in reversed(self.plan.lines):
+            if line.form.strides.keys() <= env.keys():
+                place = line.form.emit(self.e, env)
+                outer, inner = self.e.divmod(place, line.inner.extent)
+                env = {**env, line.outer: outer, line.inner: inner}
+        return env
+
+    def _load_square(
+        self, env: Env, access: Access, masked: bool, known: dict[Bound, bool]
+    ) -> list[ir.Value]:
+        """Load a row along the tile axis for every lane, and transpose."""
         plan = self.plan
-        assert plan.tile is not None
         assert plan.lane is not None
-        rows = []
-        for j in range(plan.lanes):
-            point = Point(self, {**env, plan.lane: i64(j)}, masked, {}, along=plan.tile)
-            rows.append(point.load(access.operand))
-            if plan.ahead is not None:
+        assert plan.pieces is not None
+        lane, pieces = plan.lane, plan.pieces
+
+        def load(row: int, piece: int) -> ir.Value:
+            here = self._both({**env, lane: i64(row), pieces: i64(piece)})
+            point = Point(self, here, masked, {}, known, along=plan.tile)
+            if plan.ahead is not None and piece == 0:
                 point.prefetch(access.operand, plan.ahead)
-        return vector.transpose(self.e, rows)
+            return point.load_stored(access.operand)
+
+        return vector.transpose(self.e, plan.lanes, pieces.extent, load)
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,23 +360,24 @@ class Point(Place):
         env: Env,
         masked: bool,
         loaded: dict[Operand, ir.Value],
+        known: dict[Bound, bool],
         *,
         along: Axis | None = None,
     ) -> None:
         plan = writer.plan
-        lane = along if along is not None else plan.lane
+        lane, lanes = (along, along.extent) if along is not None else (plan.lane, plan.lanes)
         super().__init__(
-            writer.e, writer.pointers, plan.accesses, env, lane, plan.lanes,
+            writer.e, writer.pointers, plan.accesses, env, lane, lanes,
             masked=masked, domain=plan.domain, exists=plan.exists,
             streamed=writer.nest.dst if writer.streamed else None,
-            core=writer.nest.core,
+            core=writer.nest.core, known=known,
         )  # fmt: skip
         self._writer, self._loaded = writer, loaded
 
     def load(self, operand: Operand) -> ir.Value:
-        """The operand's elements at this point as f32; zero, or any number, outside bounds."""
+        """The operand's elements here in the core type; zero, or any number, outside bounds."""
         loaded = self._loaded.get(operand)
-        return super().load(operand) if loaded is None else loaded
+        return super().load(operand) if loaded is None else self.widen(operand, loaded)
 
     def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
@@ -402,7 +466,8 @@ class Point(Place):
 
     def _with(self, env: Env, masked: bool | None = None) -> Point:
         masked = self.masked if masked is None else masked
-        return Point(self._writer, {**self._env, **env}, masked, self._loaded, along=self._lane)
+        env = {**self._env, **env}
+        return Point(self._writer, env, masked, self._loaded, self._known, along=self._lane)
 
     def _step(self, step: Step, carried: Values) -> Values:
         results = step(self, *carried)

@@ -19,39 +19,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log2, prod
 
 from dnnl.codegen.access import NEAR, Access, Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.walk import Loop, Square, arrange
 
-# A work item should outlast its own start by far, and there should be enough of them to share out.
-_WORK_PER_ITEM = 8192
-_MAX_ITEMS = 256
 # What a gather and a scatter cost for each lane, and a step of a reduction across lanes, in loads.
 _GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
 # More than the share of the last-level cache that the destination of one operation keeps.
-_STREAMED_BYTES = 32 * 2**20
+_STREAMED_BYTES = 8 * 2**20
 _LINE = 64
+# How much of its last block an axis must fill, on average, not to be made longer.
+_WELL_FILLED = 0.8
+# The units of which the registers of all machines are made.
+_UNIT_BITS = 128
+
+
+@dataclass(eq=False)
+class Line:
+    """Two axes that one operand has behind each other in memory, walked by it as one: ``form`` is
+    ``inner.extent * outer + inner``. Other operands need the values of both axes."""
+
+    form: Affine
+    outer: Axis
+    inner: Axis
 
 
 @dataclass(eq=False)
 class Schedule:
     """The loops of a nest.
 
-    ``loops`` are walked in order, the outer ones shared out as work items. ``inner`` are the
-    loops of a reduction. ``lane`` is the vector axis, inside the loops of a reduction if
-    ``lane_inside``; ``vector`` is the loop over whole vectors. ``tile`` is the axis of in-register
-    transposition; while a square is worked on, that of the next iteration of ``ahead`` is fetched.
-    ``streamed`` allows stores past the caches; ``serial`` forbids sharing out any loop.
+    ``axes`` are what remains to be walked of the parallel axes, and ``loops`` how that is done: in
+    this order, the outer ones shared out as work items. ``inner`` are the loops of a reduction.
+    ``lane`` is the vector axis, inside the loops of a reduction if ``lane_inside``; ``vector`` is
+    the loop over whole vectors. ``tile`` is the axis of in-register transposition; while a square
+    is worked on, that of the next iteration of ``ahead`` is fetched. ``streamed`` allows stores
+    past the caches; ``serial`` forbids sharing out any loop.
 
     Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
     only writes the zeros of padding.
     """
 
     lanes: int
-    loops: list[Axis]
+    axes: list[Axis]
     inner: list[Axis]
     lane: Axis | None
     vector: Axis | None
@@ -60,6 +73,10 @@ class Schedule:
     accesses: dict[Operand, Access]
     domain: list[Bound]
     exists: list[Bound]
+    pieces: Axis | None = None
+    square: Square | None = None
+    lines: list[Line] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
     ahead: Axis | None = None
     streamed: bool = False
     serial: bool = False
@@ -67,7 +84,9 @@ class Schedule:
     @property
     def work_per_point(self) -> int:
         """How many iterations one point of the loops stands for."""
-        at_once = self.lanes * (self.tile.extent if self.tile else 1)
+        at_once = self.lanes
+        if self.tile is not None and self.pieces is not None:
+            at_once *= self.tile.extent * self.pieces.extent
         return at_once * prod(axis.extent for axis in self.inner)
 
     def transposed(self, access: Access) -> bool:
@@ -81,7 +100,26 @@ class Schedule:
         if access.offset is None or self.lane is None:
             return False
         still = not any(access.offset.stride(axis) for axis in self.inner)
-        return still and access.offset.stride(self.lane) not in (0, 1)
+        return still and self.step(access, self.lane) not in (0, 1)
+
+    def step(self, access: Access, axis: Axis) -> int:
+        """How far a step along an axis goes in an operand whose offset is affine, in elements;
+        about how far where a line is walked whose axes lie apart in this operand."""
+        assert access.offset is not None
+        stride = access.offset.stride(axis)
+        for line in self.lines:
+            count = line.form.stride(axis)
+            if count == 1:
+                stride = stride or self.step(access, line.inner)
+            elif count:
+                stride = stride or self.step(access, line.outer) * count // line.inner.extent
+        return stride
+
+    def far(self, access: Access, axis: Axis) -> int:
+        """The length of a step along an axis in bytes; 0 where it differs from place to place."""
+        if access.offset is None:
+            return 0
+        return abs(self.step(access, axis)) * access.operand.desc.data_type.bits // 8
 
 
 def schedule(
@@ -105,15 +143,17 @@ def schedule(
     for operand in operands:
         index = tuple(_substitute(form, splitting) for form in operand.index)
         accesses[operand] = Access.of(operand, index)
-    loops = [piece for axis in parallel for piece in splitting[axis].strides]
+    axes = [piece for axis in parallel for piece in splitting[axis].strides]
     inner = [piece for axis in reduced for piece in splitting[axis].strides]
     exists = [Bound(_substitute(bound.form, splitting), bound.limit) for bound in where]
     exists = [bound for bound in exists if bound.needed]
-    plan = Schedule(lanes, loops, inner, None, None, False, None, accesses, domain, exists)
-    _merge_all(plan, plan.loops)
+    plan = Schedule(lanes, axes, inner, None, None, False, None, accesses, domain, exists)
+    _merge_all(plan, plan.axes)
     _merge_all(plan, plan.inner)
     _vectorize(plan, accesses[dst])
-    _order(plan, accesses[dst])
+    reads = [access for operand, access in accesses.items() if operand is not dst]
+    plan.loops, plan.ahead = arrange(plan.axes, reads, accesses[dst], plan.square, plan.far)
+    plan.inner.sort(key=lambda axis: -_farthest(plan, axis))
     plan.streamed = _can_stream(plan, accesses[dst])
     return plan
 
@@ -166,17 +206,20 @@ def _merge_all(plan: Schedule, axes: list[Axis]) -> None:
 
 
 def _mergeable(plan: Schedule, outer: Axis, inner: Axis) -> bool:
-    if outer is inner:
-        return False
-    bounds = [*plan.domain, *plan.exists]
-    bounds += [bound for access in plan.accesses.values() for bound in access.window]
-    if any(bound.form.stride(outer) or bound.form.stride(inner) for bound in bounds):
+    if outer is inner or _bounded(plan, outer, inner):
         return False
     offsets = [access.offset for access in plan.accesses.values()]
     return all(
         form is not None and form.stride(outer) == form.stride(inner) * inner.extent
         for form in offsets
     )
+
+
+def _bounded(plan: Schedule, *axes: Axis) -> bool:
+    """Whether any bound depends on one of the axes."""
+    bounds = [*plan.domain, *plan.exists]
+    bounds += [bound for access in plan.accesses.values() for bound in access.window]
+    return any(bound.form.stride(axis) for bound in bounds for axis in axes)
 
 
 def _merge(plan: Schedule, axes: list[Axis], outer: Axis, inner: Axis) -> None:
@@ -190,9 +233,11 @@ def _merge(plan: Schedule, axes: list[Axis], outer: Axis, inner: Axis) -> None:
     axes.remove(inner)
 
 
-def _replace(plan: Schedule, axes: list[Axis], old: Axis, loop: Axis, lane: Axis) -> None:
-    """Split ``old`` into whole vectors (``loop``) and lanes."""
-    form = Affine.of(loop, lane.extent) + Affine.of(lane)
+def _replace(
+    plan: Schedule, axes: list[Axis], old: Axis, loop: Axis, inside: Affine, size: int
+) -> None:
+    """Split ``old`` into a loop over blocks of ``size`` iterations, and what lies inside one."""
+    form = Affine.of(loop, size) + inside
     for access in plan.accesses.values():
         if access.offset is not None:
             access.offset = access.offset.substitute(old, form)
@@ -200,7 +245,9 @@ def _replace(plan: Schedule, axes: list[Axis], old: Axis, loop: Axis, lane: Axis
         access.window = [Bound(b.form.substitute(old, form), b.limit) for b in access.window]
     plan.domain = [Bound(b.form.substitute(old, form), b.limit) for b in plan.domain]
     plan.exists = [Bound(b.form.substitute(old, form), b.limit) for b in plan.exists]
-    if old.extent % lane.extent:
+    for line in plan.lines:
+        line.form = line.form.substitute(old, form)
+    if old.extent % size:
         plan.exists.append(Bound(form, old.extent))
     place = axes.index(old)
     axes[place : place + 1] = [loop] if loop.extent > 1 else []
@@ -208,25 +255,32 @@ def _replace(plan: Schedule, axes: list[Axis], old: Axis, loop: Axis, lane: Axis
 
 def _vectorize(plan: Schedule, dst: Access) -> None:
     """Choose the vector axis and, for operands that run across it, the tile axis."""
-    axes = [*plan.loops, *plan.inner]
+    axes = [*plan.axes, *plan.inner]
     vector = min(axes, key=lambda axis: _cost(plan, dst, axis), default=None)
     if vector is None:
         plan.lanes = 1
         return
     plan.lane_inside = vector in plan.inner
-    axes = plan.inner if plan.lane_inside else plan.loops
+    axes = plan.inner if plan.lane_inside else plan.axes
+    if not plan.lane_inside:
+        vector = _lengthen(plan, dst, vector, plan.lanes)
     plan.lanes = min(plan.lanes, _round_up_power(vector.extent))
     plan.lane = Axis(plan.lanes, "lane")
     plan.vector = Axis(-(-vector.extent // plan.lanes), vector.name)
-    _replace(plan, axes, vector, plan.vector, plan.lane)
+    _replace(plan, axes, vector, plan.vector, Affine.of(plan.lane), plan.lanes)
     if plan.lane_inside or plan.lanes == 1:
         return
     for access in plan.accesses.values():
         tile = _tile_axis(plan, access)
         if tile is not None:
-            plan.tile = Axis(plan.lanes, "tile")
-            loop = Axis(-(-tile.extent // plan.lanes), tile.name)
-            _replace(plan, plan.loops, tile, loop, plan.tile)
+            plan.tile = Axis(_rows(plan, access), "tile")
+            plan.square = _square(plan, tile, access, dst)
+            tile = _lengthen(plan, access, tile, plan.tile.extent)
+            plan.pieces = Axis(plan.square.pieces, "piece")
+            at_once = plan.tile.extent * plan.pieces.extent
+            loop = Axis(-(-tile.extent // at_once), tile.name)
+            inside = Affine.of(plan.pieces, plan.tile.extent) + Affine.of(plan.tile)
+            _replace(plan, plan.axes, tile, loop, inside, at_once)
             return
 
 
@@ -257,9 +311,10 @@ def _vector_cost(plan: Schedule, access: Access, axis: Axis, lanes: int, written
     if stride is not None and 1 < stride <= NEAR:
         return stride + 1.0
     moves = any(_stride(access, inner) != 0 for inner in plan.inner)
+    rows = min(lanes, _UNIT_BITS // max(8, access.operand.desc.data_type.bits))
     tiled = not moves and any(
-        other is not axis and _stride(access, other) == 1 and 2 * other.extent >= lanes
-        for other in plan.loops
+        other is not axis and _stride(access, other) == 1 and 2 * other.extent >= rows
+        for other in plan.axes
     )
     return 2.0 if tiled else _GATHER * lanes
 
@@ -275,27 +330,69 @@ def _tile_axis(plan: Schedule, access: Access) -> Axis | None:
     """The loop along which ``access`` is contiguous, if it runs across the vector axis."""
     if access.offset is None or not plan.across(access):
         return None
-    for axis in plan.loops:
+    for axis in plan.axes:
         if axis is not plan.vector and access.offset.stride(axis) == 1:
-            return axis if 2 * axis.extent >= plan.lanes else None
+            return axis if 2 * axis.extent >= _rows(plan, access) else None
     return None
 
 
-def _order(plan: Schedule, dst: Access) -> None:
-    """Put the loops in the order in which the destination lies in memory."""
-    offset = dst.offset if dst.offset is not None else ZERO
+def _square(plan: Schedule, tile: Axis, src: Access, dst: Access) -> Square:
+    """Squares with rows along ``tile``, one for each lane, of which registers hold 16 columns."""
+    assert plan.lane is not None
+    rows = _rows(plan, src)
+    pieces = max(1, min(4, min(plan.lanes, 16) // rows, -(-tile.extent // rows)))
+    return Square(plan.far(src, plan.lane), plan.far(dst, tile), plan.lanes, pieces)
 
-    def distance(axis: Axis) -> int:
-        return -abs(offset.stride(axis))
 
-    plan.loops.sort(key=distance)
-    sources = [a.offset for a in plan.accesses.values() if a.offset is not None]
-    if len(plan.loops) > 1:
-        outer, inner = plan.loops[-2:]
-        if any(0 < abs(form.stride(outer)) < abs(form.stride(inner)) for form in sources):
-            plan.loops[-2:] = sorted((outer, inner), key=lambda axis: -axis.extent)
-            plan.ahead = plan.loops[-2]
-    plan.inner.sort(key=lambda axis: -max(abs(form.stride(axis)) for form in sources))
+def _lengthen(plan: Schedule, access: Access, axis: Axis, size: int) -> Axis:
+    """The axis, or where blocks of ``size`` would be badly filled, the line that it makes with the
+    axis that lies around it in the operand, if that is only read across it."""
+    while axis.extent < _WELL_FILLED * size * -(-axis.extent // size):
+        around = (other for other in plan.axes if _lies_around(plan, access, other, axis))
+        outer = next(around, None)
+        if outer is None or not _only_across(plan, access, outer, axis):
+            break
+        assert access.offset is not None
+        line = Axis(outer.extent * axis.extent, f"{outer.name}{axis.name}")
+        stride = access.offset.stride(axis)
+        access.offset = access.offset.without(outer, axis) + Affine.of(line, stride)
+        access.index = ()
+        plan.lines.append(Line(Affine.of(line), outer, axis))
+        plan.axes[plan.axes.index(outer)] = line
+        plan.axes.remove(axis)
+        axis = line
+    return axis
+
+
+def _lies_around(plan: Schedule, access: Access, outer: Axis, inner: Axis) -> bool:
+    """Whether a step along ``outer`` goes as far as all of ``inner``; neither has bounds."""
+    if access.offset is None or outer in (inner, plan.vector):
+        return False
+    far = access.offset.stride(inner) * inner.extent
+    return access.offset.stride(outer) == far and not _bounded(plan, outer, inner)
+
+
+def _only_across(plan: Schedule, access: Access, outer: Axis, inner: Axis) -> bool:
+    """Whether no other operand needs vectors along the two axes: each is read in rows along some
+    other axis, where they become lanes, and anything but in rows along them, where columns."""
+    for other in plan.accesses.values():
+        if other is access:
+            continue
+        if other.offset is None:
+            return False
+        steps = {other.offset.stride(axis) for axis in (outer, inner)}
+        if 1 in steps:
+            return False
+        rows = any(other.offset.stride(axis) == 1 for axis in plan.axes)
+        if plan.lane is None and steps != {0} and (0 in steps or not rows):
+            return False
+    return True
+
+
+def _rows(plan: Schedule, access: Access) -> int:
+    """The length of the rows in which squares of an operand are loaded: 128 bits, if not more than
+    there are lanes."""
+    return min(plan.lanes, _UNIT_BITS // max(8, access.operand.desc.data_type.bits))
 
 
 def _can_stream(plan: Schedule, dst: Access) -> bool:
@@ -305,38 +402,19 @@ def _can_stream(plan: Schedule, dst: Access) -> bool:
     if nbytes < _STREAMED_BYTES or offset is None or plan.lane is None or plan.lane_inside:
         return False
     bytes_at_once = plan.lanes * desc.data_type.size
-    neighbours = bool(plan.loops) and offset.stride(plan.loops[-1]) == plan.lanes
+    nearest = plan.tile or (plan.loops[-1].axis if plan.loops else None)
+    neighbours = nearest is not None and offset.stride(nearest) == plan.lanes
     if offset.stride(plan.lane) != 1 or not (bytes_at_once % _LINE == 0 or neighbours):
         return False
     apart = [offset.const, *offset.without(plan.lane).strides.values()]
     return all(stride % plan.lanes == 0 for stride in apart)
 
 
+def _farthest(plan: Schedule, axis: Axis) -> int:
+    """The longest step that any operand makes along ``axis``."""
+    offsets = [access.offset for access in plan.accesses.values() if access.offset is not None]
+    return max((abs(form.stride(axis)) for form in offsets), default=0)
+
+
 def _round_up_power(value: int) -> int:
     return 1 << (value - 1).bit_length()
-
-
-@dataclass(frozen=True)
-class Items:
-    """The outer loops shared out as work items: the first ``whole`` loops one iteration an item,
-    and ``step`` iterations of the next loop, if that is not zero."""
-
-    whole: int
-    step: int
-    count: int
-
-
-def share_out(loops: Sequence[Axis], work_per_point: int) -> Items:
-    """Cut the loops into work items of a sensible size."""
-    work = prod(axis.extent for axis in loops) * work_per_point
-    target = max(1, min(_MAX_ITEMS, work // _WORK_PER_ITEM))
-    count = 1
-    for whole, axis in enumerate(loops):
-        if count >= target:
-            return Items(whole, 0, count)
-        wanted = -(-target // count)
-        if axis.extent > 2 * wanted:
-            step = -(-axis.extent // wanted)
-            return Items(whole, step, count * -(-axis.extent // step))
-        count *= axis.extent
-    return Items(len(loops), 0, count)

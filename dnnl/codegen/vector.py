@@ -137,19 +137,55 @@ def first_lanes(e: Emitter, count: ir.Value, lanes: int) -> ir.Value:
     return e.b.icmp_signed("<", iota(I64, lanes), splat(e, count, lanes))
 
 
+def known_lanes(flags: Sequence[bool]) -> Mask:
+    """The mask of the lanes with a true flag, known while code is generated."""
+    if all(flags):
+        return None
+    if not any(flags):
+        return ir.Constant(vector_type(I1, len(flags)), None)
+    return ir.Constant(ir.VectorType(I1, len(flags)), [int(flag) for flag in flags])
+
+
+def is_empty(mask: Mask) -> bool:
+    """Whether a mask is known to hold no lane."""
+    return isinstance(mask, ir.Constant) and mask.constant is None
+
+
+def _first_known(mask: Mask) -> int:
+    """How many lanes a known mask of the first lanes holds; 0 for any other mask."""
+    if not isinstance(mask, ir.Constant) or mask.constant is None:
+        return 0
+    flags = _flags(mask)
+    count = sum(flags)
+    return count if all(flags[:count]) else 0
+
+
+def _flags(mask: ir.Constant) -> list[bool]:
+    return [bool(flag.constant) for flag in mask.constant]
+
+
 def both(e: Emitter, a: Mask, b: Mask) -> Mask:
     """The lanes that are in both masks."""
-    if a is None:
+    if a is None or is_empty(b):
         return b
-    return a if b is None else e.b.and_(a, b)
+    if b is None or is_empty(a):
+        return a
+    if isinstance(a, ir.Constant) and isinstance(b, ir.Constant):
+        return known_lanes([x and y for x, y in zip(_flags(a), _flags(b), strict=True)])
+    return e.b.and_(a, b)
 
 
 def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) -> ir.Value:
     """Load neighbouring elements; masked-off lanes read as zero and touch no memory."""
     if mask is None:
         return e.b.load(pointer, typ=kind, align=_align(kind))
+    if is_empty(mask):
+        return splat_constant(kind, 0)
     if _by_lane(e, kind):
         return _load_lanes(e, pointer, [i64(number) for number in range(kind.count)], kind, mask)
+    count = _first_known(mask)
+    if count and not _takes_masks(e, kind):
+        return _load_first(e, pointer, kind, count)
     name = f"llvm.masked.load.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
     return e.intrinsic(name, kind, [pointer, align, mask, splat_constant(kind, 0)])
@@ -174,7 +210,11 @@ def store(
     if _by_lane(e, kind):
         _store_lanes(e, value, pointer, [i64(number) for number in range(kind.count)], mask)
         return
-    if bits(kind) < 32:
+    count = _first_known(mask)
+    if count and (count == 1 or not _takes_masks(e, kind)):
+        _store_first(e, value, pointer, count)
+        return
+    if bits(kind) < 32 and not isinstance(mask, ir.Constant):
         mask = _unknown(e, mask)
     name = f"llvm.masked.store.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
@@ -227,6 +267,45 @@ def _store_lane(
         write()
     else:
         e.branch(lane(e, mask, number), write, lambda: ())
+
+
+def _takes_masks(e: Emitter, kind: ir.VectorType) -> bool:
+    """Whether loads and stores of this type under a mask are one instruction."""
+    return e.isa.masked and (bits(kind) >= 32 or e.isa.masked_bytes)
+
+
+def _pieces(count: int) -> list[tuple[int, int]]:
+    """(first lane, lanes) of runs of powers of two, the longest first, that make ``count``."""
+    pieces, first = [], 0
+    for power in reversed(range(count.bit_length())):
+        if count >> power & 1:
+            pieces.append((first, 1 << power))
+            first += 1 << power
+    return pieces
+
+
+def _load_first(e: Emitter, pointer: ir.Value, kind: ir.VectorType, count: int) -> ir.Value:
+    """The first ``count`` elements piece by piece, zeros behind them."""
+    lanes = kind.count
+    value = splat_constant(kind, 0)
+    for first, size in _pieces(count):
+        part = ir.VectorType(kind.element, size)
+        where = e.element(pointer, ir.Constant(I64, first), kind.element)
+        loaded = e.b.load(where, typ=part, align=_align(kind))
+        wide = shuffle(e, loaded, loaded, [min(lane, size - 1) for lane in range(lanes)])
+        inside = range(first, first + size)
+        pick = [lanes + lane - first if lane in inside else lane for lane in range(lanes)]
+        value = shuffle(e, value, wide, pick)
+    return value
+
+
+def _store_first(e: Emitter, value: ir.Value, pointer: ir.Value, count: int) -> None:
+    """Store the first ``count`` elements piece by piece."""
+    kind = value.type
+    for first, size in _pieces(count):
+        part = shuffle(e, value, value, list(range(first, first + size)))
+        where = e.element(pointer, ir.Constant(I64, first), kind.element)
+        e.b.store(part, where, align=_align(kind))
 
 
 def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
@@ -329,69 +408,48 @@ def across(
     return value
 
 
-def transpose(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Transpose a square of registers: lane i of result j is lane j of row i.
+def transpose(
+    e: Emitter, lanes: int, units: int, load: Callable[[int, int], ir.Value]
+) -> list[ir.Value]:
+    """Columns from rows: lane i of result j is lane j of row i.
 
-    Elements are first paired inside units of four lanes, which are one instruction each on every
-    128-bit unit of x86 and aarch64; then whole units are exchanged. 16 x 16 takes 64 shuffles.
-    Elements below 32 bits are interleaved over the whole register, which is one instruction as
-    long as that has 128 bits.
+    A row is ``units`` pieces long; ``load(row, piece)`` loads one, which has no more elements than
+    there are ``lanes``, best those of a 128-bit unit of which registers are made. Rows that far
+    apart are put side by side into one register each; then each register is interleaved with the
+    one half a unit away until the rows have become columns, always inside the units: one
+    instruction on every machine. All pieces of a row are loaded at about the same time.
     """
-    lanes = len(rows)
-    if bits(rows[0].type) < 32:
-        return _interleave(e, rows)
-    unit = min(4, lanes)
-    regs = list(rows)
-    step = 1
-    while step < unit:
-        regs = _pair_within_units(e, regs, unit, step)
-        step *= 2
-    groups = [regs[j::unit] for j in range(unit)]
-    columns = [_exchange_units(e, group, unit) for group in groups]
-    return [columns[j % unit][j // unit] for j in range(lanes)]
+    first = load(0, 0)
+    unit = first.type.count
+    regs: list[list[ir.Value]] = [[] for _ in range(units)]
+    for k in range(unit):
+        for piece in range(units):
+            rows = [load(row, piece) if row or piece else first for row in range(k, lanes, unit)]
+            regs[piece].append(_side_by_side(e, rows))
+    return [column for square in regs for column in _interleave(e, square, unit)]
 
 
-def _interleave(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Interleave each row with the one half the square away until the rows have become columns."""
-    lanes = len(rows)
-    regs = list(rows)
-    pick = [lane + side for lane in range(lanes) for side in (0, lanes)]
-    for _ in range(lanes.bit_length() - 1):
-        pairs = zip(regs[: lanes // 2], regs[lanes // 2 :], strict=True)
-        regs = [shuffle(e, a, b, half) for a, b in pairs for half in (pick[:lanes], pick[lanes:])]
+def _interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
+    """The columns of registers whose units are each a row."""
+    regs = rows
+    for _ in range(unit.bit_length() - 1):
+        pairs = zip(regs[: unit // 2], regs[unit // 2 :], strict=True)
+        regs = [_in_turns(e, a, b, unit, half) for a, b in pairs for half in (0, 1)]
     return regs
 
 
-def _pair_within_units(e: Emitter, regs: list[ir.Value], unit: int, step: int) -> list[ir.Value]:
-    """One stage: registers ``step`` apart exchange runs of ``step`` lanes inside each unit."""
-    lanes = len(regs)
-    result = list(regs)
-    for base in range(0, lanes, unit):
-        for low in range(0, unit, 2 * step):
-            for k in range(step):
-                a, b = regs[base + low + k], regs[base + low + k + step]
-                halves = []
-                for half in (0, 1):
-                    pick = []
-                    for lane in range(0, lanes, unit):
-                        run = [lane + half * (unit // 2) + i for i in range(unit // 2)]
-                        pairs = [run[i : i + step] for i in range(0, unit // 2, step)]
-                        for pair in pairs:
-                            pick += pair + [lanes + i for i in pair]
-                    halves.append(shuffle(e, a, b, pick))
-                result[base + low + 2 * k], result[base + low + 2 * k + 1] = halves
-    return result
+def _side_by_side(e: Emitter, parts: Sequence[ir.Value]) -> ir.Value:
+    """One vector behind the other, in pairs."""
+    joined = list(parts)
+    while len(joined) > 1:
+        lanes = range(2 * joined[0].type.count)
+        pairs = zip(joined[::2], joined[1::2], strict=True)
+        joined = [shuffle(e, a, b, list(lanes)) for a, b in pairs]
+    return joined[0]
 
 
-def _exchange_units(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:
-    """Transpose a square whose elements are units of ``unit`` lanes."""
-    if len(regs) == 1:
-        return regs
-    lanes = regs[0].type.count
-    units = [list(range(i, i + unit)) for i in range(0, 2 * lanes, unit)]
-    halves = []
-    for parity in (0, 1):
-        pick = [lane for chosen in units[parity::2] for lane in chosen]
-        pairs = zip(regs[0::2], regs[1::2], strict=True)
-        halves.append(_exchange_units(e, [shuffle(e, a, b, pick) for a, b in pairs], unit))
-    return [reg for pair in zip(*halves, strict=True) for reg in pair]
+def _in_turns(e: Emitter, a: ir.Value, b: ir.Value, unit: int, half: int) -> ir.Value:
+    """The lower or upper halves of the units of ``a`` and ``b``, lane by lane in turns."""
+    lanes = a.type.count
+    own = [lane for lane in range(lanes) if lane % unit // (unit // 2) == half]
+    return shuffle(e, a, b, [lane + side for lane in own for side in (0, lanes)])

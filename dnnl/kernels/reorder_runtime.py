@@ -51,7 +51,14 @@ def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     copy = Copy(conf)
     ids = copy.arguments.ids
     views = [View(descs[ids[operand.slot]], operand.groups) for operand in copy.operands]
-    return boxes.sizes(views, *widths(isa, conf.core))
+    lanes, unit = widths(isa, conf.core)
+    return boxes.sizes(views, lanes, _square(lanes, unit))
+
+
+def _square(lanes: int, unit: int) -> int:
+    """The rows and columns of a square: 16 columns of elements below 32 bits would leave the
+    registers."""
+    return lanes if unit <= 4 else unit
 
 
 def shared(conf: Conf) -> Conf:
@@ -114,7 +121,8 @@ class _Writer:
         self.e, self.core, self.copy, self.pointers = e, core, copy, pointers
         self.operands = copy.operands
         self._counters = counters
-        self.lanes, self.square = widths(e.isa, core)
+        self.lanes, self.unit = widths(e.isa, core)
+        self.square = _square(self.lanes, self.unit)
         self.lane = Axis(self.lanes, "lane")
         self.last = Axis(2, "last")  # how far the last lane that exists is away
         # Where an operand is at, in pairs of elements if it has two a byte and vectors of them.
@@ -377,13 +385,15 @@ class _Row:
 
     def _square(self, at: Values) -> Values:
         """Load lines of src, which lie along the row's outer loop, and transpose them."""
-        writer, src = self.writer, self.writer.copy.src
-        rows = []
-        for lane in range(writer.square):
-            row = self._moved(at, i64(lane))
-            rows.append(writer.place(row, writer.square).load(src))
-        for number, value in enumerate(transpose(self.e, rows)):
-            line = _moved(self.e, at, i64(number), self.along)
+        e, writer, src = self.e, self.writer, self.writer.copy.src
+
+        def load(row: int, piece: int) -> Value:
+            start = _moved(e, self._moved(at, i64(row)), i64(piece * writer.unit), self.along)
+            return writer.place(start, writer.unit).load(src)
+
+        columns = transpose(e, writer.square, writer.square // writer.unit, load)
+        for number, value in enumerate(columns):
+            line = _moved(e, at, i64(number), self.along)
             writer.copy.run(writer.place(line, writer.square, self.still, {src: value}))
         return ()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dnnl import config
-from dnnl.codegen import schedule
+from dnnl.codegen import schedule, walk
 from dnnl.kernels import boxes
 from dnnl.primitives import primitive
 
@@ -19,7 +19,7 @@ SMALL_STREAM = 8192
 def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels of other tests are neither found nor left behind: they have larger items."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "_WORK_PER_ITEM", SMALL_ITEM)
+        patch.setattr(walk, "_WORK_PER_ITEM", SMALL_ITEM)
         patch.setattr(schedule, "_STREAMED_BYTES", SMALL_STREAM)
         patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
         patch.setattr(boxes, "_WORK_OF_A_THREAD", SMALL_ITEM)

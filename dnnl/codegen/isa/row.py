@@ -33,7 +33,8 @@ class Isa:
 
     ``vector_bits`` and ``registers`` size vectors and register tiles. ``fma`` says whether a fused
     multiply-add is one instruction: where it is not, LLVM would call a library function. ``masked``
-    says whether loads and stores take a mask natively, ``rounding`` whether rounding to integers is
+    says whether loads and stores of 32 bits and more take a mask natively, ``masked_bytes`` whether
+    those of smaller elements do, ``rounding`` whether rounding to integers is
     one instruction, ``exponents`` whether taking exponents out and putting them in is, ``half``
     whether converting between f16 and f32 is. ``dot`` names the native products of low-precision
     types, as ``"u8s8"`` or ``"bf16"``. ``l1`` and ``l2`` are the cache sizes in bytes that blocking
@@ -50,6 +51,7 @@ class Isa:
     registers: int
     fma: bool
     masked: bool
+    masked_bytes: bool = False
     rounding: bool = True
     exponents: bool = False
     half: bool = True

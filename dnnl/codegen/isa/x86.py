@@ -12,8 +12,8 @@ _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 def _avx512(name: str, extra: tuple[str, ...], dot: tuple[str, ...]) -> Isa:
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
-        vector_bits=512, registers=32, fma=True, masked=True, exponents=True, dot=dot,
-        l2=1024 * 1024,
+        vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True,
+        exponents=True, dot=dot, l2=1024 * 1024,
     )  # fmt: skip
 
 

@@ -1,0 +1,78 @@
+"""Which bounds hold where: a loop cut into ranges in which the answer is known to the generator.
+
+A bound such as ``16 * c_o + c_i < 250`` holds for all lanes while ``c_o < 15``, for some of them
+where ``c_o == 15``, and would hold for none behind that. Code written for one of these ranges
+needs no comparisons: masks are nothing, or constants, or stores that are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from dnnl.codegen.access import Bound
+from dnnl.codegen.address import Axis
+
+# Code is written out once for each combination of ranges.
+_MOST_COMBINATIONS = 9
+
+
+@dataclass(frozen=True)
+class Range:
+    """The iterations ``begin <= axis < end``, with the bounds whose outcome is the same in all."""
+
+    begin: int
+    end: int
+    known: Mapping[Bound, bool]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Each of some axes cut into ranges, and the bounds that must be tested at run time."""
+
+    ranges: Mapping[Axis, tuple[Range, ...]]
+    tested: tuple[Bound, ...]
+
+
+def cut(axes: Sequence[Axis], bounds: Sequence[Bound]) -> Variants:
+    """Cut ``axes``, the loops around a point, so that as few ``bounds`` as possible are tested."""
+    assigned: dict[Axis, list[Bound]] = {}
+    tested = []
+    for bound in bounds:
+        axis = max(axes, key=bound.form.stride, default=None)
+        if axis is None or bound.below_zero or bound.form.stride(axis) <= 0:
+            tested.append(bound)
+        else:
+            assigned.setdefault(axis, []).append(bound)
+    ranges: dict[Axis, tuple[Range, ...]] = {}
+    combinations = 1
+    for axis, own in assigned.items():
+        pieces = tuple(_ranges(axis, own))
+        if combinations * len(pieces) > _MOST_COMBINATIONS:
+            tested += own
+            continue
+        combinations *= len(pieces)
+        ranges[axis] = pieces
+    return Variants(ranges, tuple(tested))
+
+
+def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
+    cuts = {0, axis.extent}
+    for bound in bounds:
+        cuts |= {_full(axis, bound), _none(axis, bound)}
+    points = sorted(point for point in cuts if 0 <= point <= axis.extent)
+    for begin, end in pairwise(points):
+        known = {bound: True for bound in bounds if end <= _full(axis, bound)}
+        known |= {bound: False for bound in bounds if begin >= _none(axis, bound)}
+        yield Range(begin, end, known)
+
+
+def _full(axis: Axis, bound: Bound) -> int:
+    """The first iteration of ``axis`` in which some point may break the bound."""
+    return -((bound.form.without(axis).high - bound.limit) // bound.form.stride(axis))
+
+
+def _none(axis: Axis, bound: Bound) -> int:
+    """The first iteration of ``axis`` in which every point breaks the bound."""
+    return -((bound.form.without(axis).low - bound.limit) // bound.form.stride(axis))

@@ -1,0 +1,148 @@
+"""In which order the loops of a nest are walked, and how they are shared out as work items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+from dnnl.codegen.access import Access
+from dnnl.codegen.address import Axis
+
+# A work item should outlast its own start by far, and there should be enough of them to share out.
+_WORK_PER_ITEM = 8192
+_MAX_ITEMS = 256
+# From this size of a destination on, operands come from memory, not from a cache that others use
+# as well.
+LARGE = 8 * 2**20
+_LINE = 64
+# The first-level caches of today's machines: 64 sets of 8 lines.
+_SETS, _WAYS = 64, 8
+# Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
+# as many sets as there are lines.
+_RUN = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A loop over ``axis`` in steps of ``step`` iterations; or, if ``within`` is not zero, over the
+    iterations of a block of that many, in which an outer loop over the same axis stands."""
+
+    axis: Axis
+    step: int = 1
+    within: int = 0
+
+    @property
+    def count(self) -> int:
+        """How often it runs, at most."""
+        return self.within or -(-self.axis.extent // self.step)
+
+
+@dataclass(frozen=True)
+class Square:
+    """A square of elements that is transposed in registers: how many bytes the rows that it reads
+    are apart, and those that it writes; how many ``lanes`` those have, and in how many pieces its
+    own may be loaded."""
+
+    read_apart: int
+    written_apart: int
+    lanes: int
+    most_pieces: int
+
+    @property
+    def crowded_dst(self) -> bool:
+        """Whether the lines that a square writes drive each other out of the cache."""
+        return lines_kept(self.written_apart) < _LINE // 4
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of a row are loaded side by side: one, or a line's worth if lines would
+        not stay in the cache until their next part is wanted."""
+        rows = self.lanes * (_RUN // _LINE if self.crowded_dst else 1)
+        return 1 if lines_kept(self.read_apart) > rows else self.most_pieces
+
+
+def arrange(
+    axes: Sequence[Axis],
+    reads: Sequence[Access],
+    dst: Access,
+    square: Square | None,
+    far: Callable[[Access, Axis], int],
+) -> tuple[list[Loop], Axis | None]:
+    """The loops, and the axis along which squares should be fetched ahead, if any.
+
+    ``far(access, axis)`` is the length of a step in bytes.
+    """
+
+    def nearest(access: Access) -> Axis | None:
+        """The axis along which a step goes the least far."""
+        moving = [axis for axis in axes if far(access, axis)]
+        return min(moving, key=lambda axis: far(access, axis), default=None)
+
+    source = _main_source(reads)
+    written = nearest(dst)
+    read = None if source is None else nearest(source)
+    if source is None or written is None or read is None or read is written:
+        return [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))], None
+    ordered = sorted(axes, key=lambda axis: -far(source, axis))
+    if square is None:
+        if lines_kept(far(source, written)) < _RUN // _LINE:
+            return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
+        return _in_blocks(ordered, read, written, _RUN // far(dst, written)), None
+    if dst.operand.desc.size >= LARGE:
+        if ordered[-2] is written and written.extent < read.extent:
+            ordered[-2:] = [read, written]
+            return [Loop(axis) for axis in ordered], read
+        return [Loop(axis) for axis in ordered], written
+    if square.crowded_dst:
+        run = _RUN if square.pieces == 1 else _RUN // 2
+        return _in_blocks(ordered, read, written, run // far(dst, written)), None
+    run = _RUN // 2 * square.pieces
+    return _in_blocks(ordered, written, read, run // far(source, read)), None
+
+
+def lines_kept(distance: int) -> int:
+    """How many lines that many bytes apart the first-level cache keeps at the same time."""
+    if distance % _LINE:
+        return _WAYS * _SETS
+    return _WAYS * _SETS // gcd(distance // _LINE, _SETS)
+
+
+def _main_source(reads: Sequence[Access]) -> Access | None:
+    """The largest operand that is read, if its offset is affine."""
+    largest = max(reads, key=lambda access: access.operand.desc.size, default=None)
+    return None if largest is None or largest.offset is None else largest
+
+
+def _in_blocks(ordered: Sequence[Axis], middle: Axis, inner: Axis, block: int) -> list[Loop]:
+    """``inner`` walked in blocks of that many iterations, all of ``middle`` for each."""
+    loops = [Loop(axis) for axis in ordered if axis not in (middle, inner)]
+    if not 1 < block < inner.extent:
+        return [*loops, Loop(middle), Loop(inner)]
+    return [*loops, Loop(inner, block), Loop(middle), Loop(inner, within=block)]
+
+
+@dataclass(frozen=True)
+class Items:
+    """The outer loops shared out as work items: the first ``whole`` loops one iteration an item,
+    and ``step`` iterations of the next loop, if that is not zero."""
+
+    whole: int
+    step: int
+    count: int
+
+
+def share_out(loops: Sequence[Loop], work_per_point: int) -> Items:
+    """Cut the loops into work items of a sensible size."""
+    work = prod(loop.count for loop in loops) * work_per_point
+    target = max(1, min(_MAX_ITEMS, work // _WORK_PER_ITEM))
+    count = 1
+    for whole, loop in enumerate(loops):
+        if count >= target or loop.within:
+            return Items(whole, 0, count)
+        wanted = -(-target // count)
+        if loop.count > 2 * wanted:
+            step = -(-loop.count // wanted)
+            return Items(whole, step, count * -(-loop.count // step))
+        count *= loop.count
+    return Items(len(loops), 0, count)
