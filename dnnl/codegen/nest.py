@@ -314,7 +314,7 @@ class _Writer:
     def _both(self, env: Env) -> Env:
         """``env`` with both axes of each line whose place is known."""
         for line in reversed(self.plan.lines):
-            if line.form.strides.keys() <= env.keys():
+            if all(axis in env or axis.extent == 1 for axis in line.form.strides):
                 place = line.form.emit(self.e, env)
                 outer, inner = self.e.divmod(place, line.inner.extent)
                 env = {**env, line.outer: outer, line.inner: inner}

@@ -373,8 +373,10 @@ def _lies_around(plan: Schedule, access: Access, outer: Axis, inner: Axis) -> bo
 
 
 def _only_across(plan: Schedule, access: Access, outer: Axis, inner: Axis) -> bool:
-    """Whether no other operand needs vectors along the two axes: each is read in rows along some
-    other axis, where they become lanes, and anything but in rows along them, where columns."""
+    """Whether no other operand needs vectors along the two axes: before there are lanes, each must
+    stay where it is along both or be read in rows along one other axis, the same for all; when
+    there are, none may be read in rows along these."""
+    row_axes = set()
     for other in plan.accesses.values():
         if other is access:
             continue
@@ -383,10 +385,19 @@ def _only_across(plan: Schedule, access: Access, outer: Axis, inner: Axis) -> bo
         steps = {other.offset.stride(axis) for axis in (outer, inner)}
         if 1 in steps:
             return False
-        rows = any(other.offset.stride(axis) == 1 for axis in plan.axes)
-        if plan.lane is None and steps != {0} and (0 in steps or not rows):
-            return False
-    return True
+        if plan.lane is None and steps != {0}:
+            rows = [axis for axis in plan.axes if _row_axis(plan, other, axis)]
+            if 0 in steps or len(rows) != 1:
+                return False
+            row_axes.add(rows[0])
+    return len(row_axes) <= 1
+
+
+def _row_axis(plan: Schedule, access: Access, axis: Axis) -> bool:
+    """Whether an operand can be read in rows along an axis."""
+    assert access.offset is not None
+    still = not any(access.offset.stride(inner) for inner in plan.inner)
+    return still and access.offset.stride(axis) == 1 and 2 * axis.extent >= _rows(plan, access)
 
 
 def _rows(plan: Schedule, access: Access) -> int:
