@@ -401,8 +401,8 @@ class _Row:
         """The same for the upper left part of a square, ``width`` lanes of ``length`` lines if
         these are less than its size: by loops over what there is, with the square on the stack."""
         e, writer, src = self.e, self.writer, self.writer.copy.src
-        size = writer.square
-        kind = vector_type(writer.core, size)
+        size, unit = writer.square, writer.unit
+        kind, part = vector_type(writer.core, size), vector_type(writer.core, unit)
         with e.b.goto_entry_block():
             square = e.b.alloca(kind, size)
 
@@ -416,8 +416,12 @@ class _Row:
             writer.copy.run(writer.place(line, size, self.still, loaded, width))
 
         e.loop(i64(0), e.smaller(width, i64(size)), load, unroll=False, name="row")
-        rows = [e.b.load(e.element(square, i64(n), kind), typ=kind) for n in range(size)]
-        for number, value in enumerate(transpose(e, rows)):
+
+        def loaded_piece(row: int, piece: int) -> Value:
+            number = row * (size // unit) + piece
+            return e.b.load(e.element(square, i64(number), part), typ=part)
+
+        for number, value in enumerate(transpose(e, size, size // unit, loaded_piece)):
             e.b.store(value, e.element(square, i64(number), kind))
         e.loop(i64(0), e.smaller(length, i64(size)), store, unroll=False, name="column")
         return ()
