@@ -30,7 +30,9 @@ class OneLane(ir.Type):  # type: ignore[misc]
         self.null = element.null
 
     def wrap_constant_value(self, value: object) -> object:
-        """The element's value, out of a list if it is in one."""
+        """The element's value, out of a list if it is in one; None, for zero, as it is."""
+        if value is None:
+            return None
         if isinstance(value, list):
             (value,) = value
         return self.element.wrap_constant_value(value)
