@@ -94,7 +94,9 @@ def _prepared(peer: Peer, trial: Trial, stream: Stream) -> PeerOperation:
     """The peer's operation with the contents that ours has."""
     if trial.pd.dst_desc.has_zero_dim:
         raise Unimplemented("a tensor without elements is not passed on")
-    operation = peer.make(trial.asked, trial.attr, stream.num_threads)
+    is_open = any(tensor.desc.has_runtime_values for tensor in trial.asked.tensors)
+    known = trial.desc if is_open else None
+    operation = peer.make(trial.asked, trial.attr, stream.num_threads, known)
     values: dict[int, Array] = {**trial.inputs, **trial.parameters.values}
     if trial.previous is not None:
         values[Arg.DST] = np.asarray(trial.previous)

@@ -90,7 +90,7 @@ class Executor:
             created = pd_ms, (perf_counter() - started) * 1e3
         if case.settings.check_ref_impl and "ref" in pd.impl_info:
             return Result(State.FAILED, impl=pd.impl_info)
-        trial = Trial(case, operation, desc if sized is pd else sized.desc, attr, sized)
+        trial = Trial(case, operation, desc, attr, sized)
         result = self._use(case, trial, primitive)
         result.impl = pd.impl_info
         outputs = sum(t.desc.size for t in trial.desc.tensors if t.output)

@@ -40,6 +40,8 @@ EVERYTHING = """
 --sum --sdt=f32:f32 --scales=0.25:2 --stag=axb 5x19x3
 --concat --axis=0 5x19x3:4x19x3
 --reorder --dtag=axb,aBx16b 5x19x3x4
+--reorder --runtime-dim-mask=63 --ddt=f32,s8 --attr-scales=,src:per_dim_1 5x19x3x4
+--reorder --runtime-dim-mask=63 --stag=axb,aBx16b 5x19x3x4
 --reorder --ddt=s8 --dtag=OIhw4i16o4i,hwio --oflag=s8s8_comp:1+zp_comp:1 20x17x3x3
 --reorder --ddt=s8 --dtag=gOIhw4i16o4i,debac --oflag=s8s8_comp:3+zp_comp:3 3x20x5x3x3
 --bnorm --dir=FWD_I --flags=GCH mb3ic19ih5
@@ -65,7 +67,7 @@ def test_every_driver_agrees_with_it() -> None:
     assert done.stdout.count(":PASSED") == len(
         re.findall(r"onednn 3[.0-9]+: \S+:\S+\n", done.stdout)
     )
-    assert done.stdout.count(":PASSED") == 24
+    assert done.stdout.count(":PASSED") == 30
 
 
 @needs_peer

@@ -36,5 +36,8 @@ class Peer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def make(self, desc: Desc, attr: PrimitiveAttr, num_threads: int) -> PeerOperation:
-        """The operation as it was asked for, on so many threads."""
+    def make(
+        self, desc: Desc, attr: PrimitiveAttr, num_threads: int, known: Desc | None = None
+    ) -> PeerOperation:
+        """The operation as it was asked for, on so many threads; ``known`` is the same with the
+        sizes of the execution, where these are open."""

@@ -44,6 +44,8 @@ from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOp
 
 _PATTERN = 0x3F
 """A byte that makes ordinary numbers in every type."""
+_OPEN_SIZE = 2**63
+"""The size of a tensor with dims or strides that only the execution knows."""
 
 
 class OneDnn:
@@ -56,15 +58,21 @@ class OneDnn:
         self.engine = self.library.create("engine", "engine_create", CPU, none)
         self.stream = self.library.create("stream", "stream_create", self.engine, DEFAULT_STREAM)
 
-    def make(self, desc: Desc, attr: PrimitiveAttr, num_threads: int) -> PeerOperation:
-        """The operation as it was asked for; raises Unimplemented where oneDNN refuses."""
+    def make(
+        self, desc: Desc, attr: PrimitiveAttr, num_threads: int, known: Desc | None = None
+    ) -> PeerOperation:
+        """The operation as it was asked for; raises Unimplemented where oneDNN refuses.
+
+        ``known`` is the same with the sizes of the execution, where these are open.
+        """
         self.library.set_num_threads(num_threads)
         make = _MAKERS.get(type(desc))
         sums = any(isinstance(entry, PostOpSum) for entry in attr.post_ops)
         if make is None or (sums and not isinstance(desc, _SUMMING)):
             what = f"{desc.kind} with the post-op sum" if sums else desc.kind
             raise Unimplemented(f"{self.name} does not document {what}")
-        return PeerOperation(self, make(self, desc, self._attr(attr)), desc)
+        pd = make(self, desc, self._attr(attr))
+        return PeerOperation(self, pd, desc if known is None else known)
 
     def create(self, function: str, *arguments: object) -> Handle:
         """A primitive descriptor of one kind of operation."""
@@ -201,7 +209,12 @@ class PeerOperation:
         """What the primitive wants for an argument; ``desc`` if it does not say."""
         library = self._peer.library
         found = library.c.dnnl_primitive_desc_query_md(self._pd, QUERY_EXEC_ARG_MD, argument)
-        if found and library.c.dnnl_memory_desc_get_size(ctypes.c_void_p(found)):
+        size = library.c.dnnl_memory_desc_get_size(ctypes.c_void_p(found)) if found else 0
+        if size >= _OPEN_SIZE and argument in self._descs:
+            handle = self._peer.memory_desc(desc)
+            assert handle is not None
+            return handle
+        if 0 < size < _OPEN_SIZE:
             return library.create("memory_desc", "memory_desc_clone", ctypes.c_void_p(found))
         return _row_major(self._peer, desc)
 

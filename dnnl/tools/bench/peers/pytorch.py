@@ -33,8 +33,11 @@ class PyTorch:
             raise BadValue("--peer=torch needs PyTorch: pip install torch") from None
         self.name = f"torch {self.torch.__version__}"
 
-    def make(self, desc: Desc, attr: PrimitiveAttr, num_threads: int) -> TorchOperation:
+    def make(
+        self, desc: Desc, attr: PrimitiveAttr, num_threads: int, known: Desc | None = None
+    ) -> TorchOperation:
         """The operation as it was asked for; raises Unimplemented where PyTorch has no equal."""
+        desc = desc if known is None else known
         self.torch.set_num_threads(num_threads)
         return TorchOperation(self, desc, attr, program(desc, attr))
 
