@@ -74,6 +74,9 @@ def run(
     executor, started = Executor(), perf_counter()
     report = Report(keep=json is not None or page is not None)
     try:
+        for option, path in (("json", json), ("report", page)):
+            if path is not None and not path.parent.is_dir():
+                raise BadValue(f"--{option}={path}: there is no folder {path.parent}")
         if page is not None:
             check_packages()
         if verbose_line is not None:

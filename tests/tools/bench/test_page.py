@@ -171,3 +171,14 @@ def test_a_missing_package_is_named_before_anything_runs(
         f"dnnl bench: error: --report needs {package}: pip install 'dnnl[report]'\n"
     )
     assert not captured.out
+
+
+def test_a_missing_folder_is_named_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "no" / "file"
+    for json, page in ((None, missing), (missing, None)):
+        assert run(["--softmax", "3x4"], json, page) == 1
+        captured = capsys.readouterr()
+        assert f"there is no folder {missing.parent}" in captured.err
+        assert not captured.out
