@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="needs PyTorch")
 
 AGREES = """
 --softmax --alg=SOFTMAX,LOGSOFTMAX --dtag=any,axb 5x19x3
+--softmax --stag=axb --axis=0,1,3 --inplace=true,false 2x19x7x3
 --eltwise --alg=relu,exp,tanh,gelu_erf,gelu_tanh,log,logistic,mish,square,sqrt,abs 5x19x3
 --eltwise --alpha=2 --beta=3 --alg=relu,elu,clip,clip_v2,linear,soft_relu --tag=axb 2x3x4
 --eltwise --alpha=1 --beta=2 --alg=swish,pow --attr-post-ops=add:f32:per_oc+round 5x19x3
@@ -30,6 +31,7 @@ AGREES = """
 --reorder --ddt=s8 --attr-scales=src:common:0.5+dst:per_dim_1 --attr-zero-points=dst:common:1 5x19
 --reorder --sdt=s8 --attr-scales=src:common:0.5 --attr-zero-points=src:common:1 5x19x3x4
 --reorder --attr-post-ops=sum:0.5 --dtag=axb 5x19x3x4
+--reorder --ddt=f32,s8 --attr-scales=src:per_dim_1+dst:common:0.25 --attr-post-ops=sum:0.5 5x19x3
 --bnorm --dir=FWD_I --flags=G,GCH,GCHR --tag=abx,axb mb3ic19ih5
 --pool --dir=FWD_I --alg=max,avg_np,avg_p --tag=abx,axb ic19ih13kh3sh2ph1 ic4id5kd2 ic4iw9kw3
 --conv --attr-post-ops=,relu,sum+relu,add:f32:per_oc --dtag=any,abx g2ic16ih7oc32kh3ph1
@@ -44,6 +46,7 @@ HAS_NO_EQUAL = {
     "--eltwise --tag=aBx16b 5x32x3x4": "no layout aBcd16b for this",
     "--eltwise --dt=s8 5x32": "computes eltwise of s8 in another way",
     "--eltwise --alg=swish --alpha=2 5x32": "no swish with alpha 2, beta 0",
+    "--reorder --ddt=f8_e4m3 5x32": "saturates what f8_e4m3 does not hold",
     "--reorder --ddt=f4_e2m1 5x32": "no type f4_e2m1",
     "--pool --dir=FWD_I --alg=avg_p ic4ih9kh2dh1": "no average of dilated windows",
     "--conv ic16ih7oh7oc8kh2ph0": "pads both ends alike",
@@ -66,8 +69,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 134
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 134
+    assert out.count(":PASSED") == 142
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 142
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

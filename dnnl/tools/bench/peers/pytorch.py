@@ -96,7 +96,7 @@ class TorchOperation:
             if isinstance(error, Unimplemented):
                 raise
             reason = str(error).partition("\n")[0]
-            raise Unimplemented(f"{self._peer.name}: {reason}") from None
+            raise Unimplemented(f"PyTorch says: {reason}") from None
         return guarded
 
     def read(self) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from dnnl.errors import Unimplemented
 from dnnl.primitives.convolution import ConvolutionDesc
@@ -21,7 +21,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
-from dnnl.types.post_ops import PostOpEltwise
+from dnnl.types.post_ops import PostOpEltwise, PostOpSum
 
 _IMAGE = 2
 _MATRIX = 2
@@ -31,18 +31,17 @@ def convolution(desc: ConvolutionDesc, attr: PrimitiveAttr) -> Program:
     """conv1d, conv2d or conv3d.
 
     In two dimensions it is the operator that PyTorch's own compiler takes, which has packed
-    weights and a relu in it.
+    weights, and the addition of dst and a relu in it.
     """
     equal_floats(desc)
     _check_padding(desc)
     views = plain_views(desc, channels_last=True)
     space = len(desc.strides)
-    post_ops = tuple(attr.post_ops)
-    relu = len(post_ops) == 1 and _is_relu(post_ops[0])
+    fused = _FUSED.get(tuple(map(_step, attr.post_ops)))
     kind = desc.src_desc.data_type
-    if space == _IMAGE and kind in (DataType.f32, DataType.bf16) and (relu or not post_ops):
+    if space == _IMAGE and kind in (DataType.f32, DataType.bf16) and fused is not None:
         name = "mkldnn._convolution_pointwise"
-        return Program(name, views, _Packed(desc, "relu" if relu else "none"), complete=True)
+        return Program(name, views, _Packed(desc, fused), complete=True)
 
     def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
         weights, bias = _weights(desc, tensors), tensors.get(Arg.BIAS)
@@ -53,24 +52,48 @@ def convolution(desc: ConvolutionDesc, attr: PrimitiveAttr) -> Program:
     return Program(f"conv{space}d", views, build)
 
 
-def _is_relu(entry: object) -> bool:
-    return isinstance(entry, PostOpEltwise) and entry.alg is Alg.eltwise_relu and not entry.alpha
+def _step(entry: object) -> str:
+    """The name of a post-op that the operator may have in it."""
+    match entry:
+        case PostOpEltwise(alg=Alg.eltwise_relu, alpha=0.0):
+            return "relu"
+        case PostOpSum(scale=1.0, zero_point=0, data_type=None):
+            return "sum"
+    return "other"
+
+
+class _Fused(NamedTuple):
+    """What follows the convolution inside of the operator."""
+
+    adds: bool
+    relu: bool
+
+
+_FUSED = {
+    (): _Fused(False, False), ("relu",): _Fused(False, True),
+    ("sum",): _Fused(True, False), ("sum", "relu"): _Fused(True, True),
+}  # fmt: skip
 
 
 class _Packed:
     """A convolution with weights in the layout that oneDNN inside PyTorch likes."""
 
-    def __init__(self, desc: ConvolutionDesc, follows: str) -> None:
-        self._desc, self._follows = desc, follows
+    def __init__(self, desc: ConvolutionDesc, fused: _Fused) -> None:
+        self._desc, self._fused = desc, fused
 
-    def __call__(self, torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+    def __call__(self, torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
         desc, src = self._desc, tensors[Arg.SRC]
         strides, padding, dilations, groups = _geometry(desc)
         place = (padding, strides, dilations, groups)
         weights = _weights(desc, tensors).contiguous().to_mkldnn()
         packed = torch._C._nn.mkldnn_reorder_conv2d_weight(weights, *place, list(src.shape))
-        bias, call = tensors.get(Arg.BIAS), torch.ops.mkldnn._convolution_pointwise
-        return lambda: call(src, packed, bias, *place, self._follows, [], "")
+        bias, operators = tensors.get(Arg.BIAS), torch.ops.mkldnn
+        relu = "relu" if self._fused.relu else None
+        if self._fused.adds:
+            add = operators._convolution_pointwise_.binary
+            return lambda: add(out, src, packed, bias, *place, "add", 1.0, relu, [], None)
+        call, follows = operators._convolution_pointwise, relu or "none"
+        return lambda: call(src, packed, bias, *place, follows, [], "")
 
 
 def _weights(desc: ConvolutionDesc, tensors: Tensors) -> Any:

@@ -24,7 +24,10 @@ def reorder(desc: ReorderDesc, attr: PrimitiveAttr) -> Program:
     source, target = split(desc.src_desc, desc.dst_desc)
     views = {int(Arg.SRC): source, int(Arg.DST): target}
     quantized = bool(attr.scales or attr.zero_points or len(attr.post_ops))
-    if not quantized and _copies(desc.src_desc.data_type, desc.dst_desc.data_type):
+    kinds = desc.src_desc.data_type, desc.dst_desc.data_type
+    if kinds[1] is DataType.f8_e4m3 and (quantized or kinds[0] is not kinds[1]):
+        raise Unimplemented("PyTorch saturates what f8_e4m3 does not hold, where NaN is due")
+    if not quantized and _copies(*kinds):
 
         def copy(_: Any, tensors: Tensors, __: Values, out: Any) -> Callable[[], Any]:
             return lambda: out.copy_(tensors[Arg.SRC])
@@ -45,7 +48,10 @@ def _copies(src: DataType, dst: DataType) -> bool:
 
 
 class _Steps:
-    """``dst = clamp(round((src - zero point) * scale + sum + zero point))``, a call for each."""
+    """``clamp(round(((src - zero point) * scale + sum) / scale + zero point))``, a call for each.
+
+    The two scales are one where nothing is between them.
+    """
 
     def __init__(self, desc: ReorderDesc, attr: PrimitiveAttr) -> None:
         self._desc, self._attr = desc, attr
@@ -57,10 +63,13 @@ class _Steps:
         steps: list[Callable[[Any], Any]] = []
         if Arg.SRC in zeros:
             steps.append(lambda x: x.sub_(zeros[Arg.SRC]))
-        if scales:
-            factor = scales.get(Arg.SRC, 1.0) / scales.get(Arg.DST, 1.0)
-            steps.append(lambda x: x.mul_(factor))
+        if Arg.SRC in scales and not len(self._attr.post_ops):
+            scales = {Arg.DST: scales.get(Arg.DST, 1.0) / scales[Arg.SRC]}
+        if Arg.SRC in scales:
+            steps.append(lambda x: x.mul_(scales[Arg.SRC]))
         steps += [self._sum(entry, out) for entry in self._attr.post_ops]
+        if Arg.DST in scales:
+            steps.append(lambda x: x.div_(scales[Arg.DST]))
         if Arg.DST in zeros:
             steps.append(lambda x: x.add_(zeros[Arg.DST]))
         kind = self._desc.dst_desc.data_type
