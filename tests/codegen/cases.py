@@ -131,3 +131,14 @@ CASES: dict[str, Case] = {
         )
     ),
 }  # fmt: skip
+
+OPEN = (dnnl.RUNTIME_DIM,) * 4
+FOR_PROCESSORS: dict[str, Case] = {
+    **CASES,
+    "reorder of any sizes": Case(reorder(OPEN, "f32:abcd", "f32:abcd")),
+    "reorder of any sizes with all": Case(
+        reorder(OPEN, "f16:abcd", "s8:acdb"), (("sum", 0.5),), **QUANTIZED
+    ),
+    "reorder of any sizes to s4": Case(reorder(OPEN, "u8:abcd", "s4:aBcd16b")),
+}
+"""Those that devices refuse as well."""
