@@ -18,6 +18,7 @@ from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
+_MATRIX = 2
 _WEIGHTED = ("convolution", "deconvolution", "inner_product")
 _CHANNELS = (*_WEIGHTED, "pooling", "resampling", "batch_normalization", "lrn")
 _PLAIN = "abcdefghijkl"
@@ -95,13 +96,18 @@ def _listed(
     if base in _PER_CHANNEL:
         return sizes.dims[:-1] if base.startswith("stat") else sizes.dims[-1:]
     if line.kind == "matmul":
+        if min(map(len, tensors)) < _MATRIX:
+            raise BadValue(f"problem {line.problem!r}: matrices have two dimensions at least")
         return _matrix(base, tensor, tensors)
     if line.kind in ("binary", "concat", "sum") and base == "src":
         return tensors[number if len(tensors) > 1 else 0]
     if line.kind == "binary":
         return sizes.result
     if line.kind == "concat":
-        axis = int(line.aux.get("axis", "0"))
+        text = line.aux.get("axis", "0")
+        axis = int(text) if text.isdigit() else len(tensors[0])
+        if axis >= len(tensors[0]):
+            raise BadValue(f"axis {text!r} is none of the dimensions of {line.problem!r}")
         total = sum(dims[axis] for dims in tensors)
         return (*tensors[0][:axis], total, *tensors[0][axis + 1 :])
     second = {"prelu": "wei", "reduction": "dst"}.get(line.kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
@@ -217,11 +218,42 @@ def test_cases_of_the_bench() -> None:
         (CONVOLUTION.replace("attr-scratchpad", "scratchpad"), "'scratchpad:user'"),
         ("onednn_verbose,v1,primitive,exec,cpu,softmax", "its implementation"),
         ("onednn_verbose,v1", "ends before"),
+        (
+            (
+                "onednn_verbose,v1,primitive,exec,cpu,matmul,brg:avx2,undef,src:f32::blocked:a::f0 "
+                "wei:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,,32:8x64,0.1"
+            ),
+            "'32:8x64'",
+        ),
+        (
+            (
+                "onednn_verbose,v1,primitive,exec,cpu,concat,ref:any,undef,src:f32::blocked:ab::f0 "
+                "src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,axis:7,3x4:3x5,0.1"
+            ),
+            "axis '7'",
+        ),
     ],
 )
 def test_errors_name_the_token(line: str, token: str) -> None:
     with pytest.raises(Error, match=re.escape(token)):
         explained(line)
+
+
+def test_damaged_lines_are_explained_or_refused() -> None:
+    lines = [CONVOLUTION, *VERSION_2]
+    rng = random.Random(7)
+    refused = 0
+    for _ in range(600):
+        line = rng.choice(lines)
+        for _ in range(rng.choice((1, 2, 3))):
+            place = rng.randrange(len(line))
+            piece = rng.choice(["", *"09abx:,._-+*", "any", "s4", "99999999999"])
+            line = line[:place] + piece + line[place + rng.choice((0, 1)) :]
+        try:
+            explained(line)
+        except Error:
+            refused += 1
+    assert 100 < refused < 590
 
 
 def test_a_whole_log_through_the_command() -> None:
