@@ -155,6 +155,8 @@ def accumulate(
     if not levels:
         return leaf(e, acc, panels) if leaf else _rank_one(e, acc, panels)
     level = levels[0]
+    if e.isa.device is not None:
+        return _by_index(e, acc, panels, levels, leaf)
     a = e.opaque(e.element(panels.a, e.mul(level.begin, level.a_step), F32))
     b = e.opaque(e.element(panels.b, e.mul(level.begin, level.b_step), F32))
 
@@ -165,6 +167,21 @@ def accumulate(
         return (*following, *results)
 
     return e.loop(level.begin, level.end, body, (a, b, *acc), unroll=False, name="k")[2:]
+
+
+def _by_index(
+    e: Emitter, acc: Values, panels: Panels, levels: Sequence[Level], leaf: Leaf | None
+) -> Values:
+    """`accumulate` with addresses from the number of the step: pointers that a loop carries lose
+    their types on the way to SPIR-V."""
+    level = levels[0]
+
+    def body(index: ir.Value, *values: ir.Value) -> Values:
+        a = e.element(panels.a, e.mul(index, level.a_step), F32)
+        b = e.element(panels.b, e.mul(index, level.b_step), F32)
+        return accumulate(e, values, Panels(a, b, panels.rows, panels.vectors), levels[1:], leaf)
+
+    return e.loop(level.begin, level.end, body, acc, unroll=False, name="k")
 
 
 def _rank_one(e: Emitter, acc: Values, panels: Panels) -> Values:

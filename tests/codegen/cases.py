@@ -105,6 +105,12 @@ CASES: dict[str, Case] = {
             plain(1, 20, 8, 8), (2, 2), (0, 0),
         )
     ),
+    "grouped convolution": Case(
+        dnnl.ConvolutionDesc.forward(
+            INFERENCE, "convolution_direct", plain(2, 96, 5, 6), any_desc(2, 1, 48, 3, 3),
+            plain(2, 2, 5, 6), (1, 1), (1, 1),
+        )
+    ),
     "depthwise": Case(
         dnnl.ConvolutionDesc.forward(
             INFERENCE, "convolution_direct", any_desc(1, 24, 9, 9), any_desc(24, 1, 1, 3, 3),
