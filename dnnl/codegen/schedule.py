@@ -341,7 +341,8 @@ def _square(plan: Schedule, tile: Axis, src: Access, dst: Access) -> Square:
     assert plan.lane is not None
     rows = _rows(plan, src)
     pieces = max(1, min(4, min(plan.lanes, 16) // rows, -(-tile.extent // rows)))
-    return Square(plan.far(src, plan.lane), plan.far(dst, tile), plan.lanes, pieces)
+    apart = plan.far(src, plan.lane), plan.far(dst, tile)
+    return Square(*apart, plan.lanes, pieces, fills_lines=_fills_lines(plan, dst))
 
 
 def _lengthen(plan: Schedule, access: Access, axis: Axis, size: int) -> Axis:
@@ -408,16 +409,25 @@ def _rows(plan: Schedule, access: Access) -> int:
 
 def _can_stream(plan: Schedule, dst: Access) -> bool:
     """Whether dst is large and every whole vector fills cache lines, alone or with the next."""
-    offset, desc = dst.offset, dst.operand.desc
+    desc = dst.operand.desc
     nbytes = desc.data_type.nbytes(desc.nelems(padded=True))  # its part of the buffer alone
-    if nbytes < _STREAMED_BYTES or offset is None or plan.lane is None or plan.lane_inside:
+    if nbytes < _STREAMED_BYTES or dst.offset is None or plan.lane_inside:
         return False
-    bytes_at_once = plan.lanes * desc.data_type.size
     nearest = plan.tile or (plan.loops[-1].axis if plan.loops else None)
-    neighbours = nearest is not None and offset.stride(nearest) == plan.lanes
-    if offset.stride(plan.lane) != 1 or not (bytes_at_once % _LINE == 0 or neighbours):
+    neighbours = nearest is not None and dst.offset.stride(nearest) == plan.lanes
+    return _aligned(plan, dst) and (neighbours or _fills_lines(plan, dst))
+
+
+def _fills_lines(plan: Schedule, dst: Access) -> bool:
+    """Whether every whole vector is stored to whole cache lines."""
+    return _aligned(plan, dst) and plan.lanes * dst.operand.desc.data_type.bits % (8 * _LINE) == 0
+
+
+def _aligned(plan: Schedule, dst: Access) -> bool:
+    """Whether every whole vector is stored to a multiple of its size."""
+    if dst.offset is None or plan.lane is None or dst.offset.stride(plan.lane) != 1:
         return False
-    apart = [offset.const, *offset.without(plan.lane).strides.values()]
+    apart = [dst.offset.const, *dst.offset.without(plan.lane).strides.values()]
     return all(stride % plan.lanes == 0 for stride in apart)
 
 

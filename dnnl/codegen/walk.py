@@ -21,6 +21,8 @@ _SETS, _WAYS = 64, 8
 # Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
 # as many sets as there are lines.
 _RUN = 512
+# The lines of that many rows are still in a cache when their next part is read.
+_ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +44,13 @@ class Loop:
 class Square:
     """A square of elements that is transposed in registers: how many bytes the rows that it reads
     are apart, and those that it writes; how many ``lanes`` those have, and in how many pieces its
-    own may be loaded."""
+    own may be loaded; whether it writes whole lines."""
 
     read_apart: int
     written_apart: int
     lanes: int
     most_pieces: int
+    fills_lines: bool
 
     @property
     def crowded_dst(self) -> bool:
@@ -89,16 +92,31 @@ def arrange(
         if lines_kept(far(source, written)) < _RUN // _LINE:
             return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
         return _in_blocks(ordered, read, written, _RUN // far(dst, written)), None
-    if dst.operand.desc.size >= LARGE:
-        if ordered[-2] is written and written.extent < read.extent:
-            ordered[-2:] = [read, written]
-            return [Loop(axis) for axis in ordered], read
-        return [Loop(axis) for axis in ordered], written
+    if max(dst.operand.desc.size, source.operand.desc.size) >= LARGE:
+        return _from_memory(ordered, read, written, square, _LINE // far(source, read))
     if square.crowded_dst:
         run = _RUN if square.pieces == 1 else _RUN // 2
         return _in_blocks(ordered, read, written, run // far(dst, written)), None
     run = _RUN // 2 * square.pieces
     return _in_blocks(ordered, written, read, run // far(source, read)), None
+
+
+def _from_memory(
+    ordered: Sequence[Axis], read: Axis, written: Axis, square: Square, line: int
+) -> tuple[list[Loop], Axis]:
+    """The loops where no cache holds the operands; ``line`` squares read a whole line.
+
+    What is read lies side by side as far as possible: whole lines are stored past the caches one
+    by one, but parts of lines had better be followed by their other parts.
+    """
+    if square.fills_lines:
+        return [Loop(axis) for axis in ordered], written
+    rest = [axis for axis in ordered if axis not in (read, written)]
+    if written.extent >= read.extent:
+        return [Loop(axis) for axis in (*rest, written, read)], written
+    if written.extent * square.lanes <= _ROWS_AT_ONCE:
+        return [Loop(axis) for axis in (*rest, read, written)], read
+    return _in_blocks(ordered, written, read, line), written
 
 
 def lines_kept(distance: int) -> int:
