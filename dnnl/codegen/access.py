@@ -99,6 +99,10 @@ class Access:
                 access.window.append(bound)
         return access
 
+    def in_bytes(self, lane: Axis | None) -> bool:
+        """Whether vectors of 4-bit neighbours along ``lane`` always begin with a byte."""
+        return lane is not None and self.byte_offset(lane, lane.extent) is not None
+
     def byte_offset(self, lane: Axis | None, lanes: int) -> Affine | None:
         """Where a vector of 4-bit neighbours along ``lane`` begins, in bytes; None if that is not
         always at the first half of a byte."""
@@ -209,6 +213,17 @@ class Place:
             return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
         where = self.e.element(pointer, start.emit(self.e, self._env), I8)
         return nibbles.load_line(self.e, where, self._lanes, mask)
+
+    def load_bytes(self, operand: Operand) -> ir.Value:
+        """The bytes of elements of 4 bits that begin with one, two elements in each."""
+        access = self._accesses[operand]
+        start = access.byte_offset(self._lane, self._lanes)
+        assert start is not None
+        mask = self.conditions([*self._exists, *self._domain, *access.window])
+        if vector.is_empty(mask):
+            return vector.splat_constant(vector.vector_type(I8, self._lanes // 2), 0)
+        where = self.e.element(self._pointers[operand], start.emit(self.e, self._env), I8)
+        return nibbles.load_bytes(self.e, where, self._lanes, mask)
 
     def _store_nibbles(
         self, access: Access, pointer: ir.Value, codes: ir.Value, mask: vector.Mask

@@ -23,7 +23,7 @@ from math import prod
 
 from llvmlite import ir
 
-from dnnl.codegen import vector
+from dnnl.codegen import nibbles, vector
 from dnnl.codegen.access import Access, Bound, Env, Operand, Place
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, I1, I64, Emitter, Module, Values, i64
@@ -329,14 +329,21 @@ class _Writer:
         assert plan.pieces is not None
         lane, pieces = plan.lane, plan.pieces
 
+        # Two elements of 4 bits stay together until they are in columns.
+        packed = access.operand.desc.data_type.bits == 4 and access.in_bytes(plan.tile)
+
         def load(row: int, piece: int) -> ir.Value:
             here = self._both({**env, lane: i64(row), pieces: i64(piece)})
             point = Point(self, here, masked, {}, known, along=plan.tile)
             if plan.ahead is not None and piece == 0:
                 point.prefetch(access.operand, plan.ahead)
-            return point.load_stored(access.operand)
+            load = point.load_bytes if packed else point.load_stored
+            return load(access.operand)
 
-        return vector.transpose(self.e, plan.lanes, pieces.extent, load)
+        columns = vector.transpose(self.e, plan.lanes, pieces.extent, load)
+        if packed:
+            return [codes for column in columns for codes in nibbles.pair(self.e, column)]
+        return columns
 
 
 @dataclass(frozen=True, eq=False)

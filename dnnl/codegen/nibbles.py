@@ -11,21 +11,31 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import I8, Emitter, Values, i64
+from dnnl.codegen.builder import I8, I16, Emitter, Values, i64
 
 _LOW = 0x0F
-_HIGH = -0x10  # 0xF0 as a signed byte
 
 
 def load_line(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
     """The codes of neighbours, of which the first is the even one of the byte at ``where``."""
-    kind = vector.vector_type(I8, lanes // 2)
-    halves = _halves(e, mask)
-    loaded = vector.load(e, where, kind, None if halves is None else e.b.or_(*halves))
-    low = e.b.and_(loaded, vector.splat_constant(kind, _LOW))
-    high = e.b.lshr(loaded, vector.splat_constant(kind, 4))
-    half = lanes // 2
-    return vector.shuffle(e, low, high, [at for k in range(half) for at in (k, half + k)])
+    loaded = load_bytes(e, where, lanes, mask)
+    pairs = vector.vector_type(I16, lanes // 2)
+    wide = e.b.zext(loaded, pairs)
+    apart = e.b.or_(wide, e.b.shl(wide, vector.splat_constant(pairs, 4)))
+    apart = e.b.and_(apart, vector.splat_constant(pairs, _LOW << 8 | _LOW))
+    return e.b.bitcast(apart, vector.vector_type(I8, lanes))
+
+
+def load_bytes(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
+    """The bytes of neighbours, of which the first is the even one of the byte at ``where``."""
+    low, high = _halves(e, mask)
+    return vector.load(e, where, vector.vector_type(I8, lanes // 2), _either(e, low, high))
+
+
+def pair(e: Emitter, loaded: ir.Value) -> list[ir.Value]:
+    """The codes in the low halves of bytes, and those in the high halves."""
+    low = e.b.and_(loaded, vector.splat_constant(loaded.type, _LOW))
+    return [low, e.b.lshr(loaded, vector.splat_constant(loaded.type, 4))]
 
 
 def store_line(e: Emitter, codes: ir.Value, where: ir.Value, mask: vector.Mask) -> None:
@@ -34,18 +44,27 @@ def store_line(e: Emitter, codes: ir.Value, where: ir.Value, mask: vector.Mask) 
     A byte of which the mask has but one half keeps the other: no other element may be there.
     """
     kind = vector.vector_type(I8, codes.type.count // 2)
-    low, high = _split(e, codes)
-    low = e.b.and_(low, vector.splat_constant(kind, _LOW))
-    high = e.b.shl(high, vector.splat_constant(kind, 4))
-    halves = _halves(e, mask)
-    if halves is None:
-        vector.store(e, e.b.or_(low, high), where)
+    pairs = vector.vector_type(I16, codes.type.count // 2)
+    wide = e.b.bitcast(codes, pairs)
+    low = e.b.and_(wide, vector.splat_constant(pairs, _LOW))
+    high = e.b.and_(
+        e.b.lshr(wide, vector.splat_constant(pairs, 4)), vector.splat_constant(pairs, _LOW << 4)
+    )
+    packed = e.b.trunc(e.b.or_(low, high), kind)
+    low_bytes, high_bytes = _halves(e, mask)
+    if low_bytes is None and high_bytes is None:
+        vector.store(e, packed, where)
         return
-    touched = e.b.or_(*halves)
-    old = vector.load(e, where, kind, touched)
-    low = e.b.select(halves[0], low, e.b.and_(old, vector.splat_constant(kind, _LOW)))
-    high = e.b.select(halves[1], high, e.b.and_(old, vector.splat_constant(kind, _HIGH)))
-    vector.store(e, e.b.or_(low, high), where, touched)
+    touched = _either(e, low_bytes, high_bytes)
+    own = e.b.or_(_where(e, low_bytes, kind, _LOW), _where(e, high_bytes, kind, _LOW << 4))
+    old = e.b.and_(vector.load(e, where, kind, touched), e.b.not_(own))
+    vector.store(e, e.b.or_(e.b.and_(packed, own), old), where, touched)
+
+
+def _where(e: Emitter, mask: vector.Mask, kind: ir.Type, bits: int) -> ir.Value:
+    """``bits`` in the bytes of the mask."""
+    value = vector.splat_constant(kind, bits)
+    return value if mask is None else e.b.select(mask, value, vector.splat_constant(kind, 0))
 
 
 def load_each(e: Emitter, pointer: ir.Value, offsets: ir.Value, mask: vector.Mask) -> ir.Value:
@@ -87,6 +106,21 @@ def _split(e: Emitter, value: ir.Value) -> list[ir.Value]:
     return [vector.shuffle(e, value, value, pick) for pick in picks]
 
 
-def _halves(e: Emitter, mask: vector.Mask) -> list[ir.Value] | None:
+def _halves(e: Emitter, mask: vector.Mask) -> list[vector.Mask]:
     """The bytes of which the mask has the low half, and those of which it has the high one."""
-    return None if mask is None else _split(e, mask)
+    if mask is None:
+        return [None, None]
+    if isinstance(mask, ir.Constant):
+        known = vector.flags(mask)
+        return [vector.known_lanes(known[0::2]), vector.known_lanes(known[1::2])]
+    return [*_split(e, mask)]
+
+
+def _either(e: Emitter, low: vector.Mask, high: vector.Mask) -> vector.Mask:
+    """The bytes of which a mask has either half."""
+    if low is None or high is None:
+        return None
+    if isinstance(low, ir.Constant) and isinstance(high, ir.Constant):
+        pairs = zip(vector.flags(low), vector.flags(high), strict=True)
+        return vector.known_lanes([a or b for a, b in pairs])
+    return e.b.or_(low, high)

@@ -139,13 +139,13 @@ def first_lanes(e: Emitter, count: ir.Value, lanes: int) -> ir.Value:
     return e.b.icmp_signed("<", iota(I64, lanes), splat(e, count, lanes))
 
 
-def known_lanes(flags: Sequence[bool]) -> Mask:
+def known_lanes(known: Sequence[bool]) -> Mask:
     """The mask of the lanes with a true flag, known while code is generated."""
-    if all(flags):
+    if all(known):
         return None
-    if not any(flags):
-        return ir.Constant(vector_type(I1, len(flags)), None)
-    return ir.Constant(ir.VectorType(I1, len(flags)), [int(flag) for flag in flags])
+    if not any(known):
+        return ir.Constant(vector_type(I1, len(known)), None)
+    return ir.Constant(ir.VectorType(I1, len(known)), [int(flag) for flag in known])
 
 
 def is_empty(mask: Mask) -> bool:
@@ -157,12 +157,15 @@ def _first_known(mask: Mask) -> int:
     """How many lanes a known mask of the first lanes holds; 0 for any other mask."""
     if not isinstance(mask, ir.Constant) or mask.constant is None:
         return 0
-    flags = _flags(mask)
-    count = sum(flags)
-    return count if all(flags[:count]) else 0
+    known = flags(mask)
+    count = sum(known)
+    return count if all(known[:count]) else 0
 
 
-def _flags(mask: ir.Constant) -> list[bool]:
+def flags(mask: ir.Constant) -> list[bool]:
+    """Which lanes a known mask holds."""
+    if mask.constant is None:
+        return [False] * getattr(mask.type, "count", 1)
     return [bool(flag.constant) for flag in mask.constant]
 
 
@@ -173,7 +176,7 @@ def both(e: Emitter, a: Mask, b: Mask) -> Mask:
     if b is None or is_empty(a):
         return a
     if isinstance(a, ir.Constant) and isinstance(b, ir.Constant):
-        return known_lanes([x and y for x, y in zip(_flags(a), _flags(b), strict=True)])
+        return known_lanes([x and y for x, y in zip(flags(a), flags(b), strict=True)])
     return e.b.and_(a, b)
 
 
