@@ -54,8 +54,10 @@ class Square:
 
     @property
     def crowded_dst(self) -> bool:
-        """Whether the lines that a square writes drive each other out of the cache."""
-        return lines_kept(self.written_apart) < _LINE // 4
+        """Whether the lines that squares write drive each other out of the cache, and what they
+        read does so less."""
+        kept, enough = lines_kept(self.written_apart), self.lanes * (_RUN // _LINE)
+        return kept < 16 or (kept == 16 and lines_kept(self.read_apart) >= enough)
 
     @property
     def pieces(self) -> int:
@@ -89,15 +91,18 @@ def arrange(
         return [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))], None
     ordered = sorted(axes, key=lambda axis: -far(source, axis))
     if square is None:
-        if lines_kept(far(source, written)) < _RUN // _LINE:
+        block = _RUN // far(dst, written)
+        if lines_kept(far(source, written)) < block:
             return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
-        return _in_blocks(ordered, read, written, _RUN // far(dst, written)), None
+        return _in_blocks(ordered, read, written, block), None
     if max(dst.operand.desc.size, source.operand.desc.size) >= LARGE:
         return _from_memory(ordered, read, written, square, _LINE // far(source, read))
     if square.crowded_dst:
         run = _RUN if square.pieces == 1 else _RUN // 2
         return _in_blocks(ordered, read, written, run // far(dst, written)), None
-    run = _RUN // 2 * square.pieces
+    if 2 * written.extent * square.lanes <= lines_kept(square.read_apart):
+        return _in_blocks(ordered, read, written, written.extent), None
+    run = min(_RUN, lines_kept(square.written_apart) * 4) * square.pieces
     return _in_blocks(ordered, written, read, run // far(source, read)), None
 
 
