@@ -163,8 +163,12 @@ def _mismatch(arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:
 def _same_parameters(argument: int, given: object, desc: MemoryDesc) -> bool:
     """Whether scales or zero points come in another shape that lies in memory as ``desc`` does,
     as a line for a mask of one bit."""
-    if not is_parameter(argument) or not isinstance(given, MemoryDesc):
-        return False
+    return is_parameter(argument) and isinstance(given, MemoryDesc) and _alike(given, desc)
+
+
+@lru_cache(maxsize=1024)  # asked anew by every execution
+def _alike(given: MemoryDesc, desc: MemoryDesc) -> bool:
+    """Whether two descriptors differ in dimensions of size 1 alone, the given one without gaps."""
     plain = MemoryDesc(given.dims, desc.data_type) if not given.is_zero else None
     sizes = [size for size in given.dims if size != 1]
     return given == plain and sizes == [size for size in desc.dims if size != 1]
