@@ -1,7 +1,8 @@
 """Hypothesis strategies for shapes and for every kind of layout that a descriptor can have.
 
-Sizes lie around the lengths of vectors; layouts are dense, blocked once or several times, padded
-beyond their blocks, with gaps between elements or rows, and regions of larger tensors.
+Sizes lie around the lengths of vectors, or make strides that caches do not like; layouts are dense,
+blocked once or several times, padded beyond their blocks, with gaps between elements or rows, and
+regions of larger tensors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import MAX_NDIMS, FormatTag, block_sizes
 
 NEAR_VECTORS = (4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 31, 32, 33, 48, 63, 64, 65, 127, 128, 130)
+# Rows of 2 or 4 KiB, whose lines share few sets of a cache, and as many elements a little longer.
+CROWDED = (512, 1024, 1030)
 SMALL = (1, 1, 2, 2, 3)
 # Blocks of 3 and 5 have no boundaries in common with the others.
 BLOCKS = (2, 3, 4, 5, 8, 8, 16, 16, 32)
@@ -32,8 +35,8 @@ def shapes(draw: st.DrawFn, min_ndims: int = 0, max_ndims: int = 6) -> tuple[int
     budget = MOST_ELEMENTS
     dims: list[int] = []
     for _ in range(count):
-        sizes = [size for size in NEAR_VECTORS if size <= budget] if len(dims) < 3 else []
-        size = draw(st.sampled_from([*SMALL, *sizes]))
+        longer = [*NEAR_VECTORS, *CROWDED] if len(dims) < 3 else []
+        size = draw(st.sampled_from([*SMALL, *(size for size in longer if size <= budget)]))
         size = min(size, budget)
         dims.append(size)
         budget //= size

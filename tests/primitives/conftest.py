@@ -21,6 +21,7 @@ def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "_WORK_PER_ITEM", SMALL_ITEM)
         patch.setattr(schedule, "_STREAMED_BYTES", SMALL_STREAM)
+        patch.setattr(walk, "LARGE", 2 * SMALL_STREAM)  # so that tests have sizes on either side
         patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
         patch.setattr(boxes, "_WORK_OF_A_THREAD", SMALL_ITEM)
         primitive._cache.clear()
