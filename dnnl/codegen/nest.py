@@ -16,7 +16,7 @@ destination is written with zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -24,21 +24,17 @@ from math import prod
 from llvmlite import ir
 
 from dnnl.codegen import nibbles, vector
-from dnnl.codegen.access import Access, Bound, Env, Operand, Place
+from dnnl.codegen.access import Access, Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, I1, I64, Emitter, Module, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.point import Body, Point, Site
 from dnnl.codegen.schedule import Schedule, schedule
 from dnnl.codegen.variants import Range, cut
 from dnnl.codegen.walk import Items, Loop, share_out
 from dnnl.runtime.image import Phase
 
-Body = Callable[["Point"], None]
-Step = Callable[..., Values]
-Merge = Callable[[Emitter, Values, Values], Values]
-# Results that a long reduction keeps apart until its end.
-_WAYS = 4
 # Iterations of a loop that are enough to share out over threads.
 _ENOUGH = 32
 
@@ -134,10 +130,10 @@ def _emit(module: Module, symbol: str, plans: list[tuple[Nest, Schedule]], items
 
     def stream() -> Values:
         for writer in writers:
-            writer.streamed = writer.plan.streamed
+            writer.site.streamed = writer.plan.streamed
         run()
         for writer in writers:
-            writer.streamed = False
+            writer.site.streamed = False
         e.b.fence("seq_cst")  # such stores are not ordered by the locks of the runtime
         return ()
 
@@ -162,14 +158,14 @@ class _Writer:
     def __init__(
         self, e: Emitter, nest: Nest, plan: Schedule, pointers: dict[Operand, ir.Value]
     ) -> None:
-        self.e, self.nest, self.plan, self.pointers = e, nest, plan, pointers
-        self.tails, self.bounds = self._sort_bounds()
+        self.e, self.nest, self.plan = e, nest, plan
+        tails, self.bounds = self._sort_bounds()
+        self.site = Site(e, plan, pointers, nest.dst, nest.core, tails)
         self.variants = cut([loop.axis for loop in plan.loops], self.bounds)
-        self.streamed = False
 
     def aligned(self) -> ir.Value:
         """Whether dst begins where a vector may be streamed to."""
-        address = self.e.b.ptrtoint(self.pointers[self.nest.dst], I64)
+        address = self.e.b.ptrtoint(self.site.pointers[self.nest.dst], I64)
         size = self.plan.lanes * self.nest.dst.desc.data_type.size
         return self.e.b.icmp_signed("==", self.e.b.and_(address, i64(size - 1)), i64(0))
 
@@ -297,7 +293,7 @@ class _Writer:
     def _square(self, env: Env, masked: bool, known: dict[Bound, bool]) -> None:
         plan = self.plan
         if plan.tile is None:
-            self.nest.body(Point(self, env, masked, {}, known))
+            self.nest.body(Point(self.site, env, masked, {}, known))
             return
         squares = {
             operand: self._load_square(env, access, masked, known)
@@ -309,7 +305,7 @@ class _Writer:
             piece, column = divmod(k, plan.tile.extent)
             here = self._both({**env, plan.pieces: i64(piece), plan.tile: i64(column)})
             loaded = {operand: columns[k] for operand, columns in squares.items()}
-            self.nest.body(Point(self, here, masked, loaded, known))
+            self.nest.body(Point(self.site, here, masked, loaded, known))
 
     def _both(self, env: Env) -> Env:
         """``env`` with both axes of each line whose place is known."""
@@ -334,7 +330,7 @@ class _Writer:
 
         def load(row: int, piece: int) -> ir.Value:
             here = self._both({**env, lane: i64(row), pieces: i64(piece)})
-            point = Point(self, here, masked, {}, known, along=plan.tile)
+            point = Point(self.site, here, masked, {}, known, along=plan.tile)
             if plan.ahead is not None and piece == 0:
                 point.prefetch(access.operand, plan.ahead)
             load = point.load_bytes if packed else point.load_stored
@@ -344,158 +340,3 @@ class _Writer:
         if packed:
             return [codes for column in columns for codes in nibbles.pair(self.e, column)]
         return columns
-
-
-@dataclass(frozen=True, eq=False)
-class _Fold:
-    """A reduction: its step, how two results become one, and what each starts from."""
-
-    step: Step
-    merge: Merge
-    init: Values
-
-
-class Point(Place):
-    """One vector of the iteration space, as the body of a nest sees it.
-
-    ``e`` writes instructions. Besides loading and storing, a point can fold over the reduced axes.
-    """
-
-    def __init__(
-        self,
-        writer: _Writer,
-        env: Env,
-        masked: bool,
-        loaded: dict[Operand, ir.Value],
-        known: dict[Bound, bool],
-        *,
-        along: Axis | None = None,
-    ) -> None:
-        plan = writer.plan
-        lane, lanes = (along, along.extent) if along is not None else (plan.lane, plan.lanes)
-        super().__init__(
-            writer.e, writer.pointers, plan.accesses, env, lane, lanes,
-            masked=masked, domain=plan.domain, exists=plan.exists,
-            streamed=writer.nest.dst if writer.streamed else None,
-            core=writer.nest.core, known=known,
-        )  # fmt: skip
-        self._writer, self._loaded = writer, loaded
-
-    def load(self, operand: Operand) -> ir.Value:
-        """The operand's elements here in the core type; zero, or any number, outside bounds."""
-        loaded = self._loaded.get(operand)
-        return super().load(operand) if loaded is None else self.widen(operand, loaded)
-
-    def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
-        """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
-
-        Iterations outside a source's window are skipped. ``merge(e, values, others)`` combines two
-        partial results, for when the lanes of a vector are themselves reduced; every lane of the
-        result then holds the answer.
-        """
-        carried = tuple(self.constant(value) for value in init)
-        fold = _Fold(step, merge, carried)
-        result = self._first()._loops(list(self._writer.plan.inner), fold, carried)
-        if not self._writer.plan.lane_inside:
-            return result
-        distance = self._lanes // 2
-        while distance:
-            turn = [(lane + distance) % self._lanes for lane in range(self._lanes)]
-            turned = tuple(vector.shuffle(self.e, value, value, turn) for value in result)
-            result = merge(self.e, result, turned)
-            distance //= 2
-        return result
-
-    def each(self, body: Body) -> None:
-        """Run ``body`` over the reduced axes."""
-
-        def step(point: Point) -> Values:
-            body(point)
-            return ()
-
-        fold = _Fold(step, lambda _e, _values, _others: (), ())
-        self._first()._loops(list(self._writer.plan.inner), fold, ())
-
-    def _first(self) -> Point:
-        """Where a fold starts: with masks if its only vector is a tail."""
-        vectors = self._writer.plan.vector
-        only = vectors is not None and vectors.extent == 1
-        return self._with({}, masked=True) if self._writer.tails and only else self
-
-    def _loops(self, axes: list[Axis], fold: _Fold, carried: Values) -> Values:
-        plan = self._writer.plan
-        if not axes:
-            return self._step(fold.step, carried)
-        axis = axes[0]
-        if axis is not plan.vector or not self._writer.tails:
-            return self._loop(axes, axis.extent, fold, carried)
-        whole = min(bound.limit // plan.lanes for bound in self._writer.tails)
-        carried = self._loop(axes, whole, fold, carried)
-        if whole == axis.extent:
-            return carried
-        tail = self._with({axis: i64(whole)}, masked=True)
-        return tail._loops(axes[1:], fold, carried)
-
-    def _loop(self, axes: list[Axis], extent: int, fold: _Fold, carried: Values) -> Values:
-        """The first ``extent`` iterations of the outermost of ``axes``.
-
-        If it is the innermost as well and long, several iterations are done at a time with results
-        of their own, so that none waits for the one before.
-        """
-        axis, *rest = axes
-        ways = 1 if rest or extent < 2 * _WAYS else _WAYS
-        count = len(carried)
-
-        def body(index: ir.Value, *values: ir.Value) -> Values:
-            following: Values = ()
-            for way in range(ways):
-                point = self._with({axis: self.e.add(index, i64(way))})
-                own = values[way * count : (way + 1) * count]
-                following += point._loops(rest, fold, own)
-            return following
-
-        even = extent - extent % ways
-        results = carried + fold.init * (ways - 1)
-        results = self.e.loop(i64(0), i64(even), body, results, step=ways, name=axis.name)
-        for index in range(even, extent):
-            first = (index - even) * count
-            point = self._with({axis: i64(index)})
-            own = point._loops(rest, fold, results[first : first + count])
-            results = (*results[:first], *own, *results[first + count :])
-        while len(results) > count:
-            half = len(results) // count // 2 * count
-            pairs = [
-                (results[k : k + count], results[k + half : k + half + count])
-                for k in range(0, half, count)
-            ]
-            results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
-        return results
-
-    def _with(self, env: Env, masked: bool | None = None) -> Point:
-        masked = self.masked if masked is None else masked
-        env = {**self._env, **env}
-        return Point(self._writer, env, masked, self._loaded, self._known, along=self._lane)
-
-    def _step(self, step: Step, carried: Values) -> Values:
-        results = step(self, *carried)
-        mask = self.valid if carried else None
-        if mask is None:
-            return results
-        return tuple(
-            self.e.b.select(mask, new, old) for new, old in zip(results, carried, strict=True)
-        )
-
-    @property
-    def valid(self) -> vector.Mask:
-        """The lanes for which this iteration of a fold counts.
-
-        Bounds that do not move with the reduction are left out: lanes outside them are never
-        stored, or stored as zero.
-        """
-        plan, nest = self._writer.plan, self._writer.nest
-        bounds = [*plan.exists, *plan.domain]
-        for operand, access in plan.accesses.items():
-            if operand is not nest.dst:
-                bounds += access.window
-        moving = {*plan.inner, plan.lane} if plan.lane_inside else {*plan.inner}
-        return self.conditions([b for b in bounds if not moving.isdisjoint(b.form.strides)])

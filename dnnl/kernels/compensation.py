@@ -5,7 +5,8 @@ from __future__ import annotations
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import I32, Emitter, Module, Value, Values
-from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import letters
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc

@@ -12,7 +12,8 @@ from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, Point, emit_nest, emit_side_by_side
+from dnnl.codegen.nest import Nest, emit_nest, emit_side_by_side
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc

@@ -11,7 +11,8 @@ from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
-from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.conv_compute import src_index, weights_index
 from dnnl.kernels.convolution import Problem, resolve_activations

@@ -10,7 +10,8 @@ from dnnl.codegen.builder import Module, Value
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
-from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
 from dnnl.kernels.scratchpad import Copy
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg

@@ -11,7 +11,8 @@ from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, Point, emit_nest
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg

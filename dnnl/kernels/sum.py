@@ -9,7 +9,7 @@ from dnnl.codegen.builder import Value
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Point
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc

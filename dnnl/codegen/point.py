@@ -1,0 +1,192 @@
+"""A point of a loop nest, as the body of a kernel sees it: a place that can fold over loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Bound, Env, Operand, Place
+from dnnl.codegen.address import Axis
+from dnnl.codegen.builder import Emitter, Values, i64
+from dnnl.codegen.schedule import Schedule
+
+Body = Callable[["Point"], None]
+Step = Callable[..., Values]
+Merge = Callable[[Emitter, Values, Values], Values]
+# Results that a long reduction keeps apart until its end.
+_WAYS = 4
+
+
+@dataclass(eq=False)
+class Site:
+    """Where the code of a nest is written: by whom, after which plan, on which tensors.
+
+    ``tails`` are the bounds of the vector loop of a reduction, which are peeled off its end;
+    ``streamed`` says that whole vectors of ``dst`` pass the caches at the moment.
+    """
+
+    e: Emitter
+    plan: Schedule
+    pointers: dict[Operand, ir.Value]
+    dst: Operand
+    core: ir.Type
+    tails: list[Bound]
+    streamed: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Fold:
+    """A reduction: its step, how two results become one, and what each starts from."""
+
+    step: Step
+    merge: Merge
+    init: Values
+
+
+class Point(Place):
+    """One vector of the iteration space, as the body of a nest sees it.
+
+    ``e`` writes instructions. Besides loading and storing, a point can fold over the reduced axes.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        env: Env,
+        masked: bool,
+        loaded: dict[Operand, ir.Value],
+        known: dict[Bound, bool],
+        *,
+        along: Axis | None = None,
+    ) -> None:
+        plan = site.plan
+        lane, lanes = (along, along.extent) if along is not None else (plan.lane, plan.lanes)
+        super().__init__(
+            site.e, site.pointers, plan.accesses, env, lane, lanes,
+            masked=masked, domain=plan.domain, exists=plan.exists,
+            streamed=site.dst if site.streamed else None,
+            core=site.core, known=known,
+        )  # fmt: skip
+        self._site, self._loaded = site, loaded
+
+    def load(self, operand: Operand) -> ir.Value:
+        """The operand's elements here in the core type; zero, or any number, outside bounds."""
+        loaded = self._loaded.get(operand)
+        return super().load(operand) if loaded is None else self.widen(operand, loaded)
+
+    def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
+        """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
+
+        Iterations outside a source's window are skipped. ``merge(e, values, others)`` combines two
+        partial results, for when the lanes of a vector are themselves reduced; every lane of the
+        result then holds the answer.
+        """
+        carried = tuple(self.constant(value) for value in init)
+        fold = _Fold(step, merge, carried)
+        result = self._first()._loops(list(self._site.plan.inner), fold, carried)
+        if not self._site.plan.lane_inside:
+            return result
+        distance = self._lanes // 2
+        while distance:
+            turn = [(lane + distance) % self._lanes for lane in range(self._lanes)]
+            turned = tuple(vector.shuffle(self.e, value, value, turn) for value in result)
+            result = merge(self.e, result, turned)
+            distance //= 2
+        return result
+
+    def each(self, body: Body) -> None:
+        """Run ``body`` over the reduced axes."""
+
+        def step(point: Point) -> Values:
+            body(point)
+            return ()
+
+        fold = _Fold(step, lambda _e, _values, _others: (), ())
+        self._first()._loops(list(self._site.plan.inner), fold, ())
+
+    def _first(self) -> Point:
+        """Where a fold starts: with masks if its only vector is a tail."""
+        vectors = self._site.plan.vector
+        only = vectors is not None and vectors.extent == 1
+        return self._with({}, masked=True) if self._site.tails and only else self
+
+    def _loops(self, axes: list[Axis], fold: _Fold, carried: Values) -> Values:
+        plan = self._site.plan
+        if not axes:
+            return self._step(fold.step, carried)
+        axis = axes[0]
+        if axis is not plan.vector or not self._site.tails:
+            return self._loop(axes, axis.extent, fold, carried)
+        whole = min(bound.limit // plan.lanes for bound in self._site.tails)
+        carried = self._loop(axes, whole, fold, carried)
+        if whole == axis.extent:
+            return carried
+        tail = self._with({axis: i64(whole)}, masked=True)
+        return tail._loops(axes[1:], fold, carried)
+
+    def _loop(self, axes: list[Axis], extent: int, fold: _Fold, carried: Values) -> Values:
+        """The first ``extent`` iterations of the outermost of ``axes``.
+
+        If it is the innermost as well and long, several iterations are done at a time with results
+        of their own, so that none waits for the one before.
+        """
+        axis, *rest = axes
+        ways = 1 if rest or extent < 2 * _WAYS else _WAYS
+        count = len(carried)
+
+        def body(index: ir.Value, *values: ir.Value) -> Values:
+            following: Values = ()
+            for way in range(ways):
+                point = self._with({axis: self.e.add(index, i64(way))})
+                own = values[way * count : (way + 1) * count]
+                following += point._loops(rest, fold, own)
+            return following
+
+        even = extent - extent % ways
+        results = carried + fold.init * (ways - 1)
+        results = self.e.loop(i64(0), i64(even), body, results, step=ways, name=axis.name)
+        for index in range(even, extent):
+            first = (index - even) * count
+            point = self._with({axis: i64(index)})
+            own = point._loops(rest, fold, results[first : first + count])
+            results = (*results[:first], *own, *results[first + count :])
+        while len(results) > count:
+            half = len(results) // count // 2 * count
+            pairs = [
+                (results[k : k + count], results[k + half : k + half + count])
+                for k in range(0, half, count)
+            ]
+            results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
+        return results
+
+    def _with(self, env: Env, masked: bool | None = None) -> Point:
+        masked = self.masked if masked is None else masked
+        env = {**self._env, **env}
+        return Point(self._site, env, masked, self._loaded, self._known, along=self._lane)
+
+    def _step(self, step: Step, carried: Values) -> Values:
+        results = step(self, *carried)
+        mask = self.valid if carried else None
+        if mask is None:
+            return results
+        return tuple(
+            self.e.b.select(mask, new, old) for new, old in zip(results, carried, strict=True)
+        )
+
+    @property
+    def valid(self) -> vector.Mask:
+        """The lanes for which this iteration of a fold counts.
+
+        Bounds that do not move with the reduction are left out: lanes outside them are never
+        stored, or stored as zero.
+        """
+        plan, dst = self._site.plan, self._site.dst
+        bounds = [*plan.exists, *plan.domain]
+        for operand, access in plan.accesses.items():
+            if operand is not dst:
+                bounds += access.window
+        moving = {*plan.inner, plan.lane} if plan.lane_inside else {*plan.inner}
+        return self.conditions([b for b in bounds if not moving.isdisjoint(b.form.strides)])
