@@ -10,8 +10,9 @@ import numpy as np
 from dnnl.errors import Unimplemented
 from dnnl.primitives.primitive import Primitive
 from dnnl.reference.arrays import Array, f64
+from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
-from dnnl.tools.bench.compare import SMALL, Rule, compare
+from dnnl.tools.bench.compare import SMALL, Rule, Verdict, compare
 from dnnl.tools.bench.compensation import judge_sums
 from dnnl.tools.bench.measure import in_turns, timed_runs
 from dnnl.tools.bench.peers.base import Peer, PeerOperation
@@ -23,16 +24,20 @@ from dnnl.types.dtype import DataType
 
 
 def check_beside(
-    peers: Sequence[Peer], trial: Trial, stream: Stream, meant: Mapping[int, Array], result: Result
+    peers: Sequence[Peer],
+    trial: Trial,
+    stream: Stream,
+    expected: tuple[Array, Mapping[int, Array]],
+    result: Result,
 ) -> None:
     """Compare a right result with those of peers, and note in ``result`` what came of it.
 
-    Both may be off the reference, so that twice as much is accepted, and the peer may have lost
-    the digits of small values, so that these count absolutely.
+    ``expected`` is what `Trial.expect` gives. Both may be off the reference, so that twice as much
+    is accepted, and the peer may have lost the digits of small values, so that these count
+    absolutely.
     """
     memory = trial.memories[Arg.DST]
-    kind = memory.desc.data_type
-    core = DataType.f64 if kind in (DataType.f64, DataType.s32) else DataType.f32
+    exact, meant = expected
     for peer in peers:
         try:
             operation = _prepared(peer, trial, stream)
@@ -40,9 +45,8 @@ def check_beside(
         except Unimplemented as error:
             result.peers.append(PeerResult(peer.name, refusal=str(error)))
             continue
-        result.peers.append(PeerResult(peer.name, operation.impl_info))
-        want, rule = operation.read(), _doubled(trial.rule(meant))
-        verdict = compare("DST", f64(memory.numpy()), want, kind, core, rule)
+        verdict, differs = _judge(operation, memory, exact, _doubled(trial.rule(meant)))
+        result.peers.append(PeerResult(peer.name, operation.impl_info, differs=differs))
         if memory.desc.compensation is not None:
             for sums in judge_sums(memory, operation.sums):
                 verdict = verdict.with_errors(sums.errors, sums.lines)
@@ -51,6 +55,23 @@ def check_beside(
             result.errors, result.total = verdict.errors, verdict.total
             right = f"right by the reference, but not as {peer.name} has it"
             result.lines = (*result.lines, *verdict.lines, right)
+
+
+def _judge(
+    operation: PeerOperation, memory: Memory, exact: Array, rule: Rule
+) -> tuple[Verdict, str]:
+    """The verdict by the peer's result, and what was left out of it since the peer is known to
+    differ there."""
+    got, want = f64(memory.numpy()), operation.read()
+    kind = memory.desc.data_type
+    core = DataType.f64 if kind in (DataType.f64, DataType.s32) else DataType.f32
+    verdict = compare("DST", got, want, kind, core, rule)
+    deviation = operation.deviation(exact) if verdict.errors else None
+    if deviation is None:
+        return verdict, ""
+    rest = compare("DST", got, want, kind, core, replace(rule, anything_at=deviation.at))
+    count = verdict.errors - rest.errors
+    return rest, f"{deviation.reason} ({count} elements)" if count else ""
 
 
 def _doubled(rule: Rule) -> Rule:

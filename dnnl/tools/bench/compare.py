@@ -32,7 +32,7 @@ class Rule:
     accepted; ``absolute`` and ``relative``, where one of them is set, are further bounds of at
     least the type's epsilon. ``non_finite`` accepts equal infinities and NaN, ``offset`` is what
     the result is taken relative to, and ``absolute_at`` where ``threshold`` bounds the absolute
-    error.
+    error. ``anything_at`` is where nothing is judged.
     """
 
     threshold: float
@@ -43,6 +43,7 @@ class Rule:
     non_finite: bool = False
     offset: Array | None = None
     absolute_at: Mask | None = None
+    anything_at: Mask | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ def _right(
     right |= (np.abs(expected) <= SMALL) & (diff < _EPS)
     if rule.absolute_at is not None:
         right |= rule.absolute_at & (diff <= rule.threshold)
+    if rule.anything_at is not None:
+        right |= rule.anything_at
     if rule.absolute or rule.relative:
         right |= (diff <= max(eps, rule.absolute)) | (relative <= max(eps, rule.relative))
     if rule.non_finite or data_type in _NARROW:

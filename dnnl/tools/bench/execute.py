@@ -139,7 +139,7 @@ class Executor:
         )
         if trial.case.settings.peer and not verdict.errors:
             with self._phase("compare"):
-                check_beside(self._peers(trial.case), trial, stream, meant, result)
+                check_beside(self._peers(trial.case), trial, stream, (want, meant), result)
         return result
 
     def _bitwise(self, trial: Trial, primitive: Primitive, stream: Stream) -> Result:

@@ -62,7 +62,7 @@ def write_page(path: Path, report: Report, tokens: Sequence[str], seconds: float
         seconds=seconds,
         tests=report.tests,
         counts=report.counts,
-        peers=[peer for peer in report.peers if peer.cases or peer.alone],
+        peers=[peer for peer in report.peers if peer.cases or peer.alone or peer.differing],
         roofs=roofs,
         plots=_plots(measured, roofs),
         rows=[_row(record) for record in report.records],
@@ -96,7 +96,7 @@ def _side(peer: Mapping[str, Any]) -> dict[str, Any]:
     colour = ""
     if ratio is not None and abs(ratio - 1) > _EVEN:
         colour = "better" if ratio > 1 else "worse"
-    title = peer.get("refusal") or peer["impl"]
+    title = peer.get("refusal") or "; ".join(filter(None, (peer["impl"], peer.get("differs"))))
     return {"ms": peer.get("min_ms"), "ratio": ratio, "colour": colour, "title": title}
 
 

@@ -22,12 +22,14 @@ _EXPLAINED = (State.FAILED, State.UNTESTED_FAILED, State.INVALID_ARGUMENTS)
 
 @dataclass(frozen=True)
 class PeerSummary:
-    """The geometric mean of the ratios of the cases that a peer has, and how many it has not."""
+    """The geometric mean of the ratios of the cases that a peer has, how many it has not, and in
+    how many it differs from the specification."""
 
     name: str
     cases: int
     mean: float
     alone: int
+    differing: int
 
 
 class Report:
@@ -40,6 +42,7 @@ class Report:
         self._times: list[Measured] = []
         self._ratios: dict[str, list[float]] = {}
         self._alone: Counter[str] = Counter()
+        self._differing: Counter[str] = Counter()
         self._templates: set[str] = set()
         self._keep = keep
         self._records: list[dict[str, Any]] = []
@@ -59,6 +62,9 @@ class Report:
             shown += result.lines
         for peer in result.peers:
             self._alone[peer.name] += bool(peer.refusal)
+            self._differing[peer.name] += bool(peer.differs)
+            if peer.differs:
+                shown.append(f"{peer.name} differs: {peer.differs}")
             if case.settings.verbose:
                 shown.append(f"{peer.name}: {peer.refusal or peer.impl}")
         if result.state.bad:
@@ -111,7 +117,13 @@ class Report:
     def peers(self) -> list[PeerSummary]:
         """How we compare with each peer."""
         return [
-            PeerSummary(name, len(ratios), exp(sum(map(log, ratios)) / max(len(ratios), 1)), alone)
+            PeerSummary(
+                name,
+                len(ratios),
+                exp(sum(map(log, ratios)) / max(len(ratios), 1)),
+                alone,
+                self._differing[name],
+            )
             for name, alone in self._alone.items()
             for ratios in [self._ratios.get(name, [])]
         ]
@@ -144,6 +156,8 @@ class Report:
                 yield f"{peer.name}: peer ratio (above 1: ours is faster): {times}"
             if peer.alone:
                 yield f"{peer.name}: cases without peer:{peer.alone}"
+            if peer.differing:
+                yield f"{peer.name}: cases in which the peer differs:{peer.differing}"
         parts = [f"total: {seconds:.2f}s;"]
         for name in PHASES:
             share = 100 * phases[name] / seconds if seconds else 0
@@ -209,6 +223,8 @@ def _peer_record(peer: PeerResult, ours: Measured) -> dict[str, Any]:
     record: dict[str, Any] = {"name": peer.name, "impl": peer.impl}
     if peer.refusal:
         record["refusal"] = peer.refusal
+    if peer.differs:
+        record["differs"] = peer.differs
     if peer.measured.runs:
         times = peer.measured
         record |= {"min_ms": times.time("-"), "avg_ms": times.time("0"), "ratio": peer.ratio(ours)}

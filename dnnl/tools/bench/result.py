@@ -40,11 +40,15 @@ SUMMARY = (
 
 @dataclass(frozen=True)
 class PeerResult:
-    """What another library did with a case: its implementation and its times, or why nothing."""
+    """What another library did with a case: its implementation and its times, or why nothing.
+
+    ``differs`` tells of elements that it is known to have otherwise than the specification.
+    """
 
     name: str
     impl: str = ""
     refusal: str = ""
+    differs: str = ""
     measured: Measured = field(default_factory=Measured)
 
     def ratio(self, ours: Measured) -> float:

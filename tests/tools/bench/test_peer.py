@@ -7,8 +7,10 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dnnl.errors import Unimplemented
@@ -17,7 +19,9 @@ from dnnl.tools.bench import beside
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.execute import _PEERS, Executor
 from dnnl.tools.bench.measure import in_turns, timed_runs
+from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.onednn_library import PACKAGE
+from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import State
 from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.trial import Trial
@@ -108,30 +112,60 @@ def test_a_refusal_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [peer.refusal for peer in result.peers] == ["not today"]
 
 
-def test_disagreement_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wrong:
-        """An operation whose result is off by one."""
+class Wrong:
+    """An operation of which each result is off by one, and of which that is known of some."""
 
-        impl_info = "wrong:any"
+    impl_info = "wrong:any"
 
-        def __init__(self, values: Array) -> None:
-            self.values = values
+    def __init__(self, exact: Array, known: int) -> None:
+        self.exact, self.known = exact, known
 
-        def bind(self) -> None:
-            pass
+    def bind(self) -> None:
+        pass
 
-        def read(self) -> Array:
-            return self.values
+    def read(self) -> Array:
+        return self.exact + 1
 
+    def deviation(self, exact: Array) -> Deviation | None:
+        assert (exact == self.exact).all()
+        at = np.arange(exact.size).reshape(exact.shape) < self.known
+        return Deviation("it adds one", at) if self.known else None
+
+
+@pytest.mark.parametrize("known", [0, 5, 12])
+def test_disagreement_is_a_failure_unless_it_is_known(
+    known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def prepared(peer: object, trial: Trial, stream: object) -> Wrong:
-        return Wrong(trial.expect()[0] + 1)
+        return Wrong(trial.expect()[0], known)
 
     monkeypatch.setitem(_PEERS, "onednn", Refusing)
     monkeypatch.setattr(beside, "_prepared", prepared)
     (case,) = Interpreter().cases(["--peer=onednn", "--softmax", "3x4"])
     result = Executor().run(case)
-    assert (result.state, result.errors) == (State.FAILED, 12)
-    assert "nobody" in result.lines[-1]
+    wrong = 12 - known
+    assert (result.state, result.errors) == (State.FAILED if wrong else State.PASSED, wrong)
+    assert not wrong or "nobody" in result.lines[-1]
+    (peer,) = result.peers
+    assert peer.differs == (f"it adds one ({known} elements)" if known else "")
+    report = Report()
+    shown = report.add(case, result)
+    assert (f"nobody differs: {peer.differs}" in shown) == bool(known)
+    line = "nobody: cases in which the peer differs:1"
+    assert (line in report.summary(1.0, Counter())) == bool(known)
+
+
+@needs_peer
+def test_it_differs_beyond_s32() -> None:
+    line = "bench --peer=onednn --reorder --dtag=ba"
+    cases = "--sdt=bf16 --ddt=s8,u8 5x19 --sdt=s32 --ddt=s32 --attr-zero-points=dst:common:2 5x19"
+    done = subprocess.run(
+        [sys.executable, "-m", "dnnl", *line.split(), *cases.split()],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("differs: it does not saturate what is beyond s32 (") == 3
+    assert "cases in which the peer differs:3\n" in done.stdout
 
 
 def test_measuring_counts() -> None:

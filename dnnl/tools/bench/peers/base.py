@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """Elements ``at`` which a peer is known to give other results than the specification has."""
+
+    reason: str
+    at: NDArray[np.bool_]
 
 
 class PeerOperation(Protocol):
@@ -25,6 +37,10 @@ class PeerOperation(Protocol):
 
     def read(self) -> Array:
         """The destination."""
+
+    def deviation(self, exact: Array) -> Deviation | None:
+        """Where the destination may differ from ours although ours is right, if anywhere;
+        ``exact`` is what it should hold before it is rounded."""
 
     def sums(self, kind: str) -> Array:
         """The compensation of one kind behind the destination, with size 1 where it is summed."""

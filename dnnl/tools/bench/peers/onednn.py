@@ -24,7 +24,9 @@ from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.reference.arrays import Array, f64
+from dnnl.reference.conversions import S32_CLAMP
 from dnnl.runtime.storage import allocate
+from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.onednn_library import (
     CPU,
     DEFAULT_STREAM,
@@ -125,6 +127,7 @@ class PeerOperation:
 
     def __init__(self, peer: OneDnn, pd: Handle, desc: Desc) -> None:
         self._peer, self._pd = peer, pd
+        self._kind = desc.kind
         self._descs = {tensor.argument: tensor.desc for tensor in desc.tensors}
         self._memories: dict[int, _Memory] = {}
         self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None
@@ -179,6 +182,15 @@ class PeerOperation:
         plain = _Memory(self._peer, _row_major(self._peer, desc))
         self._reorder(self._weights(desc), plain)
         return f64(plain.data.view(desc.data_type.numpy).reshape(desc.dims))
+
+    def deviation(self, exact: Array) -> Deviation | None:
+        """Integers beyond what both f32 and s32 hold, which wrap around or become the least one:
+        its reorders convert to s32 before they saturate, and add zero points there."""
+        desc = self._descs[Arg.DST]
+        beyond = np.abs(exact) > S32_CLAMP
+        if self._kind != "reorder" or not desc.data_type.is_integer or not beyond.any():
+            return None
+        return Deviation("it does not saturate what is beyond s32", beyond)
 
     def sums(self, kind: str) -> Array:
         """The compensation of one kind behind the destination, with size 1 where it is summed."""

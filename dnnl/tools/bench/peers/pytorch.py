@@ -12,6 +12,7 @@ from dnnl.errors import Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
 from dnnl.tools.bench.errors import BadValue
+from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.pytorch_functions import follow
 from dnnl.tools.bench.peers.pytorch_operations import program
 from dnnl.tools.bench.peers.pytorch_program import Program
@@ -103,6 +104,10 @@ class TorchOperation:
         """The destination."""
         result = self._result.to(self._peer.torch.float64)
         return f64(result.reshape(self._desc.dst.dims).numpy())
+
+    def deviation(self, exact: Array) -> Deviation | None:
+        """None is known."""
+        return None
 
     def sums(self, kind: str) -> Array:
         """PyTorch keeps nothing behind a tensor."""
