@@ -92,7 +92,7 @@ def arrange(
     ordered = sorted(axes, key=lambda axis: -far(source, axis))
     if square is None:
         block = _RUN // far(dst, written)
-        if lines_kept(far(source, written)) < block:
+        if lines_kept(far(source, written)) < min(block, written.extent):
             return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
         return _in_blocks(ordered, read, written, block), None
     if max(dst.operand.desc.size, source.operand.desc.size) >= LARGE:
@@ -119,7 +119,10 @@ def _from_memory(
     rest = [axis for axis in ordered if axis not in (read, written)]
     if written.extent >= read.extent:
         return [Loop(axis) for axis in (*rest, written, read)], written
-    if written.extent * square.lanes <= _ROWS_AT_ONCE:
+    rows = written.extent * square.lanes
+    if rows > 2 * lines_kept(square.read_apart):
+        return [Loop(axis) for axis in (*rest, written, read)], written
+    if rows <= _ROWS_AT_ONCE:
         return [Loop(axis) for axis in (*rest, read, written)], read
     return _in_blocks(ordered, written, read, line), written
 
