@@ -8,12 +8,11 @@
    walked as one line whatever its shape;
 3. the axis along which the destination is contiguous becomes the vector axis and is split by the
    number of lanes;
-4. an operand that is contiguous along another axis gets that axis as its tile axis: squares of
-   lanes x lanes elements are loaded along it and transposed in registers;
-5. what remains is ordered by the strides of the destination, so that it is written as a stream;
-   where a source wants its last two loops the other way round, the shorter one goes inside, so
-   that both sides stay within few pages;
-6. a destination that no cache would keep is written past the caches if whole lines allow it.
+4. an operand that is contiguous along another axis gets that axis as its tile axis: rows of 128
+   bits are loaded along it, one for each lane, and transposed in registers;
+5. axes that would fill vectors badly are walked as one line with what lies around them;
+6. the loops that remain are ordered by ``walk``;
+7. a destination that no cache would keep is written past the caches if whole lines allow it.
 """
 
 from __future__ import annotations
