@@ -29,19 +29,23 @@ class Operand:
     """A tensor of a kernel: its place in the argument list, its descriptor, and which element of
     it belongs to an iteration: one affine form over the axes per dimension.
 
-    ``groups``, for plain tensors only, is what the index of each dimension is divided by."""
+    ``groups``, for plain tensors only, is what the index of each dimension is divided by. An index
+    behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it."""
 
     slot: int
     desc: MemoryDesc
     index: tuple[Affine, ...]
     groups: tuple[int, ...] = ()
+    bare: frozenset[int] = frozenset()
 
     def boundaries(self, dim: int) -> tuple[int, ...]:
         """The sizes of the nested blocks of a dimension or of its groups, smallest first."""
         return self.groups[dim : dim + 1] if self.groups else block_boundaries(self.desc, dim)
 
     def limit(self, dim: int) -> int:
-        """The index at which a dimension ends, padding included."""
+        """The index at which a dimension ends, padding included if that may be read."""
+        if dim in self.bare:
+            return self.desc.dims[dim]
         return self.desc.padded_dims[dim] * (self.groups[dim] if self.groups else 1)
 
     def offset(self, index: Sequence[Affine]) -> Affine | None:

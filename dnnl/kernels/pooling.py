@@ -65,7 +65,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         form * stride + Affine.of(tap, dilation + 1) + -padding
         for form, stride, tap, dilation, padding in spatial
     ]
-    src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen))
+    bare = frozenset(range(2, len(axes)))  # what pads a block is no tap
+    src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen), bare=bare)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(index))
     epilogue = Epilogue(conf.post_ops, dst, arguments)
     window = _maximum if conf.alg is Alg.pooling_max else _average

@@ -110,6 +110,9 @@ def test_every_instruction_set(isa: str, layout: str, alg: str, window: str) -> 
         ((1, 3, 5, 6, 20), "abcde", Window((3, 2, 2), (2, 1, 2), (1, 0, 1), (1, 1, 0), (0, 1, 0))),
         ((1, 20, 5, 6, 7), "acdeb", Window((2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 1), (1, 0, 0))),
         ((1, 20, 4, 6, 9), "abCde4c", Window((2, 2, 3), (1, 2, 2), (1,) * 3, (0,) * 3, (0,) * 3)),
+        # Blocks of the image that are not full: their padding is no tap.
+        ((2, 3, 9, 37), "abCd4c", DENSE),
+        ((1, 20, 9, 37), "aBCD16b2c8d", DENSE),
         # Every other element, the last of the buffer included.
         ((1, 1, 31), "abc", Window((1,), (2,), (0,), (0,), (0,))),
         ((1, 1, 46), "abc", Window((1,), (3,), (0,), (0,), (0,))),
