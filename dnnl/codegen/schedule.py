@@ -54,9 +54,10 @@ class Schedule:
     ``axes`` are what remains to be walked of the parallel axes, and ``loops`` how that is done: in
     this order, the outer ones shared out as work items. ``inner`` are the loops of a reduction.
     ``lane`` is the vector axis, inside the loops of a reduction if ``lane_inside``; ``vector`` is
-    the loop over whole vectors. ``tile`` is the axis of in-register transposition; while a square
-    is worked on, that of the next iteration of ``ahead`` is fetched. ``streamed`` allows stores
-    past the caches; ``serial`` forbids sharing out any loop.
+    the loop over whole vectors. ``tile`` is the axis of in-register transposition, ``pieces`` how
+    many tiles make a row of the ``square`` that is loaded at a time; meanwhile that of the next
+    iteration of ``ahead`` is fetched. ``lines`` are the axes that have been made of two, the inner
+    ones first. ``streamed`` allows stores past the caches; ``serial`` forbids sharing out any loop.
 
     Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
     only writes the zeros of padding.
