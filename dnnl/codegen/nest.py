@@ -161,7 +161,7 @@ class _Writer:
         self.e, self.nest, self.plan = e, nest, plan
         tails, self.bounds = self._sort_bounds()
         self.site = Site(e, plan, pointers, nest.dst, nest.core, tails)
-        self.variants = cut([loop.axis for loop in plan.loops], self.bounds)
+        self.variants = cut([loop.axis for loop in plan.loops], self.bounds, plan.columns)
 
     def aligned(self) -> ir.Value:
         """Whether dst begins where a vector may be streamed to."""

@@ -84,10 +84,14 @@ class Schedule:
     @property
     def work_per_point(self) -> int:
         """How many iterations one point of the loops stands for."""
-        at_once = self.lanes
-        if self.tile is not None and self.pieces is not None:
-            at_once *= self.tile.extent * self.pieces.extent
-        return at_once * prod(axis.extent for axis in self.inner)
+        return self.lanes * self.columns * prod(axis.extent for axis in self.inner)
+
+    @property
+    def columns(self) -> int:
+        """How many vectors one point of the loops stands for."""
+        if self.tile is None or self.pieces is None:
+            return 1
+        return self.tile.extent * self.pieces.extent
 
     def transposed(self, access: Access) -> bool:
         """Whether the operand is read in squares along the tile axis."""

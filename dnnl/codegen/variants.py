@@ -14,8 +14,9 @@ from itertools import pairwise
 from dnnl.codegen.access import Bound
 from dnnl.codegen.address import Axis
 
-# Code is written out once for each combination of ranges.
-_MOST_COMBINATIONS = 9
+# A body is written for each combination of ranges, twice where bounds are tested; the longer it is
+# and the more bounds it looks at, the fewer there may be.
+_MOST_CODE = 320
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ class Variants:
     tested: tuple[Bound, ...]
 
 
-def cut(axes: Sequence[Axis], bounds: Sequence[Bound]) -> Variants:
-    """Cut ``axes``, the loops around a point, so that as few ``bounds`` as possible are tested."""
+def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Variants:
+    """Cut ``axes``, the loops around a point, so that as few ``bounds`` as possible are tested;
+    ``bodies`` is how often a point's body is written for one combination of ranges."""
     assigned: dict[Axis, list[Bound]] = {}
     tested = []
     for bound in bounds:
@@ -49,7 +51,8 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound]) -> Variants:
     combinations = 1
     for axis, own in assigned.items():
         pieces = tuple(_ranges(axis, own))
-        if combinations * len(pieces) > _MOST_COMBINATIONS:
+        code = combinations * len(pieces) * bodies * len(bounds) * (2 if tested else 1)
+        if code > _MOST_CODE:
             tested += own
             continue
         combinations *= len(pieces)
