@@ -156,16 +156,21 @@ def test_disagreement_is_a_failure_unless_it_is_known(
 
 
 @needs_peer
-def test_it_differs_beyond_s32() -> None:
-    line = "bench --peer=onednn --reorder --dtag=ba"
-    cases = "--sdt=bf16 --ddt=s8,u8 5x19 --sdt=s32 --ddt=s32 --attr-zero-points=dst:common:2 5x19"
+def test_where_it_differs() -> None:
+    lines = (
+        "--sdt=bf16 --ddt=s8,u8 --dtag=ba 5x19",
+        "--sdt=s32 --ddt=s32 --attr-zero-points=dst:common:2 5x19",
+        "--sdt=s8 --ddt=f32 --stag=adbc --attr-zero-points=src:common:-1 1x12x128x33",
+    )
+    options = " --reset ".join(lines).split()
     done = subprocess.run(
-        [sys.executable, "-m", "dnnl", *line.split(), *cases.split()],
+        [sys.executable, "-m", "dnnl", "bench", "--peer=onednn", "--reorder", *options],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("differs: it does not saturate what is beyond s32 (") == 3
-    assert "cases in which the peer differs:3\n" in done.stdout
+    assert "differs: it forgets the zero point of src (50688 elements)" in done.stdout
+    assert "cases in which the peer differs:4\n" in done.stdout
 
 
 def test_measuring_counts() -> None:

@@ -130,6 +130,7 @@ class PeerOperation:
         self._kind = desc.kind
         self._descs = {tensor.argument: tensor.desc for tensor in desc.tensors}
         self._memories: dict[int, _Memory] = {}
+        self._src: Array | None = None
         self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None
         text = ctypes.c_char_p()
         query = "primitive_desc_query"
@@ -139,6 +140,7 @@ class PeerOperation:
     def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
         """Give every argument its memory; ``parameters`` describes those of the attributes."""
         known = {**self._descs, **{arg: _flat(arg, d) for arg, d in parameters.items()}}
+        self._src = values.get(Arg.SRC)
         for argument, desc in known.items():
             memory = self._memories[argument] = _Memory(self._peer, self._handle(argument, desc))
             memory.data[:] = _PATTERN
@@ -184,11 +186,15 @@ class PeerOperation:
         return f64(plain.data.view(desc.data_type.numpy).reshape(desc.dims))
 
     def deviation(self, exact: Array) -> Deviation | None:
-        """Integers beyond what both f32 and s32 hold, which wrap around or become the least one:
-        its reorders convert to s32 before they saturate, and add zero points there."""
-        desc = self._descs[Arg.DST]
+        """What reorders are known to do: they convert to s32 before they saturate, and add zero
+        points there, so that what is beyond wraps around or becomes the least integer; and some
+        transpositions forget the zero point of src."""
+        if self._kind != "reorder":
+            return None
+        if Arg.ZERO_POINTS | Arg.SRC in self._memories and (self.read() == self._src).all():
+            return Deviation("it forgets the zero point of src", np.ones(exact.shape, bool))
         beyond = np.abs(exact) > S32_CLAMP
-        if self._kind != "reorder" or not desc.data_type.is_integer or not beyond.any():
+        if not self._descs[Arg.DST].data_type.is_integer or not beyond.any():
             return None
         return Deviation("it does not saturate what is beyond s32", beyond)
 
