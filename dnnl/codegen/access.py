@@ -213,10 +213,13 @@ class Place:
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
         start = access.byte_offset(self._lane, self._lanes)
-        if start is None:
-            return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
-        where = self.e.element(pointer, start.emit(self.e, self._env), I8)
-        return nibbles.load_line(self.e, where, self._lanes, mask)
+        if start is not None:
+            where = self.e.element(pointer, start.emit(self.e, self._env), I8)
+            return nibbles.load_line(self.e, where, self._lanes, mask)
+        if self._lane_stride(access) == 1 and self._lanes % 2 == 0:
+            first = self._base(access)
+            return nibbles.load_line_anywhere(self.e, pointer, first, self._lanes, mask)
+        return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
 
     def load_bytes(self, operand: Operand) -> ir.Value:
         """The bytes of elements of 4 bits that begin with one, two elements in each."""

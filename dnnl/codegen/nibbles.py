@@ -26,6 +26,29 @@ def load_line(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.
     return e.b.bitcast(apart, vector.vector_type(I8, lanes))
 
 
+def load_line_anywhere(
+    e: Emitter, pointer: ir.Value, offset: ir.Value, lanes: int, mask: vector.Mask
+) -> ir.Value:
+    """The codes of neighbours, of which the first is at ``offset`` (i64 elements), in either half
+    of a byte."""
+    low, high = _halves(e, mask)
+    kind, pairs = vector.vector_type(I8, lanes // 2), vector.vector_type(I16, lanes // 2)
+    odd = e.b.and_(offset, i64(1))
+    shift = e.b.shl(e.b.trunc(odd, I16), ir.Constant(I16, 2))
+    first = e.b.lshr(offset, i64(1))
+
+    def load(at: ir.Value, mask: vector.Mask) -> ir.Value:
+        return e.b.zext(vector.load(e, e.element(pointer, at, I8), kind, mask), pairs)
+
+    # Where the first is in a high half, its right neighbour is in the low half of the next byte.
+    evens = e.b.lshr(load(first, low), vector.splat(e, shift, lanes // 2))
+    up = e.b.add(shift, ir.Constant(I16, 4))
+    odds = e.b.shl(load(e.b.add(first, odd), high), vector.splat(e, up, lanes // 2))
+    evens = e.b.and_(evens, vector.splat_constant(pairs, _LOW))
+    odds = e.b.and_(odds, vector.splat_constant(pairs, _LOW << 8))
+    return e.b.bitcast(e.b.or_(evens, odds), vector.vector_type(I8, lanes))
+
+
 def load_bytes(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
     """The bytes of neighbours, of which the first is the even one of the byte at ``where``."""
     low, high = _halves(e, mask)
