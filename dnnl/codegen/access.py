@@ -16,6 +16,7 @@ from dnnl.codegen import nibbles, vector
 from dnnl.codegen.address import Affine, Axis, block_boundaries, emit_offset, linear_offset
 from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.convert import storage
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 Env = dict[Axis, ir.Value]
@@ -30,13 +31,20 @@ class Operand:
     it belongs to an iteration: one affine form over the axes per dimension.
 
     ``groups``, for plain tensors only, is what the index of each dimension is divided by. An index
-    behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it."""
+    behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it.
+    ``codes`` is the 4-bit type of the values where the elements are bytes with codes of it."""
 
     slot: int
     desc: MemoryDesc
     index: tuple[Affine, ...]
     groups: tuple[int, ...] = ()
     bare: frozenset[int] = frozenset()
+    codes: DataType | None = None
+
+    @property
+    def data_type(self) -> DataType:
+        """The type of the values."""
+        return self.codes or self.desc.data_type
 
     def boundaries(self, dim: int) -> tuple[int, ...]:
         """The sizes of the nested blocks of a dimension or of its groups, smallest first."""
@@ -163,12 +171,12 @@ class Place:
 
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
         """Elements of the operand as they lie in memory, in the core type."""
-        return storage(operand.desc.data_type, self.kind.element).to_core(self.e, stored)
+        return storage(operand.data_type, self.kind.element).to_core(self.e, stored)
 
     def load_stored(self, operand: Operand) -> ir.Value:
         """The operand's elements as they lie in memory."""
         access = self._accesses[operand]
-        row = storage(operand.desc.data_type, self.kind.element)
+        row = storage(operand.data_type, self.kind.element)
         kind = vector.vector_type(row.element, self._lanes)
         bounds = [*self._exists, *self._domain, *access.window]
         pointer = self._pointers[operand]
@@ -190,7 +198,7 @@ class Place:
     def store(self, operand: Operand, value: ir.Value) -> None:
         """Convert and store; what lies outside the domain becomes zero."""
         access = self._accesses[operand]
-        row = storage(operand.desc.data_type, self.kind.element)
+        row = storage(operand.data_type, self.kind.element)
         mask = self.conditions([*self._exists, *access.window])
         if vector.is_empty(mask):
             return
@@ -250,7 +258,7 @@ class Place:
         if access.offset is None or (ahead and not step):
             return
         place = self.e.add(self._base(access), i64(step))
-        element = storage(operand.desc.data_type, self.kind.element).element
+        element = storage(operand.data_type, self.kind.element).element
         vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
 
     def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:

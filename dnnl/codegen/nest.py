@@ -60,18 +60,24 @@ class Nest:
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
     """Write the phase ``symbol``."""
-    plan = _plan(module, nest)
+    plan = _plan(module.isa, nest)
     items = Items(0, 0, 1)
     if not plan.serial:
         items = _share_out(module.isa, plan.loops, plan.work_per_point)
     return _emit(module, symbol, [(nest, plan)], items)
 
 
+def shares_bytes(isa: Isa, nest: Nest) -> bool:
+    """Whether vectors of a 4-bit dst share bytes, so that one work item stores it all, element by
+    element."""
+    return _plan(isa, nest).serial
+
+
 def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Phase | None:
     """Write nests over parts of one destination as one phase in which they take turns, so that
     each stretch of the destination is written in one go; None, and nothing is written, if they do
     not walk alike."""
-    plans = [(nest, _plan(module, nest)) for nest in nests]
+    plans = [(nest, _plan(module.isa, nest)) for nest in nests]
     if len({_outermost(nest, plan) for nest, plan in plans}) > 1:
         return None
     first = plans[0][1].loops[:1]
@@ -100,9 +106,9 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
     return loop.count, None if offset is None else offset.stride(loop.axis) * loop.step
 
 
-def _plan(module: Module, nest: Nest) -> Schedule:
+def _plan(isa: Isa, nest: Nest) -> Schedule:
     parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
-    lanes, _ = widths(module.isa, nest.core)
+    lanes, _ = widths(isa, nest.core)
     if nest.dst.desc.data_type.bits == 4:
         lanes = max(lanes, 2)  # elements of one byte are stored together
     plan = schedule(lanes, *parts)
@@ -111,7 +117,7 @@ def _plan(module: Module, nest: Nest) -> Schedule:
         if plan.accesses[nest.dst].byte_offset(plan.lane, plan.lanes) is None:
             plan = schedule(1, *parts)
             plan.serial = True
-    plan.streamed = plan.streamed and module.isa.caches and not nest.revisits
+    plan.streamed = plan.streamed and isa.caches and not nest.revisits
     return plan
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module, Value
+from dnnl.codegen.builder import F32, Module, Type, Value
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
@@ -95,8 +95,10 @@ def emit_copy(
     dst: tuple[int, MemoryDesc],
     arguments: Arguments,
     post_ops: Sequence[PostOp] = (),
+    core: Type = F32,
 ) -> Phase:
-    """Write a phase that copies one argument into another through post-ops."""
+    """Write a phase that copies one argument into another through post-ops, as values of
+    ``core``."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
@@ -107,7 +109,7 @@ def emit_copy(
         point.store(output, epilogue.apply(point, point.load(given)))
 
     operands = (given, output, *epilogue.operands)
-    return emit_nest(module, symbol, Nest(axes, (), operands, output, body))
+    return emit_nest(module, symbol, Nest(axes, (), operands, output, body, core=core))
 
 
 def emit_copies(

@@ -15,6 +15,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.compensation import emit_compensation
 from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -56,23 +57,35 @@ def configure(
 
 
 class Copy:
-    """The operands of a reorder, and what is done at each place."""
+    """The operands of a reorder, and what is done at each place.
 
-    def __init__(self, conf: Conf) -> None:
+    ``codes`` are bytes to which the codes of a 4-bit dst are written in its stead.
+    """
+
+    def __init__(self, conf: Conf, codes: Argument | None = None) -> None:
         self.arguments = Arguments()
         self.axes = letters(conf.dst.dims)
         index = tuple(Affine.of(axis) for axis in self.axes)
         self.src = Operand(self.arguments.slot(Arg.SRC), conf.src, index)
-        self.dst = Operand(self.arguments.slot(Arg.DST), conf.dst, index)
+        if codes is None:
+            self.dst = Operand(self.arguments.slot(Arg.DST), conf.dst, index)
+        else:
+            slot = self.arguments.slot(codes[0])
+            self.dst = Operand(slot, codes[1], index, codes=conf.dst.data_type)
         self._epilogue = Epilogue(conf.post_ops, self.dst, self.arguments)
         tensors: dict[int, Operand] = {Arg.SRC: self.src, Arg.DST: self.dst}
-        self._adjust = conf.adjust
+        self._adjust, self._core = conf.adjust, conf.core
         self._quantizer = Quantizer(conf.quantization, tensors, self.arguments)
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """dst, src, and what is read besides them."""
         return (self.dst, self.src, *self._epilogue.operands, *self._quantizer.operands)
+
+    @property
+    def nest(self) -> Nest:
+        """The loops over all places."""
+        return Nest(self.axes, (), self.operands, self.dst, self.run, core=self._core)
 
     def run(self, place: Place) -> None:
         """Load, dequantize, quantize and store."""
@@ -88,7 +101,6 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     copy = Copy(conf)
     module = Module("reorder", isa)
     entry = symbol("reorder", [conf.src, conf.dst], isa)
-    nest = Nest(copy.axes, (), copy.operands, copy.dst, copy.run, core=conf.core)
-    phase = emit_nest(module, entry, nest)
+    phase = emit_nest(module, entry, copy.nest)
     sums = emit_compensation(module, conf.dst, copy.dst.slot)
     return Kernel(module, (phase, *sums), copy.arguments.ids)

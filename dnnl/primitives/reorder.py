@@ -10,7 +10,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import reorder as kernel
-from dnnl.kernels import reorder_runtime
+from dnnl.kernels import reorder_nibbles, reorder_runtime
 from dnnl.primitives.desc import (
     Desc,
     Tensor,
@@ -76,6 +76,10 @@ def _nest(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     conf = _configure(desc, attr, kernel.configure)
     if isinstance(conf, Refusal):
         return conf
+    packed = reorder_nibbles.configure(conf, isa)
+    if packed is not None:
+        recipe = Recipe(packed, isa, reorder_nibbles.build)
+        return Plan(desc, conf.post_ops, recipe, packed.scratchpad)
     return Plan(desc, conf.post_ops, Recipe(conf, isa, kernel.build))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -10,27 +12,31 @@ from dnnl import (
     DataType,
     Memory,
     MemoryDesc,
+    Primitive,
     PrimitiveAttr,
     PrimitiveDesc,
     ReorderDesc,
+    Stream,
     config,
 )
 from dnnl.reference.conversions import convert
 from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
 from dnnl.types.attr import ScaleSpec
-from tests.check import check, logical, memory_of, random_memory
+from tests.check import check, logical, memory_of, poisoned_memory, random_memory
+from tests.guard import guarded
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
 
 TYPES = ["s4", "u4", "f4_e2m1"]
 PAIRS = [("f32", "s4"), ("u4", "u4"), ("f4_e2m1", "bf16"), ("s8", "f4_e2m1")]
 # Rows of an even length begin on a byte, those of an odd one share bytes.
-EVEN, ODD = (2, 20, 3, 36), (2, 19, 3, 5)
+EVEN, ODD, LONG = (2, 20, 3, 36), (2, 19, 3, 5), (1, 131, 1, 69)
 CASES = [
     (EVEN, "nchw", "nchw"), (EVEN, "nchw", "nhwc"), (EVEN, "nhwc", "nChw16c"),
     (EVEN, "nChw8c", "dcba"), (EVEN, "part16", "nchw"), (EVEN, "nhwc", "part16"),
     (ODD, "nchw", "nchw"), (ODD, "nchw", "nhwc"), (ODD, "nChw16c", "nhwc"),
     (ODD, "nhwc", "ABcd4b16a4b"), (ODD, "part", "nchw"), (ODD, "nhwc", "part"),
+    (LONG, "nchw", "nhwc"), (LONG, "part", "nchw"), (ODD, "nhwc", "aBcd3b"),
     ((1, 1, 1, 1), "nchw", "nchw"), ((1, 3, 1, 1), "nchw", "nchw"), ((1, 1, 1, 33), "nchw", "part"),
 ]  # fmt: skip
 
@@ -138,8 +144,47 @@ def test_rows_that_end_in_half_a_byte_leave_the_other_half(isa: str) -> None:
 
 def test_bytes_that_rows_share_belong_to_one_work_item() -> None:
     """Two threads that write halves of one byte would undo each other's work."""
-    dims = (64, 1023)
-    for tag, alone in (("ab", False), ("ba", True)):
-        desc = ReorderDesc(MemoryDesc(dims, "s8", tag), MemoryDesc(dims, "s4", "ab"))
+    src = MemoryDesc((64, 1023), "s8", "ba")
+    for length, alone in ((1024, False), (1025, True)):
+        part = MemoryDesc((64, length), "s4").submemory((64, 1023), (0, 0))
+        desc = ReorderDesc(src, part)
         (phase,) = PrimitiveDesc(desc, ENGINE).plan.recipe.kernel().phases
         assert (phase.count == 1) is alone
+
+
+def test_rows_without_gaps_are_packed_by_all_threads() -> None:
+    desc = ReorderDesc(MemoryDesc((640, 1023), "s8", "ba"), MemoryDesc((640, 1023), "s4", "ab"))
+    phases = PrimitiveDesc(desc, ENGINE).plan.recipe.kernel().phases
+    assert len(phases) == 2
+    assert all(phase.count > 1 for phase in phases)
+
+
+@every_isa
+@pytest.mark.parametrize("data_type", TYPES)
+def test_sum_with_rows_that_share_bytes(data_type: str, isa: str) -> None:
+    """The half byte behind the last element is not the tensor's."""
+    dims = (37, 69)
+    source = random_memory(MemoryDesc(dims, "f32", "ba"), ENGINE)
+    old = random_memory(MemoryDesc(dims, data_type, offset0=4), ENGINE, seed=2)
+    beyond = old.data[-1] & 0xF0
+    attr = PrimitiveAttr()
+    attr.post_ops.append_sum(0.5)
+    with config.override("max_cpu_isa", isa):
+        result = execute(ReorderDesc(source.desc, old.desc), {Arg.SRC: source}, attr, old)
+    want = reorder(logical(source), sum_scale=0.5, dst=logical(old))
+    check(result, want, QUANTIZED_TOLERANCE(data_type))
+    assert result.data[-1] & 0xF0 == beyond
+    assert (result.data[:2] == old.data[:2]).all()
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+def test_scratchpad(at: Literal["start", "end"]) -> None:
+    source = random_memory(MemoryDesc((37, 69), "u4", "ab"), ENGINE)
+    desc = ReorderDesc(source.desc, source.desc.with_tag("ba"))
+    pd = PrimitiveDesc(desc, ENGINE, PrimitiveAttr(scratchpad_mode="user"))
+    assert pd.scratchpad_desc.size == 37 * 69
+    scratchpad = Memory(pd.scratchpad_desc, ENGINE, guarded(pd.scratchpad_desc.size, at))
+    result = poisoned_memory(desc.dst_desc, ENGINE)
+    args = {Arg.SRC: source, Arg.DST: result, Arg.SCRATCHPAD: scratchpad}
+    Primitive(pd).execute(Stream(ENGINE, 2), args)
+    check(result, logical(source), 0.0)

@@ -7,9 +7,11 @@ wrong so rarely that running on several threads does not show it. So each item i
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dnnl import Arg, Memory, Primitive, Stream
 from dnnl.runtime.engines.cpu_launch import LaunchedExecutable
@@ -18,31 +20,46 @@ from tests.primitives.harness import ENGINE
 _PHASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _MANY = 64
 
+Bytes: TypeAlias = NDArray[np.uint8]
+
 
 def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
-    """Each byte of dst is written by at most one item of a phase. dst ends as by an execution."""
+    """Each byte of dst, and of a scratchpad of the library, is written by at most one item of a
+    phase. dst ends as by an execution."""
     executable = primitive._executable
     if executable is None:
         return
     assert isinstance(executable, LaunchedExecutable)
     slots, pointers = primitive._checked(Stream(ENGINE, _MANY), args)
+    outputs = [args[Arg.DST].data]
+    if primitive._own_scratchpad:
+        scratchpad = primitive._thread_scratchpad()
+        pointers = primitive._with_scratchpad(pointers, scratchpad)
+        outputs.append(scratchpad.data)
     pointers, threads = slots.completed(pointers, _MANY)
     block = (ctypes.c_void_p * len(pointers))(*pointers)
     program = executable._program
     phases = ctypes.c_int64.from_address(program).value
     words = (ctypes.c_int64 * (2 * phases)).from_address(program + 8)
     for function, count in zip(words[0::2], words[1::2], strict=True):
-        run, dst = _PHASE(function), args[Arg.DST].data
-        before = dst.copy()
-        writers = np.zeros(dst.size, np.int64)
+        run = _PHASE(function)
+        before = [data.copy() for data in outputs]
+        writers = np.zeros(sum(data.size for data in outputs), np.int64)
         for item in range(count if threads > 1 else 0):
-            written = np.zeros(dst.size, bool)
+            written = np.zeros(writers.size, bool)
             for flip in (0, 0xFF):  # what is written may be what was there before
-                dst[:] = before ^ flip
+                _fill(outputs, before, flip)
                 run(block, item, item + 1)
-                written |= dst != before ^ flip
+                pairs = zip(outputs, before, strict=True)
+                written |= np.concatenate([data != old ^ flip for data, old in pairs])
             writers += written
         shared = np.flatnonzero(writers > 1)
         assert not len(shared), f"{len(shared)} bytes have several writers, first {shared[0]}"
-        dst[:] = before
+        _fill(outputs, before)
         run(block, 0, count)
+
+
+def _fill(outputs: Sequence[Bytes], contents: Sequence[Bytes], flip: int = 0) -> None:
+    """Give each output its contents with the bits ``flip`` of each byte turned over."""
+    for data, old in zip(outputs, contents, strict=True):
+        data[:] = old ^ flip
