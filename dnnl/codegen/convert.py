@@ -3,7 +3,8 @@
 A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
 f64 where the result is f64, or where only types pass that do not fit f32; i32 where s8 are counted;
-or an integer as wide as the elements, where their bits are moved and mean nothing.
+or an integer as wide as the elements of the result, where their bits are moved and mean nothing, or
+are those of bf16 that smaller floats become.
 
 Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
 """
@@ -93,6 +94,10 @@ def _small(element: ir.Type, form: Format) -> Storage:
     )
 
 
+def _as_bf16(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
+    return small_float.widen_to_bf16(e, e.b.zext(value, _like(value, I16)), form)
+
+
 _F16 = _small(I16, small_float.F16)
 
 
@@ -134,6 +139,14 @@ _IN_I32 = {
         lambda e, value: e.b.trunc(value, _like(value, I8)),
     ),
 }
+_IN_BF16 = {
+    data_type: Storage(I8, partial(_as_bf16, form=form), _same)
+    for data_type, form in (
+        (DataType.f8_e5m2, small_float.F8_E5M2),
+        (DataType.f8_e4m3, small_float.F8_E4M3),
+        (DataType.f4_e2m1, small_float.F4_E2M1),
+    )
+}
 _IN_F64 = {
     DataType.f64: Storage(F64, _same, _same),
     DataType.s32: _integer(I32, -(2.0**31), 2.0**31 - 1, core=F64),
@@ -160,13 +173,15 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
     """The core of a conversion with nothing computed on the way."""
     if src is dst and src is not DataType.f32:
         return ir.IntType(max(8, src.bits))
+    if dst is DataType.bf16 and src in _IN_BF16:
+        return I16
     return F64 if _IN_F64.keys() >= {src, dst} else F32
 
 
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
     """The row of a supported data type."""
     if isinstance(core, ir.IntType):
-        wider = _IN_I32 if core.width == I32.width else {}
+        wider = {I32.width: _IN_I32, I16.width: _IN_BF16}.get(core.width, {})
         return wider.get(data_type) or Storage(core, _same, _same)
     if core is F32:
         return _IN_F32[data_type]

@@ -1,6 +1,7 @@
 """Floats below 32 bits, by integer arithmetic: the same on every target, and exact.
 
-A code is the bits of such a float in the low bits of an i32. All functions take vectors.
+A code is the bits of such a float in the low bits of an i32, if nothing else is said. All functions
+take vectors.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ _F32_BIAS = 127
 _F32_INFINITY = 0x7F800000
 _F32_MAGNITUDE = 0x7FFFFFFF
 _F32_QUIET_NAN = 0x7FC00000
+_BF16_MANTISSA = 7
+_BF16_INFINITY = 0x7F80
+_BF16_QUIET = 0x40
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,32 @@ def widen(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
     return b.bitcast(b.or_(value, sign), real)
 
 
+def widen_to_bf16(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
+    """The bf16, as bits, that a code of at most 8 bits stands for; both are i16."""
+    b, put = e.b, _constants(code.type)
+    magnitude = b.and_(code, put((1 << form.width) - 1))
+    sign = b.shl(b.and_(code, put(1 << form.width)), put(15 - form.width))
+    shifted = b.shl(magnitude, put(_BF16_MANTISSA - form.mantissa))
+    value = b.add(shifted, put((_F32_BIAS - form.bias) << _BF16_MANTISSA))
+    # The highest bit of a denormal becomes the hidden one: a case for each place it may have.
+    for place in reversed(range(form.mantissa)):
+        power = _F32_BIAS + 1 - form.bias - form.mantissa + place
+        up = b.shl(magnitude, put(_BF16_MANTISSA - place))
+        denormal = b.add(up, put((power - 1) << _BF16_MANTISSA))
+        small = b.icmp_signed("<", magnitude, put(2 << place))
+        value = b.select(small, denormal, value)
+    value = b.select(b.icmp_signed("==", magnitude, put(0)), put(0), value)
+    if form.infinity is not None:
+        odd = b.icmp_signed(">=", magnitude, put(form.infinity))
+        value = b.select(odd, b.or_(shifted, put(_BF16_INFINITY)), value)
+        nan = b.icmp_signed(">", magnitude, put(form.infinity))
+        value = b.or_(value, b.select(nan, put(_BF16_QUIET), put(0)))
+    elif form is F8_E4M3:
+        nan = b.icmp_signed("==", magnitude, put(form.overflow))
+        value = b.select(nan, put(_BF16_INFINITY | _BF16_QUIET), value)
+    return b.or_(value, sign)
+
+
 def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
     """The code nearest to an f32, the even one of two."""
     b = e.b
@@ -123,7 +153,7 @@ def narrow_bf16(e: Emitter, value: ir.Value) -> ir.Value:
     odd = b.and_(upper, put(1))
     rounded = b.lshr(b.add(b.add(bits, put(0x7FFF)), odd), put(16))
     is_nan = b.fcmp_unordered("uno", value, value)
-    return b.select(is_nan, b.or_(upper, put(0x40)), rounded)
+    return b.select(is_nan, b.or_(upper, put(_BF16_QUIET)), rounded)
 
 
 def widen_e8m0(e: Emitter, code: ir.Value) -> ir.Value:

@@ -26,6 +26,7 @@ from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed
 TYPES = ["f32", "f16", "bf16", "f64", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3", "e8m0"]
 FLOATS = ["f32", "f16", "bf16", "f64", "f8_e5m2", "f8_e4m3", "e8m0"]
 PAIRS = [("nchw", "nhwc"), ("nhwc", "nchw"), ("nchw", "nChw16c"), ("nChw8c", "part")]
+CONVERSIONS = [("f32", "s8"), ("u8", "bf16"), ("s32", "f64"), ("f8_e4m3", "bf16")]
 LIMITS = [
     0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, 1.5, 2.5, 127.5, 126.5, -128.5, -129.0, 255.5,
     254.5, 1024.0, -124.0, 65504.0, 65519.9, 65520.0, 61439.0, 61440.0, 448.0, 464.0, 464.1,
@@ -91,6 +92,17 @@ def test_every_code_of_small_types(src: str, isa: str) -> None:
 
 
 @every_isa
+@pytest.mark.parametrize("src", ["f8_e5m2", "f8_e4m3", "f4_e2m1"])
+def test_small_floats_become_the_same_bf16_as_by_way_of_f32(src: str, isa: str) -> None:
+    """Every code, with the sign of zeros and the payload of NaN."""
+    memory = Memory(MemoryDesc((2 * 256 * 8 // DataType[src].bits,), src), ENGINE)
+    memory.data[:] = np.tile(np.arange(256, dtype=np.uint8), 2)
+    once = converted(memory, "bf16", isa)
+    assert_converted(memory, once)
+    assert (once.data == converted(converted(memory, "f32", isa), "bf16", isa).data).all()
+
+
+@every_isa
 def test_wide_types_pass_through_f64(isa: str) -> None:
     rng = np.random.default_rng(4)
     numbers = rng.integers(-(2**31), 2**31, 5000, dtype=np.int64).astype(np.int32)
@@ -117,7 +129,7 @@ def test_every_pair_of_types(src: str, dst: str) -> None:
 
 @every_isa
 @pytest.mark.parametrize("layouts", PAIRS, ids=">".join)
-@pytest.mark.parametrize("types", [("f32", "s8"), ("u8", "bf16"), ("s32", "f64")], ids=">".join)
+@pytest.mark.parametrize("types", CONVERSIONS, ids=">".join)
 def test_conversions_in_layouts(types: tuple[str, str], layouts: tuple[str, str], isa: str) -> None:
     dims = (2, 20, 3, 35)
     memory = typed_source(dims, layouts[0], types[0])
