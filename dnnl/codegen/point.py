@@ -125,7 +125,21 @@ class Point(Place):
         if whole == axis.extent:
             return carried
         tail = self._with({axis: i64(whole)}, masked=True)
-        return tail._loops(axes[1:], fold, carried)
+        carried = tail._loops(axes[1:], fold, carried)
+        if not carried:
+            self._padding(axes, whole + 1, fold)
+        return carried
+
+    def _padding(self, axes: list[Axis], begin: int, fold: _Fold) -> None:
+        """The vectors behind the end of the vector axis: they hold no value that counts, but what
+        is stored there is padding."""
+        axis, *rest = axes
+
+        def body(index: ir.Value) -> None:
+            self._with({axis: index}, masked=True)._loops(rest, fold, ())
+
+        if begin < axis.extent:
+            self.e.loop(i64(begin), i64(axis.extent), body, name=axis.name)
 
     def _loop(self, axes: list[Axis], extent: int, fold: _Fold, carried: Values) -> Values:
         """The first ``extent`` iterations of the outermost of ``axes``.

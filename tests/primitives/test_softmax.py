@@ -72,6 +72,9 @@ def test_another_layout_for_the_result(src: str, dst: str, axis: int) -> None:
         ((1000,), "a", 0),
         ((2, 40, 3), "aBc16b", 1),
         ((2, 3, 2, 40, 2), "acdeb", 3),
+        # Whole vectors of padding behind the last element.
+        ((4, 3), "aB16b", 1),
+        ((2, 19), "aB64b", 1),
     ],
 )
 def test_lengths(isa: str, dims: tuple[int, ...], tag: str, axis: int, alg: str) -> None:
