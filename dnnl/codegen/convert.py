@@ -4,7 +4,7 @@ A row for each data type: how its elements look in IR, how a loaded vector becom
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
 f64 where the result is f64, or where only types pass that do not fit f32; i32 where s8 are counted;
 or an integer as wide as the elements of the result, where their bits are moved and mean nothing, or
-are those of bf16 that smaller floats become.
+are those of the bf16 that smaller floats become or of the s8 and u8 that s4 and u4 become.
 
 Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
 """
@@ -64,6 +64,12 @@ def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: i
 def _from_s4(e: Emitter, code: ir.Value) -> ir.Value:
     four = vector.splat_constant(code.type, 4)
     return _to_float(e, e.b.ashr(e.b.shl(code, four), four))
+
+
+def _extended_s4(e: Emitter, code: ir.Value) -> ir.Value:
+    """The s8 of a code whose high half is zero."""
+    sign = vector.splat_constant(code.type, 8)
+    return e.b.sub(e.b.xor(code, sign), sign)
 
 
 def _integer(
@@ -132,6 +138,7 @@ _IN_F32 = {
     DataType.f4_e2m1: _small(I8, small_float.F4_E2M1),
     DataType.e8m0: _coded(I8, small_float.widen_e8m0, small_float.narrow_e8m0),
 }
+_IN_I8 = {DataType.s4: Storage(I8, _extended_s4, _same)}
 _IN_I32 = {
     DataType.s8: Storage(
         I8,
@@ -151,6 +158,16 @@ _IN_F64 = {
     DataType.f64: Storage(F64, _same, _same),
     DataType.s32: _integer(I32, -(2.0**31), 2.0**31 - 1, core=F64),
 }
+
+
+# Integers of 4 bits, and those of 8 that hold all their values.
+_EXTENDED = frozenset(
+    {
+        (DataType.u4, DataType.u8),
+        (DataType.u4, DataType.s8),
+        (DataType.s4, DataType.s8),
+    }
+)
 
 
 def _through_f32(row: Storage) -> Storage:
@@ -173,6 +190,8 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
     """The core of a conversion with nothing computed on the way."""
     if src is dst and src is not DataType.f32:
         return ir.IntType(max(8, src.bits))
+    if (src, dst) in _EXTENDED:
+        return I8
     if dst is DataType.bf16 and src in _IN_BF16:
         return I16
     return F64 if _IN_F64.keys() >= {src, dst} else F32
@@ -181,7 +200,7 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
     """The row of a supported data type."""
     if isinstance(core, ir.IntType):
-        wider = {I32.width: _IN_I32, I16.width: _IN_BF16}.get(core.width, {})
+        wider = {8: _IN_I8, 16: _IN_BF16, 32: _IN_I32}.get(core.width, {})
         return wider.get(data_type) or Storage(core, _same, _same)
     if core is F32:
         return _IN_F32[data_type]

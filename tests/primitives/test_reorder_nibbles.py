@@ -28,7 +28,7 @@ from tests.guard import guarded
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
 
 TYPES = ["s4", "u4", "f4_e2m1"]
-PAIRS = [("f32", "s4"), ("u4", "u4"), ("f4_e2m1", "bf16"), ("s8", "f4_e2m1")]
+PAIRS = [("f32", "s4"), ("u4", "u4"), ("f4_e2m1", "bf16"), ("s8", "f4_e2m1"), ("s4", "s8")]
 # Rows of an even length begin on a byte, those of an odd one share bytes.
 EVEN, ODD, LONG = (2, 20, 3, 36), (2, 19, 3, 5), (1, 131, 1, 69)
 CASES = [
@@ -66,6 +66,16 @@ def test_every_code(data_type: str, isa: str) -> None:
     expected = memory.numpy().astype(np.float32)
     assert (wide.numpy().view(np.uint32) == expected.view(np.uint32)).all()
     assert (back.data == memory.data).all()
+
+
+@every_isa
+@pytest.mark.parametrize("types", [("u4", "u8"), ("u4", "s8"), ("s4", "s8"), ("s4", "u8")])
+def test_every_code_as_eight_bits(types: tuple[str, str], isa: str) -> None:
+    memory = Memory(MemoryDesc((512,), types[0]), ENGINE)
+    memory.data[:] = np.arange(256)
+    with config.override("max_cpu_isa", isa):
+        wide = execute(ReorderDesc(memory.desc, MemoryDesc((512,), types[1])), {Arg.SRC: memory})
+    assert (wide.numpy() == np.maximum(logical(memory), 0 if types[1] == "u8" else -8)).all()
 
 
 @every_isa
