@@ -8,8 +8,8 @@
    walked as one line whatever its shape;
 3. the axis along which the destination is contiguous becomes the vector axis and is split by the
    number of lanes;
-4. an operand that is contiguous along another axis gets that axis as its tile axis: rows of 128
-   bits are loaded along it, one for each lane, and transposed in registers;
+4. an operand that is read, and contiguous along another axis, gets that axis as its tile axis: rows
+   of 128 bits are loaded along it, one for each lane, and transposed in registers;
 5. axes that would fill vectors badly are walked as one line with what lies around them;
 6. the loops that remain are ordered by ``walk``;
 7. a destination that no cache would keep is written past the caches if whole lines allow it.
@@ -275,7 +275,7 @@ def _vectorize(plan: Schedule, dst: Access) -> None:
     if plan.lane_inside or plan.lanes == 1:
         return
     for access in plan.accesses.values():
-        tile = _tile_axis(plan, access)
+        tile = None if access is dst else _tile_axis(plan, access)
         if tile is not None:
             plan.tile = Axis(_rows(plan, access), "tile")
             plan.square = _square(plan, tile, access, dst)

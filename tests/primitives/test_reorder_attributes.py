@@ -26,8 +26,13 @@ from dnnl.reference.arrays import Array
 from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
 from dnnl.types.attr import ScaleSpec
+from dnnl.types.kinds import Alg
+from dnnl.types.post_ops import PostOpBinary
 from tests.check import check, logical, memory_of, random_memory
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
+from tests.primitives.reorder_cases import Attributes
+from tests.primitives.reorder_cases import Case as Drawn
+from tests.primitives.reorder_cases import run as run_drawn
 
 DIMS = (2, 24, 3, 20)
 SCALE_TYPES = ["f32", "bf16", "f16", "e8m0", "f8_e4m3"]
@@ -155,6 +160,15 @@ def test_prelu_of_a_scalar() -> None:
     weights = memory_of(-0.5, scalar, ENGINE)
     args = {int(Arg.SRC): memory_of(-3.0, scalar, ENGINE), Arg.post_op(0) | Arg.WEIGHTS: weights}
     check(execute(ReorderDesc(scalar, scalar), args, attr), 1.5, 0.0)
+
+
+@every_isa
+def test_vectors_across_a_short_dst(isa: str) -> None:
+    """Pixels of two channels, whose own operands lie apart: vectors lie along the pixels."""
+    dims = (3, 2, 5, 12)
+    source, pairs = MemoryDesc(dims, "f32", "bdca"), MemoryDesc((1, 2, 1, 1), "f32", (10, 5, 5, 5))
+    post_ops = tuple(PostOpBinary(alg, pairs) for alg in (Alg.binary_add, Alg.binary_mul))
+    run_drawn(Drawn(source, MemoryDesc(dims, "f32", "acdb"), isa, 1, Attributes((), (), post_ops)))
 
 
 def prepared(mask: int = 2) -> tuple[Primitive, dict[int, Memory]]:
