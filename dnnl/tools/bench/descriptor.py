@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dnnl.tools.bench.errors import BadValue
 
@@ -28,7 +28,7 @@ class Grammar:
     head: tuple[str, ...]
     spatial: tuple[str, ...] = _IMAGE
     tail: tuple[str, ...] = ()
-    defaults: Mapping[str, float] = ()  # type: ignore[assignment]
+    defaults: Mapping[str, float] = field(default_factory=dict)
     need: tuple[str, ...] = ("ic",)
     lowest: int = 2
     window: str = ""
