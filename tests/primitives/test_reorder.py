@@ -90,6 +90,15 @@ def test_sum(dst: str) -> None:
     check(execute(ReorderDesc(memory.desc, old.desc), {Arg.SRC: memory}, attr, old), want, 1e-6)
 
 
+@every_isa
+def test_rows_of_padding_behind_a_stretch(isa: str) -> None:
+    """Elements 4 apart are loaded as a stretch; for rows that are padding there is none."""
+    src = random_memory(MemoryDesc((16, 16), "f32", (80, 4), offset0=1), ENGINE)
+    with config.override("max_cpu_isa", isa):
+        result = execute(ReorderDesc(src.desc, MemoryDesc((16, 16), "f32", "Ab5a")), {Arg.SRC: src})
+    check(result, logical(src), 0.0)
+
+
 def test_bad_arguments() -> None:
     plain = MemoryDesc((2, 3), "f32")
     with pytest.raises(InvalidArguments, match=r"dst_desc = \(3, 2\).*\(2, 3\)"):
