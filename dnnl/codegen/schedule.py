@@ -334,10 +334,8 @@ def _tile_axis(plan: Schedule, access: Access) -> Axis | None:
     """The loop along which ``access`` is contiguous, if it runs across the vector axis."""
     if access.offset is None or not plan.across(access):
         return None
-    for axis in plan.axes:
-        if axis is not plan.vector and access.offset.stride(axis) == 1:
-            return axis if 2 * axis.extent >= _rows(plan, access) else None
-    return None
+    across = (axis for axis in plan.axes if axis is not plan.vector)
+    return next((axis for axis in across if _row_axis(plan, access, axis)), None)
 
 
 def _square(plan: Schedule, tile: Axis, src: Access, dst: Access) -> Square:
