@@ -49,6 +49,7 @@ class Primitive:
         started = perf_counter()
         compiled, hit = _cache.get(pd.key, lambda: _compile(pd))
         self._executable = compiled.executable
+        self._engine, self._kind = pd.engine, pd.desc.kind
         arguments = list(compiled.arguments)
         library = pd.attr.scratchpad_mode is ScratchpadMode.library
         self._own_scratchpad = library and Arg.SCRATCHPAD in arguments
@@ -58,7 +59,7 @@ class Primitive:
         self._slots = find_slots(pd, arguments)
         self._across = pd.across_engines
         self._local = threading.local()
-        if log.enabled("profile_create", pd.desc.kind):
+        if log.enabled("profile_create", self._kind):
             state = "cache_hit" if hit else "cache_miss"
             state = "persistent_cache_hit" if compiled.from_disk and not hit else state
             time = (perf_counter() - started + pd.creation_time) * 1e3
@@ -69,15 +70,16 @@ class Primitive:
 
         Keys are members of :class:`Arg` and combinations of them.
         """
-        if self._across or log.enabled("profile_exec", self.pd.desc.kind):
+        if self._across or log.enabled("profile_exec", self._kind):
             self.bind(stream, args)()
             return
-        slots, pointers = self._checked(stream, args)
+        slots, _memories, pointers = self._checked(stream, args)
         if self._executable is None:
             return
         if self._own_scratchpad:
-            pointers = self._with_scratchpad(pointers, self._thread_scratchpad())
-        self._executable.launch(*slots.completed(pointers, stream.num_threads))
+            pointers.insert(self._scratchpad_place, self._thread_scratchpad().pointer)
+        threads = slots.complete(pointers, stream.num_threads)
+        self._executable.launch(pointers, threads)
 
     def bind(self, stream: Stream, args: Arguments) -> Callable[[], Any]:
         """Check and lay out ``args`` once; each call of the result is one execution.
@@ -90,17 +92,18 @@ class Primitive:
         return self._bind(stream, args)
 
     def _bind(self, stream: Stream, args: Arguments) -> Callable[[], Any]:
-        slots, pointers = self._checked(stream, args)
-        keep: list[object] = [slots, *(args[arg] for arg, _ in slots.expected)]
+        slots, memories, pointers = self._checked(stream, args)
+        keep: list[object] = [slots, *memories]
         if self._executable is None:
             return lambda: None
         if self._own_scratchpad:
             scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
             keep.append(scratchpad)
-            pointers = self._with_scratchpad(pointers, scratchpad)
-        launch = self._executable.bind(*slots.completed(pointers, stream.num_threads))
+            pointers.insert(self._scratchpad_place, scratchpad.pointer)
+        threads = slots.complete(pointers, stream.num_threads)
+        launch = self._executable.bind(pointers, threads)
         bound = _Bound(launch, keep).run
-        if log.enabled("profile_exec", self.pd.desc.kind):
+        if log.enabled("profile_exec", self._kind):
             return lambda: _log(slots.pd, bound)
         return bound
 
@@ -112,28 +115,24 @@ class Primitive:
         """The machine code as assembly text."""
         return jit.assembly(self.pd.plan.recipe.kernel().module)
 
-    def _checked(self, stream: Stream, args: Arguments) -> tuple[Slots, tuple[int, ...]]:
-        """The slots of this execution and the addresses for the kernel; what is wrong is reported
-        in verbose lines too."""
+    def _checked(self, stream: Stream, args: Arguments) -> tuple[Slots, list[Memory], list[int]]:
+        """The slots of this execution, its memories, and the addresses of these for the kernel;
+        what is wrong is reported in verbose lines too."""
         try:
-            self._check_stream(stream)
+            if stream.__class__ is not Stream or stream.engine is not self._engine:
+                self._check_stream(stream)
             slots = self._slots(args)
-            return slots, slots.pointers(args)
+            return slots, *slots.take(args)
         except InvalidArguments as error:
-            if log.enabled("check", self.pd.desc.kind):
-                log.line("primitive", "exec:check", self.pd.desc.kind, error)
+            if log.enabled("check", self._kind):
+                log.line("primitive", "exec:check", self._kind, error)
             raise
 
     def _check_stream(self, stream: Stream) -> None:
-        engine = self.pd.engine
         if not isinstance(stream, Stream):
             raise InvalidArguments("stream", stream, "expected a dnnl.Stream")
-        if stream.engine is not engine and stream.engine != engine:
-            raise InvalidArguments("stream", stream, f"must be a stream of {engine!r}")
-
-    def _with_scratchpad(self, pointers: tuple[int, ...], scratchpad: Memory) -> tuple[int, ...]:
-        place = self._scratchpad_place
-        return (*pointers[:place], scratchpad.pointer, *pointers[place:])
+        if stream.engine != self._engine:
+            raise InvalidArguments("stream", stream, f"must be a stream of {self._engine!r}")
 
     def _thread_scratchpad(self) -> Memory:
         try:

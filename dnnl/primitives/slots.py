@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,16 +29,15 @@ class Slots:
     A kernel that serves all sizes has slots for each of them, and what it is told about these.
     """
 
-    __slots__ = ("_outputs", "_sizes", "_threads", "expected", "pd")
+    __slots__ = ("_apart", "_met", "_sizes", "_threads", "expected", "pd")
 
     def __init__(self, pd: PrimitiveDesc, arguments: Sequence[int]) -> None:
         self.pd = pd
         self.expected = tuple((arg, pd.arg_desc(arg)) for arg in arguments if arg != SIZES)
-        written = {tensor.argument for tensor in pd.desc.tensors if tensor.output}
-        written.add(Arg.SCRATCHPAD)
-        self._outputs = tuple(
-            number for number, (arg, _) in enumerate(self.expected) if arg in written
-        )
+        # What the last memory of each argument had. The next one most often has the same objects,
+        # which need no comparison; those that are as good are kept here in their place.
+        self._met = tuple((arg, desc, pd.engine) for arg, desc in self.expected)
+        self._apart = tuple(_pairs(pd, self.expected))
         self._sizes: Memory | None = None
         self._threads = config.MAX_NUM_THREADS
         if SIZES in arguments:
@@ -48,32 +47,38 @@ class Slots:
             block.write(np.frombuffer(made.data, np.uint8))
             self._sizes, self._threads = block, made.threads
 
-    def pointers(self, args: Arguments) -> tuple[int, ...]:
-        """The addresses for the kernel, but for the library's own."""
-        engine = self.pd.engine
-        if args.__class__ is not dict or len(args) != len(self.expected):
-            self._check_keys(args)
-        pointers = []
-        for arg, desc in self.expected:
-            memory = args.get(arg)
-            if memory.__class__ is not Memory:
-                raise no_memory(arg, desc, memory)
-            own = memory.desc
-            if own is not desc and own != desc and not _same_parameters(arg, own, desc):
-                raise _mismatch(arg, desc, memory)
-            if memory.engine is not engine and memory.engine != engine:
-                rule = f"its memory must be on {engine!r}"
-                raise InvalidArguments(f"args[{name_of(arg)}]", memory.engine, rule)
-            pointers.append(memory.pointer)
-        for number in self._outputs:
-            self._check_overlap(number, pointers)
-        return tuple(pointers)
+    def take(self, args: Arguments) -> tuple[list[Memory], list[int]]:
+        """The memories in the order of `expected`, checked, and their addresses.
 
-    def completed(self, pointers: tuple[int, ...], threads: int) -> tuple[tuple[int, ...], int]:
-        """The addresses with the library's own behind, and how many of ``threads`` to use."""
+        Whoever uses the addresses keeps the memories: ``args`` may change meanwhile.
+        """
+        if args.__class__ is not dict or len(args) != len(self._met):
+            self._check_keys(args)
+        memories: list[Memory] = []
+        pointers = []
+        for arg, desc, engine in self._met:
+            memory = args.get(arg)
+            if (
+                memory.__class__ is not Memory
+                or memory.desc is not desc
+                or memory.engine is not engine
+            ):
+                memory = self._meet(len(memories), memory)
+            memories.append(memory)
+            pointers.append(memory.pointer)
+        for output, other, low, high, in_place in self._apart:
+            distance = pointers[other] - pointers[output]
+            if low < distance < high and (distance or not in_place):
+                raise self._overlap(output, other)
+        return memories, pointers
+
+    def complete(self, pointers: list[int], threads: int) -> int:
+        """Put the address of the library's own memory behind the others; how many of ``threads``
+        to use."""
         if self._sizes is None:
-            return pointers, threads
-        return (*pointers, self._sizes.pointer), min(threads, self._threads)
+            return threads
+        pointers.append(self._sizes.pointer)
+        return min(threads, self._threads)
 
     def _check_keys(self, args: Arguments) -> None:
         """Raise if ``args`` is no mapping; report arguments that are not used."""
@@ -86,20 +91,55 @@ class Slots:
                 name = name_of(key) if isinstance(key, int) else repr(key)
                 log.line("primitive", "exec:check", self.pd.desc.kind, f"unused argument {name}")
 
-    def _check_overlap(self, number: int, pointers: list[int]) -> None:
-        """Raise if an output shares memory with another argument, other than in place."""
-        begin = pointers[number]
+    def _meet(self, number: int, memory: Memory | None) -> Memory:
+        """The memory itself if it serves as an argument, and then its like is known again."""
         arg, desc = self.expected[number]
-        end = begin + desc.size
-        for other, (pointer, slot) in enumerate(zip(pointers, self.expected, strict=True)):
-            if other == number or pointer >= end or pointer + slot[1].size <= begin:
-                continue
-            in_place = pointer == begin and slot[1] == desc and slot[0] in self.pd.desc.in_place
-            if not in_place:
-                rule = f"must not share memory with {name_of(slot[0])}"
-                may = " or ".join(name_of(a) for a in self.pd.desc.in_place) or "no argument"
-                hint = f"in place is possible with {may}, of the same descriptor"
-                raise InvalidArguments(f"args[{name_of(arg)}]", str(desc), rule, hint)
+        if memory is None or memory.__class__ is not Memory:
+            raise no_memory(arg, desc, memory)
+        own = memory.desc
+        if own is not desc and own != desc and not _same_parameters(arg, own, desc):
+            raise _mismatch(arg, desc, memory)
+        engine = self.pd.engine
+        if memory.engine is not engine and memory.engine != engine:
+            rule = f"its memory must be on {engine!r}"
+            raise InvalidArguments(f"args[{name_of(arg)}]", memory.engine, rule)
+        met = self._met
+        self._met = (*met[:number], (arg, own, memory.engine), *met[number + 1 :])
+        return memory
+
+    def _overlap(self, output: int, other: int) -> InvalidArguments:
+        """The error for an output that shares memory with another argument, other than in place."""
+        (arg, desc), (shared, _) = self.expected[output], self.expected[other]
+        rule = f"must not share memory with {name_of(shared)}"
+        names = [name_of(a) for a in self.pd.desc.in_place] if arg == Arg.DST else []
+        hint = f"{name_of(arg)} of {self.pd.desc.kind} is never written in place"
+        if names:
+            hint = f"in place is possible with {' or '.join(names)}, of the same descriptor"
+        return InvalidArguments(f"args[{name_of(arg)}]", str(desc), rule, hint)
+
+
+class _Pair(NamedTuple):
+    """An output and another argument, by number.
+
+    They share memory if the distance from the address of the output to the other's lies between
+    ``low`` and ``high``. ``in_place`` if they may have the same address.
+    """
+
+    output: int
+    other: int
+    low: int
+    high: int
+    in_place: bool
+
+
+def _pairs(pd: PrimitiveDesc, expected: Sequence[tuple[int, MemoryDesc]]) -> Iterator[_Pair]:
+    """Every output with every other argument."""
+    written = {tensor.argument for tensor in pd.desc.tensors if tensor.output} | {Arg.SCRATCHPAD}
+    for output, (arg, desc) in enumerate(expected):
+        for other, (argument, its) in enumerate(expected if arg in written else ()):
+            if other != output:
+                in_place = arg == Arg.DST and argument in pd.desc.in_place and its == desc
+                yield _Pair(output, other, -its.size, desc.size, in_place)
 
 
 def find_slots(pd: PrimitiveDesc, arguments: Sequence[int]) -> Callable[[Arguments], Slots]:
@@ -166,7 +206,7 @@ def _same_parameters(argument: int, given: object, desc: MemoryDesc) -> bool:
     return is_parameter(argument) and isinstance(given, MemoryDesc) and _alike(given, desc)
 
 
-@lru_cache(maxsize=1024)  # asked anew by every execution
+@lru_cache(maxsize=1024)  # asked by every execution that makes its scales anew
 def _alike(given: MemoryDesc, desc: MemoryDesc) -> bool:
     """Whether two descriptors differ in dimensions of size 1 alone, the given one without gaps."""
     plain = MemoryDesc(given.dims, desc.data_type) if not given.is_zero else None

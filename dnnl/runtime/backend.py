@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,7 +49,7 @@ class Executable(ABC):
     """An image that an engine has loaded. Stateless: any thread may launch it at any time."""
 
     @abstractmethod
-    def launch(self, pointers: tuple[int, ...], num_threads: int) -> None:
+    def launch(self, pointers: Sequence[int], num_threads: int) -> None:
         """Run all phases on the addresses given in the order of ``Image.arguments``.
 
         Returns when the work is done. At most ``num_threads`` threads take part, the calling one
@@ -57,7 +57,7 @@ class Executable(ABC):
         """
 
     @abstractmethod
-    def bind(self, pointers: tuple[int, ...], num_threads: int) -> Callable[[], Any]:
+    def bind(self, pointers: Sequence[int], num_threads: int) -> Callable[[], Any]:
         """`launch` with the arguments prepared once. The buffers must outlive the callable."""
 
 

@@ -18,7 +18,6 @@ import pytest
 from dnnl import (
     Arg,
     BatchNormalizationDesc,
-    BinaryDesc,
     EltwiseDesc,
     Engine,
     InvalidArguments,
@@ -361,61 +360,6 @@ class TestExecution:
         attr = PrimitiveAttr(scratchpad_mode="user")
         assert PrimitiveDesc(relu(), ENGINE, attr).scratchpad_desc.is_zero
         execute(relu(), {Arg.SRC: source(DIMS, "nchw")}, attr)
-
-
-class TestArguments:
-    primitive = Primitive(PrimitiveDesc(relu(), ENGINE))
-    src = source(DIMS, "nchw")
-    dst = Memory(relu().dst_desc, ENGINE)
-
-    @pytest.mark.parametrize("how", ["execute", "bind"])
-    def test_missing(self, how: str) -> None:
-        call = getattr(self.primitive, how)
-        with pytest.raises(InvalidArguments, match=r"args\[DST\].*missing.*\(2, 3, 4, 5\)"):
-            call(STREAM, {Arg.SRC: self.src})
-
-    def test_another_layout_hints_at_reorder(self) -> None:
-        with pytest.raises(InvalidArguments, match=r"args\[SRC\].*acdb.*reorder_to"):
-            self.primitive.execute(STREAM, {Arg.SRC: source(DIMS, "nhwc"), Arg.DST: self.dst})
-
-    def test_another_shape(self) -> None:
-        other = source((2, 3, 4, 6), "nchw")
-        with pytest.raises(InvalidArguments, match=r"args\[SRC\].*\(2, 3, 4, 6\)"):
-            self.primitive.execute(STREAM, {Arg.SRC: other, Arg.DST: self.dst})
-
-    def test_an_array_is_no_memory(self) -> None:
-        args = {Arg.SRC: self.src.numpy(), Arg.DST: self.dst}
-        with pytest.raises(InvalidArguments, match=r"args\[SRC\].*dnnl.Memory.*from_numpy"):
-            self.primitive.execute(STREAM, args)  # type: ignore[arg-type]
-
-    def test_overlap_is_refused_and_in_place_is_not(self) -> None:
-        size = self.src.desc.size
-        buffer = np.zeros(2 * size, np.uint8)
-        first = Memory(self.src.desc, ENGINE, buffer[:size])
-        shifted = Memory(self.src.desc, ENGINE, buffer[4 : size + 4])
-        behind = Memory(self.src.desc, ENGINE, buffer[size:])
-        with pytest.raises(InvalidArguments, match=r"args\[DST\].*share memory with SRC"):
-            self.primitive.execute(STREAM, {Arg.SRC: first, Arg.DST: shifted})
-        self.primitive.execute(STREAM, {Arg.SRC: first, Arg.DST: behind})
-        self.primitive.execute(STREAM, {Arg.SRC: first, Arg.DST: first})
-
-    def test_in_place_is_refused_where_the_operation_cannot(self) -> None:
-        src = describe((1, 1, 4, 4), "nchw")
-        desc = PoolingDesc.forward(FORWARD, "pooling_max", src, src, (1, 1), (3, 3), (1, 1))
-        memory = source((1, 1, 4, 4), "nchw")
-        with pytest.raises(InvalidArguments, match="share memory with SRC"):
-            Primitive(PrimitiveDesc(desc, ENGINE)).execute(
-                STREAM, {Arg.SRC: memory, Arg.DST: memory}
-            )
-
-    def test_in_place_is_refused_between_layouts(self) -> None:
-        a, b = source((4, 4), "ab"), source((4, 4), "ba", 2)
-        desc = BinaryDesc("binary_add", a.desc, b.desc, MemoryDesc((4, 4), "f32", "ba"))
-        dst = Memory(desc.dst_desc, ENGINE, a.data)
-        with pytest.raises(InvalidArguments, match="share memory with SRC"):
-            Primitive(PrimitiveDesc(desc, ENGINE)).execute(
-                STREAM, {Arg.SRC_0: a, Arg.SRC_1: b, Arg.DST: dst}
-            )
 
 
 class TestVerbose:

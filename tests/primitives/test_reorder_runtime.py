@@ -306,7 +306,7 @@ def test_an_execution_takes_no_more_threads_than_it_has_work_for() -> None:
     def threads(rows: int) -> int:
         memory = Memory(MemoryDesc((rows, 64), "f32"), ENGINE)
         slots = primitive._slots({Arg.SRC: memory, Arg.DST: Memory(memory.desc, ENGINE)})
-        return slots.completed((), 8)[1]
+        return slots.complete([], 8)
 
     assert (threads(1), threads(12), threads(1000)) == (1, 3, 8)
 

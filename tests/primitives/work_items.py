@@ -30,13 +30,13 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
     if executable is None:
         return
     assert isinstance(executable, LaunchedExecutable)
-    slots, pointers = primitive._checked(Stream(ENGINE, _MANY), args)
+    slots, _, pointers = primitive._checked(Stream(ENGINE, _MANY), args)
     outputs = [args[Arg.DST].data]
     if primitive._own_scratchpad:
         scratchpad = primitive._thread_scratchpad()
-        pointers = primitive._with_scratchpad(pointers, scratchpad)
+        pointers.insert(primitive._scratchpad_place, scratchpad.pointer)
         outputs.append(scratchpad.data)
-    pointers, threads = slots.completed(pointers, _MANY)
+    threads = slots.complete(pointers, _MANY)
     block = (ctypes.c_void_p * len(pointers))(*pointers)
     program = executable._program
     phases = ctypes.c_int64.from_address(program).value

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -86,10 +86,10 @@ class LaunchedExecutable(Executable):
     # A block is a fresh immutable object and no buffer that is used again: so no lock is needed,
     # and a signal handler or finalizer that executes in between disturbs nothing.
 
-    def launch(self, pointers: tuple[int, ...], num_threads: int) -> None:
+    def launch(self, pointers: Sequence[int], num_threads: int) -> None:
         self._run(self._pack(self._program, num_threads, *pointers))
 
-    def bind(self, pointers: tuple[int, ...], num_threads: int) -> Callable[[], Any]:
+    def bind(self, pointers: Sequence[int], num_threads: int) -> Callable[[], Any]:
         return partial(self._run, self._pack(self._program, num_threads, *pointers))
 
 

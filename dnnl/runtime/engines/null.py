@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dnnl.runtime.backend import Backend, Executable, Features
@@ -15,10 +15,10 @@ def _nothing() -> None:
 
 
 class _NullExecutable(Executable):
-    def launch(self, pointers: tuple[int, ...], num_threads: int) -> None:
+    def launch(self, pointers: Sequence[int], num_threads: int) -> None:
         """Leaves all memory as it is."""
 
-    def bind(self, pointers: tuple[int, ...], num_threads: int) -> Callable[[], Any]:
+    def bind(self, pointers: Sequence[int], num_threads: int) -> Callable[[], Any]:
         return _nothing
 
 
