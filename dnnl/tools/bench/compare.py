@@ -32,7 +32,8 @@ class Rule:
     accepted; ``absolute`` and ``relative``, where one of them is set, are further bounds of at
     least the type's epsilon. ``non_finite`` accepts equal infinities and NaN, ``offset`` is what
     the result is taken relative to, and ``absolute_at`` where ``threshold`` bounds the absolute
-    error. ``anything_at`` is where nothing is judged.
+    error. ``size``, if given, is what errors are relative to where it is more than the result: a
+    term that another one cancels. ``anything_at`` is where nothing is judged.
     """
 
     threshold: float
@@ -42,6 +43,7 @@ class Rule:
     relative: float = 0.0
     non_finite: bool = False
     offset: Array | None = None
+    size: Array | None = None
     absolute_at: Mask | None = None
     anything_at: Mask | None = None
 
@@ -84,6 +86,8 @@ def _relative(got: Array, expected: Array, rule: Rule) -> Array:
     """The error of each element, relative but for small values."""
     diff = np.abs(expected - got)
     size = np.abs(expected if rule.offset is None else expected - rule.offset)
+    if rule.size is not None:
+        size = np.maximum(size, rule.size)
     return np.where(size > SMALL, diff / size, diff)
 
 

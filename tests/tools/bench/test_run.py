@@ -41,6 +41,7 @@ RIGHT = [
     "--eltwise --alg=relu,tanh,gelu_erf,gelu_tanh,log,exp,logistic,mish,square,sqrt 3x77",
     "--eltwise --alpha=-2 --beta=3 --alg=clip,linear,hardswish --tag=axb --inplace=1 2x3x4",
     "--eltwise --attr-post-ops=mul:f32:per_oc+sum:0.5 3x77",
+    "--eltwise --alg=tanh,gelu_erf,exp,log --dt=f32,f16,bf16 --attr-post-ops=sum:0.5 3x77x5",
     "--binary --alg=ADD,MUL,MAX,MIN,DIV,SUB,GE,GT,LE,LT,EQ,NE 3x15x6:1x15x6 5x40:5x40",
     "--binary --attr-post-ops=sum:0.25+relu:-0.01+add:f32:per_tensor 32x17x2:32x17",
     "--sum --sdt=f32:f32:f32 --stag=abx,axb --scales=0.25:2:0.5 3x17x5",
@@ -212,7 +213,7 @@ def test_json(tmp_path: Path) -> None:
     assert data["cases"][1]["details"]
 
 
-def judged(got: float, want: float, kind: str = "f32", **rule: float) -> bool:
+def judged(got: float, want: float, kind: str = "f32", **rule: float | Array) -> bool:
     verdict = compare(
         "DST", np.array([got]), np.array([want]), DataType[kind], DataType.f32,
         Rule(rule.pop("threshold", 0.0), **rule),  # type: ignore[arg-type]
@@ -225,6 +226,8 @@ def test_what_is_accepted() -> None:
     assert not judged(1.001, 1.0)
     assert judged(1.001, 1.0, threshold=0.002)
     assert judged(1.001, 1.0, slack=0.002)
+    assert judged(0.002, 0.001, threshold=0.002, size=np.array([0.5]))
+    assert not judged(0.003, 0.001, threshold=0.002, size=np.array([0.5]))
     assert judged(1e-8, 0.0)
     assert not judged(1e-6, 0.0)
     assert judged(np.nan, np.nan, non_finite=True)

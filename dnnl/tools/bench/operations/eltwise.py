@@ -21,6 +21,7 @@ from dnnl.tools.bench.operations.base import (
     Values,
     desc_of,
     forward,
+    has_sum,
     shapes,
     tensor_desc,
 )
@@ -77,19 +78,23 @@ class Eltwise(Operation):
         return eltwise(alg, values[Arg.SRC], case["alpha"], case["beta"])
 
     def rule(self, case: Case, desc: Desc, values: Values) -> Rule:
-        """Relative, but absolute where the terms of a function cancel."""
+        """Relative, but absolute where the terms of a function cancel; with a sum, relative to the
+        function if that is more than what is left of it."""
         name, kind = str(case["alg"]).removesuffix("_dst"), case["dt"]
         threshold = _COARSE if name in _HARD else _FINE
         if kind is not DataType.f32:
             threshold = kind.eps
+        with np.errstate(all="ignore"):
+            result = np.abs(self.compute(case, desc, values))
         cancels = None
         if name in _CANCELLING:
-            source = values[Arg.SRC]
-            with np.errstate(all="ignore"):
-                result = np.abs(self.compute(case, desc, values))
-                near = 2 * DataType.f32.eps / _COARSE
-                cancels = result <= near * np.maximum(np.abs(source), 1)
+            near = 2 * DataType.f32.eps / _COARSE
+            cancels = result <= near * np.maximum(np.abs(values[Arg.SRC]), 1)
         follows = any(isinstance(e, parsed.Binary) for e in case["attr-post-ops"].items)
-        zeros = 100 if kind.is_integer or follows else _RELU_LIKE
-        non_finite = name in ("exp", "log", "pow", "sqrt", "square")
-        return Rule(threshold, zeros, non_finite=non_finite, absolute_at=cancels)
+        return Rule(
+            threshold,
+            zeros=100 if kind.is_integer or follows else _RELU_LIKE,
+            non_finite=name in ("exp", "log", "pow", "sqrt", "square"),
+            size=result if has_sum(case) else None,
+            absolute_at=cancels,
+        )
