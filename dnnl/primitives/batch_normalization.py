@@ -28,7 +28,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import NormFlags, PropKind
+from dnnl.types.kinds import NormFlags, PropKind, coerce
 from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -70,7 +70,8 @@ class BatchNormalizationDesc(Desc):
         flags: NormFlags | str | int | None,
     ) -> BatchNormalizationDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        return cls(prop_kind, src_desc, dst_desc, epsilon, flags)  # type: ignore[arg-type]
+        prop, given = coerce(PropKind, prop_kind, "prop_kind"), coerce(NormFlags, flags, "flags")
+        return cls(prop, src_desc, dst_desc, epsilon, given)
 
     def __post_init__(self) -> None:
         read_kinds(self)

@@ -31,7 +31,7 @@ from dnnl.primitives.implementation import (
     resolve_post_ops,
 )
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind, coerce
 from dnnl.types.layout_input import read_integers
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -81,8 +81,8 @@ class ConvolutionDesc(Desc):
         steps = read_integers("strides", strides)
         left = read_integers("padding_l", padding_l)
         return cls(
-            prop_kind,  # type: ignore[arg-type]
-            alg_kind,  # type: ignore[arg-type]
+            coerce(PropKind, prop_kind, "prop_kind"),
+            coerce(Alg, alg_kind, "alg_kind"),
             src_desc,
             weights_desc,
             bias_desc if bias_desc is not None else MemoryDesc.zero(),

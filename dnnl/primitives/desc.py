@@ -89,9 +89,9 @@ class Desc:
         return f"{self.kind} {self.problem} {self.auxiliary}".rstrip()
 
 
-def check_tensors(desc: object) -> None:
+def check_tensors(desc: Desc) -> None:
     """Raise unless every field called ``*_desc`` holds a descriptor."""
-    for item in fields(desc):  # type: ignore[arg-type]
+    for item in fields(desc):
         value = getattr(desc, item.name)
         if item.name.endswith("_desc") and not isinstance(value, MemoryDesc):
             raise InvalidArguments(item.name, value, "expected a dnnl.MemoryDesc")
@@ -101,7 +101,7 @@ _KINDS: dict[str, type[Enum]] = {"prop_kind": PropKind, "alg_kind": Alg, "flags"
 
 
 def read_kinds(desc: Desc) -> None:
-    """Turn the names that a new description was given into the members that they name."""
+    """Turn the names that a description was constructed with into the members that they name."""
     for item in fields(desc):
         if item.name in _KINDS:
             member = coerce(_KINDS[item.name], getattr(desc, item.name), item.name)

@@ -27,7 +27,7 @@ from dnnl.primitives.implementation import (
     resolve_post_ops,
 )
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import PropKind
+from dnnl.types.kinds import PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -58,7 +58,8 @@ class InnerProductDesc(Desc):
     ) -> InnerProductDesc:
         """Describe a forward computation; raises InvalidArguments where sizes do not agree."""
         bias = bias_desc if bias_desc is not None else MemoryDesc.zero()
-        return cls(prop_kind, src_desc, weights_desc, bias, dst_desc)  # type: ignore[arg-type]
+        prop = coerce(PropKind, prop_kind, "prop_kind")
+        return cls(prop, src_desc, weights_desc, bias, dst_desc)
 
     def __post_init__(self) -> None:
         read_kinds(self)

@@ -28,7 +28,7 @@ from dnnl.primitives.implementation import (
     plan_with_dst,
 )
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind
+from dnnl.types.kinds import Alg, PropKind, coerce
 from dnnl.types.layout_input import read_integers
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -74,8 +74,8 @@ class PoolingDesc(Desc):
         """
         left, taps = read_integers("padding_l", padding_l), read_integers("kernel", kernel)
         return cls(
-            prop_kind,  # type: ignore[arg-type]
-            alg_kind,  # type: ignore[arg-type]
+            coerce(PropKind, prop_kind, "prop_kind"),
+            coerce(Alg, alg_kind, "alg_kind"),
             src_desc,
             dst_desc,
             read_integers("strides", strides),

@@ -28,7 +28,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind
+from dnnl.types.kinds import Alg, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -59,7 +59,8 @@ class SoftmaxDesc(Desc):
         axis: int,
     ) -> SoftmaxDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        return cls(prop_kind, alg_kind, src_desc, dst_desc, axis)  # type: ignore[arg-type]
+        prop, alg = coerce(PropKind, prop_kind, "prop_kind"), coerce(Alg, alg_kind, "alg_kind")
+        return cls(prop, alg, src_desc, dst_desc, axis)
 
     def __post_init__(self) -> None:
         read_kinds(self)
