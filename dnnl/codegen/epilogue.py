@@ -72,8 +72,12 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
     for number, entry in enumerate(post_ops):
         where = f"post-op {number}"
         if isinstance(entry, PostOpSum):
-            if entry.data_type not in (None, dst.data_type) or entry.zero_point:
-                return Refusal(Reason.POST_OP, f"{where}: sum with another type or a zero point")
+            if entry.data_type not in (None, dst.data_type):
+                detail = f"{where}: sum with dst read as {entry.data_type}"
+                return Refusal(Reason.POST_OP, detail)
+            if entry.zero_point and not dst.data_type.is_integer:
+                detail = f"{where}: zero point of a sum into {dst.data_type}, which is no integer"
+                return Refusal(Reason.POST_OP, detail)
         elif isinstance(entry, PostOpBinary):
             if entry.src1_desc.data_type not in convert.SUPPORTED:
                 return Refusal(Reason.DATA_TYPE, f"{where}: {entry.src1_desc.data_type}")
@@ -143,7 +147,7 @@ class Epilogue:
         e = place.e
         for number, entry in enumerate(self._post_ops):
             if isinstance(entry, PostOpSum):
-                value = self._add(place, value, entry.scale)
+                value = self._add(place, value, entry)
             elif isinstance(entry, PostOpEltwise):
                 value = eltwise.forward(e, entry.alg, value, entry.alpha, entry.beta)
             elif isinstance(entry, PostOpBinary):
@@ -155,8 +159,10 @@ class Epilogue:
                 value = e.b.select(positive, value, e.b.fmul(value, weights))
         return value
 
-    def _add(self, place: Place, value: ir.Value, scale: float) -> ir.Value:
+    def _add(self, place: Place, value: ir.Value, entry: PostOpSum) -> ir.Value:
         old = place.load(self._dst)
-        if scale != 1.0:
-            old = place.e.b.fmul(old, place.constant(scale))
+        if entry.zero_point:
+            old = place.e.b.fsub(old, place.constant(float(entry.zero_point)))
+        if entry.scale != 1.0:
+            old = place.e.b.fmul(old, place.constant(entry.scale))
         return place.e.b.fadd(value, old)

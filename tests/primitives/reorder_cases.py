@@ -155,7 +155,7 @@ def with_attributes(
     attributes = Attributes(
         draw(_parameters_of(both, SCALES)),
         draw(_parameters_of(integers, INTEGERS)),
-        tuple(draw(st.lists(_post_ops(size), max_size=3))),
+        tuple(draw(st.lists(_post_ops(target), max_size=3))),
     )
     return Case(source, target, draw(any_isa), draw(_seeds), attributes)
 
@@ -219,11 +219,13 @@ def _masks(draw: st.DrawFn, dims: tuple[int, ...]) -> tuple[int, tuple[int, ...]
 
 
 @st.composite
-def _post_ops(draw: st.DrawFn, dims: tuple[int, ...]) -> PostOp:
+def _post_ops(draw: st.DrawFn, dst: MemoryDesc) -> PostOp:
     """An operation that is exact for small numbers."""
+    dims = dst.dims
     kind = draw(st.sampled_from(("sum", "sum", "eltwise", "binary", "prelu")))
     if kind == "sum":
-        return PostOpSum(draw(st.sampled_from((1.0, 0.5, -2.0))))
+        shift = draw(st.sampled_from((0, 0, 3, -2))) if dst.data_type.is_integer else 0
+        return PostOpSum(draw(st.sampled_from((1.0, 0.5, -2.0))), shift)
     if kind == "eltwise":
         return draw(st.sampled_from((
             PostOpEltwise(Alg.eltwise_relu, 0.5),

@@ -132,6 +132,17 @@ def test_groups_of_any_size_in_any_layout(dst: str, group: int) -> None:
     check(result, want, QUANTIZED_TOLERANCE("f32"))
 
 
+@pytest.mark.parametrize("data_type", ["s8", "u8", "s32", "s4"])
+def test_zero_point_of_a_sum(data_type: str) -> None:
+    source = typed_source(DIMS, "nchw", "f32")
+    old = random_memory(MemoryDesc(DIMS, data_type, "nhwc"), ENGINE, 2, "integers")
+    attr = PrimitiveAttr()
+    attr.post_ops.append_sum(0.5, zero_point=3)
+    result = execute(ReorderDesc(source.desc, old.desc), {Arg.SRC: source}, attr, old)
+    want = logical(source) + 0.5 * (logical(old) - 3)
+    check(result, want, QUANTIZED_TOLERANCE(data_type))
+
+
 @pytest.mark.parametrize("types", [("f32", "f64"), ("f64", "f64"), ("s32", "f64"), ("f64", "s32")])
 def test_results_in_f64_are_computed_in_f64(types: tuple[str, str]) -> None:
     case = Case(src_scale=(2, (), "f32"), dst_scale=(8, (), "f32"), sum_scale=0.25)
