@@ -78,7 +78,7 @@ class Grid:
         room = CELLS
         while outer and (not inner or outer[-1].extent <= room):
             inner.insert(0, outer.pop())
-            room //= inner[0].extent
+            room //= max(1, inner[0].extent)
         block = prod(size for _, size in self.desc.inner_blocks)
         if outer and outer[-1].stride < block:
             axis = outer[-1]
@@ -109,6 +109,8 @@ class Grid:
     @property
     def row_count(self) -> int:
         """How many rows there are."""
+        if self.desc.has_zero_dim:
+            return 0
         return self.desc.nelems(padded=True) // self.run * -(-self.run // CELLS)
 
     def rows(self) -> Iterator[Row]:

@@ -169,8 +169,11 @@ def test_large_tensors_give_small_pictures() -> None:
     assert f"... {8 * 2**16 * 512 * 512 - 2} more rows" in picture
 
 
-def test_no_elements() -> None:
-    assert "no elements" in draw(Grid.of("nChw16c", (1, 0, 2, 2)))
+@pytest.mark.parametrize(
+    ("tag", "dims"), [("nChw16c", (1, 0, 2, 2)), ("ab", (0, 1)), ("ab", (3, 0)), ("Ab40a", (0, 1))]
+)
+def test_no_elements(tag: str, dims: tuple[int, ...]) -> None:
+    assert "no elements" in draw(Grid.of(tag, dims))
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
