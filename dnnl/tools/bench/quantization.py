@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dnnl.errors import Unimplemented
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array
 from dnnl.reference.post_ops import apply_post_ops
@@ -92,6 +92,12 @@ def _bits(case: Case, entry: parsed.Quantization, ndims: int) -> int:
         return 1 << (ndims - 1)
     if case.driver == "matmul" and name == "per_ocic":
         return 3 << (ndims - 2)
+    if (case.driver == "reorder" and name == "per_oc") or (
+        case.driver == "matmul" and name.startswith("per_dim")
+    ):
+        rule = f"--{case.driver} does not have this name"
+        hint = f"the mask as a number is {entry.mask.bits(ndims)}"
+        raise InvalidArguments("mask", name, rule, hint)
     return entry.mask.bits(ndims)
 
 

@@ -85,6 +85,8 @@ def test_right_results(line: str) -> None:
         ("--prelu 2:2", State.UNIMPLEMENTED, ""),
         ("--softmax --axis=5 2x3", State.INVALID_ARGUMENTS, ""),
         ("--softmax --stag=abc 2x3", State.INVALID_ARGUMENTS, ""),
+        ("--reorder --attr-scales=src:per_oc 2x3", State.INVALID_ARGUMENTS, ""),
+        ("--matmul --attr-scales=wei:per_dim_0 2x3:3x4", State.INVALID_ARGUMENTS, ""),
     ],
 )
 def test_other_states(line: str, expected: State, reason: str) -> None:
