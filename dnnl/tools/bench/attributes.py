@@ -8,7 +8,7 @@ from dnnl.tools.bench.tags import tag
 from dnnl.tools.bench.values import Number, Text, data_type, flag, integer, number, one_of, sizes
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import Alg
+from dnnl.types.kinds import Alg, nearest
 
 _POLICIES = {
     "common": 0, "host_scalar": 0,
@@ -145,7 +145,7 @@ def _quantization(entry: str, plain: DataType, default: Number) -> Quantization:
     name, *rest = entry.split(":")
     known = name in _ARGUMENTS or (name[:4] == "msrc" and name[4:].isdigit())
     if not known:
-        raise ValueError(f"unknown argument {name!r}")
+        raise ValueError(f"unknown argument {name!r}; there are {', '.join(_ARGUMENTS)}, msrcN")
     varies = mask(rest.pop(0)) if rest else NO_MASK
     single = default
     if varies.common and rest:
@@ -269,7 +269,8 @@ def _post_op(entry: str) -> PostOp:
         return Eltwise(ELTWISE[name], *map(number, _at_most(2, rest)))
     if name in BINARY:
         return _binary(BINARY[name], rest)
-    raise ValueError(f"unknown post-op {head!r}")
+    known = ("sum", "prelu", "dw", *ELTWISE, *BINARY)
+    raise ValueError(f"unknown post-op {head!r}; {nearest(name, known)}")
 
 
 def _at_most(count: int, parts: list[str]) -> list[str]:
@@ -296,6 +297,8 @@ def _binary(alg: Alg, parts: list[str]) -> Binary:
 
 def _operand(alg: Alg, parts: list[str]) -> tuple[Alg, DataType, Mask, str, str]:
     kind, varies, layout, strides = (*_at_most(4, parts), "", "", "", "")[:4]
+    if strides:
+        sizes(strides)
     return (
         alg,
         data_type(kind),

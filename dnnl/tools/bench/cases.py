@@ -61,7 +61,8 @@ class Interpreter:
                 self._before_driver(token)
             elif token.startswith("--batch="):
                 name = token.removeprefix("--batch=")
-                yield from self.cases(self._batches.read(name, self._driver.name))
+                with self._batches.opened(name, self._driver.name) as found:
+                    yield from self.cases(found)
             elif token.startswith("-"):
                 self._change(token, self._driver)
             else:
@@ -108,7 +109,7 @@ class Interpreter:
         elif name == "perf-template" and equals:
             self.template = find_template(value, driver)
         elif name == "match" and equals:
-            self._match = re.compile(_basic(value)) if value else None
+            self._match = _pattern(value) if value else None
         elif name in self._filters and equals:
             self._filters = {"impl": "", "skip-impl": "", name: value}
         elif not self._global(token):
@@ -157,6 +158,15 @@ class Interpreter:
             )  # fmt: skip
             for _ in range(self.settings.repeats):
                 yield case
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """The POSIX basic regular expression ``text``; raises BadValue where it is none."""
+    try:
+        return re.compile(_basic(text))
+    except re.error as error:
+        rule = "this is no basic regular expression"
+        raise BadValue(f"--match={text}: {rule}: {error}") from None
 
 
 _BASIC_TOKEN = re.compile(r"\\(.)|(\[\^?\]?[^\]]*\])|([(){}|+?])", re.DOTALL)

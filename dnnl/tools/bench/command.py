@@ -77,6 +77,8 @@ def run(
         for option, path in (("json", json), ("report", page)):
             if path is not None and not path.parent.is_dir():
                 raise BadValue(f"--{option}={path}: there is no folder {path.parent}")
+            if path is not None and path.is_dir():
+                raise BadValue(f"--{option}={path}: this is a folder; give the name of a file")
         if page is not None:
             check_packages()
         if verbose_line is not None:

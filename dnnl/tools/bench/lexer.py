@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dnnl.tools.bench.errors import BadValue
@@ -46,19 +47,36 @@ class BatchFiles:
 
     def __init__(self) -> None:
         self._folders: list[Path] = []
+        self._open: list[Path] = []
 
-    def read(self, name: str, driver: str) -> list[str]:
-        """The tokens of the file ``name``; raises BadValue if there is none.
+    @contextmanager
+    def opened(self, name: str, driver: str) -> Iterator[list[str]]:
+        """The tokens of the file ``name``, which may name others while it is open.
 
         It is looked for as given, then below the folder of each name asked for so far, oldest
-        first, then among the case files of the driver.
+        first, then among the case files of the driver. Raises BadValue if there is no such file,
+        no text in it, or if it names itself, be it by way of others.
         """
+        path = self._find(name, driver).resolve()
+        if path in self._open:
+            raise BadValue(f"batch file {name!r} is read by itself")
+        try:
+            found = tokens(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadValue(f"cannot read batch file {name!r}: {error}") from None
+        self._open.append(path)
+        try:
+            yield found
+        finally:
+            self._open.pop()
+
+    def _find(self, name: str, driver: str) -> Path:
         asked = Path(name)
         if asked.parent not in self._folders:
             self._folders.append(asked.parent)
         for path in self._places(asked, driver):
             if path.is_file():
-                return tokens(path.read_text(encoding="utf-8"))
+                return path
         raise BadValue(f"cannot open batch file {name!r}")
 
     def _places(self, asked: Path, driver: str) -> Iterable[Path]:

@@ -184,7 +184,13 @@ _TABLE = (
         (
             *_always(_SDT, _DDT, _STAG, _replaced(_DTAG, "abx")),
             _strides(2),
-            Option("oflag", "", matching(r"((s8s8|zp)_comp:[0-9]+(\+(?!$)|$))*")),
+            Option(
+                "oflag", "",
+                matching(
+                    r"((s8s8|zp)_comp:[0-9]+(\+(?!$)|$))*",
+                    "s8s8_comp:MASK, zp_comp:MASK or both with a + between them",
+                ),
+            ),
             Option("cross-engine", "none", one_of("none", "cpu2gpu", "gpu2cpu")),
             *ATTRIBUTES,
             Option("runtime-dim-mask", "0", integer),
@@ -314,7 +320,13 @@ _TABLE = (
         "matmul",
         (
             _types("f32", 1, 3, name="dt"), _replaced(_STAG, "any"), _WTAG, _DTAG,
-            Option("encoding", "", matching(r"((csr|coo|packed)?(\+[0-9.]+)?:?){0,3}")),
+            Option(
+                "encoding", "",
+                matching(
+                    r"((csr|coo|packed)?(\+[0-9.]+)?:?){0,3}",
+                    "csr, coo or packed[+SPARSITY] for each tensor, with colons between them",
+                ),
+            ),
             Option("grouped", "", text), _strides(3),
             Option("runtime_dims_masks", "", _TAGS), *ATTRIBUTES, _BIA_DT,
             Option("bia_mask", "2", integer),

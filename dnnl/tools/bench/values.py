@@ -110,12 +110,12 @@ def one_of(*names: str) -> Parser:
     return parse
 
 
-def matching(pattern: str) -> Parser:
-    """Text of the form of a regular expression."""
+def matching(pattern: str, form: str) -> Parser:
+    """Text that a regular expression matches; ``form`` says in words what that is."""
 
     def parse(value: str) -> Text:
         if not re.fullmatch(pattern, value):
-            raise ValueError("its form is wrong")
+            raise ValueError(f"expected {form}")
         return Text(value)
 
     return parse

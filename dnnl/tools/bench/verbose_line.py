@@ -87,7 +87,10 @@ def _attributes(line: OperationLine) -> Options:
 
 def _quantized(entry: str, single: str) -> str:
     """``ARG:MASK[:DT[:GROUPS]]``, or as in version 2 ``ARG:MASK[:VALUE]``."""
-    name, mask, *rest = entry.split(":")
+    name, *parts = entry.split(":")
+    if not parts:
+        raise BadValue(f"cannot read {entry!r} in an attribute: expected ARG:MASK:TYPE")
+    mask, *rest = parts
     if mask != "0":
         return entry
     given = bool(rest) and rest[0][:1] in "-.0123456789"

@@ -57,6 +57,19 @@ def test_batches_nest_and_are_found(tmp_path: Path) -> None:
         lines("--softmax --batch=nothing")
 
 
+def test_batches_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "image").write_bytes(b"\x89PNG\xd0")
+    with pytest.raises(BadValue, match="cannot read batch file"):
+        lines(f"--softmax --batch={tmp_path}/image")
+    (tmp_path / "twice").write_text("--batch=leaf --batch=leaf")
+    (tmp_path / "leaf").write_text("2x2")
+    assert len(lines(f"--softmax --batch={tmp_path}/twice")) == 2
+    (tmp_path / "circle").write_text("--batch=back")
+    (tmp_path / "back").write_text("2x2 --batch=circle")
+    with pytest.raises(BadValue, match="'circle' is read by itself"):
+        lines(f"--softmax --batch={tmp_path}/circle")
+
+
 def test_the_leftmost_option_is_slowest() -> None:
     found = lines("--softmax --axis=0,1 --sdt=f32,s8 --inplace=true,false 2x2")
     assert [("s8" in line, "axis" in line, "inplace" in line) for line in found] == [
@@ -154,6 +167,11 @@ def test_a_mismatch_drops_the_rest_of_a_problem() -> None:
         ("--binary 2", 1),
         ("--mode=X --softmax 2", 1),
         ("--softmax --attr-post-ops=nothing 2", 1),
+        ("--softmax --attr-post-ops=add:f32:1:ab:2xa 2x3", 1),
+        ("--softmax --attr-scales=nothing:0 2", 1),
+        ("--softmax --match=[a 2", 1),
+        (r"--softmax --match=\( 2", 1),
+        ("--softmax --match=\\ 2", 1),
         ("--softmax --attr-scratchpad=USER 2", 1),
         ("--reorder --oflag=s8s8 2", 1),
         ("--matmul --encoding=cooo 2:2", 1),
@@ -165,6 +183,20 @@ def test_what_cannot_be_read(line: str, status: int) -> None:
     with pytest.raises(BadValue) as caught:
         cases(line)
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--softmax --match=[a 2", "no basic regular expression: unterminated character set"),
+        ("--softmax --attr-scales=foo:0 2", "unknown argument 'foo'; there are src, src0"),
+        ("--softmax --attr-post-ops=rleu 2", "unknown post-op 'rleu'; did you mean 'relu'"),
+        ("--reorder --oflag=s8s8 2", "expected s8s8_comp:MASK, zp_comp:MASK"),
+    ],
+)
+def test_messages_say_what_is_right(line: str, message: str) -> None:
+    with pytest.raises(BadValue, match=message):
+        cases(line)
 
 
 def test_any_case_where_it_is_allowed() -> None:

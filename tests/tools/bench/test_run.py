@@ -215,6 +215,13 @@ def test_json(tmp_path: Path) -> None:
     assert data["cases"][1]["details"]
 
 
+@pytest.mark.parametrize("option", ["json", "report"])
+def test_a_folder_is_no_file_for_results(option: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(bench, [f"--{option}={tmp_path}", "--softmax", "3x4"])
+    assert "this is a folder" in done.output
+    assert "PASSED" not in done.output
+
+
 def judged(got: float, want: float, kind: str = "f32", **rule: float | Array) -> bool:
     verdict = compare(
         "DST", np.array([got]), np.array([want]), DataType[kind], DataType.f32,

@@ -123,6 +123,10 @@ def executed(capsys: pytest.CaptureFixture[str]) -> list[str]:
             "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0 "
             "dst:f32:p:blocked:aB16b:640x16:f0,,,3x4,0.1"
         ),
+        (
+            "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0 "
+            "dst:f32::blocked:ab::f0,attr-scales:nothing,,3x4,0.1"
+        ),
     ],
 )
 def test_other_lines(line: str) -> None:
