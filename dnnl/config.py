@@ -134,6 +134,14 @@ KNOBS: tuple[Knob, ...] = (
         "folder of compiled kernels for later processes; without a home folder there is none",
     ),
     Knob(
+        "cache_limit",
+        ("DNNL_CACHE_LIMIT",),
+        lambda: 256,
+        _integer(0, math.inf, "the limit of the kernel cache must be an integer >= 0, in MiB"),
+        "MiB of compiled kernels in that folder, about; those used least recently are removed; "
+        "0 keeps none",
+    ),
+    Knob(
         "primitive_cache_capacity",
         ("DNNL_PRIMITIVE_CACHE_CAPACITY",),
         lambda: 1024,

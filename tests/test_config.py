@@ -26,6 +26,7 @@ def test_every_variable_of_the_contract_is_in_the_table() -> None:
         "DNNL_NUM_THREADS",
         "OMP_NUM_THREADS",
         "DNNL_CACHE_DIR",
+        "DNNL_CACHE_LIMIT",
         "DNNL_PRIMITIVE_CACHE_CAPACITY",
         "DNNL_JIT_DUMP",
     }
@@ -36,6 +37,7 @@ def test_defaults() -> None:
     assert config.get("verbose") == "error"
     assert config.get("max_cpu_isa") == "default"
     assert config.get("num_threads") is None
+    assert config.get("cache_limit") == 256
     assert config.get("primitive_cache_capacity") == 1024
     assert config.get("jit_dump") is False
     assert config.get("cache_dir").name == "dnnl"

@@ -110,8 +110,7 @@ def key(recipe: Recipe) -> str:
 
 def image(recipe: Recipe) -> tuple[Image, bool]:
     """The recipe's machine code, and whether it came from the disk cache."""
-    folder, dump = config.get("cache_dir"), config.get("jit_dump")
-    disk = None if folder is None else DiskCache(folder)
+    disk, dump = _disk_cache(), config.get("jit_dump")
     name = key(recipe)
     found = None if disk is None or dump else disk.load(name)
     if found is not None:
@@ -123,6 +122,11 @@ def image(recipe: Recipe) -> tuple[Image, bool]:
     if dump:
         _dump(kernel, built.code)
     return built, False
+
+
+def _disk_cache() -> DiskCache | None:
+    folder, limit = config.get("cache_dir"), config.get("cache_limit")
+    return DiskCache(folder, limit * 2**20) if folder is not None and limit else None
 
 
 def _dump(kernel: Kernel, code: bytes) -> None:

@@ -185,8 +185,8 @@ def test_the_file_of_another_kernel_is_not_executed(tmp_path: Path) -> None:
         primitives._cache.clear()
         dnnl.Primitive(small)
         dnnl.Primitive(large)
-        keys = [jit.key(pd.plan.recipe) for pd in (small, large)]
-        shutil.copyfile(tmp_path / keys[1], tmp_path / keys[0])
+        files = [tmp_path / f"{jit.key(pd.plan.recipe)}.dnnl" for pd in (small, large)]
+        shutil.copyfile(files[1], files[0])
         primitives._cache.clear()
         array = np.random.default_rng(3).standard_normal((8, 8))
         np.testing.assert_allclose(

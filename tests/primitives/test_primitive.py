@@ -41,7 +41,7 @@ from tests.primitives.harness import ENGINE, describe, execute, source, vector
 STREAM = Stream(ENGINE, 1)
 DIMS = (2, 3, 4, 5)
 FORWARD = "forward_inference"
-KERNELS = "[0-9a-f]" * 64
+KERNELS = "[0-9a-f]" * 64 + ".dnnl"
 
 
 def relu(dims: tuple[int, ...] = DIMS, layout: str = "nchw", alpha: float = 0.0) -> EltwiseDesc:
@@ -275,6 +275,12 @@ class TestCacheOnDisk:
             with config.override("verbose", "warn"):
                 assert not self.build()
         assert "kernel cache" in capsys.readouterr().out
+
+    def test_a_limit_of_0_keeps_nothing(self, kernels: Path) -> None:
+        with config.override("cache_limit", 0):
+            assert not self.build()
+            assert not self.build()
+        assert not list(kernels.iterdir())
 
     def test_no_temporary_files_stay(self, kernels: Path) -> None:
         self.build()
