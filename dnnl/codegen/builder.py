@@ -13,6 +13,20 @@ from llvmlite import ir
 
 from dnnl.codegen.isa import Isa
 
+
+class BFloatType(ir.Type):  # type: ignore[misc]
+    """LLVM's ``bfloat``, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BFloatType)
+
+    def __hash__(self) -> int:
+        return hash(BFloatType)
+
+
 I1 = ir.IntType(1)
 I8 = ir.IntType(8)
 I16 = ir.IntType(16)
@@ -20,6 +34,7 @@ I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 F32 = ir.FloatType()
 F64 = ir.DoubleType()
+BF16 = BFloatType()
 PTR = ir.PointerType()
 
 Type: TypeAlias = ir.Type
@@ -258,13 +273,23 @@ class Emitter:
         return phi
 
     def branch(
-        self, condition: ir.Value, then: Callable[[], Values], otherwise: Callable[[], Values]
+        self,
+        condition: ir.Value,
+        then: Callable[[], Values],
+        otherwise: Callable[[], Values],
+        *,
+        rare: bool = False,
     ) -> Values:
-        """if condition: then() else: otherwise(); both return the same number of values."""
+        """if condition: then() else: otherwise(); both return the same number of values.
+
+        ``rare`` says that the condition hardly ever holds.
+        """
         yes = self.function.append_basic_block("then")
         no = self.function.append_basic_block("else")
         join = self.function.append_basic_block("join")
-        self.b.cbranch(condition, yes, no)
+        jump = self.b.cbranch(condition, yes, no)
+        if rare:
+            jump.set_weights([1, 1000])
         self.b.position_at_end(yes)
         yes_values = then()
         yes_end = self.b.block

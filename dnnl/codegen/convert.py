@@ -56,9 +56,9 @@ def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: i
     """Saturate, then round to nearest, ties to even; NaN becomes ``low``."""
     value = vector.maximum(e, value, vector.splat_constant(value.type, low))
     value = vector.minimum(e, value, vector.splat_constant(value.type, high))
-    value = math.round_to_even(e, value)
-    whole = e.b.fptosi(value, _like(value, I32))
-    return whole if element is I32 else e.b.trunc(whole, _like(value, element))
+    if element is I32:
+        return e.b.fptosi(math.round_to_even(e, value), _like(value, I32))
+    return e.b.trunc(math.rounded_bits(e, value), _like(value, element))
 
 
 def _from_s4(e: Emitter, code: ir.Value) -> ir.Value:
@@ -122,7 +122,10 @@ def _to_f16(e: Emitter, value: ir.Value) -> ir.Value:
 _IN_F32 = {
     DataType.f32: Storage(F32, _same, _same),
     DataType.f16: Storage(I16, _from_f16, _to_f16),
-    DataType.bf16: _coded(I16, small_float.widen_bf16, small_float.narrow_bf16),
+    DataType.bf16: replace(
+        _coded(I16, small_float.widen_bf16, small_float.narrow_bf16),
+        from_core=small_float.narrow_bf16,
+    ),
     DataType.f64: Storage(
         F64,
         lambda e, value: e.b.fptrunc(value, _like(value, F32)),

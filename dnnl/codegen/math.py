@@ -137,6 +137,13 @@ def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
     return e.b.select(fractional, copy_sign(e, rounded, x), x)
 
 
+def rounded_bits(e: Emitter, x: ir.Value) -> ir.Value:
+    """An i32 whose lowest 22 bits are the integer nearest to an f32 of at most 2^21, the even one
+    of two."""
+    shifted = e.b.fadd(x, constant(x, _ROUNDING_SHIFT))
+    return e.b.bitcast(shifted, vector.vector_type(I32, x.type.count))
+
+
 def exp(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x; 2 ulps."""
     return _exp(e, clamp(e, x, _EXP_LOW, _EXP_HIGH))

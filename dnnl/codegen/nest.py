@@ -45,7 +45,8 @@ class Nest:
 
     ``dst`` is the operand whose layout decides the order of the walk. Only points inside the
     bounds ``where`` are computed and stored. ``revisits`` says that the body reads back what it
-    has stored, which then had better stay in a cache. ``core`` is the type of the body's vectors.
+    has stored, which then had better stay in a cache. ``core`` is the type of the body's vectors,
+    and ``registers`` how many registers one fills where these hold more than one element.
     """
 
     parallel: tuple[Axis, ...]
@@ -56,6 +57,7 @@ class Nest:
     where: tuple[Bound, ...] = ()
     revisits: bool = False
     core: ir.Type = F32
+    registers: int = 1
 
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
@@ -109,6 +111,8 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
 def _plan(isa: Isa, nest: Nest) -> Schedule:
     parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
     lanes, _ = widths(isa, nest.core)
+    if lanes > 1:
+        lanes *= nest.registers
     if nest.dst.desc.data_type.bits == 4:
         lanes = max(lanes, 2)  # elements of one byte are stored together
     plan = schedule(lanes, *parts)

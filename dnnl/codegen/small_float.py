@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import F32, I32, Emitter
+from dnnl.codegen.builder import BF16, F32, I1, I16, I32, Emitter, Values
 
 _F32_MANTISSA = 23
 _F32_BIAS = 127
@@ -23,6 +23,15 @@ _F32_QUIET_NAN = 0x7FC00000
 _BF16_MANTISSA = 7
 _BF16_INFINITY = 0x7F80
 _BF16_QUIET = 0x40
+
+# Instructions on a register of 16 lanes, by the lanes that they round: the upper register first.
+_REGISTER = 16
+_TO_BF16 = {
+    _REGISTER: "llvm.x86.avx512bf16.cvtneps2bf16.512",
+    2 * _REGISTER: "llvm.x86.avx512bf16.cvtne2ps2bf16.512",
+}
+_CLASSIFY = "llvm.x86.avx512.fpclass.ps.512"
+_DENORMALS = 0x20
 
 
 @dataclass(frozen=True)
@@ -141,10 +150,29 @@ def widen_bf16(e: Emitter, code: ir.Value) -> ir.Value:
 
 
 def narrow_bf16(e: Emitter, value: ir.Value) -> ir.Value:
-    """The nearest bf16, the even one of two.
+    """The nearest bf16, the even one of two, as bits in i16."""
+    instruction = _TO_BF16.get(value.type.count)
+    if not e.isa.bfloat or instruction is None:
+        return _narrow_bf16_bits(e, value)
+    # The instruction takes denormals for zero.
+    parts = vector.split(e, value, _REGISTER)
+    denormal = reduce(e.b.or_, [_is_denormal(e, part) for part in parts])
 
-    The instruction of avx512_bf16 is of no use: it takes denormals for zero.
-    """
+    def round_normal() -> Values:
+        kind = vector.vector_type(BF16, value.type.count)
+        rounded = e.intrinsic(instruction, kind, parts[::-1])
+        return (e.b.bitcast(rounded, vector.vector_type(I16, value.type.count)),)
+
+    some = vector.any_lane(e, denormal)
+    return e.branch(some, lambda: (_narrow_bf16_bits(e, value),), round_normal)[0]
+
+
+def _is_denormal(e: Emitter, value: ir.Value) -> ir.Value:
+    kind = vector.vector_type(I1, value.type.count)
+    return e.intrinsic(_CLASSIFY, kind, [value, ir.Constant(I32, _DENORMALS)])
+
+
+def _narrow_bf16_bits(e: Emitter, value: ir.Value) -> ir.Value:
     b = e.b
     kind = vector.vector_type(I32, value.type.count)
     put = _constants(kind)
@@ -153,7 +181,8 @@ def narrow_bf16(e: Emitter, value: ir.Value) -> ir.Value:
     odd = b.and_(upper, put(1))
     rounded = b.lshr(b.add(b.add(bits, put(0x7FFF)), odd), put(16))
     is_nan = b.fcmp_unordered("uno", value, value)
-    return b.select(is_nan, b.or_(upper, put(_BF16_QUIET)), rounded)
+    code = b.select(is_nan, b.or_(upper, put(_BF16_QUIET)), rounded)
+    return b.trunc(code, vector.vector_type(I16, value.type.count))
 
 
 def widen_e8m0(e: Emitter, code: ir.Value) -> ir.Value:

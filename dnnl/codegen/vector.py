@@ -400,6 +400,15 @@ def shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Va
     return e.b.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
 
 
+def split(e: Emitter, value: ir.Value, lanes: int) -> list[ir.Value]:
+    """A vector in pieces of ``lanes`` elements."""
+    count = value.type.count
+    if count == lanes:
+        return [value]
+    firsts = range(0, count, lanes)
+    return [shuffle(e, value, value, list(range(at, at + lanes))) for at in firsts]
+
+
 def across(
     e: Emitter, value: ir.Value, combine: Callable[[Emitter, ir.Value, ir.Value], ir.Value]
 ) -> ir.Value:
@@ -430,7 +439,7 @@ def transpose(
     for k in range(unit):
         for piece in range(units):
             rows = [load(row, piece) if row or piece else first for row in range(k, lanes, unit)]
-            regs[piece].append(_side_by_side(e, rows))
+            regs[piece].append(join(e, rows))
     return [column for square in regs for column in _interleave(e, square, unit)]
 
 
@@ -443,7 +452,7 @@ def _interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
     return regs
 
 
-def _side_by_side(e: Emitter, parts: Sequence[ir.Value]) -> ir.Value:
+def join(e: Emitter, parts: Sequence[ir.Value]) -> ir.Value:
     """One vector behind the other, in pairs."""
     joined = list(parts)
     while len(joined) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen import convert
+from dnnl.codegen import convert, vector
 from dnnl.codegen.access import Operand, Place
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import F32, F64, Module, Type
@@ -85,7 +85,12 @@ class Copy:
     @property
     def nest(self) -> Nest:
         """The loops over all places."""
-        return Nest(self.axes, (), self.operands, self.dst, self.run, core=self._core)
+        # What becomes narrower is taken two registers at a time, so that stores are wide.
+        narrow = self.dst.desc.data_type.bits < vector.bits(self._core)
+        return Nest(
+            self.axes, (), self.operands, self.dst, self.run,
+            core=self._core, registers=2 if narrow else 1,
+        )  # fmt: skip
 
     def run(self, place: Place) -> None:
         """Load, dequantize, quantize and store."""

@@ -22,14 +22,14 @@ from tests.check import logical, poisoned_memory, random_memory
 from tests.guard import guarded
 
 ENGINE = Engine("cpu")
-ISAS = [
-    row.name
-    for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)
-    if row.name not in ("avx512_core_vnni", "avx512_core_bf16")  # f32 kernels as avx512_core
-]
+_ROWS = [row.name for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)]
+_ROUNDING = [name for name in _ROWS if name != "avx512_core_vnni"]
+ISAS = [name for name in _ROUNDING if name != "avx512_core_bf16"]  # f32 kernels as avx512_core
 LAYOUTS = ["nchw", "nhwc", "nChw16c", "nChw8c", "dcba", "ABcd4b16a4b", "gaps", "part", "part16"]
 
 every_isa = pytest.mark.parametrize("isa", ISAS)
+every_rounding_isa = pytest.mark.parametrize("isa", _ROUNDING)
+"""Those besides that convert to bf16 in another way."""
 
 
 def describe(dims: tuple[int, ...], layout: str) -> MemoryDesc:

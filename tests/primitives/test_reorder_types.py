@@ -21,7 +21,14 @@ from dnnl import (
 from dnnl.reference.arrays import Array
 from dnnl.reference.conversions import convert, core_type
 from tests.check import assert_padding_zero, check, logical, poisoned_memory
-from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
+from tests.primitives.harness import (
+    ENGINE,
+    describe,
+    every_isa,
+    every_rounding_isa,
+    execute,
+    typed_source,
+)
 
 TYPES = ["f32", "f16", "bf16", "f64", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3", "e8m0"]
 FLOATS = ["f32", "f16", "bf16", "f64", "f8_e5m2", "f8_e4m3", "e8m0"]
@@ -75,14 +82,14 @@ def of_bits(data_type: str, bits: NDArray[np.unsignedinteger]) -> Memory:
     return memory
 
 
-@every_isa
+@every_rounding_isa
 @pytest.mark.parametrize("dst", TYPES)
 def test_stores_of_a_dense_sample(dst: str, isa: str) -> None:
     memory = of_bits("f32", dense_sample().view(np.uint32))
     assert_converted(memory, converted(memory, dst, isa))
 
 
-@every_isa
+@every_rounding_isa
 @pytest.mark.parametrize("src", [name for name in TYPES if DataType[name].bits <= 16])
 def test_every_code_of_small_types(src: str, isa: str) -> None:
     bits = DataType[src].bits
@@ -127,7 +134,7 @@ def test_every_pair_of_types(src: str, dst: str) -> None:
     check(execute(desc, {Arg.SRC: memory}), want, 0.0)
 
 
-@every_isa
+@every_rounding_isa
 @pytest.mark.parametrize("layouts", PAIRS, ids=">".join)
 @pytest.mark.parametrize("types", CONVERSIONS, ids=">".join)
 def test_conversions_in_layouts(types: tuple[str, str], layouts: tuple[str, str], isa: str) -> None:
