@@ -12,7 +12,7 @@
    of 128 bits are loaded along it, one for each lane, and transposed in registers;
 5. axes that would fill vectors badly are walked as one line with what lies around them;
 6. the loops that remain are ordered by ``walk``;
-7. a destination that no cache would keep is written past the caches if whole lines allow it.
+7. what no cache would keep until it is read is written past the caches if whole lines allow it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dnnl.codegen.walk import Loop, Square, arrange
 
 # What a gather and a scatter cost for each lane, and a step of a reduction across lanes, in loads.
 _GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
-# More than the share of the last-level cache that the destination of one operation keeps.
-_STREAMED_BYTES = 8 * 2**20
+# More than the share of the last-level cache that the tensors of one operation keep.
+_STREAMED_BYTES = 16 * 2**20
 _LINE = 64
 # How much of its last block an axis must fill, on average, not to be made longer.
 _WELL_FILLED = 0.8
@@ -410,9 +410,11 @@ def _rows(plan: Schedule, access: Access) -> int:
 
 
 def _can_stream(plan: Schedule, dst: Access) -> bool:
-    """Whether dst is large and every whole vector fills cache lines, alone or with the next."""
-    desc = dst.operand.desc
-    nbytes = desc.data_type.nbytes(desc.nelems(padded=True))  # its part of the buffer alone
+    """Whether the tensors are large together and every whole vector fills cache lines, alone or
+    with the next."""
+    descs = [operand.desc for operand in plan.accesses]
+    # Of tensors that are parts of larger ones, their part alone.
+    nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
     if nbytes < _STREAMED_BYTES or dst.offset is None or plan.lane_inside:
         return False
     nearest = plan.tile or (plan.loops[-1].axis if plan.loops else None)

@@ -14,13 +14,15 @@ from dnnl.codegen.walk import Loop, lines_kept, share_out
 from dnnl.types.memory_desc import MemoryDesc
 
 
-def plan(dims: tuple[int, ...], src: str, dst: str, data_type: str = "f32") -> Schedule:
-    """The schedule of a reorder with 16 lanes."""
+def plan(
+    dims: tuple[int, ...], src: str, dst: str, data_type: str = "f32", src_type: str = ""
+) -> Schedule:
+    """The schedule of a reorder with 16 lanes; ``src_type`` is that of dst if not given."""
     axes = tuple(Axis(extent, chr(ord("a") + dim)) for dim, extent in enumerate(dims))
     index = tuple(Affine.of(axis) for axis in axes)
     operands = [
-        Operand(slot, MemoryDesc(dims, data_type, tag), index)
-        for slot, tag in enumerate((src, dst))
+        Operand(slot, MemoryDesc(dims, kind, tag), index)
+        for slot, (tag, kind) in enumerate(((src, src_type or data_type), (dst, data_type)))
     ]
     return schedule(16, axes, (), operands, operands[1])
 
@@ -95,3 +97,12 @@ def test_inner_loops_of_blocks_are_not_shared_out() -> None:
     axis, other = Axis(4, "a"), Axis(100, "b")
     loops = [Loop(axis, step=2), Loop(other), Loop(axis, within=2)]
     assert share_out(loops, 10**6).count <= 200
+
+
+def test_stores_pass_the_caches_where_all_tensors_together_are_large() -> None:
+    large, small = (1, 64, 256, 128), (1, 64, 252, 128)  # 8 MiB of f32, and a little less
+    assert plan(large, "nchw", "nchw").streamed
+    assert not plan(small, "nchw", "nchw").streamed
+    assert not plan(large, "nchw", "nchw", src_type="u8").streamed
+    assert plan(large, "nchw", "nchw", src_type="f64").streamed
+    assert plan(small, "nchw", "nchw", src_type="f64").streamed
