@@ -252,13 +252,17 @@ class Place:
             nibbles.store_line(self.e, codes, where, mask)
 
     def prefetch(self, operand: Operand, ahead: Axis | None = None) -> None:
-        """Fetch the line of the first element here, or one step further along ``ahead``."""
+        """Fetch the line of the last element here, or one step further along ``ahead``: if its
+        neighbours are in another line, they have been fetched before."""
         access = self._accesses[operand]
         step = access.offset.stride(ahead) if access.offset is not None and ahead else 0
         if access.offset is None or (ahead and not step):
             return
-        place = self.e.add(self._base(access), i64(step))
+        last = (self._lanes - 1) * access.offset.stride(self._lane) if self._lane else 0
+        place = self.e.add(self._base(access), i64(step + last))
         element = storage(operand.data_type, self.kind.element).element
+        if operand.desc.data_type.bits == 4:
+            place = self.e.b.lshr(place, i64(1))
         vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
 
     def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:

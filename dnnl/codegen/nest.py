@@ -335,13 +335,14 @@ class _Writer:
         assert plan.pieces is not None
         lane, pieces = plan.lane, plan.pieces
 
+        far_away = access.operand.desc.size > self.e.isa.l2
         # Two elements of 4 bits stay together until they are in columns.
         packed = access.operand.desc.data_type.bits == 4 and access.in_bytes(plan.tile)
 
         def load(row: int, piece: int) -> ir.Value:
             here = self._both({**env, lane: i64(row), pieces: i64(piece)})
             point = Point(self.site, here, masked, {}, known, along=plan.tile)
-            if plan.ahead is not None and piece == 0:
+            if far_away and plan.ahead is not None and piece == pieces.extent - 1:
                 point.prefetch(access.operand, plan.ahead)
             load = point.load_bytes if packed else point.load_stored
             return load(access.operand)

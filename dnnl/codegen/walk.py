@@ -74,7 +74,8 @@ def arrange(
     square: Square | None,
     far: Callable[[Access, Axis], int],
 ) -> tuple[list[Loop], Axis | None]:
-    """The loops, and the axis along which squares should be fetched ahead, if any.
+    """The loops, and the axis along which squares of a source that is not in the cache should be
+    fetched ahead, if any: that of the loop around the innermost one.
 
     ``far(access, axis)`` is the length of a step in bytes.
     """
@@ -88,7 +89,10 @@ def arrange(
     written = nearest(dst)
     read = None if source is None else nearest(source)
     if source is None or written is None or read is None or read is written:
-        return [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))], None
+        alone = [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))]
+        # Rows that share lines are read faster than processors fetch by themselves; few rows far
+        # apart are not.
+        return alone, read if square is not None and square.read_apart < _LINE else None
     ordered = sorted(axes, key=lambda axis: -far(source, axis))
     if square is None:
         block = _RUN // far(dst, written)
@@ -99,11 +103,11 @@ def arrange(
         return _from_memory(ordered, read, written, square, _LINE // far(source, read))
     if square.crowded_dst:
         run = _RUN if square.pieces == 1 else _RUN // 2
-        return _in_blocks(ordered, read, written, run // far(dst, written)), None
+        return _in_blocks(ordered, read, written, run // far(dst, written)), read
     if 2 * written.extent * square.lanes <= lines_kept(square.read_apart):
-        return _in_blocks(ordered, read, written, written.extent), None
+        return _in_blocks(ordered, read, written, written.extent), read
     run = min(_RUN, lines_kept(square.written_apart) * 4) * square.pieces
-    return _in_blocks(ordered, written, read, run // far(source, read)), None
+    return _in_blocks(ordered, written, read, run // far(source, read)), written
 
 
 def _from_memory(

@@ -1,0 +1,77 @@
+"""What a transposition asks for ahead: the lines of a source that is not in the caches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from dnnl import config
+from dnnl.codegen import jit, vector
+from dnnl.codegen.builder import I8, Emitter
+from dnnl.codegen.kernel import Recipe
+from dnnl.codegen.quantization import Quantization
+from dnnl.kernels import reorder
+from dnnl.primitives.primitive_desc import select_isa
+from dnnl.runtime.engine import Engine
+from dnnl.types.memory_desc import MemoryDesc
+
+LINE = 64
+
+
+def _mark(e: Emitter, pointer: ir.Value) -> None:
+    """Leave a trace in the line that would be fetched."""
+    e.b.store(ir.Constant(I8, 1), pointer, align=1)
+
+
+def _fetched(src: MemoryDesc, dst: MemoryDesc, folder: str) -> float:
+    """The part of the lines of src that a reorder asks for."""
+    engine = Engine("cpu")
+    conf = reorder.configure(src, dst, (), Quantization())
+    with config.override("cache_dir", folder):
+        image, _ = jit.image(Recipe(conf, select_isa(engine), reorder.build))
+    margin = src.size // LINE * LINE  # what is asked for need not exist
+    room = np.zeros(2 * margin + src.size + LINE, np.uint8)
+    first = margin - (room.ctypes.data + margin) % LINE
+    source, written = room[first : first + src.size], np.zeros(dst.size, np.uint8)
+    engine.load(image).launch((source.ctypes.data, written.ctypes.data), 1)
+    lines = source[: src.size // LINE * LINE].reshape(-1, LINE)
+    return float(lines.any(axis=1).mean())
+
+
+@pytest.mark.parametrize("data_type", ["f32", "bf16", "u8", "u4"])
+@pytest.mark.parametrize(
+    ("channels", "height", "tags"),
+    [(192, 64, ("nchw", "nhwc")), (250, 55, ("nchw", "nhwc")), (250, 55, ("nhwc", "nchw"))],
+)
+def test_most_lines_of_a_large_source_are_asked_for(
+    data_type: str,
+    channels: int,
+    height: int,
+    tags: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Also where rows begin anywhere in a line. The first square of a row is not."""
+    monkeypatch.setattr(vector, "prefetch", _mark)
+    dims = 6, channels, height, 56
+    src, dst = (MemoryDesc(dims, data_type, tag) for tag in tags)
+    assert _fetched(src, dst, str(tmp_path)) > 0.75
+
+
+def test_images_of_three_channels_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(vector, "prefetch", _mark)
+    src, dst = (MemoryDesc((2, 3, 512, 512), "f32", tag) for tag in ("nhwc", "nchw"))
+    assert _fetched(src, dst, str(tmp_path)) > 0.75
+
+
+def test_a_source_that_the_cache_holds_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(vector, "prefetch", _mark)
+    src, dst = (MemoryDesc((1, 64, 16, 16), "f32", tag) for tag in ("nchw", "nhwc"))
+    assert _fetched(src, dst, str(tmp_path)) == 0
