@@ -222,7 +222,7 @@ class Place:
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
         start = access.byte_offset(self._lane, self._lanes)
         if start is not None:
-            where = self.e.element(pointer, start.emit(self.e, self._env), I8)
+            where = self.e.element(pointer, self._start(start), I8)
             return nibbles.load_line(self.e, where, self._lanes, mask)
         if self._lane_stride(access) == 1 and self._lanes % 2 == 0:
             first = self._base(access)
@@ -237,7 +237,7 @@ class Place:
         mask = self.conditions([*self._exists, *self._domain, *access.window])
         if vector.is_empty(mask):
             return vector.splat_constant(vector.vector_type(I8, self._lanes // 2), 0)
-        where = self.e.element(self._pointers[operand], start.emit(self.e, self._env), I8)
+        where = self.e.element(self._pointers[operand], self._start(start), I8)
         return nibbles.load_bytes(self.e, where, self._lanes, mask)
 
     def _store_nibbles(
@@ -248,7 +248,7 @@ class Place:
             assert self._lanes == 1, "bytes that vectors share are stored one element at a time"
             nibbles.store_one(self.e, codes, pointer, self._lane_offsets(access), mask)
         else:
-            where = self.e.element(pointer, start.emit(self.e, self._env), I8)
+            where = self.e.element(pointer, self._start(start), I8)
             nibbles.store_line(self.e, codes, where, mask)
 
     def prefetch(self, operand: Operand, ahead: Axis | None = None) -> None:
@@ -280,7 +280,7 @@ class Place:
         for bound in bounds:
             if bound in self._known:
                 continue
-            base = self.e.mul(bound.form.emit(self.e, self._env), parts)
+            base = self.e.mul(self._start(bound.form), parts)
             step = bound.form.stride(self._lane) if self._lane is not None else 0
             if bound.above:
                 room = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
@@ -312,9 +312,15 @@ class Place:
             "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), rooms
         )
 
+    def _start(self, form: Affine) -> ir.Value:
+        """The value of ``form`` in the first lane."""
+        if self._lane is not None:
+            form = form.without(self._lane)
+        return form.emit(self.e, self._env)
+
     def _spread(self, form: Affine) -> ir.Value:
         """The value of ``form`` in every lane."""
-        start = vector.splat(self.e, form.emit(self.e, self._env), self._lanes)
+        start = vector.splat(self.e, self._start(form), self._lanes)
         stride = form.stride(self._lane) if self._lane is not None else 0
         if stride == 0:
             return start
@@ -329,7 +335,7 @@ class Place:
 
     def _base(self, access: Access) -> ir.Value:
         assert access.offset is not None
-        return access.offset.emit(self.e, self._env)
+        return self._start(access.offset)
 
     def _lane_offsets(self, access: Access) -> ir.Value:
         if access.offset is not None:

@@ -8,7 +8,7 @@ each operand, and everything that a schedule wants to know about an operand foll
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -76,6 +76,10 @@ class Affine:
         """The same form with ``axes`` held at zero."""
         return Affine({a: s for a, s in self.strides.items() if a not in axes}, self.const)
 
+    def along(self, axes: Container[Axis]) -> Affine:
+        """The same form with all but ``axes`` held at zero."""
+        return Affine({a: s for a, s in self.strides.items() if a in axes}, self.const)
+
     def substitute(self, axis: Axis, form: Affine) -> Affine:
         """The same form with ``axis`` replaced by ``form``."""
         stride = self.stride(axis)
@@ -91,11 +95,13 @@ class Affine:
         return Affine(outer, self.const // divisor), rest
 
     def emit(self, e: Emitter, values: Mapping[Axis, ir.Value]) -> ir.Value:
-        """The value of the form, from the values of its axes (a missing axis is at zero)."""
+        """The value of the form, from the values of its axes; one of extent 1 may be missing."""
         total: ir.Value = i64(self.const)
         for axis, stride in self.strides.items():
             if axis in values:
                 total = e.add(total, e.mul(values[axis], stride))
+            else:
+                assert axis.extent == 1, f"{axis!r} has no value here"
         return total
 
 

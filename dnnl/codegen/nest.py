@@ -290,7 +290,7 @@ class _Writer:
         b = self.e.b
         result: ir.Value = ir.Constant(I1, 1)
         for bound in bounds:
-            base = bound.form.emit(self.e, env)
+            base = bound.form.along(env).emit(self.e, env)
             rest = Affine({a: s for a, s in bound.form.strides.items() if a not in env})
             if bound.above:
                 top = self.e.add(base, i64(rest.high))

@@ -252,8 +252,8 @@ class _Writer:
         row_step = self.a_form.stride(self.oh)
         pixel_step = self.a_form.stride(self.ow)
         panels = Panels(
-            e.element(self.pointers[self.src], self.a_form.emit(e, env), F32),
-            e.element(self.pointers[self.weights], self.b_form.emit(e, env), F32),
+            e.element(self.pointers[self.src], self.a_form.along(env).emit(e, env), F32),
+            e.element(self.pointers[self.weights], self.b_form.along(env).emit(e, env), F32),
             tuple(row * row_step + column * pixel_step for row, column in places),
             tuple(self.b_form.stride(self.vec) * v for v in range(self.vec.extent)),
         )

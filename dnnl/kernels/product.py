@@ -144,8 +144,8 @@ class _Writer:
         e, problem = self.e, self.problem
         step = self.a_form.stride(problem.row)
         panels = Panels(
-            e.element(self.pointers[problem.src], self.a_form.emit(e, env), F32),
-            e.element(self.pointers[problem.weights], self.b_form.emit(e, env), F32),
+            e.element(self.pointers[problem.src], self.a_form.along(env).emit(e, env), F32),
+            e.element(self.pointers[problem.weights], self.b_form.along(env).emit(e, env), F32),
             tuple(row * step for row in range(rows)),
             tuple(self.b_form.stride(problem.vector) * v for v in range(problem.vector.extent)),
         )

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dnnl.codegen import isa
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries, linear_offset
+from dnnl.codegen.builder import Module, i64
+from dnnl.codegen.phase import PhaseFunction
 from dnnl.types.memory_desc import MemoryDesc
 
 SMALL = st.integers(-7, 7)
@@ -174,3 +177,14 @@ def test_block_boundaries() -> None:
     assert block_boundaries(desc, 0) == (16,)
     assert block_boundaries(desc, 1) == (4, 16)
     assert block_boundaries(desc, 2) == ()
+
+
+def test_every_axis_must_have_a_value_where_a_form_is_written() -> None:
+    e = PhaseFunction(Module("test", isa.GENERIC), "test", range(1)).e
+    row, column, unit = Axis(4, "row"), Axis(8, "column"), Axis(1, "unit")
+    form = Affine({row: 8, column: 1, unit: 100}, 3)
+    known = {row: i64(2), column: i64(5)}
+    assert form.emit(e, known).constant == 3 + 2 * 8 + 5
+    with pytest.raises(AssertionError, match="column<8 has no value"):
+        form.emit(e, {row: i64(2)})
+    assert form.along({row}).emit(e, {row: i64(2)}).constant == 3 + 2 * 8
