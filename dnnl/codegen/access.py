@@ -220,25 +220,39 @@ class Place:
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
-        start = access.byte_offset(self._lane, self._lanes)
-        if start is not None:
-            where = self.e.element(pointer, self._start(start), I8)
-            return nibbles.load_line(self.e, where, self._lanes, mask)
         if self._lane_stride(access) == 1 and self._lanes % 2 == 0:
-            first = self._base(access)
-            return nibbles.load_line_anywhere(self.e, pointer, first, self._lanes, mask)
+            return nibbles.unpack(self.e, self._load_pairs(access, pointer, mask))
         return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
 
-    def load_bytes(self, operand: Operand) -> ir.Value:
-        """The bytes of elements of 4 bits that begin with one, two elements in each."""
+    def load_pairs(self, operand: Operand) -> ir.Value:
+        """The bytes of neighbours of 4 bits, two elements in each."""
         access = self._accesses[operand]
-        start = access.byte_offset(self._lane, self._lanes)
-        assert start is not None
         mask = self.conditions([*self._exists, *self._domain, *access.window])
         if vector.is_empty(mask):
             return vector.splat_constant(vector.vector_type(I8, self._lanes // 2), 0)
+        return self._load_pairs(access, self._pointers[operand], mask)
+
+    def _load_pairs(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
+        start = access.byte_offset(self._lane, self._lanes)
+        if start is None:
+            first = self._base(access)
+            return nibbles.load_pairs_anywhere(self.e, pointer, first, self._lanes, mask)
+        where = self.e.element(pointer, self._start(start), I8)
+        return nibbles.load_pairs(self.e, where, self._lanes, mask)
+
+    def store_pairs(self, operand: Operand, pairs: ir.Value) -> None:
+        """Store the bytes of neighbours of 4 bits; what lies outside the domain becomes zero."""
+        access = self._accesses[operand]
+        start = access.byte_offset(self._lane, self._lanes)
+        assert start is not None, "bytes that vectors share are stored one element at a time"
+        mask = self.conditions([*self._exists, *access.window])
+        if vector.is_empty(mask):
+            return
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            pairs = nibbles.zero_outside(self.e, pairs, inside)
         where = self.e.element(self._pointers[operand], self._start(start), I8)
-        return nibbles.load_bytes(self.e, where, self._lanes, mask)
+        nibbles.store_pairs(self.e, pairs, where, mask)
 
     def _store_nibbles(
         self, access: Access, pointer: ir.Value, codes: ir.Value, mask: vector.Mask
@@ -249,7 +263,7 @@ class Place:
             nibbles.store_one(self.e, codes, pointer, self._lane_offsets(access), mask)
         else:
             where = self.e.element(pointer, self._start(start), I8)
-            nibbles.store_line(self.e, codes, where, mask)
+            nibbles.store_pairs(self.e, nibbles.pack(self.e, codes), where, mask)
 
     def prefetch(self, operand: Operand, ahead: Axis | None = None) -> None:
         """Fetch the line of the last element here, or one step further along ``ahead``: if its

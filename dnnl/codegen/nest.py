@@ -47,6 +47,7 @@ class Nest:
     bounds ``where`` are computed and stored. ``revisits`` says that the body reads back what it
     has stored, which then had better stay in a cache. ``core`` is the type of the body's vectors,
     and ``registers`` how many registers one fills where these hold more than one element.
+    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
     """
 
     parallel: tuple[Axis, ...]
@@ -58,6 +59,7 @@ class Nest:
     revisits: bool = False
     core: ir.Type = F32
     registers: int = 1
+    moved: Operand | None = None
 
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
@@ -301,7 +303,7 @@ class _Writer:
         return result
 
     def _square(self, env: Env, masked: bool, known: dict[Bound, bool]) -> None:
-        plan = self.plan
+        plan, moved = self.plan, self._moved_pairs()
         if plan.tile is None:
             self.nest.body(Point(self.site, env, masked, {}, known))
             return
@@ -315,7 +317,20 @@ class _Writer:
             piece, column = divmod(k, plan.tile.extent)
             here = self._both({**env, plan.pieces: i64(piece), plan.tile: i64(column)})
             loaded = {operand: columns[k] for operand, columns in squares.items()}
-            self.nest.body(Point(self.site, here, masked, loaded, known))
+            point = Point(self.site, here, masked, loaded, known)
+            if moved is None:
+                self.nest.body(point)
+            else:
+                point.store_pairs(self.nest.dst, loaded[moved])
+
+    def _moved_pairs(self) -> Operand | None:
+        """The operand in squares whose elements of 4 bits become those of dst as they are, and may
+        stay two to a byte."""
+        moved = self.nest.moved
+        if moved is None or not self.plan.transposed(self.plan.accesses[moved]):
+            return None
+        four = all(op.desc.data_type.bits == 4 for op in (moved, self.nest.dst))
+        return moved if four else None
 
     def _both(self, env: Env) -> Env:
         """``env`` with both axes of each line whose place is known."""
@@ -337,17 +352,28 @@ class _Writer:
 
         far_away = access.operand.desc.size > self.e.isa.l2
         # Two elements of 4 bits stay together until they are in columns.
-        packed = access.operand.desc.data_type.bits == 4 and access.in_bytes(plan.tile)
+        paired = access.operand.desc.data_type.bits == 4
 
         def load(row: int, piece: int) -> ir.Value:
             here = self._both({**env, lane: i64(row), pieces: i64(piece)})
             point = Point(self.site, here, masked, {}, known, along=plan.tile)
             if far_away and plan.ahead is not None and piece == pieces.extent - 1:
                 point.prefetch(access.operand, plan.ahead)
-            load = point.load_bytes if packed else point.load_stored
+            load = point.load_pairs if paired else point.load_stored
             return load(access.operand)
 
+        def every_other(first: int) -> list[ir.Value]:
+            return vector.transpose(
+                self.e,
+                plan.lanes // 2,
+                pieces.extent,
+                lambda row, piece: load(2 * row + first, piece),
+            )
+
+        if self._moved_pairs() is access.operand:
+            both = zip(every_other(0), every_other(1), strict=True)
+            return [pairs for two in both for pairs in nibbles.exchange(self.e, *two)]
         columns = vector.transpose(self.e, plan.lanes, pieces.extent, load)
-        if packed:
-            return [codes for column in columns for codes in nibbles.pair(self.e, column)]
+        if paired:
+            return [codes for column in columns for codes in nibbles.halves(self.e, column)]
         return columns

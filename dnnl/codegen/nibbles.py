@@ -1,7 +1,8 @@
 """Elements of 4 bits in memory: two share a byte, the even one in its low half.
 
 A code is such an element in the low half of an i8; what the high half holds does not matter when
-it is stored. Nothing writes a half byte that belongs to another element with another value.
+it is stored. Pairs are bytes as in memory, of neighbours of which the first is in a low half.
+Nothing writes a half byte that belongs to another element with another value.
 """
 
 from __future__ import annotations
@@ -13,75 +14,95 @@ from llvmlite import ir
 from dnnl.codegen import vector
 from dnnl.codegen.builder import I8, I16, Emitter, Values, i64
 
-_LOW = 0x0F
+_LOW, _HIGH = 0x0F, 0xF0
 
 
-def load_line(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
-    """The codes of neighbours, of which the first is the even one of the byte at ``where``."""
-    loaded = load_bytes(e, where, lanes, mask)
-    pairs = vector.vector_type(I16, lanes // 2)
-    wide = e.b.zext(loaded, pairs)
-    apart = e.b.or_(wide, e.b.shl(wide, vector.splat_constant(pairs, 4)))
-    apart = e.b.and_(apart, vector.splat_constant(pairs, _LOW << 8 | _LOW))
-    return e.b.bitcast(apart, vector.vector_type(I8, lanes))
-
-
-def load_line_anywhere(
-    e: Emitter, pointer: ir.Value, offset: ir.Value, lanes: int, mask: vector.Mask
-) -> ir.Value:
-    """The codes of neighbours, of which the first is at ``offset`` (i64 elements), in either half
-    of a byte."""
-    low, high = _halves(e, mask)
-    kind, pairs = vector.vector_type(I8, lanes // 2), vector.vector_type(I16, lanes // 2)
-    odd = e.b.and_(offset, i64(1))
-    shift = e.b.shl(e.b.trunc(odd, I16), ir.Constant(I16, 2))
-    first = e.b.lshr(offset, i64(1))
-
-    def load(at: ir.Value, mask: vector.Mask) -> ir.Value:
-        return e.b.zext(vector.load(e, e.element(pointer, at, I8), kind, mask), pairs)
-
-    # Where the first is in a high half, its right neighbour is in the low half of the next byte.
-    evens = e.b.lshr(load(first, low), vector.splat(e, shift, lanes // 2))
-    up = e.b.add(shift, ir.Constant(I16, 4))
-    odds = e.b.shl(load(e.b.add(first, odd), high), vector.splat(e, up, lanes // 2))
-    evens = e.b.and_(evens, vector.splat_constant(pairs, _LOW))
-    odds = e.b.and_(odds, vector.splat_constant(pairs, _LOW << 8))
-    return e.b.bitcast(e.b.or_(evens, odds), vector.vector_type(I8, lanes))
-
-
-def load_bytes(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
+def load_pairs(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir.Value:
     """The bytes of neighbours, of which the first is the even one of the byte at ``where``."""
     low, high = _halves(e, mask)
     return vector.load(e, where, vector.vector_type(I8, lanes // 2), _either(e, low, high))
 
 
-def pair(e: Emitter, loaded: ir.Value) -> list[ir.Value]:
+def load_pairs_anywhere(
+    e: Emitter, pointer: ir.Value, offset: ir.Value, lanes: int, mask: vector.Mask
+) -> ir.Value:
+    """The same of neighbours of which the first is at ``offset`` (i64 elements), in either half of
+    a byte: bytes as if it were in the low one."""
+    low, high = _halves(e, mask)
+    kind = vector.vector_type(I8, lanes // 2)
+    words = vector.vector_type(I16, lanes // 4) if lanes % 4 == 0 else kind
+    odd = e.b.and_(offset, i64(1))
+    shift = vector.splat(e, e.b.trunc(e.b.shl(odd, i64(2)), words.element), words.count)
+    first = e.b.lshr(offset, i64(1))
+
+    def load(at: ir.Value, mask: vector.Mask) -> ir.Value:
+        return e.b.bitcast(vector.load(e, e.element(pointer, at, I8), kind, mask), words)
+
+    def half(value: ir.Value, bits: int) -> ir.Value:
+        return e.b.and_(e.b.bitcast(value, kind), vector.splat_constant(kind, bits))
+
+    # Where the first is in a high half, its right neighbour is in the low half of the next byte.
+    evens = half(e.b.lshr(load(first, low), shift), _LOW)
+    odds = half(e.b.shl(load(e.b.add(first, odd), high), shift), _HIGH)
+    return e.b.or_(evens, odds)
+
+
+def unpack(e: Emitter, pairs: ir.Value) -> ir.Value:
+    """The codes of neighbours from their bytes."""
+    wide = vector.vector_type(I16, pairs.type.count)
+    apart = e.b.zext(pairs, wide)
+    apart = e.b.or_(apart, e.b.shl(apart, vector.splat_constant(wide, 4)))
+    apart = e.b.and_(apart, vector.splat_constant(wide, _LOW << 8 | _LOW))
+    return e.b.bitcast(apart, vector.vector_type(I8, 2 * pairs.type.count))
+
+
+def pack(e: Emitter, codes: ir.Value) -> ir.Value:
+    """The bytes of neighbours from their codes."""
+    wide = vector.vector_type(I16, codes.type.count // 2)
+    pairs = e.b.bitcast(codes, wide)
+    low = e.b.and_(pairs, vector.splat_constant(wide, _LOW))
+    high = e.b.and_(
+        e.b.lshr(pairs, vector.splat_constant(wide, 4)), vector.splat_constant(wide, _HIGH)
+    )
+    return e.b.trunc(e.b.or_(low, high), vector.vector_type(I8, wide.count))
+
+
+def halves(e: Emitter, pairs: ir.Value) -> list[ir.Value]:
     """The codes in the low halves of bytes, and those in the high halves."""
-    low = e.b.and_(loaded, vector.splat_constant(loaded.type, _LOW))
-    return [low, e.b.lshr(loaded, vector.splat_constant(loaded.type, 4))]
+    low = e.b.and_(pairs, vector.splat_constant(pairs.type, _LOW))
+    return [low, e.b.lshr(pairs, vector.splat_constant(pairs.type, 4))]
 
 
-def store_line(e: Emitter, codes: ir.Value, where: ir.Value, mask: vector.Mask) -> None:
-    """Store neighbours, of which the first is the even one of the byte at ``where``.
+def exchange(e: Emitter, even: ir.Value, odd: ir.Value) -> list[ir.Value]:
+    """The 2 x 2 codes of each pair of bytes transposed: the bytes of the low halves of both, and
+    those of the high ones."""
+    low, high, four = (vector.splat_constant(even.type, bits) for bits in (_LOW, _HIGH, 4))
+    lows = e.b.or_(e.b.and_(even, low), e.b.shl(odd, four))
+    return [lows, e.b.or_(e.b.lshr(even, four), e.b.and_(odd, high))]
+
+
+def store_pairs(e: Emitter, pairs: ir.Value, where: ir.Value, mask: vector.Mask) -> None:
+    """Store the bytes of neighbours, of which the first is the even one of the byte at ``where``.
 
     A byte of which the mask has but one half keeps the other: no other element may be there.
     """
-    kind = vector.vector_type(I8, codes.type.count // 2)
-    pairs = vector.vector_type(I16, codes.type.count // 2)
-    wide = e.b.bitcast(codes, pairs)
-    low = e.b.and_(wide, vector.splat_constant(pairs, _LOW))
-    high = e.b.and_(
-        e.b.lshr(wide, vector.splat_constant(pairs, 4)), vector.splat_constant(pairs, _LOW << 4)
-    )
-    packed = e.b.trunc(e.b.or_(low, high), kind)
-    low_bytes, high_bytes = _halves(e, mask)
-    if low_bytes is None and high_bytes is None:
-        vector.store(e, packed, where)
-        return
-    touched = _either(e, low_bytes, high_bytes)
-    own = e.b.or_(_where(e, low_bytes, kind, _LOW), _where(e, high_bytes, kind, _LOW << 4))
-    old = e.b.and_(vector.load(e, where, kind, touched), e.b.not_(own))
-    vector.store(e, e.b.or_(e.b.and_(packed, own), old), where, touched)
+    low, high = _halves(e, mask)
+    touched = _either(e, low, high)
+    if not _same(low, high):
+        own = _own(e, pairs.type, low, high)
+        old = e.b.and_(vector.load(e, where, pairs.type, touched), e.b.not_(own))
+        pairs = e.b.or_(e.b.and_(pairs, own), old)
+    vector.store(e, pairs, where, touched)
+
+
+def zero_outside(e: Emitter, pairs: ir.Value, mask: vector.Mask) -> ir.Value:
+    """The bytes with zeros for the elements that a mask does not have."""
+    return e.b.and_(pairs, _own(e, pairs.type, *_halves(e, mask)))
+
+
+def _own(e: Emitter, kind: ir.Type, low: vector.Mask, high: vector.Mask) -> ir.Value:
+    """The bits of the low and high halves that masks have."""
+    return e.b.or_(_where(e, low, kind, _LOW), _where(e, high, kind, _HIGH))
 
 
 def _where(e: Emitter, mask: vector.Mask, kind: ir.Type, bits: int) -> ir.Value:
@@ -137,6 +158,13 @@ def _halves(e: Emitter, mask: vector.Mask) -> list[vector.Mask]:
         known = vector.flags(mask)
         return [vector.known_lanes(known[0::2]), vector.known_lanes(known[1::2])]
     return [*_split(e, mask)]
+
+
+def _same(low: vector.Mask, high: vector.Mask) -> bool:
+    """Whether both halves are known to be of the same bytes."""
+    if isinstance(low, ir.Constant) and isinstance(high, ir.Constant):
+        return vector.flags(low) == vector.flags(high)
+    return low is high
 
 
 def _either(e: Emitter, low: vector.Mask, high: vector.Mask) -> vector.Mask:

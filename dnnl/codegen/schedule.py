@@ -277,7 +277,7 @@ def _vectorize(plan: Schedule, dst: Access) -> None:
     for access in plan.accesses.values():
         tile = None if access is dst else _tile_axis(plan, access)
         if tile is not None:
-            plan.tile = Axis(_rows(plan, access), "tile")
+            plan.tile = Axis(_row_length(plan, access, tile), "tile")
             plan.square = _square(plan, tile, access, dst)
             tile = _lengthen(plan, access, tile, plan.tile.extent)
             plan.pieces = Axis(plan.square.pieces, "piece")
@@ -341,7 +341,7 @@ def _tile_axis(plan: Schedule, access: Access) -> Axis | None:
 def _square(plan: Schedule, tile: Axis, src: Access, dst: Access) -> Square:
     """Squares with rows along ``tile``, one for each lane, of which registers hold 16 columns."""
     assert plan.lane is not None
-    rows = _rows(plan, src)
+    rows = _row_length(plan, src, tile)
     pieces = max(1, min(4, min(plan.lanes, 16) // rows, -(-tile.extent // rows)))
     apart = plan.far(src, plan.lane), plan.far(dst, tile)
     return Square(*apart, plan.lanes, pieces, fills_lines=_fills_lines(plan, dst))
@@ -403,9 +403,17 @@ def _row_axis(plan: Schedule, access: Access, axis: Axis) -> bool:
     return still and access.offset.stride(axis) == 1 and 2 * axis.extent >= _rows(plan, access)
 
 
+def _row_length(plan: Schedule, access: Access, axis: Axis) -> int:
+    """The length of the rows along an axis in which squares of an operand are loaded: 128 bits, if
+    not more than there are lanes; half of that where a short axis has no more of 4 bits."""
+    rows = _rows(plan, access)
+    longer = _UNIT_BITS // access.operand.desc.data_type.bits
+    return min(plan.lanes, longer) if axis.extent > rows else rows
+
+
 def _rows(plan: Schedule, access: Access) -> int:
-    """The length of the rows in which squares of an operand are loaded: 128 bits, if not more than
-    there are lanes."""
+    """The length of the shortest rows in which squares of an operand are loaded: 128 bits in
+    registers, where elements of 4 bits may have bytes, if not more than there are lanes."""
     return min(plan.lanes, _UNIT_BITS // max(8, access.operand.desc.data_type.bits))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from llvmlite import ir
+
 from dnnl.codegen import convert, vector
 from dnnl.codegen.access import Operand, Place
 from dnnl.codegen.address import Affine
@@ -75,6 +77,9 @@ class Copy:
         self._epilogue = Epilogue(conf.post_ops, self.dst, self.arguments)
         tensors: dict[int, Operand] = {Arg.SRC: self.src, Arg.DST: self.dst}
         self._adjust, self._core = conf.adjust, conf.core
+        # Only what is neither computed nor converted is moved as integers.
+        same = conf.src.data_type is conf.dst.data_type
+        self._bare = same and isinstance(conf.core, ir.IntType)
         self._quantizer = Quantizer(conf.quantization, tensors, self.arguments)
 
     @property
@@ -89,7 +94,7 @@ class Copy:
         narrow = self.dst.desc.data_type.bits < vector.bits(self._core)
         return Nest(
             self.axes, (), self.operands, self.dst, self.run,
-            core=self._core, registers=2 if narrow else 1,
+            core=self._core, registers=2 if narrow else 1, moved=self.src if self._bare else None,
         )  # fmt: skip
 
     def run(self, place: Place) -> None:

@@ -23,7 +23,15 @@ from dnnl.reference.conversions import convert
 from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
 from dnnl.types.attr import ScaleSpec
-from tests.check import check, logical, memory_of, poisoned_memory, random_memory
+from tests.check import (
+    assert_gaps_untouched,
+    assert_padding_zero,
+    check,
+    logical,
+    memory_of,
+    poisoned_memory,
+    random_memory,
+)
 from tests.guard import guarded
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
 
@@ -51,6 +59,37 @@ def test_any_layout(types: tuple[str, str], isa: str) -> None:
         with config.override("max_cpu_isa", isa):
             result = execute(desc, {Arg.SRC: memory})
         check(result, convert(logical(memory), types[1]), 0.0)
+
+
+@every_isa
+@pytest.mark.parametrize("types", [("s4", "s4"), ("u4", "u8"), ("f4_e2m1", "f32")], ids=">".join)
+@pytest.mark.parametrize(
+    ("dims", "src", "dst"),
+    [
+        ((260, 66), "ab", "ba"),
+        ((130, 255), "ab", "ba"),
+        ((129, 40), "ab", (1, 130)),
+        ((3, 250, 5, 7), "nchw", "nhwc"),
+        ((1, 243, 4, 9), "nchw", "nChw16c"),
+        ((1, 65, 40, 2), "dcab", "aBcd128b"),
+        ((32, 243), (244, 1), "BA32b32a"),
+    ],
+)
+def test_squares(
+    dims: tuple[int, ...],
+    src: str | tuple[int, ...],
+    dst: str | tuple[int, ...],
+    types: tuple[str, str],
+    isa: str,
+) -> None:
+    """Rows of src that begin in either half of a byte, rows of dst that end in one, padding."""
+    memory = random_memory(MemoryDesc(dims, types[0], src), ENGINE)
+    desc = ReorderDesc(memory.desc, MemoryDesc(dims, types[1], dst))
+    with config.override("max_cpu_isa", isa):
+        result = execute(desc, {Arg.SRC: memory})
+    check(result, convert(logical(memory), types[1]), 0.0)
+    assert_padding_zero(result)
+    assert_gaps_untouched(result)
 
 
 @every_isa
