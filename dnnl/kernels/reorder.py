@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llvmlite import ir
-
 from dnnl.codegen import convert, vector
 from dnnl.codegen.access import Operand, Place
 from dnnl.codegen.address import Affine
@@ -79,7 +77,7 @@ class Copy:
         self._adjust, self._core = conf.adjust, conf.core
         # Only what is neither computed nor converted is moved as integers.
         same = conf.src.data_type is conf.dst.data_type
-        self._bare = same and isinstance(conf.core, ir.IntType)
+        self._bare = same and conf.core not in (F32, F64)
         self._quantizer = Quantizer(conf.quantization, tensors, self.arguments)
 
     @property
