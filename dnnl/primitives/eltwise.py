@@ -28,7 +28,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind, coerce
+from dnnl.types.kinds import Alg, PropKind, coerce, float_text
 from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -89,7 +89,8 @@ class EltwiseDesc(Desc):
     @property
     def auxiliary(self) -> str:
         """The function and its parameters."""
-        return f"alg:{self.alg_kind} alpha:{self.alpha:g} beta:{self.beta:g}"
+        alpha, beta = float_text(self.alpha), float_text(self.beta)
+        return f"alg:{self.alg_kind} alpha:{alpha} beta:{beta}"
 
     @property
     def problem(self) -> str:

@@ -26,6 +26,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import float_text
 from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -77,7 +78,7 @@ class SumDesc(Desc):
     @property
     def auxiliary(self) -> str:
         """The factors."""
-        return "scales:" + ":".join(f"{scale:g}" for scale in self.scales)
+        return "scales:" + ":".join(map(float_text, self.scales))
 
     @property
     def problem(self) -> str:

@@ -20,7 +20,7 @@ from math import prod
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind
+from dnnl.types.kinds import FormatKind, float_text
 from dnnl.types.layout import Layout, dense
 from dnnl.types.layout_input import read_float, read_int
 
@@ -121,5 +121,5 @@ class Compensation:
         parts = [f"f{self.flags}"]
         parts += [f"s8m{self.s8s8}"] if self.s8s8 else []
         parts += [f"zpm{self.zero_points}"] if self.zero_points else []
-        parts += [f"sa{self.scale_adjust:g}"] if self.scale_adjust != 1 else []
+        parts += [f"sa{float_text(self.scale_adjust)}"] if self.scale_adjust != 1 else []
         return ":".join(parts)

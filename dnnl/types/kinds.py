@@ -22,6 +22,16 @@ def sizes_text(sizes: Sequence[int]) -> str:
     return repr(tuple(sizes)).replace(repr(RUNTIME_DIM), "RUNTIME_DIM")
 
 
+def float_text(value: float) -> str:
+    """Return a number with six digits, as C++ streams print it, or with all that it needs.
+
+    There is no plus sign in it, since that joins the parts of an attribute.
+    """
+    short = f"{value:g}"
+    exact = short if float(short) == value else repr(float(value)).removesuffix(".0")
+    return exact.replace("e+", "e")
+
+
 class _Named:
     """Print a member as its name, and represent it as the expression that gives it."""
 

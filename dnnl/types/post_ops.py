@@ -9,7 +9,7 @@ from typing import overload
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, nearest
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, float_text, nearest
 from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -48,7 +48,7 @@ class PostOpSum(PostOp):
     def __str__(self) -> str:
         text = "sum"
         if (self.scale, self.zero_point, self.data_type) != (1.0, 0, None):
-            text += f":{self.scale:g}"
+            text += f":{float_text(self.scale)}"
         if (self.zero_point, self.data_type) != (0, None):
             text += f":{self.zero_point}"
         return text if self.data_type is None else f"{text}:{self.data_type}"
@@ -65,8 +65,8 @@ class PostOpEltwise(PostOp):
     def __str__(self) -> str:
         text = str(self.alg)
         if self.alpha or self.beta:
-            text += f":{self.alpha:g}"
-        return f"{text}:{self.beta:g}" if self.beta else text
+            text += f":{float_text(self.alpha)}"
+        return f"{text}:{float_text(self.beta)}" if self.beta else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class PostOps(Sequence[PostOp]):
         kind = _read_function(alg, "eltwise")
         a, b = read_float("alpha", alpha), read_float("beta", beta)
         if "clip" in kind.name and not b >= a:
-            raise InvalidArguments("beta", b, f"{kind} needs beta >= alpha = {a:g}")
+            raise InvalidArguments("beta", b, f"{kind} needs beta >= alpha = {float_text(a)}")
         return self.append(PostOpEltwise(kind, a, b))
 
     def append_binary(

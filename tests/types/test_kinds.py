@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from dnnl.types.kinds import (
     PropKind,
     ScratchpadMode,
     coerce,
+    float_text,
 )
 
 ENUMS: list[type[Kind]] = [
@@ -209,3 +211,14 @@ def test_argument_by_name() -> None:
     for wrong in (0, -1, 1.5, None):
         with pytest.raises(InvalidArguments):
             coerce_arg(wrong, "arg")
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, -2.5, 1e-7, 4294967296.0, 1e22, math.inf])
+def test_numbers_are_written_as_they_are(value: float) -> None:
+    assert float(float_text(value)) == value
+    assert "+" not in float_text(value)
+
+
+def test_short_numbers_are_written_as_streams_do() -> None:
+    texts = [float_text(value) for value in (1.0, 0.5, -1e-10, 1e20)]
+    assert texts == ["1", "0.5", "-1e-10", "1e20"]

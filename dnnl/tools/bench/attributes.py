@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dnnl.tools.bench.tags import tag
@@ -121,6 +122,11 @@ class Entries:
         return "+".join(map(str, self.items))
 
 
+def entries(value: str) -> list[str]:
+    """The parts of an attribute, which plus signs join; one before a digit is part of a number."""
+    return re.split(r"\+(?![0-9])", value) if value else []
+
+
 def scales(value: str) -> Entries:
     """``ARG:MASK[:VALUE][:DT[:GROUPS]]``, joined by plus signs; none for no text."""
     return _quantizations(value, DataType.f32, _ONE)
@@ -128,17 +134,16 @@ def scales(value: str) -> Entries:
 
 def zero_points(value: str) -> Entries:
     """As scales, of integers."""
-    entries = _quantizations(value, DataType.s32, _ZERO)
-    for entry in entries.items:
+    found = _quantizations(value, DataType.s32, _ZERO)
+    for entry in found.items:
         assert isinstance(entry, Quantization)
         if not entry.value.is_integer():
             raise ValueError("a zero point is a whole number")
-    return entries
+    return found
 
 
 def _quantizations(value: str, plain: DataType, default: Number) -> Entries:
-    parts = value.split("+") if value else []
-    return Entries(tuple(_quantization(part, plain, default) for part in parts))
+    return Entries(tuple(_quantization(entry, plain, default) for entry in entries(value)))
 
 
 def _quantization(entry: str, plain: DataType, default: Number) -> Quantization:
@@ -161,7 +166,7 @@ def _quantization(entry: str, plain: DataType, default: Number) -> Quantization:
 
 def reductions(value: str) -> Text:
     """``ARG:per_tensor:DT:GROUPS``, joined by plus signs."""
-    for entry in value.split("+") if value else []:
+    for entry in entries(value):
         parts = entry.split(":")
         if len(parts) != 4 or parts[0] not in _ARGUMENTS or parts[1] != "per_tensor":
             raise ValueError("expected ARG:per_tensor:DT:GROUPS")
@@ -253,7 +258,7 @@ PostOp = Sum | Eltwise | Binary | Prelu | Depthwise
 
 def post_ops(value: str) -> Entries:
     """Post-ops joined by plus signs; none for no text."""
-    return Entries(tuple(map(_post_op, value.split("+"))) if value else ())
+    return Entries(tuple(map(_post_op, entries(value))))
 
 
 def _post_op(entry: str) -> PostOp:

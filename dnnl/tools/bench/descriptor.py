@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dnnl.tools.bench.errors import BadValue
+from dnnl.types.kinds import float_text
 
 SPATIAL = "dhw"
 _IMAGE = tuple(f"i{letter}" for letter in SPATIAL)
@@ -131,7 +132,7 @@ class Descriptor:
             parts.append(f"oc{self['oc']}")
         for key in grammar.tail:
             if self.numbers[key] != grammar.defaults[key]:
-                parts.append(f"{key}{self.numbers[key]:g}")
+                parts.append(f"{key}{float_text(self.numbers[key])}")
         return "".join(parts) + (f"n{self.name}" if self.name else "")
 
     def _head(self, grammar: Grammar) -> list[str]:

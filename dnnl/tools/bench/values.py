@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import float_text
 
 Parser = Callable[[str], Any]
 
@@ -30,10 +31,10 @@ class Text(str):
 
 
 class Number(float):
-    """A float that prints with six digits, as C++ streams do."""
+    """A float that prints as it does in a case."""
 
     def __str__(self) -> str:
-        return f"{float(self):g}"
+        return float_text(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from dnnl.tools.bench.attributes import entries
 from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.options import DRIVERS
 from dnnl.tools.bench.verbose_syntax import OperationLine, Tensor, read_line
@@ -76,8 +77,8 @@ def _attributes(line: OperationLine) -> Options:
         if name == "oscale":
             options.append(f"--attr-scales={_output_scale(line, value)}")
         elif name in _QUANTIZED:
-            entries = (_quantized(entry, _QUANTIZED[name]) for entry in value.split("+"))
-            options.append(f"--attr-{name}={'+'.join(entries)}")
+            read = (_quantized(entry, _QUANTIZED[name]) for entry in entries(value))
+            options.append(f"--attr-{name}={'+'.join(read)}")
         elif name in _AS_WRITTEN:
             options.append(f"--attr-{name}={value}")
         else:

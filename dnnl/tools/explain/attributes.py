@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from dnnl.tools.bench.attributes import entries
 from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.explain.words import BINARY, function
 
@@ -17,7 +18,7 @@ def attributes(pairs: Sequence[tuple[str, str]], letters: Letters) -> Iterator[s
         if name == "post-ops":
             yield from _post_ops(value, letters)
         elif name in ("scales", "zero-points"):
-            for entry in value.split("+"):
+            for entry in entries(value):
                 yield _quantized(entry, letters, scale=name == "scales")
         elif name == "oscale":
             mask, _, single = value.partition(":")
@@ -84,7 +85,7 @@ def _along(mask: str, letters: Sequence[str]) -> str:
 
 
 def _post_ops(value: str, letters: Letters) -> Iterator[str]:
-    for number, entry in enumerate(filter(None, value.split("+"))):
+    for number, entry in enumerate(filter(None, entries(value))):
         yield f"post-op {number}: {_post_op(entry, letters.get('dst', ()))}"
 
 

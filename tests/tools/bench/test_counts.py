@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
+
 import pytest
 
 from dnnl.tools.bench.cases import Interpreter
@@ -36,6 +39,14 @@ def test_every_file_can_be_read() -> None:
     for path in sorted(INPUTS.glob("*/*")):
         line = [f"--{path.parent.name}", f"--batch={path.name}"]
         assert sum(1 for _ in Interpreter().cases(line)) > 0, path
+
+
+def test_repro_lines_of_every_file_run_their_cases_again() -> None:
+    for path in sorted(INPUTS.glob("*/*")):
+        line = [f"--{path.parent.name}", f"--batch={path.name}"]
+        for case in itertools.islice(Interpreter().cases(line), 0, None, 23):
+            (again,) = Interpreter().cases(shlex.split(case.repro))
+            assert again.repro == case.repro.replace('"', "")  # a shell takes quotes away
 
 
 def test_listing_counts_as_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
