@@ -21,6 +21,8 @@ _SETS, _WAYS = 64, 8
 # Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
 # as many sets as there are lines.
 _RUN = 512
+# Rows that begin anywhere in a line, of which so many are written before their next parts are.
+_SPLIT_ROWS = 128
 # The lines of that many rows are still in a cache when their next part is read.
 _ROWS_AT_ONCE = 512
 
@@ -107,6 +109,9 @@ def arrange(
     if 2 * written.extent * square.lanes <= lines_kept(square.read_apart):
         return _in_blocks(ordered, read, written, written.extent), read
     run = min(_RUN, lines_kept(square.written_apart) * 4) * square.pieces
+    if square.written_apart % _LINE:
+        # What begins in one line ends in the next, which is written again when its turn comes.
+        run = min(run, _SPLIT_ROWS * source.operand.desc.data_type.bits // 8 * square.pieces)
     return _in_blocks(ordered, written, read, run // far(source, read)), written
 
 

@@ -83,6 +83,12 @@ def test_rows_a_page_apart_are_read_by_lines() -> None:
     assert own.pieces.extent * own.tile.extent * 4 == 64
 
 
+@pytest.mark.parametrize("data_type", ["f32", "bf16", "u8", "u4"])
+def test_as_many_rows_that_begin_anywhere_are_written_in_turns(data_type: str) -> None:
+    own = plan((1030, 1030), "ab", "ba", data_type)
+    assert own.loops[-1].within * own.columns == 128
+
+
 def test_short_axes_are_walked_as_lines() -> None:
     own = plan((64, 64, 3, 3), "oihw", "hwio")
     (line,) = own.lines
