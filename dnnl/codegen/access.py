@@ -93,13 +93,15 @@ class Access:
     """An operand under a schedule.
 
     ``offset`` is its affine element offset, or None where only ``index`` can say it. ``window``
-    are the bounds inside which it may be touched at all.
+    are the bounds inside which it may be touched at all; if ``contained``, vectors are read whole
+    all the same, since processors fetch nothing ahead of loads under masks.
     """
 
     operand: Operand
     index: tuple[Affine, ...]
     offset: Affine | None
     window: list[Bound] = field(default_factory=list)
+    contained: bool = False
 
     @staticmethod
     def of(operand: Operand, index: tuple[Affine, ...]) -> Access:
@@ -110,6 +112,14 @@ class Access:
             if bound.needed:
                 access.window.append(bound)
         return access
+
+    @property
+    def stays_in_buffer(self) -> bool:
+        """Whether even the iterations outside of all bounds find elements of the buffer."""
+        if self.offset is None or self.offset.low < 0:
+            return False
+        desc = self.operand.desc
+        return (self.offset.high + 1) * desc.data_type.bits <= 8 * desc.size
 
     def in_bytes(self, lane: Axis | None) -> bool:
         """Whether vectors of 4-bit neighbours along ``lane`` always begin with a byte."""
@@ -188,7 +198,7 @@ class Place:
             return self._load_nibbles(access, pointer, mask)
         if stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
-            return vector.load(self.e, where, kind, mask)
+            return vector.load(self.e, where, kind, None if access.contained else mask)
         if stride == 0:
             return self._broadcast(access, pointer, row.element, mask)
         if stride is not None and 1 < stride <= NEAR:

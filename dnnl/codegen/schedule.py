@@ -159,6 +159,9 @@ def schedule(
     plan.loops, plan.ahead = arrange(plan.axes, reads, accesses[dst], plan.square, plan.far)
     plan.inner.sort(key=lambda axis: -_farthest(plan, axis))
     plan.streamed = _can_stream(plan, accesses[dst])
+    for access in reads:
+        # Iterations of a line may lie behind the axes that it has been made of.
+        access.contained = not plan.lines and access.stays_in_buffer
     return plan
 
 
@@ -177,7 +180,7 @@ def _split(axis: Axis, operands: Sequence[Operand], dst: Operand) -> Affine:
                 boundaries |= set(sizes)
     pieces = ZERO
     step = 1
-    for number, size in enumerate(sorted(boundaries - {1})):
+    for number, size in enumerate(sorted(size for size in boundaries if 1 < size < extent)):
         pieces = pieces + Affine.of(Axis(size // step, f"{axis.name}{number}"), step)
         step = size
     outer = -(-extent // step)

@@ -189,7 +189,7 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) 
     if _by_lane(e, kind):
         return _load_lanes(e, pointer, [i64(number) for number in range(kind.count)], kind, mask)
     count = _first_known(mask)
-    if count and not _takes_masks(e, kind):
+    if count and (len(_pieces(count)) == 1 or not _takes_masks(e, kind)):
         return _load_first(e, pointer, kind, count)
     name = f"llvm.masked.load.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
