@@ -111,6 +111,11 @@ class Epilogue:
         return tuple(self._operands.values())
 
     @property
+    def reads_dst(self) -> bool:
+        """Whether the post-ops need what the destination held before."""
+        return any(isinstance(entry, PostOpSum) for entry in self._post_ops)
+
+    @property
     def instructions(self) -> int:
         """About how many instructions the post-ops take."""
         return sum(

@@ -44,8 +44,8 @@ class Nest:
     """What to compute: for every point of ``parallel``, ``body``, which may fold over ``reduced``.
 
     ``dst`` is the operand whose layout decides the order of the walk. Only points inside the
-    bounds ``where`` are computed and stored. ``revisits`` says that the body reads back what it
-    has stored, which then had better stay in a cache. ``core`` is the type of the body's vectors,
+    bounds ``where`` are computed and stored. ``reads_dst`` says that the body reads dst as well,
+    which then had better be in a cache. ``core`` is the type of the body's vectors,
     and ``registers`` how many registers one fills where these hold more than one element.
     ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
     """
@@ -56,7 +56,7 @@ class Nest:
     dst: Operand
     body: Body
     where: tuple[Bound, ...] = ()
-    revisits: bool = False
+    reads_dst: bool = False
     core: ir.Type = F32
     registers: int = 1
     moved: Operand | None = None
@@ -123,7 +123,7 @@ def _plan(isa: Isa, nest: Nest) -> Schedule:
         if plan.accesses[nest.dst].byte_offset(plan.lane, plan.lanes) is None:
             plan = schedule(1, *parts)
             plan.serial = True
-    plan.streamed = plan.streamed and isa.caches and not nest.revisits
+    plan.streamed = plan.streamed and isa.caches and not nest.reads_dst
     return plan
 
 
@@ -318,6 +318,8 @@ class _Writer:
             here = self._both({**env, plan.pieces: i64(piece), plan.tile: i64(column)})
             loaded = {operand: columns[k] for operand, columns in squares.items()}
             point = Point(self.site, here, masked, loaded, known)
+            if self.nest.reads_dst:
+                self._prefetch(point, self.nest.dst)
             if moved is None:
                 self.nest.body(point)
             else:
@@ -331,6 +333,12 @@ class _Writer:
             return None
         four = all(op.desc.data_type.bits == 4 for op in (moved, self.nest.dst))
         return moved if four else None
+
+    def _prefetch(self, point: Point, operand: Operand) -> None:
+        """Ask for what the next iteration of the loop ``ahead`` wants here of an operand that is
+        not in the caches."""
+        if self.plan.ahead is not None and operand.desc.size > self.e.isa.l2:
+            point.prefetch(operand, self.plan.ahead)
 
     def _both(self, env: Env) -> Env:
         """``env`` with both axes of each line whose place is known."""
@@ -350,15 +358,14 @@ class _Writer:
         assert plan.pieces is not None
         lane, pieces = plan.lane, plan.pieces
 
-        far_away = access.operand.desc.size > self.e.isa.l2
         # Two elements of 4 bits stay together until they are in columns.
         paired = access.operand.desc.data_type.bits == 4
 
         def load(row: int, piece: int) -> ir.Value:
             here = self._both({**env, lane: i64(row), pieces: i64(piece)})
             point = Point(self.site, here, masked, {}, known, along=plan.tile)
-            if far_away and plan.ahead is not None and piece == pieces.extent - 1:
-                point.prefetch(access.operand, plan.ahead)
+            if piece == pieces.extent - 1:
+                self._prefetch(point, access.operand)
             load = point.load_pairs if paired else point.load_stored
             return load(access.operand)
 

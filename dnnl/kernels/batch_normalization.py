@@ -120,4 +120,5 @@ def _normalize(conf: Conf, module: Module, arguments: Arguments) -> Phase:
     if shift is not None:
         operands.append(shift)
     entry = symbol("batch_normalization", [conf.src, conf.dst], module.isa)
-    return emit_nest(module, entry, Nest(axes, (), tuple(operands), dst, body))
+    nest = Nest(axes, (), tuple(operands), dst, body, reads_dst=epilogue.reads_dst)
+    return emit_nest(module, entry, nest)

@@ -98,5 +98,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     module = Module("depthwise", isa)
     symbol = f"depthwise__f32__{isa.lanes}x1__{isa.name}"
-    nest = Nest((n, c, *outs), tuple(taps), (*operands, *epilogue.operands), dst, body)
+    nest = Nest(
+        (n, c, *outs), tuple(taps), (*operands, *epilogue.operands), dst, body,
+        reads_dst=epilogue.reads_dst,
+    )  # fmt: skip
     return Kernel(module, (emit_nest(module, symbol, nest),), arguments.ids)

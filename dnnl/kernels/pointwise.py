@@ -84,7 +84,8 @@ def build_pointwise(
     module = Module(name, isa)
     entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
     operands = (*inputs, output, *epilogue.operands)
-    phase = emit_nest(module, entry, Nest(axes, (), operands, output, body))
+    nest = Nest(axes, (), operands, output, body, reads_dst=epilogue.reads_dst)
+    phase = emit_nest(module, entry, nest)
     return Kernel(module, (phase,), arguments.ids)
 
 
@@ -109,7 +110,8 @@ def emit_copy(
         point.store(output, epilogue.apply(point, point.load(given)))
 
     operands = (given, output, *epilogue.operands)
-    return emit_nest(module, symbol, Nest(axes, (), operands, output, body, core=core))
+    nest = Nest(axes, (), operands, output, body, reads_dst=epilogue.reads_dst, core=core)
+    return emit_nest(module, symbol, nest)
 
 
 def emit_copies(

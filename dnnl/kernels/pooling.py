@@ -76,7 +76,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
-    nest = Nest(axes, taps, (src, dst, *epilogue.operands), dst, body)
+    operands = (src, dst, *epilogue.operands)
+    nest = Nest(axes, taps, operands, dst, body, reads_dst=epilogue.reads_dst)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 

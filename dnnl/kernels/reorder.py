@@ -92,7 +92,8 @@ class Copy:
         narrow = self.dst.desc.data_type.bits < vector.bits(self._core)
         return Nest(
             self.axes, (), self.operands, self.dst, self.run,
-            core=self._core, registers=2 if narrow else 1, moved=self.src if self._bare else None,
+            reads_dst=self._epilogue.reads_dst, core=self._core, registers=2 if narrow else 1,
+            moved=self.src if self._bare else None,
         )  # fmt: skip
 
     def run(self, place: Place) -> None:

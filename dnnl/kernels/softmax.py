@@ -53,7 +53,10 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     operands = (src, dst, *row.epilogue.operands)
     module = Module("softmax", isa)
     entry = symbol("softmax", [conf.src, conf.dst], isa)
-    nest = Nest(parallel, (axes[conf.axis],), operands, dst, row.body, revisits=row.keep)
+    nest = Nest(
+        parallel, (axes[conf.axis],), operands, dst, row.body,
+        reads_dst=row.keep or row.epilogue.reads_dst,
+    )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 

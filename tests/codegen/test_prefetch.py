@@ -17,6 +17,7 @@ from dnnl.kernels import reorder
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOpSum
 
 LINE = 64
 
@@ -67,6 +68,20 @@ def test_images_of_three_channels_are_asked_for(
     monkeypatch.setattr(vector, "prefetch", _mark)
     src, dst = (MemoryDesc((2, 3, 512, 512), "f32", tag) for tag in ("nhwc", "nchw"))
     assert _fetched(src, dst, str(tmp_path)) > 0.75
+
+
+@pytest.mark.parametrize(("scale", "both"), [(0.0, False), (0.5, True)])
+def test_a_destination_is_asked_for_if_it_is_read(
+    scale: float, both: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = set()
+    monkeypatch.setattr(vector, "prefetch", lambda _, pointer: asked.add(pointer.operands[0]))
+    src, dst = (MemoryDesc((6, 192, 64, 56), "f32", tag) for tag in ("nchw", "nhwc"))
+    post_ops = (PostOpSum(scale),) if scale else ()
+    conf = reorder.configure(src, dst, post_ops, Quantization())
+    with config.override("cache_dir", str(tmp_path)):
+        jit.image(Recipe(conf, select_isa(Engine("cpu")), reorder.build))
+    assert len(asked) == 1 + both
 
 
 def test_a_source_that_the_cache_holds_is_not_asked_for(
