@@ -15,6 +15,8 @@ _MAX_ITEMS = 256
 # From this size of a destination on, operands come from memory, not from a cache that others use
 # as well.
 LARGE = 8 * 2**20
+# The size of the second-level caches of today's machines.
+_SECOND_LEVEL = 2**20
 _LINE = 64
 # The first-level caches of today's machines: 64 sets of 8 lines.
 _SETS, _WAYS = 64, 8
@@ -23,8 +25,10 @@ _SETS, _WAYS = 64, 8
 _RUN = 512
 # Rows that begin anywhere in a line, of which so many are written before their next parts are.
 _SPLIT_ROWS = 128
-# The lines of that many rows are still in a cache when their next part is read.
-_ROWS_AT_ONCE = 512
+# The same for operands that are not in the second cache.
+_LONG_RUN = 1024
+# So many rows read side by side are fetched ahead by processors themselves.
+_FORESEEN = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,16 @@ class Square:
         read does so less."""
         kept, enough = lines_kept(self.written_apart), self.lanes * (_RUN // _LINE)
         return kept < 16 or (kept == 16 and lines_kept(self.read_apart) >= enough)
+
+    def writes_runs(self, memory: bool) -> bool:
+        """Whether operands that are in ``memory`` or in the third cache had better be written in
+        long runs than be read side by side: because single lines of dst would share sets of a
+        cache, or because more rows would be read at a time than processors foresee."""
+        if lines_kept(self.written_apart) <= 16:
+            return True
+        short_rows = _LONG_RUN <= self.written_apart <= 4 * _LONG_RUN
+        many = self.lanes > _FORESEEN or short_rows
+        return memory and many and self.read_apart >= self.written_apart
 
     @property
     def pieces(self) -> int:
@@ -101,8 +115,13 @@ def arrange(
         if lines_kept(far(source, written)) < min(block, written.extent):
             return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
         return _in_blocks(ordered, read, written, block), None
-    if max(dst.operand.desc.size, source.operand.desc.size) >= LARGE:
-        return _from_memory(ordered, read, written, square, _LINE // far(source, read))
+    size = max(dst.operand.desc.size, source.operand.desc.size)
+    in_runs = size > _SECOND_LEVEL and read.extent > _LINE // far(source, read)
+    if in_runs and square.writes_runs(size >= LARGE):
+        return _in_blocks(ordered, read, written, _LONG_RUN // far(dst, written)), read
+    if size >= LARGE:
+        # What is read lies side by side.
+        return [Loop(axis) for axis in ordered], ordered[-2]
     if square.crowded_dst:
         run = _RUN if square.pieces == 1 else _RUN // 2
         return _in_blocks(ordered, read, written, run // far(dst, written)), read
@@ -113,27 +132,6 @@ def arrange(
         # What begins in one line ends in the next, which is written again when its turn comes.
         run = min(run, _SPLIT_ROWS * source.operand.desc.data_type.bits // 8 * square.pieces)
     return _in_blocks(ordered, written, read, run // far(source, read)), written
-
-
-def _from_memory(
-    ordered: Sequence[Axis], read: Axis, written: Axis, square: Square, line: int
-) -> tuple[list[Loop], Axis]:
-    """The loops where no cache holds the operands; ``line`` squares read a whole line.
-
-    What is read lies side by side as far as possible: whole lines are stored past the caches one
-    by one, but parts of lines had better be followed by their other parts.
-    """
-    if square.fills_lines:
-        return [Loop(axis) for axis in ordered], written
-    rest = [axis for axis in ordered if axis not in (read, written)]
-    if written.extent >= read.extent:
-        return [Loop(axis) for axis in (*rest, written, read)], written
-    rows = written.extent * square.lanes
-    if rows > 2 * lines_kept(square.read_apart):
-        return [Loop(axis) for axis in (*rest, written, read)], written
-    if rows <= _ROWS_AT_ONCE:
-        return [Loop(axis) for axis in (*rest, read, written)], read
-    return _in_blocks(ordered, written, read, line), written
 
 
 def lines_kept(distance: int) -> int:

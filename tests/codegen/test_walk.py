@@ -15,16 +15,21 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 def plan(
-    dims: tuple[int, ...], src: str, dst: str, data_type: str = "f32", src_type: str = ""
+    dims: tuple[int, ...],
+    src: str,
+    dst: str,
+    data_type: str = "f32",
+    src_type: str = "",
+    lanes: int = 16,
 ) -> Schedule:
-    """The schedule of a reorder with 16 lanes; ``src_type`` is that of dst if not given."""
+    """The schedule of a reorder; ``src_type`` is that of dst if not given."""
     axes = tuple(Axis(extent, chr(ord("a") + dim)) for dim, extent in enumerate(dims))
     index = tuple(Affine.of(axis) for axis in axes)
     operands = [
         Operand(slot, MemoryDesc(dims, kind, tag), index)
         for slot, (tag, kind) in enumerate(((src, src_type or data_type), (dst, data_type)))
     ]
-    return schedule(16, axes, (), operands, operands[1])
+    return schedule(lanes, axes, (), operands, operands[1])
 
 
 def walked(loops: list[Loop]) -> list[tuple[int, ...]]:
@@ -74,6 +79,50 @@ def test_rows_a_page_apart_are_written_in_long_runs() -> None:
     assert own.pieces.extent == 1
     inner = own.loops[-1]
     assert inner.within * own.lanes * 4 == 512
+
+
+@pytest.mark.parametrize(
+    ("dims", "src", "dst", "in_runs"),
+    [
+        ((4096, 2048), "ba", "ab", True),  # from memory, rows of both are pages apart
+        ((1024, 512), "ba", "ab", True),  # from the third cache, rows of dst 2 KiB apart
+        ((256, 512), "ba", "ab", False),  # in the second cache
+        ((16, 256, 56, 56), "nchw", "nhwc", True),  # rows of dst 1 KiB apart
+        ((16, 256, 56, 56), "nhwc", "nchw", False),  # 12544 bytes apart
+        ((16, 64, 112, 112), "nchw", "nhwc", False),  # 256 bytes apart
+        ((16, 512, 28, 28), "nChw16c", "nchw", False),  # a row of src is one line
+    ],
+)
+def test_what_the_second_cache_does_not_hold_is_written_in_runs_or_read_side_by_side(
+    dims: tuple[int, ...], src: str, dst: str, in_runs: bool
+) -> None:
+    own = plan(dims, src, dst)
+    inner, around = own.loops[-1], own.loops[-2]
+    along = [access.offset.stride(inner.axis) for access in own.accesses.values() if access.offset]
+    assert (along[1] == own.lanes) is in_runs
+    assert not in_runs or inner.count * own.lanes * 4 == 1024
+    assert own.ahead is around.axis
+
+
+def test_more_rows_than_processors_follow_are_written_in_runs() -> None:
+    dims = 64, 128, 56, 56  # rows of dst 256 bytes apart; all of a row is one run
+    many, few = plan(dims, "nchw", "nhwc", "bf16", lanes=32), plan(dims, "nchw", "nhwc", "bf16")
+    written = [loops[-1].axis.extent for loops in (many.loops, few.loops)]
+    assert written == [128 // 32, 56 * 56 // 8]
+
+
+def test_blocks_longer_than_an_axis_do_not_split_it() -> None:
+    own = plan((16, 3, 224, 224), "nChw16c", "nhwc")
+    assert own.lanes == 4
+    assert not own.domain
+
+
+def test_vectors_are_read_whole_where_the_buffer_goes_on() -> None:
+    """The fourth lane of a pixel is its own padding, or behind the last pixel nothing."""
+    dims = 16, 3, 224, 224
+    blocked, dense = plan(dims, "nChw16c", "nhwc"), plan(dims, "nhwc", "nChw16c")
+    assert [access.contained for access in blocked.accesses.values()] == [True, False]
+    assert [access.contained for access in dense.accesses.values()] == [False, False]
 
 
 def test_rows_a_page_apart_are_read_by_lines() -> None:
