@@ -74,7 +74,7 @@ def _words(weights: MemoryDesc, mask: int) -> MemoryDesc | None:
     dims[dim] //= _WORD
     first = weights.offset0 // _WORD
     steps = [stride // _WORD for stride in strides]
-    return MemoryDesc(dims, "s32", steps, inner_blocks=inner, offset0=first)
+    return MemoryDesc(dims, "s32", steps, inner_blocks=inner, padded_dims=dims, offset0=first)
 
 
 def _sum_of_bytes(point: Point, words: Value) -> Value:
