@@ -304,7 +304,7 @@ class Place:
         for bound in bounds:
             if bound in self._known:
                 continue
-            base = self.e.mul(self._start(bound.form), parts)
+            base = self.e.mul(self._bounded(bound.form), parts)
             step = bound.form.stride(self._lane) if self._lane is not None else 0
             if bound.above:
                 room = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
@@ -341,6 +341,10 @@ class Place:
         if self._lane is not None:
             form = form.without(self._lane)
         return form.emit(self.e, self._env)
+
+    def _bounded(self, form: Affine) -> ir.Value:
+        """The value in the first lane of a form that has a bound."""
+        return self._start(form)
 
     def _spread(self, form: Affine) -> ir.Value:
         """The value of ``form`` in every lane."""

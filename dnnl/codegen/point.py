@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env, Operand, Place
-from dnnl.codegen.address import Axis
+from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.schedule import Schedule
 
@@ -76,6 +76,11 @@ class Point(Place):
         """The operand's elements here in the core type; zero, or any number, outside bounds."""
         loaded = self._loaded.get(operand)
         return super().load(operand) if loaded is None else self.widen(operand, loaded)
+
+    def _bounded(self, form: Affine) -> ir.Value:
+        """The same; outside of a fold, of its first iteration."""
+        ahead = [axis for axis in self._site.plan.inner if axis not in self._env]
+        return super()._bounded(form.without(*ahead))
 
     def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.

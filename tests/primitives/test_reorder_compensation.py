@@ -97,6 +97,20 @@ def test_large_weights_are_summed_exactly() -> None:
         run(src, MemoryDesc(values.shape, "s8", "ba", compensation=compensation))
 
 
+@pytest.mark.parametrize(
+    ("tag", "whole", "dims"),
+    [("aB48b", (18, 48), (18, 20)), ("AB6b16a", (16, 6), (2, 3)), ("BA16a32b", (16, 32), (9, 4))],
+)
+@pytest.mark.parametrize("mask", [1, 2])
+def test_a_part_of_a_block_is_summed_alone(
+    tag: str, whole: tuple[int, ...], dims: tuple[int, ...], mask: int
+) -> None:
+    """What lies beside it in the block belongs to others."""
+    part = MemoryDesc(whole, "s8", tag).submemory(dims, (0, 0))
+    src = random_memory(MemoryDesc(dims, "f32"), ENGINE, 7, "integers")
+    run(src, part.with_compensation(Compensation(mask, mask)))
+
+
 def test_weights_without_elements() -> None:
     for dims in ((0, 5), (5, 0)):
         dst = MemoryDesc(dims, "s8", compensation=Compensation(1))
