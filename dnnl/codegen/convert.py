@@ -3,21 +3,22 @@
 A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
 f64 where the result is f64, or where only types pass that do not fit f32; i32 where s8 are counted;
-or an integer as wide as the elements of the result, where their bits are moved and mean nothing, or
-are those of the bf16 that smaller floats become or of the s8 and u8 that s4 and u4 become.
+i16 for the bits of a bf16 that a narrower type becomes or is made of; or an integer as wide as the
+elements of the result, where their bits are moved and mean nothing, or are those of the s8 and u8
+that s4 and u4 become.
 
 Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from llvmlite import ir
 
-from dnnl.codegen import math, small_float, vector
+from dnnl.codegen import bfloat, lookup, math, small_float, vector
 from dnnl.codegen.builder import F32, F64, I8, I16, I32, Emitter
 from dnnl.codegen.small_float import Format
 from dnnl.types.dtype import DataType
@@ -26,6 +27,13 @@ Conversion = Callable[[Emitter, ir.Value], ir.Value]
 
 # The largest f32 below 2^31.
 _S32_LIMIT = 2147483520.0
+
+# The values of codes of 4 bits.
+_U4 = tuple(map(float, range(16)))
+_S4 = (*_U4[:8], *(value - 16.0 for value in _U4[8:]))
+_F4 = tuple(
+    sign * size for sign in (1.0, -1.0) for size in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+)
 
 
 @dataclass(frozen=True)
@@ -100,8 +108,24 @@ def _small(element: ir.Type, form: Format) -> Storage:
     )
 
 
-def _as_bf16(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
-    return small_float.widen_to_bf16(e, e.b.zext(value, _like(value, I16)), form)
+def _f8(form: Format) -> Storage:
+    row = _small(I8, form)
+
+    def to_core(e: Emitter, value: ir.Value) -> ir.Value:
+        return small_float.widen_by_f16(e, value, form) if e.isa.half else row.to_core(e, value)
+
+    return replace(row, to_core=to_core)
+
+
+def _of_table(table: Sequence[float], row: Storage) -> Storage:
+    """The row of codes of 4 bits, whose values ``table`` holds."""
+
+    def to_core(e: Emitter, code: ir.Value) -> ir.Value:
+        if not lookup.is_native(e, _like(code, F32)):
+            return row.to_core(e, code)
+        return lookup.pick(e, table, e.b.zext(code, _like(code, I32)), F32)
+
+    return replace(row, to_core=to_core)
 
 
 _F16 = _small(I16, small_float.F16)
@@ -122,10 +146,7 @@ def _to_f16(e: Emitter, value: ir.Value) -> ir.Value:
 _IN_F32 = {
     DataType.f32: Storage(F32, _same, _same),
     DataType.f16: Storage(I16, _from_f16, _to_f16),
-    DataType.bf16: replace(
-        _coded(I16, small_float.widen_bf16, small_float.narrow_bf16),
-        from_core=small_float.narrow_bf16,
-    ),
+    DataType.bf16: Storage(I16, bfloat.widen, bfloat.narrow),
     DataType.f64: Storage(
         F64,
         lambda e, value: e.b.fptrunc(value, _like(value, F32)),
@@ -134,11 +155,13 @@ _IN_F32 = {
     DataType.s32: _integer(I32, -(2.0**31), _S32_LIMIT),
     DataType.s8: _integer(I8, -128.0, 127.0),
     DataType.u8: _integer(I8, 0.0, 255.0, unsigned=True),
-    DataType.f8_e5m2: _small(I8, small_float.F8_E5M2),
-    DataType.f8_e4m3: _small(I8, small_float.F8_E4M3),
-    DataType.s4: replace(_integer(I8, -8.0, 7.0), to_core=_from_s4),
+    DataType.f8_e5m2: _f8(small_float.F8_E5M2),
+    DataType.f8_e4m3: _f8(small_float.F8_E4M3),
+    DataType.s4: _of_table(_S4, replace(_integer(I8, -8.0, 7.0), to_core=_from_s4)),
     DataType.u4: _integer(I8, 0.0, 15.0, unsigned=True),
-    DataType.f4_e2m1: _small(I8, small_float.F4_E2M1),
+    DataType.f4_e2m1: _of_table(
+        _F4, _coded(I8, partial(small_float.widen, form=small_float.F4_E2M1), small_float.narrow_f4)
+    ),
     DataType.e8m0: _coded(I8, small_float.widen_e8m0, small_float.narrow_e8m0),
 }
 _IN_I8 = {DataType.s4: Storage(I8, _extended_s4, _same)}
@@ -149,13 +172,64 @@ _IN_I32 = {
         lambda e, value: e.b.trunc(value, _like(value, I8)),
     ),
 }
+
+
+def _in_bf16(widen: Conversion, narrow: Conversion) -> Storage:
+    """The row of a type of at most 8 bits where the core is the code of a bf16."""
+
+    def from_core(e: Emitter, code: ir.Value) -> ir.Value:
+        return e.b.trunc(narrow(e, code), _like(code, I8))
+
+    return Storage(I8, widen, from_core)
+
+
+def _integer_in_bf16(data_type: DataType, extend: Conversion) -> Storage:
+    def widen(e: Emitter, value: ir.Value) -> ir.Value:
+        return bfloat.from_integer(e, extend(e, value))
+
+    low, high = float(data_type.min), float(data_type.max)
+    return _in_bf16(widen, partial(bfloat.to_integer, low=low, high=high))
+
+
+def _float_in_bf16(form: Format) -> Storage:
+    def widen(e: Emitter, value: ir.Value) -> ir.Value:
+        return bfloat.from_float(e, _wide(e, value), form)
+
+    return _in_bf16(widen, partial(bfloat.to_float, form=form))
+
+
+def _of_bf16_table(table: Sequence[float], row: Storage) -> Storage:
+    """The row of codes of 4 bits, whose values ``table`` holds."""
+    codes = [bfloat.bits(value) for value in table]
+
+    def to_core(e: Emitter, code: ir.Value) -> ir.Value:
+        if not lookup.is_native(e, _like(code, I16)):
+            return row.to_core(e, code)
+        return lookup.pick(e, codes, _wide(e, code), I16)
+
+    return replace(row, to_core=to_core)
+
+
+def _wide(e: Emitter, value: ir.Value) -> ir.Value:
+    return e.b.zext(value, _like(value, I16))
+
+
+def _signed(e: Emitter, value: ir.Value) -> ir.Value:
+    return e.b.sext(value, _like(value, I16))
+
+
+def _signed_s4(e: Emitter, code: ir.Value) -> ir.Value:
+    return _signed(e, _extended_s4(e, code))
+
+
 _IN_BF16 = {
-    data_type: Storage(I8, partial(_as_bf16, form=form), _same)
-    for data_type, form in (
-        (DataType.f8_e5m2, small_float.F8_E5M2),
-        (DataType.f8_e4m3, small_float.F8_E4M3),
-        (DataType.f4_e2m1, small_float.F4_E2M1),
-    )
+    DataType.s8: _integer_in_bf16(DataType.s8, _signed),
+    DataType.u8: _integer_in_bf16(DataType.u8, _wide),
+    DataType.f8_e5m2: _float_in_bf16(small_float.F8_E5M2),
+    DataType.f8_e4m3: _float_in_bf16(small_float.F8_E4M3),
+    DataType.s4: _of_bf16_table(_S4, _integer_in_bf16(DataType.s4, _signed_s4)),
+    DataType.u4: _of_bf16_table(_U4, _integer_in_bf16(DataType.u4, _wide)),
+    DataType.f4_e2m1: _of_bf16_table(_F4, _float_in_bf16(small_float.F4_E2M1)),
 }
 _IN_F64 = {
     DataType.f64: Storage(F64, _same, _same),
@@ -195,7 +269,7 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
         return ir.IntType(max(8, src.bits))
     if (src, dst) in _EXTENDED:
         return I8
-    if dst is DataType.bf16 and src in _IN_BF16:
+    if DataType.bf16 in (src, dst) and not _IN_BF16.keys().isdisjoint((src, dst)):
         return I16
     return F64 if _IN_F64.keys() >= {src, dst} else F32
 

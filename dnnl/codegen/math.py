@@ -137,10 +137,13 @@ def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
     return e.b.select(fractional, copy_sign(e, rounded, x), x)
 
 
-def rounded_bits(e: Emitter, x: ir.Value) -> ir.Value:
-    """An i32 whose lowest 22 bits are the integer nearest to an f32 of at most 2^21, the even one
-    of two."""
-    shifted = e.b.fadd(x, constant(x, _ROUNDING_SHIFT))
+def rounded_bits(e: Emitter, x: ir.Value, slope: float = 1.0, start: float = 0.0) -> ir.Value:
+    """An i32 whose lowest 22 bits are the integer nearest to slope * x + start, the even one of
+    two; that is at most 2^21, and ``slope`` a power of two."""
+    base = constant(x, _ROUNDING_SHIFT + start)
+    shifted = (
+        e.b.fadd(x, base) if slope == 1.0 else vector.multiply_add(e, x, constant(x, slope), base)
+    )
     return e.b.bitcast(shifted, vector.vector_type(I32, x.type.count))
 
 

@@ -1,4 +1,4 @@
-"""Floats below 32 bits, by integer arithmetic: the same on every target, and exact.
+"""Floats below 32 bits and f32, mostly by integer arithmetic: the same on every target, and exact.
 
 A code is the bits of such a float in the low bits of an i32, if nothing else is said. All functions
 take vectors.
@@ -12,26 +12,14 @@ from functools import partial, reduce
 
 from llvmlite import ir
 
-from dnnl.codegen import vector
-from dnnl.codegen.builder import BF16, F32, I1, I16, I32, Emitter, Values
+from dnnl.codegen import math, vector
+from dnnl.codegen.builder import F32, I16, I32, Emitter
 
 _F32_MANTISSA = 23
 _F32_BIAS = 127
 _F32_INFINITY = 0x7F800000
 _F32_MAGNITUDE = 0x7FFFFFFF
 _F32_QUIET_NAN = 0x7FC00000
-_BF16_MANTISSA = 7
-_BF16_INFINITY = 0x7F80
-_BF16_QUIET = 0x40
-
-# Instructions on a register of 16 lanes, by the lanes that they round: the upper register first.
-_REGISTER = 16
-_TO_BF16 = {
-    _REGISTER: "llvm.x86.avx512bf16.cvtneps2bf16.512",
-    2 * _REGISTER: "llvm.x86.avx512bf16.cvtne2ps2bf16.512",
-}
-_CLASSIFY = "llvm.x86.avx512.fpclass.ps.512"
-_DENORMALS = 0x20
 
 
 @dataclass(frozen=True)
@@ -85,36 +73,35 @@ def widen(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
     if form.infinity is not None:
         odd = b.icmp_signed(">=", magnitude, put(form.infinity))
         value = b.select(odd, b.or_(shifted, put(_F32_INFINITY)), value)
-    elif form is F8_E4M3:
-        nan = b.icmp_signed("==", magnitude, put(form.overflow))
-        value = b.select(nan, put(_F32_QUIET_NAN), value)
+    value = with_nan(e, value, magnitude, form, _F32_QUIET_NAN)
     return b.bitcast(b.or_(value, sign), real)
 
 
-def widen_to_bf16(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
-    """The bf16, as bits, that a code of at most 8 bits stands for; both are i16."""
-    b, put = e.b, _constants(code.type)
-    magnitude = b.and_(code, put((1 << form.width) - 1))
-    sign = b.shl(b.and_(code, put(1 << form.width)), put(15 - form.width))
-    shifted = b.shl(magnitude, put(_BF16_MANTISSA - form.mantissa))
-    value = b.add(shifted, put((_F32_BIAS - form.bias) << _BF16_MANTISSA))
-    # The highest bit of a denormal becomes the hidden one: a case for each place it may have.
-    for place in reversed(range(form.mantissa)):
-        power = _F32_BIAS + 1 - form.bias - form.mantissa + place
-        up = b.shl(magnitude, put(_BF16_MANTISSA - place))
-        denormal = b.add(up, put((power - 1) << _BF16_MANTISSA))
-        small = b.icmp_signed("<", magnitude, put(2 << place))
-        value = b.select(small, denormal, value)
-    value = b.select(b.icmp_signed("==", magnitude, put(0)), put(0), value)
-    if form.infinity is not None:
-        odd = b.icmp_signed(">=", magnitude, put(form.infinity))
-        value = b.select(odd, b.or_(shifted, put(_BF16_INFINITY)), value)
-        nan = b.icmp_signed(">", magnitude, put(form.infinity))
-        value = b.or_(value, b.select(nan, put(_BF16_QUIET), put(0)))
-    elif form is F8_E4M3:
-        nan = b.icmp_signed("==", magnitude, put(form.overflow))
-        value = b.select(nan, put(_BF16_INFINITY | _BF16_QUIET), value)
-    return b.or_(value, sign)
+def widen_by_f16(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
+    """The f32 that an i8, a code of an 8-bit ``form``, stands for, where f16 is native: the upper
+    bits of that have the same digits, and its denormals are those of ``form``."""
+    b, lanes = e.b, code.type.count
+    kind, real = vector.vector_type(I16, lanes), vector.vector_type(F32, lanes)
+    put = _constants(kind)
+    up = F16.mantissa - form.mantissa
+    places = (1 << F16.width) | ((1 << form.width) - 1) << up
+    half = b.and_(b.shl(b.sext(code, kind), put(up)), put(places))
+    value = b.fpext(b.bitcast(half, vector.vector_type(ir.HalfType(), lanes)), real)
+    if form.bias != F16.bias:
+        value = b.fmul(value, vector.splat_constant(real, 2.0 ** (F16.bias - form.bias)))
+    bits = b.bitcast(value, vector.vector_type(I32, lanes))
+    return b.bitcast(with_nan(e, bits, code, form, _F32_QUIET_NAN), real)
+
+
+def with_nan(e: Emitter, bits: ir.Value, code: ir.Value, form: Format, nan: int) -> ir.Value:
+    """``bits`` with those of ``nan`` where ``code`` is the NaN that ``form`` has instead of
+    infinity, if it has."""
+    if form is not F8_E4M3:
+        return bits
+    overflow = _constants(code.type)(form.overflow)
+    is_nan = e.b.icmp_signed("==", e.b.and_(code, overflow), overflow)
+    put = _constants(bits.type)
+    return e.b.or_(bits, e.b.select(is_nan, put(nan), put(0)))
 
 
 def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
@@ -143,46 +130,19 @@ def narrow(e: Emitter, value: ir.Value, form: Format) -> ir.Value:
     return b.or_(code, sign)
 
 
-def widen_bf16(e: Emitter, code: ir.Value) -> ir.Value:
-    """The f32 whose upper half a code is."""
-    upper = e.b.shl(code, _constants(code.type)(16))
-    return e.b.bitcast(upper, vector.vector_type(F32, code.type.count))
+def narrow_f4(e: Emitter, value: ir.Value) -> ir.Value:
+    """What ``narrow`` gives for f4_e2m1, in fewer steps.
 
-
-def narrow_bf16(e: Emitter, value: ir.Value) -> ir.Value:
-    """The nearest bf16, the even one of two, as bits in i16."""
-    instruction = _TO_BF16.get(value.type.count)
-    if not e.isa.bfloat or instruction is None:
-        return _narrow_bf16_bits(e, value)
-    # The instruction takes denormals for zero.
-    parts = vector.split(e, value, _REGISTER)
-    denormal = reduce(e.b.or_, [_is_denormal(e, part) for part in parts])
-
-    def round_normal() -> Values:
-        kind = vector.vector_type(BF16, value.type.count)
-        rounded = e.intrinsic(instruction, kind, parts[::-1])
-        return (e.b.bitcast(rounded, vector.vector_type(I16, value.type.count)),)
-
-    some = vector.any_lane(e, denormal)
-    return e.branch(some, lambda: (_narrow_bf16_bits(e, value),), round_normal)[0]
-
-
-def _is_denormal(e: Emitter, value: ir.Value) -> ir.Value:
-    kind = vector.vector_type(I1, value.type.count)
-    return e.intrinsic(_CLASSIFY, kind, [value, ir.Constant(I32, _DENORMALS)])
-
-
-def _narrow_bf16_bits(e: Emitter, value: ir.Value) -> ir.Value:
-    b = e.b
-    kind = vector.vector_type(I32, value.type.count)
+    As magnitudes grow, codes follow one of three lines, of slope 2 up to 2, slope 1 up to 4, and
+    slope 1/2 from there on: the lowest one everywhere.
+    """
+    b, kind = e.b, vector.vector_type(I32, value.type.count)
     put = _constants(kind)
-    bits = b.bitcast(value, kind)
-    upper = b.lshr(bits, put(16))
-    odd = b.and_(upper, put(1))
-    rounded = b.lshr(b.add(b.add(bits, put(0x7FFF)), odd), put(16))
-    is_nan = b.fcmp_unordered("uno", value, value)
-    code = b.select(is_nan, b.or_(upper, put(_BF16_QUIET)), rounded)
-    return b.trunc(code, vector.vector_type(I16, value.type.count))
+    size = vector.minimum(e, math.absolute(e, value), math.constant(value, 6.0))
+    lines = [(2.0, 0.0), (1.0, 2.0), (0.5, 4.0)]
+    code = reduce(e.smaller, [math.rounded_bits(e, size, *line) for line in lines])
+    sign = b.and_(b.lshr(b.bitcast(value, kind), put(28)), put(8))
+    return b.or_(code, sign)
 
 
 def widen_e8m0(e: Emitter, code: ir.Value) -> ir.Value:

@@ -32,6 +32,7 @@ from tests.primitives.harness import (
 
 TYPES = ["f32", "f16", "bf16", "f64", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3", "e8m0"]
 FLOATS = ["f32", "f16", "bf16", "f64", "f8_e5m2", "f8_e4m3", "e8m0"]
+NARROW = ["s8", "u8", "f8_e5m2", "f8_e4m3", "s4", "u4", "f4_e2m1"]
 PAIRS = [("nchw", "nhwc"), ("nhwc", "nchw"), ("nchw", "nChw16c"), ("nChw8c", "part")]
 CONVERSIONS = [("f32", "s8"), ("u8", "bf16"), ("s32", "f64"), ("f8_e4m3", "bf16")]
 LIMITS = [
@@ -96,6 +97,22 @@ def test_every_code_of_small_types(src: str, isa: str) -> None:
     memory = of_bits(src, np.arange(2**bits, dtype=f"u{bits // 8}"))
     for dst in ("f32", "f16", "s8", "f8_e4m3"):
         assert_converted(memory, converted(memory, dst, isa))
+
+
+@every_rounding_isa
+@pytest.mark.parametrize("narrow", NARROW)
+def test_bf16_and_narrow_types(narrow: str, isa: str) -> None:
+    """All codes of either, in vectors of every length and one element at a time."""
+    codes = np.arange(2**16, dtype=np.uint16)
+    few = np.random.default_rng(7).permutation(codes)
+    for bits in (codes, *(few[:length] for length in (1, 2, 3, 5, 9, 17, 33, 65, 127))):
+        memory = of_bits("bf16", bits)
+        assert_converted(memory, converted(memory, narrow, isa))
+    for length in (1, 2, 3, 5, 9, 17, 33, 65, 127, 512):
+        memory = Memory(MemoryDesc((length,), narrow), ENGINE)
+        memory.data[:] = np.arange(memory.data.size, dtype=np.uint8) * (23 if length < 512 else 1)
+        assert_converted(memory, converted(memory, "bf16", isa))
+        assert_converted(memory, converted(memory, "f32", isa))
 
 
 @every_isa

@@ -37,7 +37,8 @@ class Isa:
     those of smaller elements do, ``rounding`` whether rounding to integers is
     one instruction, ``exponents`` whether taking exponents out and putting them in is, ``half``
     whether converting between f16 and f32 is, ``bfloat`` whether rounding f32 to bf16 is, but for
-    denormals, which are taken for zero. ``dot`` names the native products of low-precision
+    denormals, which are taken for zero, ``lookup`` whether picking elements of a register by those
+    of another is, for 16 and 32 bits. ``dot`` names the native products of low-precision
     types, as ``"u8s8"`` or ``"bf16"``. ``l1`` and ``l2`` are the cache sizes in bytes that blocking
     may count on, ``l1_ways`` is the first one's associativity; ``caches`` says whether code may
     steer them: fetch what it will need, store past them. ``device`` is None for processors.
@@ -57,6 +58,7 @@ class Isa:
     exponents: bool = False
     half: bool = True
     bfloat: bool = False
+    lookup: bool = False
     dot: tuple[str, ...] = ()
     l1: int = 32 * 1024
     l1_ways: int = 8

@@ -13,7 +13,7 @@ def _avx512(name: str, extra: tuple[str, ...], dot: tuple[str, ...]) -> Isa:
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True,
-        exponents=True, bfloat="bf16" in dot, dot=dot, l2=1024 * 1024,
+        exponents=True, bfloat="bf16" in dot, lookup=True, dot=dot, l2=1024 * 1024,
     )  # fmt: skip
 
 
