@@ -45,9 +45,10 @@ class Nest:
 
     ``dst`` is the operand whose layout decides the order of the walk. Only points inside the
     bounds ``where`` are computed and stored. ``reads_dst`` says that the body reads dst as well,
-    which then had better be in a cache. ``core`` is the type of the body's vectors,
-    and ``registers`` how many registers one fills where these hold more than one element.
-    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
+    which then had better be in a cache. ``core`` is the type of the body's vectors, and
+    ``registers`` how many registers one fills where these hold more than one element and what is
+    converted is not transposed. ``moved`` is an operand whose elements the body stores to dst as
+    they are, if it does no more.
     """
 
     parallel: tuple[Axis, ...]
@@ -113,11 +114,12 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
 def _plan(isa: Isa, nest: Nest) -> Schedule:
     parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
     lanes, _ = widths(isa, nest.core)
-    if lanes > 1:
-        lanes *= nest.registers
     if nest.dst.desc.data_type.bits == 4:
         lanes = max(lanes, 2)  # elements of one byte are stored together
-    plan = schedule(lanes, *parts)
+    registers = nest.registers if isa.lanes > 1 else 1
+    plan = schedule(lanes * registers, *parts)
+    if registers > 1 and plan.tile is not None and nest.moved is None:
+        plan = schedule(lanes, *parts)  # a square of longer vectors would not stay in registers
     if nest.dst.desc.data_type.bits == 4:
         plan.streamed = False
         if plan.accesses[nest.dst].byte_offset(plan.lane, plan.lanes) is None:
