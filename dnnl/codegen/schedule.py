@@ -282,12 +282,15 @@ def _vectorize(plan: Schedule, dst: Access) -> None:
         if tile is not None:
             plan.tile = Axis(_row_length(plan, access, tile), "tile")
             plan.square = _square(plan, tile, access, dst)
-            tile = _lengthen(plan, access, tile, plan.tile.extent)
-            plan.pieces = Axis(plan.square.pieces, "piece")
+            line = _lengthen(plan, access, tile, plan.tile.extent)
+            # Where rows lie along a line, their addresses cost more than the sets they share.
+            divided = line is tile and plan.lines
+            pieces = plan.square.most_pieces if divided else plan.square.pieces
+            plan.pieces = Axis(pieces, "piece")
             at_once = plan.tile.extent * plan.pieces.extent
-            loop = Axis(-(-tile.extent // at_once), tile.name)
+            loop = Axis(-(-line.extent // at_once), line.name)
             inside = Affine.of(plan.pieces, plan.tile.extent) + Affine.of(plan.tile)
-            _replace(plan, plan.axes, tile, loop, inside, at_once)
+            _replace(plan, plan.axes, line, loop, inside, at_once)
             return
 
 

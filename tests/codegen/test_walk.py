@@ -117,6 +117,14 @@ def test_blocks_longer_than_an_axis_do_not_split_it() -> None:
     assert not own.domain
 
 
+def test_rows_of_a_line_are_read_far_at_once() -> None:
+    """Their addresses are divided for: not for each 4 columns, unless these lie on a line too."""
+    dims = 5, 12, 9, 14, 17, 31
+    rows, both = plan(dims, "ebafcd", "dbcafe"), plan(dims, "decfba", "abdfce")
+    assert [len(own.lines) for own in (rows, both)] == [1, 2]
+    assert [own.columns for own in (rows, both)] == [16, 4]
+
+
 def test_vectors_are_read_whole_where_the_buffer_goes_on() -> None:
     """The fourth lane of a pixel is its own padding, or behind the last pixel nothing."""
     dims = 16, 3, 224, 224
