@@ -275,15 +275,14 @@ class Place:
             where = self.e.element(pointer, self._start(start), I8)
             nibbles.store_pairs(self.e, nibbles.pack(self.e, codes), where, mask)
 
-    def prefetch(self, operand: Operand, ahead: Axis | None = None) -> None:
-        """Fetch the line of the last element here, or one step further along ``ahead``: if its
+    def prefetch(self, operand: Operand, further: ir.Value | None = None) -> None:
+        """Fetch the line of the last element here, or of one ``further`` elements behind it: if its
         neighbours are in another line, they have been fetched before."""
         access = self._accesses[operand]
-        step = access.offset.stride(ahead) if access.offset is not None and ahead else 0
-        if access.offset is None or (ahead and not step):
+        if access.offset is None:
             return
         last = (self._lanes - 1) * access.offset.stride(self._lane) if self._lane else 0
-        place = self.e.add(self._base(access), i64(step + last))
+        place = self.e.add(self._base(access), self.e.add(further or i64(0), i64(last)))
         element = storage(operand.data_type, self.kind.element).element
         if operand.desc.data_type.bits == 4:
             place = self.e.b.lshr(place, i64(1))

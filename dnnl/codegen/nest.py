@@ -37,6 +37,7 @@ from dnnl.runtime.image import Phase
 
 # Iterations of a loop that are enough to share out over threads.
 _ENOUGH = 32
+_LINE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +322,7 @@ class _Writer:
             loaded = {operand: columns[k] for operand, columns in squares.items()}
             point = Point(self.site, here, masked, loaded, known)
             if self.nest.reads_dst:
-                self._prefetch(point, self.nest.dst)
+                self._prefetch_dst(point)
             if moved is None:
                 self.nest.body(point)
             else:
@@ -335,12 +336,6 @@ class _Writer:
             return None
         four = all(op.desc.data_type.bits == 4 for op in (moved, self.nest.dst))
         return moved if four else None
-
-    def _prefetch(self, point: Point, operand: Operand) -> None:
-        """Ask for what the next iteration of the loop ``ahead`` wants here of an operand that is
-        not in the caches."""
-        if self.plan.ahead is not None and operand.desc.size > self.e.isa.l2:
-            point.prefetch(operand, self.plan.ahead)
 
     def _both(self, env: Env) -> Env:
         """``env`` with both axes of each line whose place is known."""
@@ -360,14 +355,13 @@ class _Writer:
         assert plan.pieces is not None
         lane, pieces = plan.lane, plan.pieces
 
+        self._prefetch_square(env, access)
         # Two elements of 4 bits stay together until they are in columns.
         paired = access.operand.desc.data_type.bits == 4
 
         def load(row: int, piece: int) -> ir.Value:
             here = self._both({**env, lane: i64(row), pieces: i64(piece)})
             point = Point(self.site, here, masked, {}, known, along=plan.tile)
-            if piece == pieces.extent - 1:
-                self._prefetch(point, access.operand)
             load = point.load_pairs if paired else point.load_stored
             return load(access.operand)
 
@@ -386,3 +380,38 @@ class _Writer:
         if paired:
             return [codes for column in columns for codes in nibbles.halves(self.e, column)]
         return columns
+
+    def _prefetch_dst(self, point: Point) -> None:
+        """Ask for what a later square overwrites."""
+        step = self._ahead(self.plan.accesses[self.nest.dst])
+        if step:
+            point.prefetch(self.nest.dst, i64(step))
+
+    def _ahead(self, access: Access) -> int:
+        """How many elements behind this place an operand is to be fetched; 0 if it is not."""
+        plan, operand = self.plan, access.operand
+        if plan.ahead is None or access.offset is None or operand.desc.size <= self.e.isa.l2:
+            return 0
+        return access.offset.stride(plan.ahead)
+
+    def _prefetch_square(self, env: Env, access: Access) -> None:
+        """Ask for the rows of a later square.
+
+        Where that has the next parts of the same rows, a line of a row has those of several
+        squares, which take turns: each asks for the lines of some rows.
+        """
+        plan, operand, step = self.plan, access.operand, self._ahead(access)
+        assert access.offset is not None
+        assert plan.lane is not None
+        assert plan.pieces is not None
+        turns, further = 1, i64(step)
+        if plan.along is not None and plan.along is plan.ahead and step and not plan.lines:
+            length = plan.columns * operand.desc.data_type.bits // 8
+            turns = max(1, min(plan.lanes, _LINE // length))
+            _, turn = self.e.divmod(env[plan.along], turns)
+            further = self.e.mul(turn, access.offset.stride(plan.lane))
+            further = self.e.add(further, i64(step * turns))
+        for row in range(0, plan.lanes if step else 0, turns):
+            here = {**env, plan.lane: i64(row), plan.pieces: i64(plan.pieces.extent - 1)}
+            point = Point(self.site, self._both(here), False, {}, {}, along=plan.tile)
+            point.prefetch(operand, further)

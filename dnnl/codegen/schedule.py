@@ -55,9 +55,10 @@ class Schedule:
     this order, the outer ones shared out as work items. ``inner`` are the loops of a reduction.
     ``lane`` is the vector axis, inside the loops of a reduction if ``lane_inside``; ``vector`` is
     the loop over whole vectors. ``tile`` is the axis of in-register transposition, ``pieces`` how
-    many tiles make a row of the ``square`` that is loaded at a time; meanwhile that of the next
-    iteration of ``ahead`` is fetched. ``lines`` are the axes that have been made of two, the inner
-    ones first. ``streamed`` allows stores past the caches; ``serial`` forbids sharing out any loop.
+    many tiles make a row of the ``square`` that is loaded at a time, and ``along`` the loop over
+    squares in the direction of their rows; meanwhile that of a later iteration of ``ahead`` is
+    fetched. ``lines`` are the axes that have been made of two, the inner ones first. ``streamed``
+    allows stores past the caches; ``serial`` forbids sharing out any loop.
 
     Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
     only writes the zeros of padding.
@@ -75,6 +76,7 @@ class Schedule:
     exists: list[Bound]
     pieces: Axis | None = None
     square: Square | None = None
+    along: Axis | None = None
     lines: list[Line] = field(default_factory=list)
     loops: list[Loop] = field(default_factory=list)
     ahead: Axis | None = None
@@ -291,6 +293,7 @@ def _vectorize(plan: Schedule, dst: Access) -> None:
             loop = Axis(-(-line.extent // at_once), line.name)
             inside = Affine.of(plan.pieces, plan.tile.extent) + Affine.of(plan.tile)
             _replace(plan, plan.axes, line, loop, inside, at_once)
+            plan.along = loop
             return
 
 
