@@ -27,6 +27,8 @@ _RUN = 512
 _SPLIT_ROWS = 128
 # The same for operands that are not in the second cache.
 _LONG_RUN = 1024
+# The lines of so many rows are still in a cache when their next part is read.
+_ROWS_AT_ONCE = 512
 # So many rows read side by side are fetched ahead by processors themselves.
 _FORESEEN = 16
 
@@ -110,15 +112,20 @@ def arrange(
         # apart are not.
         return alone, read if square is not None and square.read_apart < _LINE else None
     ordered = sorted(axes, key=lambda axis: -far(source, axis))
+    sizes = dst.operand.desc.size, source.operand.desc.size
     if square is None:
+        if max(sizes) < LARGE and 2 * read.extent <= lines_kept(far(dst, read)):
+            return [Loop(axis) for axis in ordered], None
         block = _RUN // far(dst, written)
         if lines_kept(far(source, written)) < min(block, written.extent):
             return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
         return _in_blocks(ordered, read, written, block), None
-    size = max(dst.operand.desc.size, source.operand.desc.size)
+    size = max(sizes)
     in_runs = size > _SECOND_LEVEL and read.extent > _LINE // far(source, read)
     if in_runs and square.writes_runs(size >= LARGE):
         return _in_blocks(ordered, read, written, _LONG_RUN // far(dst, written)), read
+    if size >= LARGE and not square.fills_lines and written.extent * square.lanes <= _ROWS_AT_ONCE:
+        return _in_blocks(ordered, read, written, written.extent), read
     if size >= LARGE:
         # What is read lies side by side.
         return [Loop(axis) for axis in ordered], ordered[-2]

@@ -104,11 +104,39 @@ def test_what_the_second_cache_does_not_hold_is_written_in_runs_or_read_side_by_
     assert own.ahead is around.axis
 
 
+@pytest.mark.parametrize(
+    ("dims", "blocked"),
+    [
+        ((1, 256, 14, 14), False),
+        ((1, 256, 56, 56), True),  # blocks of dst 49 * 4096 bytes apart
+        ((16, 64, 56, 56), True),  # from memory
+    ],
+)
+def test_vectors_are_moved_as_the_source_has_them_if_the_cache_keeps_their_lines(
+    dims: tuple[int, ...], blocked: bool
+) -> None:
+    own = plan(dims, "nhwc", "nChw8c")
+    steps = [
+        access.offset.stride(own.loops[-1].axis)
+        for access in own.accesses.values()
+        if access.offset is not None
+    ]
+    assert bool(own.loops[-1].within) is blocked
+    assert (steps[0] == 8) is not blocked
+
+
+def test_short_rows_of_parts_of_lines_are_written_one_after_the_other() -> None:
+    own = plan((16, 250, 28, 27), "nchw", "nhwc")
+    assert [loop.axis.extent for loop in own.loops[-2:]] == [28 * 27 // 4, 16]
+    assert own.ahead is own.loops[-2].axis
+
+
 def test_more_rows_than_processors_follow_are_written_in_runs() -> None:
-    dims = 64, 128, 56, 56  # rows of dst 256 bytes apart; all of a row is one run
-    many, few = plan(dims, "nchw", "nhwc", "bf16", lanes=32), plan(dims, "nchw", "nhwc", "bf16")
-    written = [loops[-1].axis.extent for loops in (many.loops, few.loops)]
-    assert written == [128 // 32, 56 * 56 // 8]
+    # Rows of dst are 256 bytes, less than a run.
+    many = plan((64, 128, 56, 56), "nchw", "nhwc", "bf16", lanes=32)
+    few = plan((64, 64, 56, 56), "nchw", "nhwc", "f32", lanes=16)
+    inner = [own.loops[-1].axis.extent for own in (many, few)]
+    assert inner == [128 // 32, 56 * 56 // few.columns]
 
 
 def test_blocks_longer_than_an_axis_do_not_split_it() -> None:
