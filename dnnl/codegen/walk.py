@@ -124,7 +124,9 @@ def arrange(
     in_runs = size > _SECOND_LEVEL and read.extent > _LINE // far(source, read)
     if in_runs and square.writes_runs(size >= LARGE):
         return _in_blocks(ordered, read, written, _LONG_RUN // far(dst, written)), read
-    if size >= LARGE and not square.fills_lines and written.extent * square.lanes <= _ROWS_AT_ONCE:
+    rows = written.extent * square.lanes
+    side_by_side = written.extent * far(dst, written) >= square.written_apart
+    if size >= LARGE and not square.fills_lines and side_by_side and rows <= _ROWS_AT_ONCE:
         return _in_blocks(ordered, read, written, written.extent), read
     if size >= LARGE:
         # What is read lies side by side.

@@ -129,6 +129,8 @@ def test_short_rows_of_parts_of_lines_are_written_one_after_the_other() -> None:
     own = plan((16, 250, 28, 27), "nchw", "nhwc")
     assert [loop.axis.extent for loop in own.loops[-2:]] == [28 * 27 // 4, 16]
     assert own.ahead is own.loops[-2].axis
+    apart = plan((5, 12, 9, 14, 17, 31), "decfba", "abdfce")
+    assert apart.loops[-1].axis.extent == 60 // 4
 
 
 def test_more_rows_than_processors_follow_are_written_in_runs() -> None:
