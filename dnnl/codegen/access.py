@@ -321,7 +321,7 @@ class Place:
             return self.e.b.icmp_signed(">=", room, i64(step * first))
         kind = vector.vector_type(I1, self._lanes)
         if step == 0:
-            yes = self.e.b.icmp_signed(">=", self.e.hidden(room), i64(0))
+            yes = self.e.b.icmp_signed(">=", room, i64(0))
             some = vector.splat_constant(kind, 1)
             return self.e.b.select(yes, some, vector.splat_constant(kind, 0))
         steps = [step * (first + lane) for lane in range(self._lanes)]

@@ -199,16 +199,6 @@ class Emitter:
         name = f"llvm.launder.invariant.group.p{pointer.type.addrspace}"
         return self.intrinsic(name, pointer.type, [pointer])
 
-    def hidden(self, value: ir.Value) -> ir.Value:
-        """The same i64, as one of which LLVM does not know that it is the same.
-
-        Of a masked load of all or no lanes, shuffled and then selected by an equal mask, LLVM 22
-        for AVX-512 makes a masked shuffle that reads its operand in memory as a whole.
-        """
-        if self.isa.device is not None:
-            return value
-        return self.b.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [value], False)
-
     def loop(
         self,
         begin: ir.Value,

@@ -12,9 +12,11 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from dnnl.codegen.builder import I1, I32, I64, PTR, Emitter, Values, i64
+from dnnl.codegen.builder import F32, F64, I1, I32, I64, PTR, Emitter, Values, i64
 
 Mask: TypeAlias = ir.Value | None
+# What fills a vector register, or the beginning of one, by its bits.
+_REGISTERS = {32: F32, 64: F64, **{32 * n: ir.VectorType(F32, n) for n in (4, 8, 16)}}
 
 
 class OneLane(ir.Type):  # type: ignore[misc]
@@ -193,7 +195,24 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) 
         return _load_first(e, pointer, kind, count)
     name = f"llvm.masked.load.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))
-    return e.intrinsic(name, kind, [pointer, align, mask, splat_constant(kind, 0)])
+    loaded = e.intrinsic(name, kind, [pointer, align, mask, splat_constant(kind, 0)])
+    return _in_register(e, loaded)
+
+
+def _in_register(e: Emitter, loaded: ir.Value) -> ir.Value:
+    """The same vector, loaded under a mask, which stays an instruction of its own.
+
+    LLVM 22 makes it an operand in memory of a later one under the same mask. Where that overwrites
+    a register that is still needed (products and sums, shuffles of two registers), it takes the
+    operand out again, as a load without the mask.
+    """
+    kind = loaded.type
+    whole = _REGISTERS.get(bits(kind) * kind.count)
+    if not e.isa.masked_bytes or whole is None:  # elsewhere arithmetic takes no masks
+        return loaded
+    code = e.b.bitcast(loaded, whole)
+    code = e.b.asm(ir.FunctionType(whole, [whole]), "", "=v,0", [code], False)
+    return e.b.bitcast(code, kind)
 
 
 def store(

@@ -19,7 +19,7 @@ from dnnl import (
 from dnnl.reference import eltwise as reference
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
-from tests.check import assert_close, check, logical
+from tests.check import assert_close, check, logical, random_memory
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -196,3 +196,15 @@ def test_what_is_not_supported_is_refused_by_name() -> None:
     attr.post_ops.append_binary("binary_add", MemoryDesc((4, 1), "f32"))
     with pytest.raises(InvalidArguments, match=r"post_ops\[0\].*\(2, 3\)"):
         PrimitiveDesc(relu(plain, plain), ENGINE, attr)
+
+
+@every_isa
+def test_rows_of_padding_behind_the_end_of_src(isa: str) -> None:
+    """For whole vectors of padding nothing may be loaded, be it part of a multiply-add."""
+    dims = (917, 6)
+    src = random_memory(MemoryDesc(dims, "f32", "ba"), ENGINE)
+    dst = MemoryDesc(dims, "f32", "bA32a16a")
+    desc = EltwiseDesc.forward("forward_inference", "eltwise_linear", src.desc, dst, 2.0, 1.0)
+    with config.override("max_cpu_isa", isa):
+        result = execute(desc, {Arg.SRC: src})
+    check(result, 2 * logical(src) + 1, 1e-6)
