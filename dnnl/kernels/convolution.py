@@ -130,17 +130,23 @@ def _vectors(problem: Problem, outputs: int, isa: Isa) -> int:
 
 
 def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
-    """Whether all offsets of an activation are affine in channel blocks and pixels."""
+    """Whether all offsets of an activation are affine in channel blocks, which belong to it as a
+    whole, and pixels."""
     sizes = block_boundaries(desc, 1)
     if len(sizes) != len(desc.inner_blocks) or len(sizes) > 1:
+        return False
+    if sizes and desc.padded_dims[1] % sizes[0]:
         return False
     return problem.groups == 1 or not sizes or channels % sizes[0] == 0
 
 
 def _covered(problem: Problem, outputs: int, isa: Isa) -> bool:
     """Whether the panels reach over all of dst's padding, which is to become zero."""
+    dst = problem.dst
+    if any(dst.dims[dim] != dst.padded_dims[dim] for dim in range(dst.ndims) if dim != 1):
+        return False
     width = _vectors(problem, outputs, isa) * isa.lanes
-    return problem.groups > 1 or problem.dst.padded_dims[1] <= -(-outputs // width) * width
+    return problem.groups > 1 or dst.padded_dims[1] <= -(-outputs // width) * width
 
 
 def flatten(problem: Problem) -> Problem:

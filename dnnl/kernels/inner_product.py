@@ -49,13 +49,16 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc) -> tuple[MemoryDesc,
 
 
 def _walkable(src: MemoryDesc) -> bool:
-    """Whether all offsets of src are affine in channel blocks, with blocks of channels only."""
+    """Whether all offsets of src are affine in channel blocks, with blocks of channels only, all of
+    which belong to src as a whole."""
     sizes = block_boundaries(src, 1)
-    return len(src.inner_blocks) == len(sizes) <= 1
+    whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
+    return len(src.inner_blocks) == len(sizes) <= 1 and whole
 
 
-def _unblocked(dst: MemoryDesc) -> bool:
-    return not dst.inner_blocks
+def _plain(dst: MemoryDesc) -> bool:
+    """Whether dst has neither blocks nor padding to be kept zero."""
+    return not dst.inner_blocks and dst.dims == dst.padded_dims
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
@@ -63,7 +66,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     bias (OC), weights have the dimensions of src with OC for N."""
     return product_conf.refuse_problem(problem) or product_conf.plan(
         problem, isa, (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights),
-        src_walkable=_walkable, dst_walkable=_unblocked, panels=partial(_panels, isa),
+        src_walkable=_walkable, dst_walkable=_plain, panels=partial(_panels, isa),
     )  # fmt: skip
 
 

@@ -266,3 +266,23 @@ def test_training_is_the_same_forward() -> None:
         desc.strides, desc.padding_l, bias_desc=desc.bias_desc,
     )  # fmt: skip
     assert (execute(desc, args).data == execute(training, args).data).all()
+
+
+@pytest.mark.parametrize("dst", ["plain", "part", "padded"])
+@pytest.mark.parametrize("src", ["plain", "part"])
+def test_a_part_of_a_block_and_padding_without_blocks(src: str, dst: str) -> None:
+    """What lies beside a region in a block of 64 channels belongs to others."""
+
+    def activation(dims: Dims, layout: str) -> MemoryDesc:
+        if layout == "part":
+            whole = (dims[0], 64, *dims[2:])
+            return MemoryDesc(whole, "f32", "aBcd64b").submemory(dims, (0, 0, 0, 0))
+        padded = (dims[0], dims[1], dims[2] + 1, dims[3] + 2) if layout == "padded" else dims
+        return MemoryDesc(dims, "f32", MemoryDesc(padded, "f32").strides, padded_dims=padded)
+
+    tensors = activation((2, 19, 5, 6), src), MemoryDesc((21, 19, 3, 3), "f32")
+    verify(
+        ConvolutionDesc.forward(
+            *DIRECT, *tensors, activation((2, 21, 5, 6), dst), (1, 1), (1, 1), (1, 1)
+        )
+    )

@@ -54,6 +54,13 @@ def test_layouts_of_matrices(src: str, weights: str) -> None:
     verify(inner_product((14, 21), 34, (src, weights, "ab")))
 
 
+def test_a_part_of_a_block_and_padding_without_blocks() -> None:
+    src = MemoryDesc((5, 64), "f32", "aB64b").submemory((5, 19), (0, 0))
+    weights = MemoryDesc((18, 19), "f32")
+    dst = MemoryDesc((5, 18), "f32", (20, 1), padded_dims=(7, 19))
+    verify(InnerProductDesc.forward(FORWARD, src, weights, dst))
+
+
 @every_isa
 @pytest.mark.parametrize("src", ["plain", "nhwc", "nChw16c"])
 def test_every_instruction_set(isa: str, src: str) -> None:
