@@ -121,7 +121,7 @@ def arrange(
             return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
         return _in_blocks(ordered, read, written, block), None
     size = max(sizes)
-    in_runs = size > _SECOND_LEVEL and read.extent > _LINE // far(source, read)
+    in_runs = size >= _SECOND_LEVEL and read.extent > _LINE // far(source, read)
     if in_runs and square.writes_runs(size >= LARGE):
         return _in_blocks(ordered, read, written, _LONG_RUN // far(dst, written)), read
     rows = written.extent * square.lanes
