@@ -23,10 +23,10 @@ _SETS, _WAYS = 64, 8
 # Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
 # as many sets as there are lines.
 _RUN = 512
-# Rows that begin anywhere in a line, of which so many are written before their next parts are.
-_SPLIT_ROWS = 128
 # The same for operands that are not in the second cache.
 _LONG_RUN = 1024
+# Rows that begin anywhere in a line, of which so many are written before their next parts are.
+_SPLIT_ROWS = 128
 # The lines of so many rows are still in a cache when their next part is read.
 _ROWS_AT_ONCE = 512
 # So many rows read side by side are fetched ahead by processors themselves.
@@ -111,36 +111,85 @@ def arrange(
         # Rows that share lines are read faster than processors fetch by themselves; few rows far
         # apart are not.
         return alone, read if square is not None and square.read_apart < _LINE else None
-    ordered = sorted(axes, key=lambda axis: -far(source, axis))
-    sizes = dst.operand.desc.size, source.operand.desc.size
+    crossing = _Crossing(
+        ordered=sorted(axes, key=lambda axis: -far(source, axis)),
+        read=read,
+        written=written,
+        read_step=far(source, read),
+        written_step=far(dst, written),
+        size=max(dst.operand.desc.size, source.operand.desc.size),
+        src_bits=source.operand.desc.data_type.bits,
+    )
     if square is None:
-        if max(sizes) < LARGE and 2 * read.extent <= lines_kept(far(dst, read)):
-            return [Loop(axis) for axis in ordered], None
-        block = _RUN // far(dst, written)
-        if lines_kept(far(source, written)) < min(block, written.extent):
-            return _in_blocks(ordered, written, read, _RUN // 2 // far(source, read)), None
-        return _in_blocks(ordered, read, written, block), None
-    size = max(sizes)
-    in_runs = size >= _SECOND_LEVEL and read.extent > _LINE // far(source, read)
-    if in_runs and square.writes_runs(size >= LARGE):
-        return _in_blocks(ordered, read, written, _LONG_RUN // far(dst, written)), read
-    rows = written.extent * square.lanes
-    side_by_side = written.extent * far(dst, written) >= square.written_apart
-    if size >= LARGE and not square.fills_lines and side_by_side and rows <= _ROWS_AT_ONCE:
-        return _in_blocks(ordered, read, written, written.extent), read
-    if size >= LARGE:
-        # What is read lies side by side.
-        return [Loop(axis) for axis in ordered], ordered[-2]
-    if square.crowded_dst:
-        run = _RUN if square.pieces == 1 else _RUN // 2
-        return _in_blocks(ordered, read, written, run // far(dst, written)), read
-    if 2 * written.extent * square.lanes <= lines_kept(square.read_apart):
-        return _in_blocks(ordered, read, written, written.extent), read
-    run = min(_RUN, lines_kept(square.written_apart) * 4) * square.pieces
-    if square.written_apart % _LINE:
-        # What begins in one line ends in the next, which is written again when its turn comes.
-        run = min(run, _SPLIT_ROWS * source.operand.desc.data_type.bits // 8 * square.pieces)
-    return _in_blocks(ordered, written, read, run // far(source, read)), written
+        return crossing.moved(far(source, written), far(dst, read)), None
+    far_away = crossing.size >= _SECOND_LEVEL and crossing.read_across_lines
+    if far_away and square.writes_runs(crossing.size >= LARGE):
+        return crossing.runs_of_dst(_LONG_RUN), read
+    if crossing.size >= LARGE:
+        return crossing.from_memory(square)
+    return crossing.from_cache(square)
+
+
+@dataclass(frozen=True)
+class _Crossing:
+    """Source and destination that are contiguous along different axes: all axes ordered as in the
+    source, the axis along which it is ``read`` and that along which dst is ``written``, the steps
+    along each there in bytes, and the size of the larger operand in bytes."""
+
+    ordered: Sequence[Axis]
+    read: Axis
+    written: Axis
+    read_step: int
+    written_step: int
+    size: int
+    src_bits: int
+
+    @property
+    def read_across_lines(self) -> bool:
+        """Whether a row of the source is longer than a line."""
+        return self.read.extent * self.read_step > _LINE
+
+    def in_source_order(self) -> list[Loop]:
+        """What is read lies side by side."""
+        return [Loop(axis) for axis in self.ordered]
+
+    def runs_of_dst(self, nbytes: int) -> list[Loop]:
+        """So many bytes of each row of dst written side by side."""
+        return _in_blocks(self.ordered, self.read, self.written, nbytes // self.written_step)
+
+    def runs_of_src(self, nbytes: int) -> list[Loop]:
+        """So many bytes of each row of the source read side by side."""
+        return _in_blocks(self.ordered, self.written, self.read, nbytes // self.read_step)
+
+    def moved(self, read_apart: int, written_apart: int) -> list[Loop]:
+        """The loops over vectors that are moved as they are; rows of the source are ``read_apart``
+        bytes apart, those of dst ``written_apart``."""
+        if self.size < LARGE and 2 * self.read.extent <= lines_kept(written_apart):
+            return self.in_source_order()
+        if lines_kept(read_apart) < min(_RUN // self.written_step, self.written.extent):
+            return self.runs_of_src(_RUN // 2)
+        return self.runs_of_dst(_RUN)
+
+    def from_memory(self, square: Square) -> tuple[list[Loop], Axis]:
+        """The loops over squares of what no cache holds, and the axis along which to fetch."""
+        rows = self.written.extent * square.lanes
+        side_by_side = self.written.extent * self.written_step >= square.written_apart
+        if not square.fills_lines and side_by_side and rows <= _ROWS_AT_ONCE:
+            # Parts of lines are followed by their other parts.
+            return self.runs_of_dst(self.written.extent * self.written_step), self.read
+        return self.in_source_order(), self.ordered[-2]
+
+    def from_cache(self, square: Square) -> tuple[list[Loop], Axis]:
+        """The same for what a cache holds."""
+        if square.crowded_dst:
+            return self.runs_of_dst(_RUN if square.pieces == 1 else _RUN // 2), self.read
+        if 2 * self.written.extent * square.lanes <= lines_kept(square.read_apart):
+            return self.runs_of_dst(self.written.extent * self.written_step), self.read
+        run = min(_RUN, lines_kept(square.written_apart) * 4) * square.pieces
+        if square.written_apart % _LINE:
+            # What begins in one line ends in the next, which is written again when its turn comes.
+            run = min(run, _SPLIT_ROWS * self.src_bits // 8 * square.pieces)
+        return self.runs_of_src(run), self.written
 
 
 def lines_kept(distance: int) -> int:
