@@ -15,6 +15,8 @@ _MAX_ITEMS = 256
 # From this size of a destination on, operands come from memory, not from a cache that others use
 # as well.
 LARGE = 8 * 2**20
+# From this size on they may have left it when they are wanted again.
+_SHARED = LARGE // 2
 # The size of the second-level caches of today's machines.
 _SECOND_LEVEL = 2**20
 _LINE = 64
@@ -164,7 +166,8 @@ class _Crossing:
     def moved(self, read_apart: int, written_apart: int) -> list[Loop]:
         """The loops over vectors that are moved as they are; rows of the source are ``read_apart``
         bytes apart, those of dst ``written_apart``."""
-        if self.size < LARGE and 2 * self.read.extent <= lines_kept(written_apart):
+        near = list(self.ordered[-2:]) == [self.written, self.read]
+        if near and self.size < LARGE and 2 * self.read.extent <= lines_kept(written_apart):
             return self.in_source_order()
         if lines_kept(read_apart) < min(_RUN // self.written_step, self.written.extent):
             return self.runs_of_src(_RUN // 2)
@@ -179,17 +182,20 @@ class _Crossing:
             return self.runs_of_dst(self.written.extent * self.written_step), self.read
         return self.in_source_order(), self.ordered[-2]
 
-    def from_cache(self, square: Square) -> tuple[list[Loop], Axis]:
-        """The same for what a cache holds."""
+    def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
+        """The same for what a cache holds, if others leave it there."""
+        uncertain = self.size >= _SHARED
         if square.crowded_dst:
-            return self.runs_of_dst(_RUN if square.pieces == 1 else _RUN // 2), self.read
+            run = _RUN if square.pieces == 1 else _RUN // 2
+            return self.runs_of_dst(run), self.read if uncertain else None
         if 2 * self.written.extent * square.lanes <= lines_kept(square.read_apart):
-            return self.runs_of_dst(self.written.extent * self.written_step), self.read
+            run = self.written.extent * self.written_step
+            return self.runs_of_dst(run), self.read if uncertain else None
         run = min(_RUN, lines_kept(square.written_apart) * 4) * square.pieces
         if square.written_apart % _LINE:
             # What begins in one line ends in the next, which is written again when its turn comes.
             run = min(run, _SPLIT_ROWS * self.src_bits // 8 * square.pieces)
-        return self.runs_of_src(run), self.written
+        return self.runs_of_src(run), self.written if uncertain else None
 
 
 def lines_kept(distance: int) -> int:

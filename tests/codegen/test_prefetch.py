@@ -59,7 +59,7 @@ def test_most_lines_of_a_large_source_are_asked_for(
 ) -> None:
     """Also where rows begin anywhere in a line. The first square of a row is not."""
     monkeypatch.setattr(vector, "prefetch", _mark)
-    dims = 6, channels, height, 56
+    dims = 13, channels, height, 56
     src, dst = (MemoryDesc(dims, data_type, tag) for tag in tags)
     assert (_asked(src, dst, str(tmp_path)) > 0).mean() > 0.75
 
