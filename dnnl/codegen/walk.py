@@ -171,7 +171,9 @@ class _Crossing:
             return self.in_source_order()
         if lines_kept(read_apart) < min(_RUN // self.written_step, self.written.extent):
             return self.runs_of_src(_RUN // 2)
-        return self.runs_of_dst(_RUN)
+        crowded = lines_kept(written_apart) <= _WAYS
+        # Few rows of the source at a time, unless runs would be short where single sets are written.
+        return self.runs_of_dst(_RUN if crowded else min(_RUN, _WAYS * self.written_step))
 
     def from_memory(self, square: Square) -> tuple[list[Loop], Axis]:
         """The loops over squares of what no cache holds, and the axis along which to fetch."""

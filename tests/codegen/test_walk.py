@@ -125,6 +125,13 @@ def test_vectors_are_moved_as_the_source_has_them_if_the_cache_keeps_their_lines
     assert (steps[0] == 8) is not blocked
 
 
+@pytest.mark.parametrize(("channels", "rows"), [(512, 8), (1024, 16)])
+def test_vectors_come_from_few_rows_unless_those_of_dst_crowd_a_set(
+    channels: int, rows: int
+) -> None:
+    assert plan((16, channels, 28, 28), "nChw8c", "nhwc").loops[-1].within == rows
+
+
 def test_short_rows_of_parts_of_lines_are_written_one_after_the_other() -> None:
     own = plan((16, 250, 28, 27), "nchw", "nhwc")
     assert [loop.axis.extent for loop in own.loops[-2:]] == [28 * 27 // 4, 16]
