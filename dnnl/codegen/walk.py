@@ -172,7 +172,7 @@ class _Crossing:
         if lines_kept(read_apart) < min(_RUN // self.written_step, self.written.extent):
             return self.runs_of_src(_RUN // 2)
         crowded = lines_kept(written_apart) <= _WAYS
-        # Few rows of the source at a time, unless runs would be short where single sets are written.
+        # Few rows of the source at a time, if that does not write short runs to a single set.
         return self.runs_of_dst(_RUN if crowded else min(_RUN, _WAYS * self.written_step))
 
     def from_memory(self, square: Square) -> tuple[list[Loop], Axis]:
