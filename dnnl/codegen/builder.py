@@ -263,23 +263,13 @@ class Emitter:
         return phi
 
     def branch(
-        self,
-        condition: ir.Value,
-        then: Callable[[], Values],
-        otherwise: Callable[[], Values],
-        *,
-        rare: bool = False,
+        self, condition: ir.Value, then: Callable[[], Values], otherwise: Callable[[], Values]
     ) -> Values:
-        """if condition: then() else: otherwise(); both return the same number of values.
-
-        ``rare`` says that the condition hardly ever holds.
-        """
+        """if condition: then() else: otherwise(); both return the same number of values."""
         yes = self.function.append_basic_block("then")
         no = self.function.append_basic_block("else")
         join = self.function.append_basic_block("join")
-        jump = self.b.cbranch(condition, yes, no)
-        if rare:
-            jump.set_weights([1, 1000])
+        self.b.cbranch(condition, yes, no)
         self.b.position_at_end(yes)
         yes_values = then()
         yes_end = self.b.block
