@@ -11,6 +11,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -423,25 +425,31 @@ class TestVerbose:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="libc")
 def test_an_execution_holds_no_lock_of_python() -> None:
-    """Another thread goes on while a kernel runs."""
+    """A thread that waits for its turn gets it while a kernel runs, not behind that."""
     primitive = Primitive(PrimitiveDesc(relu((1 << 24,), "a"), ENGINE))
     src, dst = Memory(primitive.pd.src_desc, ENGINE), Memory(primitive.pd.dst_desc, ENGINE)
     ctypes.memset(src.pointer, 0, src.desc.size)
-    progress = [0]
-    stop = threading.Event()
-
-    def count() -> None:
-        while not stop.is_set():
-            progress[0] += 1
-
     run = primitive.bind(STREAM, {Arg.SRC: src, Arg.DST: dst})
-    thread = threading.Thread(target=count)
-    thread.start()
-    seen = 0
-    for _ in range(20):
-        before = progress[0]
-        run()
-        seen += progress[0] > before
-    stop.set()
-    thread.join()
-    assert seen >= 10
+    calls: SimpleQueue[bool] = SimpleQueue()
+    woken: SimpleQueue[float] = SimpleQueue()
+
+    def wake() -> None:
+        while calls.get():
+            woken.put(perf_counter())
+
+    thread = threading.Thread(target=wake)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(60)  # nobody is made to give the lock away
+    try:
+        thread.start()
+        meanwhile = 0
+        for _ in range(20):
+            calls.put(True)
+            run()
+            ended = perf_counter()
+            meanwhile += woken.get() < ended
+    finally:
+        calls.put(False)
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert meanwhile
