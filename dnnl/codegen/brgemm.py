@@ -21,15 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import gcd
 
 from llvmlite import ir
 
 from dnnl.codegen import vector
 from dnnl.codegen.builder import F32, Emitter, Values, i64
 from dnnl.codegen.isa import Isa
-
-_LINE = 64  # bytes of a cache line
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
     if isa.lanes == 1:
         return 4 if columns > 2 else 2
     widths: tuple[int, ...] = (2, 3, 1)
-    if columns >= 4 * isa.lanes and max_rows(isa, 2) > _rows_in_cache(isa, row_step):
+    if columns >= 4 * isa.lanes and max_rows(isa, 2) > isa.caches.lines_kept(4 * row_step):
         widths = (4,)
     best, least = widths[0], None
     for vectors in widths:
@@ -65,15 +62,6 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
         if least is None or idle < least:
             best, least = vectors, idle
     return best
-
-
-def _rows_in_cache(isa: Isa, row_step: int) -> int:
-    """How many cache lines, ``row_step`` f32 values apart, the first-level cache holds at once."""
-    lines, rest = divmod(4 * row_step, _LINE)
-    sets = isa.l1 // (_LINE * isa.l1_ways)
-    if rest or not lines:
-        return isa.l1 // _LINE
-    return sets // gcd(sets, lines) * isa.l1_ways
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from dnnl.codegen.access import Access, Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, I1, I64, Emitter, Module, Values, i64
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.point import Body, Point, Site
 from dnnl.codegen.schedule import Schedule, schedule
@@ -37,7 +38,6 @@ from dnnl.runtime.image import Phase
 
 # Iterations of a loop that are enough to share out over threads.
 _ENOUGH = 32
-_LINE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
 
 
 def _plan(isa: Isa, nest: Nest) -> Schedule:
-    parts = nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
+    parts = isa.caches, nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where
     lanes, _ = widths(isa, nest.core)
     if nest.dst.desc.data_type.bits == 4:
         lanes = max(lanes, 2)  # elements of one byte are stored together
@@ -126,7 +126,7 @@ def _plan(isa: Isa, nest: Nest) -> Schedule:
         if plan.accesses[nest.dst].byte_offset(plan.lane, plan.lanes) is None:
             plan = schedule(1, *parts)
             plan.serial = True
-    plan.streamed = plan.streamed and isa.caches and not nest.reads_dst
+    plan.streamed = plan.streamed and isa.caches.steered and not nest.reads_dst
     return plan
 
 
@@ -390,7 +390,7 @@ class _Writer:
     def _ahead(self, access: Access) -> int:
         """How many elements behind this place an operand is to be fetched; 0 if it is not."""
         plan, operand = self.plan, access.operand
-        if plan.ahead is None or access.offset is None or operand.desc.size <= self.e.isa.l2:
+        if plan.ahead is None or access.offset is None or operand.desc.size <= self.e.isa.caches.l2:
             return 0
         return access.offset.stride(plan.ahead)
 
@@ -407,7 +407,7 @@ class _Writer:
         turns, further = 1, i64(step)
         if plan.along is not None and plan.along is plan.ahead and step and not plan.lines:
             length = plan.columns * operand.desc.data_type.bits // 8
-            turns = max(1, min(plan.lanes, _LINE // length))
+            turns = max(1, min(plan.lanes, LINE // length))
             _, turn = self.e.divmod(env[plan.along], turns)
             further = self.e.mul(turn, access.offset.stride(plan.lane))
             further = self.e.add(further, i64(step * turns))

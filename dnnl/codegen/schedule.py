@@ -24,13 +24,11 @@ from math import log2, prod
 
 from dnnl.codegen.access import NEAR, Access, Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.isa.caches import LINE, Caches
 from dnnl.codegen.walk import Loop, Square, arrange
 
 # What a gather and a scatter cost for each lane, and a step of a reduction across lanes, in loads.
 _GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
-# More than the share of the last-level cache that the tensors of one operation keep.
-_STREAMED_BYTES = 16 * 2**20
-_LINE = 64
 # How much of its last block an axis must fill, on average, not to be made longer.
 _WELL_FILLED = 0.8
 # The units of which the registers of all machines are made.
@@ -65,6 +63,7 @@ class Schedule:
     """
 
     lanes: int
+    caches: Caches
     axes: list[Axis]
     inner: list[Axis]
     lane: Axis | None
@@ -130,14 +129,15 @@ class Schedule:
 
 def schedule(
     lanes: int,
+    caches: Caches,
     parallel: Sequence[Axis],
     reduced: Sequence[Axis],
     operands: Sequence[Operand],
     dst: Operand,
     where: Sequence[Bound] = (),
 ) -> Schedule:
-    """Plan the walk over ``parallel`` x ``reduced``; ``dst`` decides order and vector axis,
-    of which a vector takes at most ``lanes`` iterations.
+    """Plan the walk over ``parallel`` x ``reduced``, through ``caches``; ``dst`` decides order and
+    vector axis, of which a vector takes at most ``lanes`` iterations.
 
     Only iterations inside the bounds ``where`` exist.
     """
@@ -153,12 +153,12 @@ def schedule(
     inner = [piece for axis in reduced for piece in splitting[axis].strides]
     exists = [Bound(_substitute(bound.form, splitting), bound.limit) for bound in where]
     exists = [bound for bound in exists if bound.needed]
-    plan = Schedule(lanes, axes, inner, None, None, False, None, accesses, domain, exists)
+    plan = Schedule(lanes, caches, axes, inner, None, None, False, None, accesses, domain, exists)
     _merge_all(plan, plan.axes)
     _merge_all(plan, plan.inner)
     _vectorize(plan, accesses[dst])
     reads = [access for operand, access in accesses.items() if operand is not dst]
-    plan.loops, plan.ahead = arrange(plan.axes, reads, accesses[dst], plan.square, plan.far)
+    plan.loops, plan.ahead = arrange(plan.axes, reads, accesses[dst], plan.square, plan.far, caches)
     plan.inner.sort(key=lambda axis: -_farthest(plan, axis))
     plan.streamed = _can_stream(plan, accesses[dst])
     for access in reads:
@@ -353,7 +353,7 @@ def _square(plan: Schedule, tile: Axis, src: Access, dst: Access) -> Square:
     rows = _row_length(plan, src, tile)
     pieces = max(1, min(4, min(plan.lanes, 16) // rows, -(-tile.extent // rows)))
     apart = plan.far(src, plan.lane), plan.far(dst, tile)
-    return Square(*apart, plan.lanes, pieces, fills_lines=_fills_lines(plan, dst))
+    return Square(*apart, plan.lanes, pieces, _fills_lines(plan, dst), plan.caches)
 
 
 def _lengthen(plan: Schedule, access: Access, axis: Axis, size: int) -> Axis:
@@ -432,7 +432,7 @@ def _can_stream(plan: Schedule, dst: Access) -> bool:
     descs = [operand.desc for operand in plan.accesses]
     # Of tensors that are parts of larger ones, their part alone.
     nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
-    if nbytes < _STREAMED_BYTES or dst.offset is None or plan.lane_inside:
+    if nbytes < plan.caches.streamed or dst.offset is None or plan.lane_inside:
         return False
     nearest = plan.tile or (plan.loops[-1].axis if plan.loops else None)
     neighbours = nearest is not None and dst.offset.stride(nearest) == plan.lanes
@@ -441,7 +441,7 @@ def _can_stream(plan: Schedule, dst: Access) -> bool:
 
 def _fills_lines(plan: Schedule, dst: Access) -> bool:
     """Whether every whole vector is stored to whole cache lines."""
-    return _aligned(plan, dst) and plan.lanes * dst.operand.desc.data_type.bits % (8 * _LINE) == 0
+    return _aligned(plan, dst) and plan.lanes * dst.operand.desc.data_type.bits % (8 * LINE) == 0
 
 
 def _aligned(plan: Schedule, dst: Access) -> bool:

@@ -348,7 +348,7 @@ def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
 
 def prefetch(e: Emitter, pointer: ir.Value) -> None:
     """Ask for the cache line at an address, which need not exist."""
-    if not e.isa.caches:
+    if not e.isa.caches.steered:
         return
     reading, everywhere, data = (ir.Constant(I32, number) for number in (0, 3, 1))
     e.intrinsic("llvm.prefetch.p0", ir.VoidType(), [pointer, reading, everywhere, data])

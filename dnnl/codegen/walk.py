@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 
 from dnnl.codegen.access import Access
 from dnnl.codegen.address import Axis
+from dnnl.codegen.isa.caches import LINE, Caches
 
 # A work item should outlast its own start by far, and there should be enough of them to share out.
 _WORK_PER_ITEM = 8192
 _MAX_ITEMS = 256
-# From this size of a destination on, operands come from memory, not from a cache that others use
-# as well.
-LARGE = 8 * 2**20
-# From this size on they may have left it when they are wanted again.
-_SHARED = LARGE // 2
-# The size of the second-level caches of today's machines.
-_SECOND_LEVEL = 2**20
-_LINE = 64
-# The first-level caches of today's machines: 64 sets of 8 lines.
-_SETS, _WAYS = 64, 8
 # Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
 # as many sets as there are lines.
 _RUN = 512
@@ -31,8 +22,6 @@ _LONG_RUN = 1024
 _SPLIT_ROWS = 128
 # The lines of so many rows are still in a cache when their next part is read.
 _ROWS_AT_ONCE = 512
-# So many rows read side by side are fetched ahead by processors themselves.
-_FORESEEN = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,37 +43,38 @@ class Loop:
 class Square:
     """A square of elements that is transposed in registers: how many bytes the rows that it reads
     are apart, and those that it writes; how many ``lanes`` those have, and in how many pieces its
-    own may be loaded; whether it writes whole lines."""
+    own may be loaded; whether it writes whole lines; through which ``caches``."""
 
     read_apart: int
     written_apart: int
     lanes: int
     most_pieces: int
     fills_lines: bool
+    caches: Caches
 
     @property
     def crowded_dst(self) -> bool:
         """Whether the lines that squares write drive each other out of the cache, and what they
         read does so less."""
-        kept, enough = lines_kept(self.written_apart), self.lanes * (_RUN // _LINE)
-        return kept < 16 or (kept == 16 and lines_kept(self.read_apart) >= enough)
+        kept, enough = self.caches.lines_kept(self.written_apart), self.lanes * (_RUN // LINE)
+        return kept < 16 or (kept == 16 and self.caches.lines_kept(self.read_apart) >= enough)
 
     def writes_runs(self, memory: bool) -> bool:
         """Whether operands that are in ``memory`` or in the third cache had better be written in
         long runs than be read side by side: because single lines of dst would share sets of a
         cache, or because more rows would be read at a time than processors foresee."""
-        if lines_kept(self.written_apart) <= 16:
+        if self.caches.lines_kept(self.written_apart) <= 16:
             return True
         short_rows = _LONG_RUN <= self.written_apart <= 4 * _LONG_RUN
-        many = self.lanes > _FORESEEN or short_rows
+        many = self.lanes > self.caches.rows_foreseen or short_rows
         return memory and many and self.read_apart >= self.written_apart
 
     @property
     def pieces(self) -> int:
         """How many pieces of a row are loaded side by side: one, or a line's worth if lines would
         not stay in the cache until their next part is wanted."""
-        rows = self.lanes * (_RUN // _LINE if self.crowded_dst else 1)
-        return 1 if lines_kept(self.read_apart) > rows else self.most_pieces
+        rows = self.lanes * (_RUN // LINE if self.crowded_dst else 1)
+        return 1 if self.caches.lines_kept(self.read_apart) > rows else self.most_pieces
 
 
 def arrange(
@@ -93,6 +83,7 @@ def arrange(
     dst: Access,
     square: Square | None,
     far: Callable[[Access, Axis], int],
+    caches: Caches,
 ) -> tuple[list[Loop], Axis | None]:
     """The loops, and the axis along which squares of a source that is not in the cache should be
     fetched ahead, if any: that of the loop around the innermost one.
@@ -112,7 +103,7 @@ def arrange(
         alone = [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))]
         # Rows that share lines are read faster than processors fetch by themselves; few rows far
         # apart are not.
-        return alone, read if square is not None and square.read_apart < _LINE else None
+        return alone, read if square is not None and square.read_apart < LINE else None
     crossing = _Crossing(
         ordered=sorted(axes, key=lambda axis: -far(source, axis)),
         read=read,
@@ -121,13 +112,14 @@ def arrange(
         written_step=far(dst, written),
         size=max(dst.operand.desc.size, source.operand.desc.size),
         src_bits=source.operand.desc.data_type.bits,
+        caches=caches,
     )
     if square is None:
         return crossing.moved(far(source, written), far(dst, read)), None
-    far_away = crossing.size >= _SECOND_LEVEL and crossing.read_across_lines
-    if far_away and square.writes_runs(crossing.size >= LARGE):
+    far_away = crossing.size >= caches.l2 and crossing.read_across_lines
+    if far_away and square.writes_runs(crossing.size >= caches.memory):
         return crossing.runs_of_dst(_LONG_RUN), read
-    if crossing.size >= LARGE:
+    if crossing.size >= caches.memory:
         return crossing.from_memory(square)
     return crossing.from_cache(square)
 
@@ -145,11 +137,12 @@ class _Crossing:
     written_step: int
     size: int
     src_bits: int
+    caches: Caches
 
     @property
     def read_across_lines(self) -> bool:
         """Whether a row of the source is longer than a line."""
-        return self.read.extent * self.read_step > _LINE
+        return self.read.extent * self.read_step > LINE
 
     def in_source_order(self) -> list[Loop]:
         """What is read lies side by side."""
@@ -167,13 +160,15 @@ class _Crossing:
         """The loops over vectors that are moved as they are; rows of the source are ``read_apart``
         bytes apart, those of dst ``written_apart``."""
         near = list(self.ordered[-2:]) == [self.written, self.read]
-        if near and self.size < LARGE and 2 * self.read.extent <= lines_kept(written_apart):
+        kept = self.caches.lines_kept(written_apart)
+        if near and self.size < self.caches.memory and 2 * self.read.extent <= kept:
             return self.in_source_order()
-        if lines_kept(read_apart) < min(_RUN // self.written_step, self.written.extent):
+        rows = min(_RUN // self.written_step, self.written.extent)
+        if self.caches.lines_kept(read_apart) < rows:
             return self.runs_of_src(_RUN // 2)
-        crowded = lines_kept(written_apart) <= _WAYS
+        ways = self.caches.l1_ways
         # Few rows of the source at a time, if that does not write short runs to a single set.
-        return self.runs_of_dst(_RUN if crowded else min(_RUN, _WAYS * self.written_step))
+        return self.runs_of_dst(_RUN if kept <= ways else min(_RUN, ways * self.written_step))
 
     def from_memory(self, square: Square) -> tuple[list[Loop], Axis]:
         """The loops over squares of what no cache holds, and the axis along which to fetch."""
@@ -186,25 +181,18 @@ class _Crossing:
 
     def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
         """The same for what a cache holds, if others leave it there."""
-        uncertain = self.size >= _SHARED
+        uncertain = self.size >= self.caches.shared
         if square.crowded_dst:
             run = _RUN if square.pieces == 1 else _RUN // 2
             return self.runs_of_dst(run), self.read if uncertain else None
-        if 2 * self.written.extent * square.lanes <= lines_kept(square.read_apart):
+        if 2 * self.written.extent * square.lanes <= self.caches.lines_kept(square.read_apart):
             run = self.written.extent * self.written_step
             return self.runs_of_dst(run), self.read if uncertain else None
-        run = min(_RUN, lines_kept(square.written_apart) * 4) * square.pieces
-        if square.written_apart % _LINE:
+        run = min(_RUN, self.caches.lines_kept(square.written_apart) * 4) * square.pieces
+        if square.written_apart % LINE:
             # What begins in one line ends in the next, which is written again when its turn comes.
             run = min(run, _SPLIT_ROWS * self.src_bits // 8 * square.pieces)
         return self.runs_of_src(run), self.written if uncertain else None
-
-
-def lines_kept(distance: int) -> int:
-    """How many lines that many bytes apart the first-level cache keeps at the same time."""
-    if distance % _LINE:
-        return _WAYS * _SETS
-    return _WAYS * _SETS // gcd(distance // _LINE, _SETS)
 
 
 def _main_source(reads: Sequence[Access]) -> Access | None:

@@ -300,7 +300,7 @@ class _Writer:
     def _streams(self) -> bool:
         """Whether src is read once, block of channels by block, from beyond the caches: then each
         tile asks for the next one's, since the gaps between blocks hide the stream."""
-        large = self.compute.src[1].size > self.e.isa.l2 // 2
+        large = self.compute.src[1].size > self.e.isa.caches.l2 // 2
         taps = self.kd.extent * self.kh.extent * self.kw.extent
         return large and taps == 1 and self.icb.extent > 1
 
@@ -371,7 +371,7 @@ class _Writer:
         far = [
             operand
             for operand in (self.dst, *self.epilogue.operands)
-            if operand.desc.size > self.e.isa.l2 // 2
+            if operand.desc.size > self.e.isa.caches.l2 // 2
         ]
         for number in range(results) if far else []:
             place = self._place(self._result(env, i64(number), width), masked=False)

@@ -238,7 +238,7 @@ def _tile(problem: Problem, outputs: int, isa: Isa) -> Tile:
 def _keep_weights(panels: MemoryDesc, isa: Isa) -> bool:
     """Whether one panel of weights should stay in the cache for all pixels, because all panels
     together would not."""
-    return panels.size > isa.l2 // 2
+    return panels.size > isa.caches.l2 // 2
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

@@ -111,7 +111,7 @@ def plan(
         dst = computed
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        tile=Tile(max_rows(isa, vectors), vectors), keep_weights=wanted.size > isa.l2 // 2,
+        tile=Tile(max_rows(isa, vectors), vectors), keep_weights=wanted.size > isa.caches.l2 // 2,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
 

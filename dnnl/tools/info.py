@@ -42,7 +42,7 @@ def engines() -> Rows:
             if features.universal:
                 yield f"{kind}:{index}", "every instruction set; executes nothing"
                 continue
-            row = isa.select(features.arch, features.flags)
+            row = isa.select(features.arch, features.cpu, features.flags)
             dot = f", native {' '.join(row.dot)}" if row.dot else ""
             text = f"{row.name}: {row.registers} registers of {row.vector_bits} bits{dot}"
             yield f"{kind}:{index}", f"{features.arch} {features.cpu}, {text}"

@@ -70,8 +70,8 @@ def test_tiles_of_scalars_load_little_for_what_they_multiply(isa: Isa) -> None:
 @EACH_ROW
 def test_rows_that_share_cache_sets_make_wide_tiles(isa: Isa) -> None:
     columns = 8 * isa.lanes
-    way = isa.l1 // isa.l1_ways // 4  # so many f32 apart, all rows fall into one set
-    fits = max_rows(isa, 2) <= isa.l1_ways
+    way = isa.caches.l1 // isa.caches.l1_ways // 4  # so many f32 apart, all rows fall into one set
+    fits = max_rows(isa, 2) <= isa.caches.l1_ways
     assert choose_vectors(isa, columns, way) == (2 if fits else 4)
     assert choose_vectors(isa, columns, way + 16) == 2
     assert choose_vectors(isa, columns, 3) == 2

@@ -64,7 +64,7 @@ def pretend(row: isa.Isa) -> dnnl.Engine:
 
 def description(name: str, row: isa.Isa) -> dnnl.PrimitiveDesc:
     pd = dnnl.PrimitiveDesc(CASES[name].desc, pretend(row), CASES[name].attr)
-    assert pd.isa is row
+    assert pd.isa == row
     return pd
 
 
@@ -143,7 +143,7 @@ def test_neighbours_in_memory_belong_to_neighbouring_items() -> None:
 @EACH_DEVICE
 def test_a_limit_for_processors_is_none_for_devices(row: isa.Isa) -> None:
     with config.override("max_cpu_isa", "sse41"):
-        assert description("eltwise", row).isa is row
+        assert description("eltwise", row).isa == row
 
 
 @EACH_DEVICE

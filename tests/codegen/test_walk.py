@@ -9,8 +9,9 @@ import pytest
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.schedule import Schedule, schedule
-from dnnl.codegen.walk import Loop, lines_kept, share_out
+from dnnl.codegen.walk import Loop, share_out
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -29,7 +30,7 @@ def plan(
         Operand(slot, MemoryDesc(dims, kind, tag), index)
         for slot, (tag, kind) in enumerate(((src, src_type or data_type), (dst, data_type)))
     ]
-    return schedule(lanes, axes, (), operands, operands[1])
+    return schedule(lanes, Caches(), axes, (), operands, operands[1])
 
 
 def walked(loops: list[Loop]) -> list[tuple[int, ...]]:
@@ -65,6 +66,7 @@ def test_every_point_is_walked_once(dims: tuple[int, ...], src: str, dst: str) -
 
 
 def test_lines_that_share_few_sets_are_few() -> None:
+    lines_kept = Caches().lines_kept
     assert lines_kept(64) == 512
     assert lines_kept(128) == 256
     assert lines_kept(4096) == 8

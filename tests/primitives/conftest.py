@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from dnnl import config
-from dnnl.codegen import schedule, walk
+from dnnl.codegen import walk
+from dnnl.codegen.isa import caches
+from dnnl.codegen.isa.caches import Caches
 from dnnl.kernels import boxes
 from dnnl.primitives import primitive
 
@@ -15,13 +18,17 @@ SMALL_ITEM = 256
 SMALL_STREAM = 8192
 
 
+def _small_caches(cpu: str, otherwise: Caches) -> Caches:
+    """Tests have sizes on either side of the limits."""
+    return replace(otherwise, streamed=SMALL_STREAM, memory=2 * SMALL_STREAM)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels of other tests are neither found nor left behind: they have larger items."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "_WORK_PER_ITEM", SMALL_ITEM)
-        patch.setattr(schedule, "_STREAMED_BYTES", SMALL_STREAM)
-        patch.setattr(walk, "LARGE", 2 * SMALL_STREAM)  # so that tests have sizes on either side
+        patch.setattr(caches, "of", _small_caches)
         patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
         patch.setattr(boxes, "_WORK_OF_A_THREAD", SMALL_ITEM)
         primitive._cache.clear()

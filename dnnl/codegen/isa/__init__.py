@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dnnl import config
-from dnnl.codegen.isa import aarch64, generic, nvptx, spirv, x86
+from dnnl.codegen.isa import aarch64, caches, generic, nvptx, spirv, x86
 from dnnl.codegen.isa.row import Isa
 from dnnl.errors import InvalidArguments
 
@@ -36,9 +37,14 @@ def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple
     return tuple(row for row in rows if have.issuperset(row.features))
 
 
-def select(arch: str, flags: Iterable[str], universal: bool = False) -> Isa:
+def select(arch: str, cpu: str, flags: Iterable[str], universal: bool = False) -> Isa:
     """The strongest row a machine can run, for a processor at most ``DNNL_MAX_CPU_ISA`` where
-    that is set."""
+    that is set, with the caches of the processor ``cpu`` if they are known."""
+    row = _strongest(arch, flags, universal)
+    return replace(row, caches=caches.of(cpu, row.caches))
+
+
+def _strongest(arch: str, flags: Iterable[str], universal: bool) -> Isa:
     rows = available(arch, flags, universal)
     limit = config.get("max_cpu_isa")
     if limit == "default" or rows[-1].device is not None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.isa.row import Device, Isa
 
 
@@ -26,6 +27,7 @@ def _item(b: ir.IRBuilder) -> ir.Value:
 
 ROWS = (
     Isa("sm_80", "nvptx64", "nvptx64-nvidia-cuda", "sm_80", (),
-        vector_bits=32, registers=32, fma=True, masked=False, l1=0, l2=0, caches=False,
+        vector_bits=32, registers=32, fma=True, masked=False,
+        caches=Caches(l2=0, steered=False),
         device=Device("ptx", "ptx_kernel", _item, text=True)),
 )  # fmt: skip

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
+from dnnl.codegen.isa.caches import Caches
+
 
 @dataclass(frozen=True)
 class Device:
@@ -39,9 +41,8 @@ class Isa:
     whether converting between f16 and f32 is, ``bfloat`` whether rounding f32 to bf16 is, but for
     denormals, which are taken for zero, ``lookup`` whether picking elements of a register by those
     of another is, for 16 and 32 bits. ``dot`` names the native products of low-precision
-    types, as ``"u8s8"`` or ``"bf16"``. ``l1`` and ``l2`` are the cache sizes in bytes that blocking
-    may count on, ``l1_ways`` is the first one's associativity; ``caches`` says whether code may
-    steer them: fetch what it will need, store past them. ``device`` is None for processors.
+    types, as ``"u8s8"`` or ``"bf16"``. ``caches`` are what a machine of this level has at least.
+    ``device`` is None for processors.
     """
 
     name: str
@@ -60,10 +61,7 @@ class Isa:
     bfloat: bool = False
     lookup: bool = False
     dot: tuple[str, ...] = ()
-    l1: int = 32 * 1024
-    l1_ways: int = 8
-    l2: int = 512 * 1024
-    caches: bool = True
+    caches: Caches = field(default_factory=Caches)
     device: Device | None = None
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.isa.row import Device, Isa
 
 
@@ -23,6 +24,7 @@ def _item(b: ir.IRBuilder) -> ir.Value:
 # gives them twice, so no process may write two.
 ROWS = (
     Isa("spirv64", "spirv64", "spirv64v1.2-unknown-unknown", "", (),
-        vector_bits=32, registers=32, fma=True, masked=False, half=False, l1=0, l2=0, caches=False,
+        vector_bits=32, registers=32, fma=True, masked=False, half=False,
+        caches=Caches(l2=0, steered=False),
         device=Device("spirv", "spir_kernel", _item, apart=True)),
 )  # fmt: skip

@@ -1,0 +1,52 @@
+"""How the caches of processors behave, as far as the order of loops depends on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+LINE = 64
+"""The bytes of a cache line."""
+
+
+@dataclass(frozen=True)
+class Caches:
+    """What blocking may count on, in bytes.
+
+    ``l1`` and ``l2`` are the sizes of the first two levels, ``l1_ways`` is the first one's
+    associativity. Operands of ``shared`` bytes and more may have left the last level, which others
+    use as well, when they are wanted again; those of ``memory`` bytes have. Where all tensors
+    together have ``streamed`` bytes, stores pass the caches. Processors fetch ``rows_foreseen``
+    rows ahead by themselves if so many are read side by side. Code can neither fetch nor store
+    past the caches where they are not ``steered``.
+    """
+
+    l1: int = 32 * 2**10
+    l1_ways: int = 8
+    l2: int = 2**20
+    shared: int = 4 * 2**20
+    memory: int = 8 * 2**20
+    streamed: int = 16 * 2**20
+    rows_foreseen: int = 16
+    steered: bool = True
+
+    @property
+    def lines(self) -> int:
+        """How many lines the first level has."""
+        return self.l1 // LINE
+
+    def lines_kept(self, distance: int) -> int:
+        """How many lines that many bytes apart the first level keeps at the same time."""
+        lines, rest = divmod(distance, LINE)
+        if rest or not lines:
+            return self.lines
+        sets = self.lines // self.l1_ways
+        return self.l1_ways * (sets // gcd(lines, sets))
+
+
+_KNOWN: dict[str, Caches] = {}
+
+
+def of(cpu: str, otherwise: Caches) -> Caches:
+    """Those of the processor that LLVM calls ``cpu``; ``otherwise`` if nobody has measured it."""
+    return _KNOWN.get(cpu, otherwise)
