@@ -432,11 +432,26 @@ def _can_stream(plan: Schedule, dst: Access) -> bool:
     descs = [operand.desc for operand in plan.accesses]
     # Of tensors that are parts of larger ones, their part alone.
     nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
-    if nbytes < plan.caches.streamed or dst.offset is None or plan.lane_inside:
+    least = plan.caches.streamed if plan.square is None else plan.caches.streamed_squares
+    if nbytes < least or dst.offset is None or plan.lane_inside:
+        return False
+    few = _rows_written(plan, dst) <= plan.caches.rows_foreseen
+    if few and not plan.caches.streams_few_rows:
         return False
     nearest = plan.tile or (plan.loops[-1].axis if plan.loops else None)
     neighbours = nearest is not None and dst.offset.stride(nearest) == plan.lanes
     return _aligned(plan, dst) and (neighbours or _fills_lines(plan, dst))
+
+
+def _rows_written(plan: Schedule, dst: Access) -> int:
+    """How many rows of dst are written side by side: before the first of them goes on."""
+    moving = [loop.axis for loop in plan.loops if plan.far(dst, loop.axis)]
+    along = min(moving, key=lambda axis: plan.far(dst, axis), default=None)
+    inside = [loop.axis for loop in plan.loops].index(along) + 1 if along is not None else 0
+    rows = prod(loop.count for loop in plan.loops[inside:] if loop.axis is not along)
+    if plan.tile is not None and plan.step(dst, plan.tile) > plan.lanes:
+        rows *= plan.columns
+    return rows
 
 
 def _fills_lines(plan: Schedule, dst: Access) -> bool:

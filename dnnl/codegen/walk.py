@@ -18,6 +18,8 @@ _MAX_ITEMS = 256
 _RUN = 512
 # The same for operands that are not in the second cache.
 _LONG_RUN = 1024
+# The same where processors follow the rows of the source.
+_SHORT_RUN = 128
 # Rows that begin anywhere in a line, of which so many are written before their next parts are.
 _SPLIT_ROWS = 128
 # The lines of so many rows are still in a cache when their next part is read.
@@ -115,11 +117,14 @@ def arrange(
         caches=caches,
     )
     if square is None:
-        return crossing.moved(far(source, written), far(dst, read)), None
+        return crossing.moved(far(dst, read)), None
     far_away = crossing.size >= caches.l2 and crossing.read_across_lines
-    if far_away and square.writes_runs(crossing.size >= caches.memory):
+    in_memory = crossing.size >= caches.memory
+    if far_away and caches.follows_rows and not in_memory:
+        return crossing.runs_of_dst(_SHORT_RUN), read
+    if far_away and not caches.follows_rows and square.writes_runs(in_memory):
         return crossing.runs_of_dst(_LONG_RUN), read
-    if crossing.size >= caches.memory:
+    if in_memory:
         return crossing.from_memory(square)
     return crossing.from_cache(square)
 
@@ -156,28 +161,27 @@ class _Crossing:
         """So many bytes of each row of the source read side by side."""
         return _in_blocks(self.ordered, self.written, self.read, nbytes // self.read_step)
 
-    def moved(self, read_apart: int, written_apart: int) -> list[Loop]:
-        """The loops over vectors that are moved as they are; rows of the source are ``read_apart``
-        bytes apart, those of dst ``written_apart``."""
+    def moved(self, written_apart: int) -> list[Loop]:
+        """The loops over vectors that are moved as they are; rows of dst are ``written_apart``
+        bytes apart."""
+        kept, ways = self.caches.lines_kept(written_apart), self.caches.l1_ways
         near = list(self.ordered[-2:]) == [self.written, self.read]
-        kept = self.caches.lines_kept(written_apart)
-        if near and self.size < self.caches.memory and 2 * self.read.extent <= kept:
+        cached = self.size < self.caches.memory and 2 * self.read.extent <= kept
+        if near and cached and not self.caches.follows_rows:
             return self.in_source_order()
-        rows = min(_RUN // self.written_step, self.written.extent)
-        if self.caches.lines_kept(read_apart) < rows:
-            return self.runs_of_src(_RUN // 2)
-        ways = self.caches.l1_ways
         # Few rows of the source at a time, if that does not write short runs to a single set.
         return self.runs_of_dst(_RUN if kept <= ways else min(_RUN, ways * self.written_step))
 
     def from_memory(self, square: Square) -> tuple[list[Loop], Axis]:
         """The loops over squares of what no cache holds, and the axis along which to fetch."""
-        rows = self.written.extent * square.lanes
-        side_by_side = self.written.extent * self.written_step >= square.written_apart
-        if not square.fills_lines and side_by_side and rows <= _ROWS_AT_ONCE:
+        length = self.written.extent * self.written_step
+        few = self.written.extent * square.lanes <= _ROWS_AT_ONCE
+        few = few and not (self.caches.follows_rows and length <= _RUN)
+        if not square.fills_lines and length >= square.written_apart and few:
             # Parts of lines are followed by their other parts.
-            return self.runs_of_dst(self.written.extent * self.written_step), self.read
-        return self.in_source_order(), self.ordered[-2]
+            return self.runs_of_dst(length), self.read
+        follows = self.caches.follows_rows
+        return self.in_source_order(), self.read if follows else self.ordered[-2]
 
     def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
         """The same for what a cache holds, if others leave it there."""

@@ -9,6 +9,7 @@ import pytest
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.schedule import Schedule, schedule
 from dnnl.codegen.walk import Loop, share_out
@@ -22,15 +23,17 @@ def plan(
     data_type: str = "f32",
     src_type: str = "",
     lanes: int = 16,
+    cpu: str = "",
 ) -> Schedule:
-    """The schedule of a reorder; ``src_type`` is that of dst if not given."""
+    """The schedule of a reorder with the caches of ``cpu``; ``src_type`` is that of dst if not
+    given."""
     axes = tuple(Axis(extent, chr(ord("a") + dim)) for dim, extent in enumerate(dims))
     index = tuple(Affine.of(axis) for axis in axes)
     operands = [
         Operand(slot, MemoryDesc(dims, kind, tag), index)
         for slot, (tag, kind) in enumerate(((src, src_type or data_type), (dst, data_type)))
     ]
-    return schedule(lanes, Caches(), axes, (), operands, operands[1])
+    return schedule(lanes, caches.of(cpu, Caches()), axes, (), operands, operands[1])
 
 
 def walked(loops: list[Loop]) -> list[tuple[int, ...]]:
@@ -58,8 +61,9 @@ def walked(loops: list[Loop]) -> list[tuple[int, ...]]:
         ((5, 6, 7, 8, 9), "abcde", "edcba"),
     ],
 )
-def test_every_point_is_walked_once(dims: tuple[int, ...], src: str, dst: str) -> None:
-    loops = plan(dims, src, dst).loops
+@pytest.mark.parametrize("cpu", ["", "cascadelake"])
+def test_every_point_is_walked_once(dims: tuple[int, ...], src: str, dst: str, cpu: str) -> None:
+    loops = plan(dims, src, dst, cpu=cpu).loops
     points = walked(loops)
     assert len(set(points)) == len(points)
     assert len(points) == prod({loop.axis: loop.axis.extent for loop in loops}.values())
@@ -208,3 +212,55 @@ def test_stores_pass_the_caches_where_all_tensors_together_are_large() -> None:
     assert not plan(large, "nchw", "nchw", src_type="u8").streamed
     assert plan(large, "nchw", "nchw", src_type="f64").streamed
     assert plan(small, "nchw", "nchw", src_type="f64").streamed
+
+
+@pytest.mark.parametrize(
+    ("dims", "src", "dst", "run"),
+    [
+        ((16, 256, 56, 56), "nchw", "nhwc", 0),  # from memory
+        ((16, 256, 56, 56), "nhwc", "nchw", 0),
+        ((1, 256, 56, 56), "nchw", "nhwc", 2),  # from the third cache
+        ((1, 256, 56, 56), "nhwc", "nchw", 2),
+    ],
+)
+def test_processors_that_follow_rows_read_them_in_order(
+    dims: tuple[int, ...], src: str, dst: str, run: int
+) -> None:
+    own = plan(dims, src, dst, cpu="cascadelake")
+    assert own.loops[-1].within == run
+    (source,) = (access for access in own.accesses.values() if own.transposed(access))
+    reading = own.loops[-1 if run == 0 else -2].axis
+    assert own.ahead is reading
+    assert own.far(source, reading) == 16
+
+
+def test_half_lines_are_written_by_turns_only_where_that_is_as_fast() -> None:
+    dims = 1, 256, 28, 28
+    assert plan(dims, "nChw16c", "nChw8c").loops[-1].axis.extent == 2
+    assert plan(dims, "nChw16c", "nChw8c", cpu="cascadelake").loops[-1].within == 8
+
+
+@pytest.mark.parametrize(
+    ("dims", "src", "dst", "few", "other"),
+    [
+        ((16, 256, 56, 56), "nchw", "nhwc", True, True),
+        ((16, 64, 56, 56), "nhwc", "nchw", True, True),  # 64 rows
+        ((16, 256, 56, 56), "nhwc", "nChw16c", True, False),  # 16 rows, one for each block
+        ((16, 512, 56, 56), "nhwc", "nChw16c", True, True),
+        ((16, 256, 56, 56), "nChw16c", "nchw", True, False),  # the 16 channels of a block
+        ((16, 256, 56, 56), "nChw8c", "nChw16c", True, False),  # one
+        ((1, 64, 256, 128), "nchw", "nchw", True, False),
+    ],
+)
+def test_some_processors_fetch_the_few_rows_that_are_written(
+    dims: tuple[int, ...], src: str, dst: str, few: bool, other: bool
+) -> None:
+    assert plan(dims, src, dst).streamed is few
+    assert plan(dims, src, dst, cpu="cascadelake").streamed is other
+
+
+def test_squares_pass_some_caches_where_all_tensors_have_8_mib() -> None:
+    dims = 16, 128, 28, 28
+    assert not plan(dims, "nchw", "nhwc").streamed
+    assert plan(dims, "nchw", "nhwc", cpu="cascadelake").streamed
+    assert not plan(dims, "nChw8c", "nhwc", cpu="cascadelake").streamed

@@ -16,11 +16,19 @@ from dnnl.primitives import primitive
 
 SMALL_ITEM = 256
 SMALL_STREAM = 8192
+_caches_of = caches.of
 
 
-def _small_caches(cpu: str, otherwise: Caches) -> Caches:
-    """Tests have sizes on either side of the limits."""
-    return replace(otherwise, streamed=SMALL_STREAM, memory=2 * SMALL_STREAM)
+def small_caches(cpu: str, otherwise: Caches) -> Caches:
+    """Those of ``cpu``, but so small that tests have sizes on either side of their limits."""
+    return replace(
+        _caches_of(cpu, otherwise),
+        l2=SMALL_STREAM // 2,
+        shared=SMALL_STREAM,
+        memory=2 * SMALL_STREAM,
+        streamed=SMALL_STREAM,
+        streamed_squares=SMALL_STREAM,
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,10 +36,18 @@ def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels of other tests are neither found nor left behind: they have larger items."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(walk, "_WORK_PER_ITEM", SMALL_ITEM)
-        patch.setattr(caches, "of", _small_caches)
+        patch.setattr(caches, "of", small_caches)
         patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
         patch.setattr(boxes, "_WORK_OF_A_THREAD", SMALL_ITEM)
         primitive._cache.clear()
         with config.override("cache_dir", tmp_path_factory.mktemp("kernels")):
             yield
         primitive._cache.clear()
+
+
+@pytest.fixture
+def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Kernels are written as if the machine had the caches of the processor of that name."""
+    cpu = str(request.param)
+    monkeypatch.setattr(caches, "of", lambda _, otherwise: small_caches(cpu, otherwise))
+    return cpu

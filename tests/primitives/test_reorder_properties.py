@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -37,15 +38,17 @@ def examples(count: int) -> settings:
     )
 
 
+@pytest.mark.parametrize("processor", ["", "cascadelake"], indirect=True)
 @examples(150)
-@given(bare())
-def test_layouts(case: Case) -> None:
+@given(case=bare())
+def test_layouts(processor: str, case: Case) -> None:
     run(case)
 
 
+@pytest.mark.parametrize("processor", ["", "cascadelake"], indirect=True)
 @examples(150)
-@given(bare(dst=any_type))
-def test_types(case: Case) -> None:
+@given(case=bare(dst=any_type))
+def test_types(processor: str, case: Case) -> None:
     run(case)
 
 

@@ -15,10 +15,16 @@ class Caches:
 
     ``l1`` and ``l2`` are the sizes of the first two levels, ``l1_ways`` is the first one's
     associativity. Operands of ``shared`` bytes and more may have left the last level, which others
-    use as well, when they are wanted again; those of ``memory`` bytes have. Where all tensors
-    together have ``streamed`` bytes, stores pass the caches. Processors fetch ``rows_foreseen``
-    rows ahead by themselves if so many are read side by side. Code can neither fetch nor store
-    past the caches where they are not ``steered``.
+    use as well, when they are wanted again; those of ``memory`` bytes have. Processors fetch
+    ``rows_foreseen`` rows ahead by themselves if so many are read side by side.
+
+    Stores pass the caches where all tensors together have ``streamed`` bytes, those of squares that
+    are transposed where they have ``streamed_squares``; but, unless ``streams_few_rows``, not where
+    so few rows are written side by side that the processor fetches them ahead.
+
+    A processor that ``follows_rows`` does so wherever these lie: what is not in its second cache is
+    read in the source's order, or nearly; on others the sets of the caches decide. Code can neither
+    fetch nor store past caches that are not ``steered``.
     """
 
     l1: int = 32 * 2**10
@@ -26,8 +32,11 @@ class Caches:
     l2: int = 2**20
     shared: int = 4 * 2**20
     memory: int = 8 * 2**20
-    streamed: int = 16 * 2**20
     rows_foreseen: int = 16
+    streamed: int = 16 * 2**20
+    streamed_squares: int = 16 * 2**20
+    streams_few_rows: bool = True
+    follows_rows: bool = False
     steered: bool = True
 
     @property
@@ -44,7 +53,8 @@ class Caches:
         return self.l1_ways * (sets // gcd(lines, sets))
 
 
-_KNOWN: dict[str, Caches] = {}
+_SKYLAKE = Caches(streamed_squares=8 * 2**20, streams_few_rows=False, follows_rows=True)
+_KNOWN = {"skylake-avx512": _SKYLAKE, "cascadelake": _SKYLAKE, "cooperlake": _SKYLAKE}
 
 
 def of(cpu: str, otherwise: Caches) -> Caches:
