@@ -118,15 +118,9 @@ def arrange(
     )
     if square is None:
         return crossing.moved(far(dst, read)), None
-    far_away = crossing.size >= caches.l2 and crossing.read_across_lines
-    in_memory = crossing.size >= caches.memory
-    if far_away and caches.follows_rows and not in_memory:
-        return crossing.runs_of_dst(_SHORT_RUN), read
-    if far_away and not caches.follows_rows and square.writes_runs(in_memory):
-        return crossing.runs_of_dst(_LONG_RUN), read
-    if in_memory:
-        return crossing.from_memory(square)
-    return crossing.from_cache(square)
+    if caches.follows_rows:
+        return crossing.following_rows(square)
+    return crossing.by_sets(square)
 
 
 @dataclass(frozen=True)
@@ -148,6 +142,11 @@ class _Crossing:
     def read_across_lines(self) -> bool:
         """Whether a row of the source is longer than a line."""
         return self.read.extent * self.read_step > LINE
+
+    @property
+    def row(self) -> int:
+        """The bytes of a row of dst."""
+        return self.written.extent * self.written_step
 
     def in_source_order(self) -> list[Loop]:
         """What is read lies side by side."""
@@ -172,16 +171,38 @@ class _Crossing:
         # Few rows of the source at a time, if that does not write short runs to a single set.
         return self.runs_of_dst(_RUN if kept <= ways else min(_RUN, ways * self.written_step))
 
-    def from_memory(self, square: Square) -> tuple[list[Loop], Axis]:
-        """The loops over squares of what no cache holds, and the axis along which to fetch."""
-        length = self.written.extent * self.written_step
+    def following_rows(self, square: Square) -> tuple[list[Loop], Axis | None]:
+        """The loops over squares where the processor follows the rows of the source, and the axis
+        along which to fetch."""
+        if self.size >= self.caches.memory:
+            long_rows = self.read_across_lines and self.row > _RUN
+            if long_rows and self.joins_lines(square):
+                return self.runs_of_dst(self.row), self.read
+            return self.in_source_order(), self.read
+        far_away = self.size >= self.caches.l2
+        if far_away and self.read_across_lines:
+            return self.runs_of_dst(_SHORT_RUN), self.read
+        if not self.read_across_lines and (far_away or not square.fills_lines):
+            return self.in_source_order(), None
+        return self.from_cache(square)
+
+    def by_sets(self, square: Square) -> tuple[list[Loop], Axis | None]:
+        """The same where it depends on the sets of the caches."""
+        in_memory = self.size >= self.caches.memory
+        far_away = self.size >= self.caches.l2 and self.read_across_lines
+        if far_away and square.writes_runs(in_memory):
+            return self.runs_of_dst(_LONG_RUN), self.read
+        if not in_memory:
+            return self.from_cache(square)
+        if self.joins_lines(square):
+            return self.runs_of_dst(self.row), self.read
+        return self.in_source_order(), self.ordered[-2]
+
+    def joins_lines(self, square: Square) -> bool:
+        """Whether parts of lines of dst had better be followed by their other parts: rows lie side
+        by side, and each is a few vectors that are no whole lines."""
         few = self.written.extent * square.lanes <= _ROWS_AT_ONCE
-        few = few and not (self.caches.follows_rows and length <= _RUN)
-        if not square.fills_lines and length >= square.written_apart and few:
-            # Parts of lines are followed by their other parts.
-            return self.runs_of_dst(length), self.read
-        follows = self.caches.follows_rows
-        return self.in_source_order(), self.read if follows else self.ordered[-2]
+        return few and not square.fills_lines and self.row >= square.written_apart
 
     def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
         """The same for what a cache holds, if others leave it there."""
@@ -190,8 +211,7 @@ class _Crossing:
             run = _RUN if square.pieces == 1 else _RUN // 2
             return self.runs_of_dst(run), self.read if uncertain else None
         if 2 * self.written.extent * square.lanes <= self.caches.lines_kept(square.read_apart):
-            run = self.written.extent * self.written_step
-            return self.runs_of_dst(run), self.read if uncertain else None
+            return self.runs_of_dst(self.row), self.read if uncertain else None
         run = min(_RUN, self.caches.lines_kept(square.written_apart) * 4) * square.pieces
         if square.written_apart % LINE:
             # What begins in one line ends in the next, which is written again when its turn comes.
