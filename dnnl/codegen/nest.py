@@ -321,8 +321,7 @@ class _Writer:
             here = self._both({**env, plan.pieces: i64(piece), plan.tile: i64(column)})
             loaded = {operand: columns[k] for operand, columns in squares.items()}
             point = Point(self.site, here, masked, loaded, known)
-            if self.nest.reads_dst:
-                self._prefetch_dst(point)
+            self._prefetch_dst(point)
             if moved is None:
                 self.nest.body(point)
             else:
@@ -383,9 +382,22 @@ class _Writer:
 
     def _prefetch_dst(self, point: Point) -> None:
         """Ask for what a later square overwrites."""
-        step = self._ahead(self.plan.accesses[self.nest.dst])
+        dst = self.plan.accesses[self.nest.dst]
+        step = self._ahead(dst) if self.nest.reads_dst else self._behind(dst)
         if step:
             point.prefetch(self.nest.dst, i64(step))
+
+    def _behind(self, dst: Access) -> int:
+        """How many elements behind this place the next vector of the same row will be written, if
+        that is no less than two lines from the next row's and dst is not in the cache: processors
+        do not follow as many rows as squares write. 0 if it need not be fetched."""
+        plan = self.plan
+        if self.site.streamed or dst.offset is None or plan.tile is None or plan.vector is None:
+            return 0
+        near = plan.far(dst, plan.tile) < 2 * LINE
+        if near or dst.operand.desc.size <= self.e.isa.caches.l2:
+            return 0
+        return dst.offset.stride(plan.vector)
 
     def _ahead(self, access: Access) -> int:
         """How many elements behind this place an operand is to be fetched; 0 if it is not."""

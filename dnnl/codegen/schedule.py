@@ -432,8 +432,7 @@ def _can_stream(plan: Schedule, dst: Access) -> bool:
     descs = [operand.desc for operand in plan.accesses]
     # Of tensors that are parts of larger ones, their part alone.
     nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
-    least = plan.caches.streamed if plan.square is None else plan.caches.streamed_squares
-    if nbytes < least or dst.offset is None or plan.lane_inside:
+    if nbytes < plan.caches.streamed or dst.offset is None or plan.lane_inside:
         return False
     few = _rows_written(plan, dst) <= plan.caches.rows_foreseen
     if few and not plan.caches.streams_few_rows:

@@ -18,8 +18,6 @@ _MAX_ITEMS = 256
 _RUN = 512
 # The same for operands that are not in the second cache.
 _LONG_RUN = 1024
-# The same where processors follow the rows of the source.
-_SHORT_RUN = 128
 # Rows that begin anywhere in a line, of which so many are written before their next parts are.
 _SPLIT_ROWS = 128
 # The lines of so many rows are still in a cache when their next part is read.
@@ -118,9 +116,7 @@ def arrange(
     )
     if square is None:
         return crossing.moved(far(dst, read)), None
-    if caches.follows_rows:
-        return crossing.following_rows(square)
-    return crossing.by_sets(square)
+    return crossing.squares(square)
 
 
 @dataclass(frozen=True)
@@ -171,32 +167,18 @@ class _Crossing:
         # Few rows of the source at a time, if that does not write short runs to a single set.
         return self.runs_of_dst(_RUN if kept <= ways else min(_RUN, ways * self.written_step))
 
-    def following_rows(self, square: Square) -> tuple[list[Loop], Axis | None]:
-        """The loops over squares where the processor follows the rows of the source, and the axis
-        along which to fetch."""
-        if self.size >= self.caches.memory:
-            long_rows = self.read_across_lines and self.row > _RUN
-            if long_rows and self.joins_lines(square):
-                return self.runs_of_dst(self.row), self.read
-            return self.in_source_order(), self.read
-        far_away = self.size >= self.caches.l2
-        if far_away and self.read_across_lines:
-            return self.runs_of_dst(_SHORT_RUN), self.read
-        if not self.read_across_lines and (far_away or not square.fills_lines):
-            return self.in_source_order(), None
-        return self.from_cache(square)
-
-    def by_sets(self, square: Square) -> tuple[list[Loop], Axis | None]:
-        """The same where it depends on the sets of the caches."""
+    def squares(self, square: Square) -> tuple[list[Loop], Axis | None]:
+        """The loops over squares, and the axis along which to fetch."""
         in_memory = self.size >= self.caches.memory
+        follows = in_memory and self.caches.follows_rows
         far_away = self.size >= self.caches.l2 and self.read_across_lines
-        if far_away and square.writes_runs(in_memory):
+        if far_away and not follows and square.writes_runs(in_memory):
             return self.runs_of_dst(_LONG_RUN), self.read
         if not in_memory:
             return self.from_cache(square)
         if self.joins_lines(square):
             return self.runs_of_dst(self.row), self.read
-        return self.in_source_order(), self.ordered[-2]
+        return self.in_source_order(), self.read if follows else self.ordered[-2]
 
     def joins_lines(self, square: Square) -> bool:
         """Whether parts of lines of dst had better be followed by their other parts: rows lie side

@@ -215,23 +215,19 @@ def test_stores_pass_the_caches_where_all_tensors_together_are_large() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dims", "src", "dst", "run"),
-    [
-        ((16, 256, 56, 56), "nchw", "nhwc", 0),  # from memory
-        ((16, 256, 56, 56), "nhwc", "nchw", 0),
-        ((1, 256, 56, 56), "nchw", "nhwc", 2),  # from the third cache
-        ((1, 256, 56, 56), "nhwc", "nchw", 2),
-    ],
+    ("dims", "src", "dst"),
+    [((16, 512, 28, 28), "nchw", "nhwc"), ((2048, 1024, 1, 1), "hwio", "oihw")],
 )
-def test_processors_that_follow_rows_read_them_in_order(
-    dims: tuple[int, ...], src: str, dst: str, run: int
+def test_processors_that_follow_rows_read_them_in_order_from_memory(
+    dims: tuple[int, ...], src: str, dst: str
 ) -> None:
-    own = plan(dims, src, dst, cpu="cascadelake")
-    assert own.loops[-1].within == run
-    (source,) = (access for access in own.accesses.values() if own.transposed(access))
-    reading = own.loops[-1 if run == 0 else -2].axis
-    assert own.ahead is reading
-    assert own.far(source, reading) == 16
+    own, other = plan(dims, src, dst, cpu="cascadelake"), plan(dims, src, dst)
+    assert own.loops[-1].within == 0
+    assert own.ahead is own.loops[-1].axis
+    assert other.loops[-1].within * 64 == 1024
+    dims = (1, *dims[1:]) if dims[0] == 16 else (1024, 512, 1, 1)  # from the third cache
+    loops = [plan(dims, src, dst, cpu=cpu).loops for cpu in ("", "cascadelake")]
+    assert len({str([(loop.step, loop.within) for loop in order]) for order in loops}) == 1
 
 
 def test_half_lines_are_written_by_turns_only_where_that_is_as_fast() -> None:
@@ -257,10 +253,3 @@ def test_some_processors_fetch_the_few_rows_that_are_written(
 ) -> None:
     assert plan(dims, src, dst).streamed is few
     assert plan(dims, src, dst, cpu="cascadelake").streamed is other
-
-
-def test_squares_pass_some_caches_where_all_tensors_have_8_mib() -> None:
-    dims = 16, 128, 28, 28
-    assert not plan(dims, "nchw", "nhwc").streamed
-    assert plan(dims, "nchw", "nhwc", cpu="cascadelake").streamed
-    assert not plan(dims, "nChw8c", "nhwc", cpu="cascadelake").streamed

@@ -27,7 +27,6 @@ def small_caches(cpu: str, otherwise: Caches) -> Caches:
         shared=SMALL_STREAM,
         memory=2 * SMALL_STREAM,
         streamed=SMALL_STREAM,
-        streamed_squares=SMALL_STREAM,
     )
 
 

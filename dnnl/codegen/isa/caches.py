@@ -18,13 +18,10 @@ class Caches:
     use as well, when they are wanted again; those of ``memory`` bytes have. Processors fetch
     ``rows_foreseen`` rows ahead by themselves if so many are read side by side.
 
-    Stores pass the caches where all tensors together have ``streamed`` bytes, those of squares that
-    are transposed where they have ``streamed_squares``; but, unless ``streams_few_rows``, not where
-    so few rows are written side by side that the processor fetches them ahead.
-
-    A processor that ``follows_rows`` does so wherever these lie: what is not in its second cache is
-    read in the source's order, or nearly; on others the sets of the caches decide. Code can neither
-    fetch nor store past caches that are not ``steered``.
+    Stores pass the caches where all tensors together have ``streamed`` bytes; but, unless
+    ``streams_few_rows``, not where so few rows are written side by side that the processor fetches
+    them ahead. A processor that ``follows_rows`` does so wherever these lie: what comes from memory
+    is read in its own order. Code can neither fetch nor store past caches that are not ``steered``.
     """
 
     l1: int = 32 * 2**10
@@ -34,7 +31,6 @@ class Caches:
     memory: int = 8 * 2**20
     rows_foreseen: int = 16
     streamed: int = 16 * 2**20
-    streamed_squares: int = 16 * 2**20
     streams_few_rows: bool = True
     follows_rows: bool = False
     steered: bool = True
@@ -53,7 +49,7 @@ class Caches:
         return self.l1_ways * (sets // gcd(lines, sets))
 
 
-_SKYLAKE = Caches(streamed_squares=8 * 2**20, streams_few_rows=False, follows_rows=True)
+_SKYLAKE = Caches(streams_few_rows=False, follows_rows=True)
 _KNOWN = {"skylake-avx512": _SKYLAKE, "cascadelake": _SKYLAKE, "cooperlake": _SKYLAKE}
 
 
