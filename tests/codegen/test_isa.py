@@ -1,0 +1,44 @@
+"""The choice of a row for a machine, and of what its caches are like."""
+
+from __future__ import annotations
+
+import pytest
+
+from dnnl import config
+from dnnl.codegen import isa
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import Caches
+
+CASCADE_LAKE = "cascadelake"
+
+
+def select(cpu: str, *without: str) -> Isa:
+    """The row for a machine with all features of x86-64 but these."""
+    flags = {flag for row in isa.ROWS if row.arch == "x86_64" for flag in row.features}
+    return isa.select("x86_64", cpu, flags - set(without))
+
+
+def test_the_strongest_row_is_taken() -> None:
+    assert select("znver5").name == "avx512_core_bf16"
+    assert select(CASCADE_LAKE, "avx512bf16").name == "avx512_core_vnni"
+    assert select("haswell", "avx512f").name == "avx2"
+
+
+def test_processors_that_were_measured_have_caches_of_their_own() -> None:
+    assert select(CASCADE_LAKE).caches != Caches()
+    assert select("skylake-avx512").caches == select(CASCADE_LAKE).caches
+    assert select("znver5") == isa.find("avx512_core_bf16")
+
+
+@pytest.mark.parametrize("name", ["sse41", "avx2", "avx512_core"])
+def test_a_limit_to_the_instructions_leaves_the_caches(name: str) -> None:
+    with config.override("max_cpu_isa", name):
+        assert select(CASCADE_LAKE).name == name
+        assert select(CASCADE_LAKE).caches.follows_rows
+        assert select("znver5") == isa.find(name)
+
+
+@pytest.mark.parametrize("row", isa.DEVICES, ids=lambda row: row.name)
+def test_code_for_devices_does_not_steer_caches(row: Isa) -> None:
+    assert isa.select(row.arch, "", row.features) == row
+    assert not row.caches.steered
