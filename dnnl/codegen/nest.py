@@ -383,11 +383,11 @@ class _Writer:
     def _prefetch_dst(self, point: Point) -> None:
         """Ask for what a later square overwrites."""
         dst = self.plan.accesses[self.nest.dst]
-        step = self._ahead(dst) if self.nest.reads_dst else self._behind(dst)
+        step = self._ahead(dst) if self.nest.reads_dst else self._next_in_row(dst)
         if step:
             point.prefetch(self.nest.dst, i64(step))
 
-    def _behind(self, dst: Access) -> int:
+    def _next_in_row(self, dst: Access) -> int:
         """How many elements behind this place the next vector of the same row will be written, if
         that is no less than two lines from the next row's and dst is not in the cache: processors
         do not follow as many rows as squares write. 0 if it need not be fetched."""

@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(eq=False)
 class Schedule:
-    """The loops of a nest.
+    """The loops of a nest, through ``caches``.
 
     ``axes`` are what remains to be walked of the parallel axes, and ``loops`` how that is done: in
     this order, the outer ones shared out as work items. ``inner`` are the loops of a reduction.

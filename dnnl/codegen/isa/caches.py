@@ -35,17 +35,12 @@ class Caches:
     follows_rows: bool = False
     steered: bool = True
 
-    @property
-    def lines(self) -> int:
-        """How many lines the first level has."""
-        return self.l1 // LINE
-
     def lines_kept(self, distance: int) -> int:
         """How many lines that many bytes apart the first level keeps at the same time."""
         lines, rest = divmod(distance, LINE)
         if rest or not lines:
-            return self.lines
-        sets = self.lines // self.l1_ways
+            return self.l1 // LINE
+        sets = self.l1 // LINE // self.l1_ways
         return self.l1_ways * (sets // gcd(lines, sets))
 
 
