@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.peers.errors import PeerError
-from dnnl import Arg, MemoryDesc, PrimitiveAttr, Unimplemented
+from dnnl import MemoryDesc, PrimitiveAttr, Unimplemented
+from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
-from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.peers.onednn import OneDnn as _OneDnn
 from dnnl.tools.bench.peers.onednn import PeerOperation
 
@@ -72,9 +72,7 @@ class Operation:
 
     def read(self, argument: int) -> NDArray[np.float32]:
         """The values of the destination, row-major."""
-        if argument != Arg.DST:
-            raise PeerError("only the destination can be read")
-        return self._made.read().astype(np.float32)
+        return self._made.read(argument).astype(np.float32)
 
     def bind(self) -> Callable[[], object]:
         """One execution per call, as long as this operation lives."""

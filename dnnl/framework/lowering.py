@@ -155,13 +155,14 @@ class Lowering:
         self, node: Node, desc: Desc, sources: Mapping[int, Source], flops: float = 0.0
     ) -> Source:
         """Add the step of an operation with the post-ops of its node, and return its dst."""
-        rank = desc.dst.ndims
+        dst = desc.outputs[0].desc
+        rank = dst.ndims
         operands = {
             index: self._operand(post_op, rank)
             for index, post_op in enumerate(node.post_ops)
             if post_op.kind == "binary"
         }
-        sum_index = self._sum_index(node, operands, sources, desc.dst.dims)
+        sum_index = self._sum_index(node, operands, sources, dst.dims)
         pd = self._describe(node, desc, operands, sum_index)
         if sum_index is not None and not same_places(pd.dst_desc, operands[sum_index].desc):
             sum_index = None
@@ -247,7 +248,7 @@ class Lowering:
 
     def _overwritten(self, pd: PrimitiveDesc, args: Mapping[int, Ref]) -> int | None:
         """The storage of a source that nothing needs any more and that dst may take over."""
-        for arg in pd.desc.in_place:
+        for _, arg in pd.desc.operation.in_place:
             ref = args.get(arg)
             if ref is None or ref.desc != pd.dst_desc or ref.storage in self.prepared.values():
                 continue

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import batch_normalization as kernel
-from dnnl.primitives.checks import image_problem
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_dims,
-    check_not_any,
-    check_prop_forward,
-    check_tensors,
-    read_kinds,
-    src_dst,
+from dnnl.language.case import CaseValues, flags_of, tensor
+from dnnl.language.descriptor import Grammar
+from dnnl.language.options import (
+    ATTRIBUTES,
+    DIR,
+    DT,
+    INPLACE,
+    MB,
+    TAG,
+    Driver,
+    ends,
+    flags,
+    strides,
 )
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-    like,
-    refuse_attr,
-    resolve_post_ops,
+from dnnl.primitives.checks import check_dims, image_problem
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import (
+    FORWARD,
+    NEVER,
+    TRAINING,
+    Operation,
+    Parameter,
+    Passes,
+    Role,
 )
+from dnnl.primitives.parameters import Flags, Real
+from dnnl.reference.batch_normalization import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import NormFlags, PropKind, coerce
-from dnnl.types.layout_input import read_float
+from dnnl.types.kinds import NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 _KNOWN = (
@@ -51,9 +64,6 @@ class BatchNormalizationDesc(Desc):
     spatial...], dst may be ``any`` and may be src's buffer.
     """
 
-    kind = "batch_normalization"
-    in_place = (Arg.SRC,)
-
     prop_kind: PropKind
     src_desc: MemoryDesc
     dst_desc: MemoryDesc
@@ -70,50 +80,17 @@ class BatchNormalizationDesc(Desc):
         flags: NormFlags | str | int | None,
     ) -> BatchNormalizationDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        prop, given = coerce(PropKind, prop_kind, "prop_kind"), coerce(NormFlags, flags, "flags")
-        return cls(prop, src_desc, dst_desc, epsilon, given)
+        return cls.made(
+            prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, epsilon=epsilon,
+            flags=flags,
+        )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        read_kinds(self)
-        object.__setattr__(self, "epsilon", read_float("epsilon", self.epsilon))
-        check_tensors(self)
-        check_prop_forward(self.prop_kind)
-        check_not_any("src_desc", self.src_desc)
+    def check(self) -> None:
+        """There are channels, and dst has the dims of src."""
         if self.src_desc.ndims < 2:
             rule = "expected at least 2 dimensions: batch and channels"
             raise InvalidArguments("src_desc", self.src_desc.dims, rule)
         check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
-        if not self.epsilon >= 0:
-            raise InvalidArguments("epsilon", self.epsilon, "must not be negative", "try 1e-5")
-        if self.flags & ~_KNOWN:
-            rule = f"batch normalization knows {_KNOWN}"
-            raise InvalidArguments("flags", str(self.flags), rule)
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC, DST, and what the flags ask for."""
-        given = NormFlags.use_global_stats in self.flags
-        training = self.prop_kind is PropKind.forward_training
-        channels = MemoryDesc((self.src_desc.dims[1],), "f32")
-        tensors = list(src_dst(self.src_desc, self.dst_desc))
-        if given or training:
-            tensors.append(Tensor(Arg.MEAN, "stats", channels, output=not given))
-            tensors.append(Tensor(Arg.VARIANCE, "stats", channels, output=not given))
-        if NormFlags.use_scale in self.flags:
-            tensors.append(Tensor(Arg.SCALE, "scale", channels))
-        if NormFlags.use_shift in self.flags:
-            tensors.append(Tensor(Arg.SHIFT, "shift", channels))
-        return tuple(tensors)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The flags."""
-        return f"flags:{self.flags.letters}"
 
     @property
     def problem(self) -> str:
@@ -121,21 +98,16 @@ class BatchNormalizationDesc(Desc):
         return image_problem(self.src_desc.dims)
 
 
-def _nest(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops") or _refuse_flags(desc)
-    if refusal is not None:
-        return refusal
-    dst = like(desc.dst_desc, desc.src_desc)
-    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
+def _forward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     scale, shift, relu = (
         flag in desc.flags
         for flag in (NormFlags.use_scale, NormFlags.use_shift, NormFlags.fuse_norm_relu)
     )
-    conf = kernel.configure(desc.src_desc, dst, desc.epsilon, scale, shift, relu, post_ops)
-    if isinstance(conf, Refusal):
-        return conf
-    recipe = Recipe(conf, isa, kernel.build)
-    return Plan(replace(desc, dst_desc=dst), post_ops, recipe, conf.scratchpad)
+    configure = partial(
+        kernel.configure, desc.src_desc, desc.dst_desc, desc.epsilon, scale, shift, relu
+    )
+    refusal = _refuse_flags(desc)
+    return refusal or plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
 
 
 def _refuse_flags(desc: BatchNormalizationDesc) -> Refusal | None:
@@ -149,4 +121,78 @@ def _refuse_flags(desc: BatchNormalizationDesc) -> Refusal | None:
     return None
 
 
-IMPLS = (Implementation("nest", _nest),)
+def _has(flag: NormFlags) -> partial[bool]:
+    return partial(_flagged, flag)
+
+
+def _flagged(flag: NormFlags, desc: BatchNormalizationDesc) -> bool:
+    return flag in desc.flags
+
+
+def _computed(desc: BatchNormalizationDesc) -> bool:
+    """Whether the statistics are those of the batch."""
+    return NormFlags.use_global_stats not in desc.flags
+
+
+def _channels(desc: BatchNormalizationDesc) -> MemoryDesc:
+    return MemoryDesc((desc.src_desc.dims[1],), "f32")
+
+
+def _channel(
+    argument: Arg,
+    name: str,
+    when: Callable[[BatchNormalizationDesc], bool],
+    reads: Passes = NEVER,
+    writes: Passes = NEVER,
+) -> Role:
+    """A tensor with one number for each channel."""
+    return Role(
+        argument, name, reads=reads, writes=writes, when=when, derived=_channels, letters="c"
+    )
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    part = case.strides(1, "tag")
+    return tensor(case.sizes.src_dims, case["dt"], case["tag"] if part else "any", part)
+
+
+_GIVEN = _has(NormFlags.use_global_stats)
+
+BatchNormalizationDesc.operation = Operation(
+    kind="batch_normalization",
+    summary="batch normalization: each channel by its mean and variance",
+    driver=Driver(
+        "bnorm",
+        (DIR, DT, TAG, strides(ends, 2), flags("GCHRA"), MB, *ATTRIBUTES, INPLACE),
+        Grammar(("mb", "ic"), tail=("eps",), defaults={"eps": 1 / 16}),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD, letters="nc*",
+            case=lambda case: tensor(
+                case.sizes.src_dims, case["dt"], case["tag"], case.strides(0, "tag")
+            ),
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
+            case=_dst,
+        ),
+        _channel(Arg.MEAN, "stats", _GIVEN, reads=FORWARD),
+        _channel(Arg.VARIANCE, "stats", _GIVEN, reads=FORWARD),
+        _channel(Arg.MEAN, "stats", _computed, writes=TRAINING),
+        _channel(Arg.VARIANCE, "stats", _computed, writes=TRAINING),
+        _channel(Arg.SCALE, "scale", _has(NormFlags.use_scale), reads=FORWARD),
+        _channel(Arg.SHIFT, "shift", _has(NormFlags.use_shift), reads=FORWARD),
+    ),
+    parameters=(
+        Parameter(
+            "epsilon", Real(0.0, "try 1e-5"),
+            lambda case: float(np.float32(case.sizes.numbers["eps"])),
+        ),
+        Parameter("flags", Flags(_KNOWN), lambda case: flags_of(case["flags"]), "flags"),
+    ),
+    in_place=((Arg.DST, Arg.SRC),),
+    operands=(4, 16),
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _forward, FORWARD),),
+)  # fmt: skip

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import binary as kernel
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_alg,
-    check_defined,
-    check_dims,
-    check_not_any,
-    check_tensors,
-    spelled,
+from dnnl.language.attributes import BINARY, Sum
+from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.language.options import (
+    ATTRIBUTES,
+    DDT,
+    DTAG,
+    INPLACE,
+    PAIR_STAG,
+    Driver,
+    function,
+    pair,
+    pair_and_target,
+    strides,
+    types,
 )
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-    like,
-    refuse_attr,
-    resolve_post_ops,
-)
+from dnnl.language.problem import Dims
+from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Algorithm
+from dnnl.reference.binary import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, coerce
+from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -39,9 +44,6 @@ class BinaryDesc(Desc):
     Arguments SRC_0, SRC_1, DST. All have the same rank; a source of size 1 in a dimension is
     broadcast along it. src1 and dst may be ``any``, and dst may be src0's buffer.
     """
-
-    kind = "binary"
-    in_place = (Arg.SRC,)
 
     alg_kind: Alg
     src0_desc: MemoryDesc
@@ -55,17 +57,10 @@ class BinaryDesc(Desc):
         src1_desc: MemoryDesc,
         dst_desc: MemoryDesc,
     ) -> None:
-        alg = coerce(Alg, alg_kind, "alg_kind")
-        for name, value in zip(
-            ("alg_kind", "src0_desc", "src1_desc", "dst_desc"),
-            (alg, src0_desc, src1_desc, dst_desc),
-            strict=True,
-        ):
-            object.__setattr__(self, name, value)
-        check_tensors(self)
-        check_alg(self.alg_kind, "binary_")
-        check_not_any("src0_desc", self.src0_desc)
-        check_defined("src1_desc", self.src1_desc)
+        self._fill(alg_kind=alg_kind, src0_desc=src0_desc, src1_desc=src1_desc, dst_desc=dst_desc)
+
+    def check(self) -> None:
+        """The sources can be broadcast to each other, and dst has the dims of the result."""
         left, right = self.src0_desc.dims, self.src1_desc.dims
         fits = len(left) == len(right) and all(
             a == b or 1 in (a, b) for a, b in zip(left, right, strict=True)
@@ -77,43 +72,63 @@ class BinaryDesc(Desc):
         check_dims("dst_desc", self.dst_desc, dims, "what src0 and src1 are broadcast to")
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC_0, SRC_1 and DST."""
-        return (
-            Tensor(Arg.SRC_0, "src", self.src0_desc),
-            Tensor(Arg.SRC_1, "src", self.src1_desc),
-            Tensor(Arg.DST, "dst", self.dst_desc, output=True),
-        )
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The function."""
-        return f"alg:{self.alg_kind}"
-
-    @property
     def problem(self) -> str:
         """The dims of both sources."""
         return f"{spelled(self.src0_desc.dims)}:{spelled(self.src1_desc.dims)}"
 
 
 def _nest(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
-    if refusal is not None:
-        return refusal
-    src0 = desc.src0_desc
-    src1 = like(desc.src1_desc, src0)
-    dst = like(desc.dst_desc, max(src0, src1, key=lambda source: prod(source.dims)))
-    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
-    conf = kernel.configure(desc.alg_kind, src0, src1, dst, post_ops)
-    if isinstance(conf, Refusal):
-        return conf
-    resolved = replace(desc, src1_desc=src1, dst_desc=dst)
-    return Plan(resolved, post_ops, Recipe(conf, isa, kernel.build))
+    configure = partial(
+        kernel.configure, desc.alg_kind, desc.src0_desc, desc.src1_desc, desc.dst_desc
+    )
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
 
 
-IMPLS = (Implementation("nest", _nest),)
+def _invalid(case: CaseValues) -> str | None:
+    """In place there must be one tensor of the result's form that nothing else reads."""
+    sums = any(isinstance(entry, Sum) for entry in case["attr-post-ops"].items)
+    broadcast = case.shapes.dims != case.shapes.result
+    return INVALID if case.in_place and (broadcast or sums) else None
+
+
+def _source(case: CaseValues, number: int) -> MemoryDesc:
+    strides = case.strides(number, "stag")
+    dims = case.shapes.padded[number]
+    return tensor(dims, case["sdt"][number], case["stag"][number], strides)
+
+
+BinaryDesc.operation = Operation(
+    kind="binary",
+    summary="binary: a function of two tensors, element by element",
+    driver=Driver(
+        "binary",
+        (
+            types("sdt", "f32:f32", pair, (2,)), DDT, PAIR_STAG, DTAG,
+            strides(pair_and_target, 3), function("ADD", BINARY), *ATTRIBUTES, INPLACE,
+        ),
+        Dims(2, 2, " with "),
+    ),
+    roles=(
+        Role(
+            Arg.SRC_0, "src", "src0_desc", reads=FORWARD, case=lambda case: _source(case, 0)
+        ),
+        Role(
+            Arg.SRC_1, "src", "src1_desc", reads=FORWARD, like=("src0_desc",),
+            case=lambda case: _source(case, 1),
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src0_desc", "src1_desc"),
+            case=lambda case: tensor(
+                case.shapes.result, case["ddt"], case["dtag"], case.strides(2, "dtag")
+            ),
+        ),
+    ),
+    parameters=(
+        Parameter("alg_kind", Algorithm("binary_"), lambda case: case["alg"].alg, "alg"),
+    ),
+    in_place=((Arg.DST, Arg.SRC_0),),
+    sums=True,
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _nest),),
+    invalid=_invalid,
+)  # fmt: skip

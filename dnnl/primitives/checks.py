@@ -1,27 +1,19 @@
-"""Reading and spelling what several operations have: axes, lists of sources, windows."""
+"""Checks and spellings that several operations share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import prod
 
 from dnnl.errors import InvalidArguments
-from dnnl.primitives.desc import Tensor, check_not_any, spelled, spelled_size
-from dnnl.types.arg import Arg
-from dnnl.types.layout_input import read_integers
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
 
-_TOO_FAR = 2**31  # products with extents must fit 64 bits
 
-
-def check_axis(axis: object, ndims: int) -> None:
-    """Raise unless ``axis`` is a dimension."""
-    if not ndims:
-        raise InvalidArguments("axis", axis, "the tensor has no dimensions, so it has no axis")
-    if not isinstance(axis, int) or isinstance(axis, bool) or not 0 <= axis < ndims:
-        hint = ""
-        if isinstance(axis, int) and -ndims <= axis < 0:
-            hint = f"counted from the end it is axis {axis + ndims}"
-        raise InvalidArguments("axis", axis, f"expected one of 0..{ndims - 1}", hint)
+def check_dims(argument: str, desc: MemoryDesc, expected: Sequence[int], why: str) -> None:
+    """Raise unless the dims are as expected."""
+    if desc.dims != tuple(expected):
+        raise InvalidArguments(argument, desc.dims, f"expected {sizes_text(expected)}, {why}")
 
 
 def read_sources(descs: object) -> tuple[MemoryDesc, ...]:
@@ -34,29 +26,22 @@ def read_sources(descs: object) -> tuple[MemoryDesc, ...]:
         name = f"src_descs[{number}]"
         if not isinstance(source, MemoryDesc):
             raise InvalidArguments(name, source, "expected a dnnl.MemoryDesc")
-        check_not_any(name, source)
+        if source.is_zero:
+            raise InvalidArguments(name, str(source), "this tensor is required")
+        if source.format_kind is FormatKind.any:
+            rule = "the layout of this tensor must be given"
+            raise InvalidArguments(name, str(source), rule, "'any' is for tensors not yet made")
     return sources
 
 
-def source_tensors(sources: Sequence[MemoryDesc], dst: MemoryDesc) -> tuple[Tensor, ...]:
-    """The tensors of an operation with any number of sources."""
-    inputs = [Tensor(Arg.multiple_src(i), "src", desc) for i, desc in enumerate(sources)]
-    return (*inputs, Tensor(Arg.DST, "dst", dst, output=True))
+def spelled(dims: Sequence[int]) -> str:
+    """Sizes as benchdnn writes them, 2x3x4; one that only execution knows is ``*``."""
+    return "x".join(map(spelled_size, dims))
 
 
-def read_spatial(
-    name: str, values: Sequence[int], count: int, low: int | None = None
-) -> tuple[int, ...]:
-    """One integer, of at least ``low``, for each of ``count`` spatial dimensions."""
-    numbers = read_integers(name, values)
-    if len(numbers) != count:
-        rule = f"expected one number for each of {count} spatial dimensions"
-        raise InvalidArguments(name, numbers, rule)
-    if low is not None and any(number < low for number in numbers):
-        raise InvalidArguments(name, numbers, f"must be at least {low}")
-    if any(abs(number) >= _TOO_FAR for number in numbers):
-        raise InvalidArguments(name, numbers, f"must be less than {_TOO_FAR}")
-    return numbers
+def spelled_size(*factors: int) -> str:
+    """One size of `spelled`, or the product of several."""
+    return "*" if RUNTIME_DIM in factors else str(prod(factors))
 
 
 def image_problem(dims: Sequence[int]) -> str:

@@ -11,12 +11,21 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import concat as kernel
-from dnnl.primitives.checks import check_axis, read_sources, source_tensors
-from dnnl.primitives.desc import Desc, Tensor, check_dims, check_tensors, spelled
+from dnnl.language.case import CaseValues, tensor
+from dnnl.language.options import ATTRIBUTES, AXIS, DDT, DTAG, EACH_STAG, SDT, Driver
+from dnnl.language.problem import Dims
+from dnnl.primitives.checks import check_dims, read_sources, spelled
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, dense_like, refuse_attr
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Axis
+from dnnl.reference.concat import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+
+_MOST = 64
 
 
 @dataclass(frozen=True, init=False)
@@ -28,8 +37,6 @@ class ConcatDesc(Desc):
     the sources, or without blocks where a source would end inside a block.
     """
 
-    kind = "concat"
-
     axis: int
     src_descs: tuple[MemoryDesc, ...]
     dst_desc: MemoryDesc
@@ -38,48 +45,37 @@ class ConcatDesc(Desc):
         self, axis: int, src_descs: Sequence[MemoryDesc], dst_desc: MemoryDesc | None = None
     ) -> None:
         sources = read_sources(src_descs)
-        first = sources[0]
-        check_axis(axis, first.ndims)
-        for number, source in enumerate(sources):
-            self._check_source(number, source, first, axis)
-        total = sum(source.dims[axis] for source in sources)
-        dims = (*first.dims[:axis], total, *first.dims[axis + 1 :])
-        dst = MemoryDesc(dims, first.data_type, "any") if dst_desc is None else dst_desc
-        for name, value in (("axis", axis), ("src_descs", sources), ("dst_desc", dst)):
-            object.__setattr__(self, name, value)
-        check_tensors(self)
-        check_dims("dst_desc", dst, dims, f"the sources side by side along axis {axis}")
+        if dst_desc is None or dst_desc == MemoryDesc.zero():
+            dims = _joined(sources, Axis().read("axis", axis, sources[0].ndims))
+            dst_desc = MemoryDesc(dims, sources[0].data_type, "any")
+        self._fill(axis=axis, src_descs=sources, dst_desc=dst_desc)
 
-    @staticmethod
-    def _check_source(number: int, source: MemoryDesc, first: MemoryDesc, axis: int) -> None:
-        name = f"src_descs[{number}]"
-        expected = list(first.dims)
-        if source.ndims == first.ndims:
-            expected[axis] = source.dims[axis]
-        check_dims(name, source, expected, f"the dims of the first but for axis {axis}")
-        if source.data_type is not first.data_type:
-            rule = f"the sources share one data type, and the first has {first.data_type}"
-            raise InvalidArguments(name, str(source.data_type), rule)
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """MULTIPLE_SRC + i and DST."""
-        return source_tensors(self.src_descs, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The axis."""
-        return f"axis:{self.axis}"
+    def check(self) -> None:
+        """The sources differ along the axis alone, and dst has room for all of them."""
+        first, axis = self.src_descs[0], self.axis
+        for number, source in enumerate(self.src_descs):
+            name = f"src_descs[{number}]"
+            expected = list(first.dims)
+            if source.ndims == first.ndims:
+                expected[axis] = source.dims[axis]
+            check_dims(name, source, expected, f"the dims of the first but for axis {axis}")
+            if source.data_type is not first.data_type:
+                rule = f"the sources share one data type, and the first has {first.data_type}"
+                raise InvalidArguments(name, str(source.data_type), rule)
+        why = f"the sources side by side along axis {axis}"
+        check_dims("dst_desc", self.dst_desc, _joined(self.src_descs, axis), why)
 
     @property
     def problem(self) -> str:
         """The dims of the sources."""
         return ":".join(spelled(source.dims) for source in self.src_descs)
+
+
+def _joined(sources: Sequence[MemoryDesc], axis: int) -> tuple[int, ...]:
+    """The dims of the sources side by side, as far as they have the axis."""
+    dims = sources[0].dims
+    total = sum(source.dims[axis] for source in sources if axis < source.ndims)
+    return (*dims[:axis], total, *dims[axis + 1 :])
 
 
 def _choose_layout(desc: ConcatDesc) -> MemoryDesc:
@@ -125,4 +121,33 @@ def _nest(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(replace(desc, dst_desc=dst), (), Recipe(conf, isa, kernel.build))
 
 
-IMPLS = (Implementation("nest", _nest),)
+def _sources(case: CaseValues) -> tuple[MemoryDesc, ...]:
+    tensors = case.shapes.padded
+    tags = case.spread("stag", len(tensors))
+    return tuple(tensor(dims, case["sdt"], tag) for dims, tag in zip(tensors, tags, strict=True))
+
+
+def _target(case: CaseValues) -> MemoryDesc | None:
+    if case["dtag"] == "undef":
+        return None
+    tensors, axis = case.shapes.padded, case["axis"]
+    dims = list(tensors[0])
+    if axis in range(len(dims)):
+        dims[axis] = sum(source[axis] for source in tensors)
+    return tensor(dims, case["ddt"], case["dtag"])
+
+
+ConcatDesc.operation = Operation(
+    kind="concat",
+    summary="concat: tensors one behind the other",
+    driver=Driver(
+        "concat", (SDT, DDT, EACH_STAG, DTAG.but("undef"), AXIS, *ATTRIBUTES), Dims(1, _MOST)
+    ),
+    roles=(
+        Role(Arg.MULTIPLE_SRC, "src", "src_descs", reads=FORWARD, many=True, case=_sources),
+        Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_target),
+    ),
+    parameters=(Parameter("axis", Axis(), lambda case: case["axis"], "axis"),),
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _nest),),
+)

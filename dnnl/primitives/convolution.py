@@ -12,30 +12,37 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
 from dnnl.kernels import depthwise
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.primitives.checks import read_spatial
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_defined,
-    check_dims,
-    check_prop_forward,
-    check_tensors,
-    read_kinds,
-    spelled_size,
-    weighted,
+from dnnl.language.case import CaseValues, bias_type, tensor
+from dnnl.language.descriptor import WINDOW, Grammar
+from dnnl.language.options import (
+    ATTRIBUTES,
+    BIA_DT,
+    DIR,
+    DTAG,
+    MB,
+    PRODUCT_DT,
+    STAG,
+    WTAG,
+    Driver,
+    algorithm,
+    operands,
+    strides,
 )
+from dnnl.primitives import parameters
+from dnnl.primitives.checks import check_dims, spelled_size
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
     refuse_attr,
     resolve_post_ops,
 )
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.reference.convolution import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind, coerce
-from dnnl.types.layout_input import read_integers
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-
-_DIRECT = (Alg.convolution_direct, Alg.convolution_auto)
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,6 @@ class ConvolutionDesc(Desc):
     dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may
     be ``any``. Dilation 0 is a dense kernel.
     """
-
-    kind = "convolution"
 
     prop_kind: PropKind
     alg_kind: Alg
@@ -78,35 +83,19 @@ class ConvolutionDesc(Desc):
 
         ``padding_r`` is ``padding_l`` by default, ``dilations`` are 0.
         """
-        steps = read_integers("strides", strides)
-        left = read_integers("padding_l", padding_l)
-        return cls(
-            coerce(PropKind, prop_kind, "prop_kind"),
-            coerce(Alg, alg_kind, "alg_kind"),
-            src_desc,
-            weights_desc,
-            bias_desc if bias_desc is not None else MemoryDesc.zero(),
-            dst_desc,
-            steps,
-            left,
-            left if padding_r is None else read_integers("padding_r", padding_r),
-            (0,) * len(steps) if dilations is None else read_integers("dilations", dilations),
-        )
+        return cls.made(
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, weights_desc=weights_desc,
+            bias_desc=bias_desc, dst_desc=dst_desc, strides=strides, padding_l=padding_l,
+            padding_r=padding_r, dilations=dilations,
+        )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        read_kinds(self)
-        check_tensors(self)
-        check_prop_forward(self.prop_kind)
-        for name in ("src_desc", "weights_desc", "dst_desc"):
-            check_defined(name, getattr(self, name))
-        if self.alg_kind not in (*_DIRECT, Alg.convolution_winograd):
-            rule = "expected convolution_direct, convolution_winograd or convolution_auto"
-            raise InvalidArguments("alg_kind", str(self.alg_kind), rule)
-        self._check_ranks()
+    def check(self) -> None:
+        """The channels and the sizes of the images agree."""
         self._check_channels()
         self._check_spatial()
 
-    def _check_ranks(self) -> None:
+    def check_dims(self) -> None:
+        """The tensors have the ranks of an image and its kernel."""
         ndims = self.src_desc.ndims
         if not 3 <= ndims <= 5:
             rule = "expected (N, C, W), (N, C, H, W) or (N, C, D, H, W)"
@@ -117,12 +106,9 @@ class ConvolutionDesc(Desc):
         if self.weights_desc.ndims not in (ndims, ndims + 1):
             rule = f"expected {ndims} dimensions, or {ndims + 1} with groups first"
             raise InvalidArguments("weights_desc", self.weights_desc.dims, rule)
-        for name, low in (("strides", 1), ("padding_l", 0), ("padding_r", None), ("dilations", 0)):
-            value = read_spatial(name, getattr(self, name), ndims - 2, low)
-            object.__setattr__(self, name, value)
 
     def _check_channels(self) -> None:
-        groups, outputs, channels = self._channels()
+        groups, outputs, channels = self.channels
         if self.src_desc.dims[1] != groups * channels:
             rule = f"weights {self.weights_desc.dims} take {groups * channels} channels"
             raise InvalidArguments("src_desc", self.src_desc.dims, rule)
@@ -151,31 +137,17 @@ class ConvolutionDesc(Desc):
                 rule = f"spatial dimension {dim} of dst must be {expected}"
                 raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
 
-    def _channels(self) -> tuple[int, int, int]:
+    @property
+    def channels(self) -> tuple[int, int, int]:
         """(groups, output channels of one, input channels of one)."""
         grouped = self.weights_desc.ndims > self.src_desc.ndims
         dims = self.weights_desc.dims if grouped else (1, *self.weights_desc.dims)
         return dims[0], dims[1], dims[2]
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC, WEIGHTS, BIAS if there is one, DST."""
-        return weighted(self.src_desc, self.weights_desc, self.bias_desc, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The algorithm."""
-        return f"alg:{self.alg_kind}"
-
-    @property
     def problem(self) -> str:
         """The sizes as benchdnn spells a convolution."""
-        groups, outputs, channels = self._channels()
+        groups, outputs, channels = self.channels
         group = f"g{spelled_size(groups)}" if self.weights_desc.ndims > self.src_desc.ndims else ""
         text = f"{group}mb{spelled_size(self.src_desc.dims[0])}"
         text += f"_ic{spelled_size(groups, channels)}oc{spelled_size(groups, outputs)}"
@@ -189,12 +161,6 @@ class ConvolutionDesc(Desc):
             }  # fmt: skip
             text += "_" + "".join(f"{k}{letter}{spelled_size(n)}" for k, n in sizes.items())
         return text
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions."""
-        taps = prod(self.weights_desc.dims[-len(self.strides) :])
-        return 2 * self.dst_desc.nelems() * self._channels()[2] * taps
 
     @property
     def space(self) -> tuple[Spatial, Spatial, Spatial]:
@@ -266,4 +232,95 @@ def _refuse_winograd(desc: ConvolutionDesc) -> Refusal | None:
     return None
 
 
-IMPLS = (Implementation("depthwise", _depthwise), Implementation("brgemm", _brgemm))
+def _src(case: CaseValues) -> MemoryDesc:
+    strides = case.strides(0, "stag")
+    return tensor(case.sizes.src_dims, case.part("dt", 0), case["stag"], strides)
+
+
+def _weights(case: CaseValues) -> MemoryDesc:
+    sizes = case.sizes
+    dims = (sizes["oc"] // sizes.groups, sizes["ic"] // sizes.groups, *sizes.spatial("k"))
+    if sizes.grouped:
+        dims = (sizes.groups, *dims)
+    return tensor(dims, case.part("dt", 1), case["wtag"], case.strides(1, "wtag"))
+
+
+def _bias(case: CaseValues) -> MemoryDesc | None:
+    kind = bias_type(case)
+    return None if kind is None else MemoryDesc((case.sizes["oc"],), kind)
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    strides = case.strides(2, "dtag")
+    return tensor(case.sizes.window_dims, case.part("dt", 2), case["dtag"], strides)
+
+
+def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
+    """The output channels of the weights are the first dimension, behind the groups if any."""
+    if (argument, name) == ("wei", "per_oc"):
+        return 3 if case.sizes.grouped else 1
+    return None
+
+
+def _flops(desc: ConvolutionDesc) -> int:
+    taps = prod(desc.weights_desc.dims[-len(desc.strides) :])
+    return 2 * desc.dst_desc.nelems() * desc.channels[2] * taps
+
+
+ConvolutionDesc.operation = Operation(
+    kind="convolution",
+    summary="convolution: each dst element is a weighted sum of a window of src",
+    driver=Driver(
+        "conv",
+        (
+            DIR.but("FWD_B"), PRODUCT_DT, BIA_DT, STAG.but("any"), WTAG, DTAG,
+            strides(operands, 3),
+            algorithm(
+                "DIRECT",
+                {
+                    "DIRECT": "convolution_direct", "WINO": "convolution_winograd",
+                    "AUTO": "convolution_auto",
+                },
+            ),
+            *ATTRIBUTES, MB,
+        ),
+        Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="down"),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD, chosen=True, case=_src, letters="nc*"
+        ),
+        Role(
+            Arg.WEIGHTS, "wei", "weights_desc", reads=FORWARD, chosen=True, case=_weights,
+            letters="[g]oi*",
+        ),
+        Role(
+            Arg.BIAS, "bia", "bias_desc", reads=FORWARD, chosen=True, optional=True, case=_bias,
+            letters="o",
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_dst, letters="nc*"
+        ),
+    ),
+    parameters=(
+        Parameter(
+            "alg_kind", parameters.Algorithm("convolution_"), lambda case: case["alg"].alg, "alg"
+        ),
+        Parameter("strides", parameters.Spatial(1), lambda case: case.sizes.spatial("s")),
+        Parameter("padding_l", parameters.Spatial(0), lambda case: case.sizes.spatial("p")),
+        Parameter("padding_r", parameters.Spatial(), lambda case: case.sizes.padding_r,
+            default=lambda desc: desc.padding_l,
+        ),
+        Parameter("dilations", parameters.Spatial(0), lambda case: case.sizes.spatial("d"),
+            default=lambda desc: (0,) * len(desc.strides),
+        ),
+    ),
+    flops=_flops,
+    sums=True,
+    reference=SPECIFICATION,
+    implementations=(
+        Implementation("depthwise", _depthwise, FORWARD),
+        Implementation("brgemm", _brgemm, FORWARD),
+    ),
+    mask=_mask,
+)  # fmt: skip

@@ -1,64 +1,93 @@
-"""What an operation is: the base of the frozen descriptions, and the checks that they share."""
+"""What an operation is: the base of the frozen descriptions.
+
+A description is a value. Its fields are descriptors of tensors and parameters, and what is true of
+all descriptions of a kind stands in the operation's record (`dnnl.primitives.operation`).
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from enum import Enum
-from math import prod
-from typing import ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.primitives.implementation import Implementation
+from dnnl.primitives.implementation import Implementation, laid_out_as
+from dnnl.primitives.operation import Operation, Role
 from dnnl.types.arg import Arg, name_of
-from dnnl.types.kinds import (
-    RUNTIME_DIM,
-    Alg,
-    FormatKind,
-    Kind,
-    NormFlags,
-    PropKind,
-    coerce,
-    sizes_text,
-)
+from dnnl.types.kinds import FormatKind, PropKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+
+_GRADIENT = Arg.DIFF_SRC - Arg.SRC
+"""How far the argument of a gradient lies behind that of its tensor."""
 
 
 @dataclass(frozen=True)
 class Tensor:
     """One tensor of an operation: its execution argument, its name in verbose lines, its
-    descriptor, and whether the operation writes it."""
+    descriptor, whether the operation writes it, and what verbose lines add to its token."""
 
     argument: int
     name: str
     desc: MemoryDesc
     output: bool = False
+    remark: str = ""
 
 
 @dataclass(frozen=True)
 class Desc:
     """Base of the operation descriptions.
 
-    A description is a value: equality, hashing, cache keys and verbose lines come from its fields.
+    Equality, hashing, cache keys and verbose lines come from the fields.
     """
 
-    kind: ClassVar[str]
-    in_place: ClassVar[tuple[int, ...]] = ()  # inputs whose buffer may be that of dst
-    across_engines: ClassVar[bool] = False  # whether src may lie on another engine than dst
-    compensated: ClassVar[tuple[int, ...]] = ()  # weights that may have sums behind them
+    operation: ClassVar[Operation]
 
-    @property
-    @abstractmethod
-    def tensors(self) -> tuple[Tensor, ...]:
-        """The tensors, absent ones left out, in the order of verbose lines."""
+    @classmethod
+    def made(cls, **given: Any) -> Self:
+        """A description with these fields. Tensors that are left out, or None, are absent; a
+        parameter that is None has its default."""
+        values = dict(given)
+        for name in (item.name for item in fields(cls) if item.name.endswith("_desc")):
+            if values.get(name) is None:
+                values[name] = MemoryDesc.zero()
+        return cls(**values)
 
-    @property
+    def _fill(self, **given: Any) -> None:
+        """Give the fields their values, for a description that takes its arguments itself."""
+        for name, value in given.items():
+            self._set(name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        if hasattr(self, "prop_kind"):
+            self._set("prop_kind", coerce(PropKind, self.prop_kind, "prop_kind"))
+            if self.propagation not in self.operation.passes:
+                known = [kind.name for kind in PropKind if kind in self.operation.passes]
+                rule = f"expected {' or '.join(known)}"
+                raise InvalidArguments("prop_kind", str(self.propagation), rule)
+        roles = [role for role in self.operation.roles if role.field and not role.many]
+        for role in roles:
+            self._check_type(role.field)
+        for role in roles:
+            self._check_presence(role)
+        ndims = next(desc.ndims for _, desc in self._given())
+        self.check_dims()
+        for parameter in self.operation.parameters:
+            value = getattr(self, parameter.field)
+            if value is None and parameter.default is not None:
+                value = parameter.default(self)
+            self._set(parameter.field, parameter.domain.read(parameter.field, value, ndims))
+        self.check()
+
+    def check_dims(self) -> None:
+        """Raise unless the tensors have dims that parameters can refer to."""
+
     @abstractmethod
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
+    def check(self) -> None:
+        """Raise unless tensors and parameters agree; each has been read by itself."""
 
     @property
     @abstractmethod
@@ -66,46 +95,130 @@ class Desc:
         """The sizes in benchdnn's notation."""
 
     @property
+    def kind(self) -> str:
+        """The name of the operation in verbose lines."""
+        return self.operation.kind
+
+    @property
+    def propagation(self) -> PropKind:
+        """The propagation kind; forward_inference for an operation that has none."""
+        kind: PropKind = getattr(self, "prop_kind", PropKind.forward_inference)
+        return kind
+
+    @property
+    def spelled_propagation(self) -> str:
+        """The propagation kind in verbose lines."""
+        return str(self.propagation) if hasattr(self, "prop_kind") else "undef"
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors of this propagation, absent ones left out, in the order of the record."""
+        return tuple(self._tensors())
+
+    def _tensors(self) -> Iterator[Tensor]:
+        for role in self.operation.roles:
+            if not self.has(role):
+                continue
+            output = self.propagation in role.writes
+            for number, desc in enumerate(self._descs(role)):
+                if not desc.is_zero:
+                    remark = "" if role.remark is None else role.remark(desc)
+                    yield Tensor(role.argument + number, role.name, desc, output, remark)
+
+    def has(self, role: Role) -> bool:
+        """Whether a role takes part."""
+        return self.propagation in role.reads | role.writes and role.when(self)
+
+    def _descs(self, role: Role) -> Sequence[MemoryDesc]:
+        if role.derived is not None:
+            return [role.derived(self)]
+        value = getattr(self, role.field)
+        return value if role.many else [value]
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """What is written; post-ops are made of the first."""
+        return tuple(tensor for tensor in self.tensors if tensor.output)
+
+    def desc_of(self, argument: int) -> MemoryDesc:
+        """The descriptor of an argument; the zero one if there is no such tensor."""
+        for tensor in self.tensors:
+            if tensor.argument == argument:
+                return tensor.desc
+        return MemoryDesc.zero()
+
+    @property
+    def implementations(self) -> tuple[Implementation, ...]:
+        """Who can do it, best first."""
+        every = self.operation.implementations
+        return tuple(impl for impl in every if self.propagation in impl.passes)
+
+    @property
     def auxiliary(self) -> str:
         """Algorithm and parameters in the notation of verbose lines."""
-        return ""
+        return " ".join(
+            f"{parameter.verbose}:{parameter.domain.spell(getattr(self, parameter.field))}"
+            for parameter in self.operation.parameters
+            if parameter.verbose
+        )
 
-    @property
-    def dst(self) -> MemoryDesc:
-        """The destination."""
-        return next(tensor.desc for tensor in self.tensors if tensor.output)
+    def settled(self, hint: Desc | None = None) -> Self:
+        """This description with those layouts decided that are ``any`` and follow from others.
 
-    def remark(self, tensor: Tensor) -> str:
-        """What verbose lines add to the token of a tensor."""
-        return ""
+        A gradient, or what the forward pass has left, lies as its tensor does in the forward
+        description ``hint``; everything else as the record's ``like`` says.
+        """
+        known = {} if hint is None else {tensor.argument: tensor.desc for tensor in hint.tensors}
+        settled = self
+        for role in self.operation.roles:
+            if not role.field or role.many or not self.has(role):
+                continue
+            desc = getattr(settled, role.field)
+            if desc.format_kind is not FormatKind.any:
+                continue
+            model = known.get(role.argument - _GRADIENT) or known.get(role.argument)
+            if role.chosen and model is None:
+                continue
+            models = [model] if model is not None else settled._models(role)
+            decided = {role.field: laid_out_as(desc, models)}
+            settled = replace(settled, **decided)
+        return settled
 
-    @property
-    def propagation(self) -> str:
-        """The propagation kind in verbose lines."""
-        kind = getattr(self, "prop_kind", None)
-        return str(kind) if isinstance(kind, PropKind) else "undef"
+    def _models(self, role: Role) -> Iterator[MemoryDesc]:
+        """What a role may be laid out as."""
+        for name in role.like:
+            value = getattr(self, name) if name else ()
+            for desc in value if isinstance(value, tuple) else [value]:
+                if desc.format_kind is FormatKind.blocked:
+                    yield desc
+
+    def _given(self) -> Iterator[tuple[str, MemoryDesc]]:
+        """The descriptors of this propagation by the names of their fields."""
+        for role in self.operation.roles:
+            if role.field and self.has(role):
+                for number, desc in enumerate(self._descs(role)):
+                    yield (f"{role.field}[{number}]" if role.many else role.field), desc
+
+    def _check_type(self, name: str) -> None:
+        if not isinstance(getattr(self, name), MemoryDesc):
+            raise InvalidArguments(name, getattr(self, name), "expected a dnnl.MemoryDesc")
+
+    def _check_presence(self, role: Role) -> None:
+        """Raise for a tensor that is missing, and for a layout left open that nothing decides."""
+        desc: MemoryDesc = getattr(self, role.field)
+        if not self.has(role) or (role.optional and desc.is_zero):
+            return
+        if desc.is_zero:
+            raise InvalidArguments(role.field, str(desc), "this tensor is required")
+        if desc.format_kind is FormatKind.any and not role.open:
+            rule = "the layout of this tensor must be given"
+            raise InvalidArguments(role.field, str(desc), rule, "'any' is for tensors not yet made")
+
+    def _set(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
         return f"{self.kind} {self.problem} {self.auxiliary}".rstrip()
-
-
-def check_tensors(desc: Desc) -> None:
-    """Raise unless every field called ``*_desc`` holds a descriptor."""
-    for item in fields(desc):
-        value = getattr(desc, item.name)
-        if item.name.endswith("_desc") and not isinstance(value, MemoryDesc):
-            raise InvalidArguments(item.name, value, "expected a dnnl.MemoryDesc")
-
-
-_KINDS: dict[str, type[Enum]] = {"prop_kind": PropKind, "alg_kind": Alg, "flags": NormFlags}
-
-
-def read_kinds(desc: Desc) -> None:
-    """Turn the names that a description was constructed with into the members that they name."""
-    for item in fields(desc):
-        if item.name in _KINDS:
-            member = coerce(_KINDS[item.name], getattr(desc, item.name), item.name)
-            object.__setattr__(desc, item.name, member)
 
 
 def check_outputs(tensors: Sequence[Tensor]) -> None:
@@ -119,7 +232,8 @@ def check_outputs(tensors: Sequence[Tensor]) -> None:
 
 def refuse_compensation(desc: Desc, post_ops: Sequence[PostOp]) -> Refusal | None:
     """A refusal if a tensor has sums behind it that the operation neither writes nor reads."""
-    given = {t.argument: t.desc for t in desc.tensors if t.argument not in desc.compensated}
+    taken = desc.operation.compensated
+    given = {t.argument: t.desc for t in desc.tensors if t.argument not in taken}
     for number, entry in enumerate(post_ops):
         given |= {Arg.post_op(number) | argument: operand for argument, operand in entry.operands}
     for argument, tensor in given.items():
@@ -127,61 +241,3 @@ def refuse_compensation(desc: Desc, post_ops: Sequence[PostOp]) -> Refusal | Non
             detail = f"{name_of(argument)} is {tensor}, weights that only a reorder can write"
             return Refusal(Reason.COMPENSATION, detail)
     return None
-
-
-def check_defined(argument: str, desc: MemoryDesc) -> None:
-    """Raise if a tensor that must be there is absent."""
-    if desc.is_zero:
-        raise InvalidArguments(argument, str(desc), "this tensor is required")
-
-
-def check_not_any(argument: str, desc: MemoryDesc) -> None:
-    """Raise if the layout of a tensor is left open that nothing could decide."""
-    check_defined(argument, desc)
-    if desc.format_kind is FormatKind.any:
-        rule = "the layout of this tensor must be given"
-        raise InvalidArguments(argument, str(desc), rule, "'any' is for tensors not yet made")
-
-
-def check_dims(argument: str, desc: MemoryDesc, expected: Sequence[int], why: str) -> None:
-    """Raise unless the dims are as expected."""
-    if desc.dims != tuple(expected):
-        raise InvalidArguments(argument, desc.dims, f"expected {sizes_text(expected)}, {why}")
-
-
-def check_alg(alg: Kind, prefix: str) -> None:
-    """Raise unless the algorithm belongs to the operation."""
-    if not alg.name.startswith(prefix):
-        known = ", ".join(name for name in type(alg).__members__ if name.startswith(prefix))
-        raise InvalidArguments("alg_kind", str(alg), f"expected one of {known}")
-
-
-def check_prop_forward(prop_kind: PropKind) -> None:
-    """Raise unless the propagation kind is one of the forward ones."""
-    if not prop_kind.is_forward:
-        rule = "expected forward_training or forward_inference"
-        raise InvalidArguments("prop_kind", str(prop_kind), rule)
-
-
-def spelled(dims: Sequence[int]) -> str:
-    """Sizes as benchdnn writes them, 2x3x4; one that only execution knows is ``*``."""
-    return "x".join(map(spelled_size, dims))
-
-
-def spelled_size(*factors: int) -> str:
-    """One size of `spelled`, or the product of several."""
-    return "*" if RUNTIME_DIM in factors else str(prod(factors))
-
-
-def src_dst(src: MemoryDesc, dst: MemoryDesc) -> tuple[Tensor, ...]:
-    """The tensors of an operation with one source and one destination."""
-    return Tensor(Arg.SRC, "src", src), Tensor(Arg.DST, "dst", dst, output=True)
-
-
-def weighted(
-    src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc, dst: MemoryDesc
-) -> tuple[Tensor, ...]:
-    """The tensors of an operation with weights and, if it is not the zero descriptor, a bias."""
-    tensors = [Tensor(Arg.SRC, "src", src), Tensor(Arg.WEIGHTS, "wei", weights)]
-    tensors += [] if bias.is_zero else [Tensor(Arg.BIAS, "bia", bias)]
-    return *tensors, Tensor(Arg.DST, "dst", dst, output=True)

@@ -9,27 +9,31 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import eltwise as kernel
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_alg,
-    check_dims,
-    check_not_any,
-    check_prop_forward,
-    check_tensors,
-    read_kinds,
-    spelled,
-    src_dst,
+from dnnl.language.attributes import ELTWISE
+from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.language.options import (
+    ATTRIBUTES,
+    DIR,
+    DT,
+    INPLACE,
+    MB,
+    TAG,
+    Driver,
+    auxiliary,
+    function,
 )
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-    plan_with_dst,
-)
+from dnnl.language.problem import Dims
+from dnnl.language.values import number
+from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Algorithm, Real
+from dnnl.reference.eltwise import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind, coerce, float_text
-from dnnl.types.layout_input import read_float
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -39,9 +43,6 @@ class EltwiseDesc(Desc):
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer.
     """
-
-    kind = "eltwise"
-    in_place = (Arg.SRC,)
 
     prop_kind: PropKind
     alg_kind: Alg
@@ -61,36 +62,16 @@ class EltwiseDesc(Desc):
         beta: float = 0.0,
     ) -> EltwiseDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        prop, alg = coerce(PropKind, prop_kind, "prop_kind"), coerce(Alg, alg_kind, "alg_kind")
-        return cls(prop, alg, src_desc, dst_desc, alpha, beta)
+        return cls.made(
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
+            alpha=alpha, beta=beta,
+        )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        read_kinds(self)
-        for name in ("alpha", "beta"):
-            object.__setattr__(self, name, read_float(name, getattr(self, name)))
-        check_tensors(self)
-        check_prop_forward(self.prop_kind)
-        check_alg(self.alg_kind, "eltwise_")
-        check_not_any("src_desc", self.src_desc)
+    def check(self) -> None:
+        """dst has the dims of src, and the bounds of a clip are in order."""
         check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
         if self.alg_kind in (Alg.eltwise_clip, Alg.eltwise_clip_v2) and self.beta < self.alpha:
             raise InvalidArguments("beta", self.beta, f"must not be below alpha = {self.alpha}")
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC and DST."""
-        return src_dst(self.src_desc, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The function and its parameters."""
-        alpha, beta = float_text(self.alpha), float_text(self.beta)
-        return f"alg:{self.alg_kind} alpha:{alpha} beta:{beta}"
 
     @property
     def problem(self) -> str:
@@ -98,9 +79,55 @@ class EltwiseDesc(Desc):
         return spelled(self.src_desc.dims)
 
 
-def _nest(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc)
-    return plan_with_dst(desc, attr, isa, configure, kernel.build)
+def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(
+        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc
+    )
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
 
 
-IMPLS = (Implementation("nest", _nest),)
+def _invalid(case: CaseValues) -> str | None:
+    """What has no gradient, loses its source, or has parameters out of range."""
+    name, alpha = str(case["alg"]), case["alpha"]
+    backward = not case.prop_kind.is_forward
+    wrong = (
+        (case.in_place and backward and not name.endswith("_dst"))
+        or (name.startswith("clip") and case["beta"] < alpha)
+        or (name in ("elu_dst", "relu_dst") and alpha < 0)
+        or (name == "round" and (backward or case["dt"] is not DataType.f32))
+    )
+    return INVALID if wrong else None
+
+
+EltwiseDesc.operation = Operation(
+    kind="eltwise",
+    summary="eltwise: a function of each element",
+    driver=Driver(
+        "eltwise",
+        (
+            DIR, DT, TAG, function("relu", ELTWISE).shown(),
+            auxiliary("alpha", "0", number).shown(), auxiliary("beta", "0", number).shown(),
+            MB, *ATTRIBUTES, INPLACE,
+        ),
+        Dims(),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD,
+            case=lambda case: tensor(case.shapes.dims, case["dt"], case["tag"]),
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",),
+            case=lambda case: tensor(case.shapes.dims, case["dt"], "any"),
+        ),
+    ),
+    parameters=(
+        Parameter("alg_kind", Algorithm("eltwise_"), lambda case: case["alg"].alg, "alg"),
+        Parameter("alpha", Real(), lambda case: case["alpha"], "alpha"),
+        Parameter("beta", Real(), lambda case: case["beta"], "beta"),
+    ),
+    in_place=((Arg.DST, Arg.SRC),),
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _forward, FORWARD),),
+    invalid=_invalid,
+)  # fmt: skip

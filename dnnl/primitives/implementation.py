@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
 from dnnl.errors import InvalidArguments
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import FormatKind
+from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
 from dnnl.types.tag import FormatTag
@@ -34,10 +34,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class Implementation:
-    """One way to do an operation. ``configure(desc, attr, isa)`` accepts or refuses."""
+    """One way to do an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
+    refuses; layouts that follow from others are decided before it is asked."""
 
     name: str
     configure: Callable[[Any, PrimitiveAttr, Isa], Plan | Refusal]
+    passes: frozenset[PropKind] = frozenset(PropKind)
 
 
 @dataclass(frozen=True)
@@ -64,13 +66,16 @@ def refuse_attr(attr: PrimitiveAttr, *supported: str) -> Refusal | None:
     return Refusal(Reason.ATTRIBUTE, ", ".join(extra)) if extra else None
 
 
-def like(open_desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
-    """``open_desc`` with its layout, if that is 'any', taken from ``model`` without its gaps."""
-    if open_desc.format_kind is not FormatKind.any:
-        return open_desc
-    if model.dims == open_desc.dims and model.is_dense(padded=True) and not model.offset0:
-        return model.with_data_type(open_desc.data_type)
-    return dense_like(open_desc, model)
+def laid_out_as(open_desc: MemoryDesc, models: Iterable[MemoryDesc]) -> MemoryDesc:
+    """``open_desc`` with the layout of the first model of the same dims, without its gaps, else
+    with the order and blocks of the first model of as many dims; row-major if there is none."""
+    alike = [model for model in models if model.ndims == open_desc.ndims]
+    same = [model for model in alike if model.dims == open_desc.dims]
+    for model in (*same, *alike):
+        if model in same and model.is_dense(padded=True) and not model.offset0:
+            return model.with_data_type(open_desc.data_type)
+        return dense_like(open_desc, model)
+    return MemoryDesc(open_desc.dims, open_desc.data_type)
 
 
 def dense_like(desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
@@ -105,32 +110,31 @@ def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[Pos
 
     def resolve(entry: PostOp) -> PostOp:
         if isinstance(entry, PostOpBinary) and entry.src1_desc.format_kind is FormatKind.any:
-            if entry.src1_desc.dims == dst.dims:
-                return replace(entry, src1_desc=like(entry.src1_desc, dst))
-            plain = MemoryDesc(entry.src1_desc.dims, entry.src1_desc.data_type)
-            return replace(entry, src1_desc=plain)
+            models = [dst] if entry.src1_desc.dims == dst.dims else []
+            return replace(entry, src1_desc=laid_out_as(entry.src1_desc, models))
         return entry
 
     return tuple(resolve(entry) for entry in post_ops)
 
 
-def plan_with_dst(
+def plan_nest(
     desc: Any,
     attr: PrimitiveAttr,
     isa: Isa,
-    configure: Callable[[MemoryDesc, tuple[PostOp, ...]], Any],
+    configure: Callable[[tuple[PostOp, ...]], Any],
     build: Callable[[Any, Isa], Kernel],
+    *supported: str,
 ) -> Plan | Refusal:
-    """Plan an operation with post-ops whose dst, if open, is laid out as src.
+    """Plan an operation whose layouts are decided, with the attributes ``supported``.
 
-    ``configure(dst, post_ops)`` gives the kernel's configuration, or a refusal.
+    ``configure(post_ops)`` gives the kernel's configuration, or a refusal. If it has a field
+    ``scratchpad``, that is the bytes of temporary memory.
     """
-    refusal = refuse_attr(attr, "post_ops")
+    refusal = refuse_attr(attr, *supported)
     if refusal is not None:
         return refusal
-    dst = like(desc.dst_desc, desc.src_desc)
-    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
-    conf = configure(dst, post_ops)
+    post_ops = resolve_post_ops(tuple(attr.post_ops), desc.outputs[0].desc)
+    conf = configure(post_ops)
     if isinstance(conf, Refusal):
         return conf
-    return Plan(replace(desc, dst_desc=dst), post_ops, Recipe(conf, isa, build))
+    return Plan(desc, post_ops, Recipe(conf, isa, build), getattr(conf, "scratchpad", 0))

@@ -9,25 +9,32 @@ from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import inner_product as kernel
 from dnnl.kernels.product_conf import Problem
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_defined,
-    check_dims,
-    check_prop_forward,
-    check_tensors,
-    read_kinds,
-    spelled_size,
-    weighted,
+from dnnl.language.case import CaseValues, bias_type, tensor
+from dnnl.language.descriptor import Grammar
+from dnnl.language.options import (
+    ATTRIBUTES,
+    BIA_DT,
+    DIR,
+    DTAG,
+    MB,
+    PRODUCT_DT,
+    STAG,
+    WTAG,
+    Driver,
 )
+from dnnl.primitives.checks import check_dims, spelled_size
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
     refuse_attr,
     resolve_post_ops,
 )
+from dnnl.primitives.operation import FORWARD, Operation, Role
+from dnnl.reference.inner_product import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import PropKind, coerce
+from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -38,8 +45,6 @@ class InnerProductDesc(Desc):
     src is (N, IC, [[D,] H,] W) or (N, IC), weights (OC, IC, ...) of the same sizes, dst (N, OC),
     bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may be ``any``.
     """
-
-    kind = "inner_product"
 
     prop_kind: PropKind
     src_desc: MemoryDesc
@@ -57,16 +62,13 @@ class InnerProductDesc(Desc):
         bias_desc: MemoryDesc | None = None,
     ) -> InnerProductDesc:
         """Describe a forward computation; raises InvalidArguments where sizes do not agree."""
-        bias = bias_desc if bias_desc is not None else MemoryDesc.zero()
-        prop = coerce(PropKind, prop_kind, "prop_kind")
-        return cls(prop, src_desc, weights_desc, bias, dst_desc)
+        return cls.made(
+            prop_kind=prop_kind, src_desc=src_desc, weights_desc=weights_desc,
+            bias_desc=bias_desc, dst_desc=dst_desc,
+        )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        read_kinds(self)
-        check_tensors(self)
-        check_prop_forward(self.prop_kind)
-        for name in ("src_desc", "weights_desc", "dst_desc"):
-            check_defined(name, getattr(self, name))
+    def check(self) -> None:
+        """The sizes of the tensors agree."""
         src, weights = self.src_desc.dims, self.weights_desc.dims
         if not 2 <= len(src) <= 5:
             raise InvalidArguments("src_desc", src, "expected (N, IC) and up to 3 spatial sizes")
@@ -78,16 +80,6 @@ class InnerProductDesc(Desc):
             check_dims("bias_desc", self.bias_desc, weights[:1], "the output channels")
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC, WEIGHTS, BIAS if there is one, DST."""
-        return weighted(self.src_desc, self.weights_desc, self.bias_desc, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
     def problem(self) -> str:
         """The sizes as benchdnn spells an inner product."""
         batch, channels, *spatial = self.src_desc.dims
@@ -95,11 +87,6 @@ class InnerProductDesc(Desc):
         parts = [("mb", batch), ("ic", channels), *zip(names, spatial, strict=True)]
         parts.append(("oc", self.weights_desc.dims[0]))
         return "".join(f"{name}{spelled_size(size)}" for name, size in parts)
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions."""
-        return 2 * self.src_desc.dims[0] * self.weights_desc.nelems()
 
 
 def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -121,4 +108,59 @@ def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Ref
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
-IMPLS = (Implementation("brgemm", _brgemm),)
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.src_dims, case.part("dt", 0), case["stag"])
+
+
+def _weights(case: CaseValues) -> MemoryDesc:
+    dims = (case.sizes["oc"], *case.sizes.src_dims[1:])
+    return tensor(dims, case.part("dt", 1), case["wtag"])
+
+
+def _bias(case: CaseValues) -> MemoryDesc | None:
+    kind = bias_type(case)
+    return None if kind is None else MemoryDesc((case.sizes["oc"],), kind)
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    return tensor((case.sizes["mb"], case.sizes["oc"]), case.part("dt", 2), case["dtag"])
+
+
+def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
+    """The output channels of the weights come first."""
+    return 1 if (argument, name) == ("wei", "per_oc") else None
+
+
+InnerProductDesc.operation = Operation(
+    kind="inner_product",
+    summary="inner product: each output channel is a weighted sum of a whole image",
+    driver=Driver(
+        "ip",
+        (
+            DIR.but("FWD_B"), PRODUCT_DT, BIA_DT, STAG.but("any"), WTAG, DTAG, *ATTRIBUTES, MB,
+        ),
+        Grammar(("mb", "ic", "oc"), need=("ic", "oc")),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD, chosen=True, case=_src, letters="nc*"
+        ),
+        Role(
+            Arg.WEIGHTS, "wei", "weights_desc", reads=FORWARD, chosen=True, case=_weights,
+            letters="oi*",
+        ),
+        Role(
+            Arg.BIAS, "bia", "bias_desc", reads=FORWARD, chosen=True, optional=True, case=_bias,
+            letters="o",
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_dst, letters="no"
+        ),
+    ),
+    parameters=(),
+    flops=lambda desc: 2 * desc.src_desc.dims[0] * desc.weights_desc.nelems(),
+    sums=True,
+    reference=SPECIFICATION,
+    implementations=(Implementation("brgemm", _brgemm, FORWARD),),
+    mask=_mask,
+)  # fmt: skip

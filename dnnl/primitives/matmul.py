@@ -6,22 +6,45 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
-from dnnl.errors import InvalidArguments
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
 from dnnl.kernels.product_conf import Problem
-from dnnl.primitives.desc import Desc, Tensor, check_defined, check_tensors, spelled, weighted
+from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.language.errors import BadValue
+from dnnl.language.options import (
+    ATTRIBUTES,
+    BIA_DT,
+    BIA_MASK,
+    DTAG,
+    MANY,
+    PRODUCT_DT,
+    STAG,
+    WTAG,
+    Driver,
+    Option,
+    auxiliary,
+    operands,
+    strides,
+)
+from dnnl.language.problem import Dims
+from dnnl.language.values import matching, several, text
+from dnnl.primitives.checks import spelled
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
     refuse_attr,
     resolve_post_ops,
 )
+from dnnl.primitives.operation import FORWARD, Operation, Role
+from dnnl.reference.matmul import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class MatmulDesc(Desc):
     """dst[.., m, n] = bias + sum over k of src[.., m, k] * weights[.., k, n].
 
@@ -29,8 +52,6 @@ class MatmulDesc(Desc):
     and is then broadcast; each dimension of bias is 1 or dst's. Arguments SRC, WEIGHTS, BIAS, DST;
     every layout may be ``any``, transposed matrices are layouts.
     """
-
-    kind = "matmul"
 
     src_desc: MemoryDesc
     weights_desc: MemoryDesc
@@ -44,19 +65,11 @@ class MatmulDesc(Desc):
         dst_desc: MemoryDesc,
         bias_desc: MemoryDesc | None = None,
     ) -> None:
-        for name, value in (
-            ("src_desc", src_desc),
-            ("weights_desc", weights_desc),
-            ("dst_desc", dst_desc),
-            ("bias_desc", bias_desc if bias_desc is not None else MemoryDesc.zero()),
-        ):
-            object.__setattr__(self, name, value)
-        self._check()
+        bias = bias_desc if bias_desc is not None else MemoryDesc.zero()
+        self._fill(src_desc=src_desc, weights_desc=weights_desc, dst_desc=dst_desc, bias_desc=bias)
 
-    def _check(self) -> None:
-        check_tensors(self)
-        for name in ("src_desc", "weights_desc", "dst_desc"):
-            check_defined(name, getattr(self, name))
+    def check(self) -> None:
+        """The sizes of the tensors agree."""
         src, weights, dst = self.src_desc.dims, self.weights_desc.dims, self.dst_desc.dims
         if len(src) < 2:
             raise InvalidArguments("src_desc", src, "expected at least (M, K)")
@@ -79,31 +92,9 @@ class MatmulDesc(Desc):
             raise InvalidArguments("bias_desc", bias.dims, rule)
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC, WEIGHTS, BIAS if there is one, DST."""
-        return weighted(self.src_desc, self.weights_desc, self.bias_desc, self.dst_desc)
-
-    def remark(self, tensor: Tensor) -> str:
-        """The dimensions along which a bias varies, a bit for each."""
-        if tensor.argument != Arg.BIAS:
-            return ""
-        varying = sum(1 << d for d, extent in enumerate(tensor.desc.dims) if extent != 1)
-        return f"_mask{varying}"
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
     def problem(self) -> str:
         """The dims of src and weights."""
         return f"{spelled(self.src_desc.dims)}:{spelled(self.weights_desc.dims)}"
-
-    @property
-    def flops(self) -> int:
-        """Multiplications and additions."""
-        return 2 * self.dst_desc.nelems() * self.src_desc.dims[-1]
 
 
 def _broadcast(a: int, b: int) -> int:
@@ -129,4 +120,111 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
-IMPLS = (Implementation("brgemm", _brgemm),)
+def _runtime(case: CaseValues) -> str:
+    return str(case["runtime_dims_masks"]).strip("0:")
+
+
+def _invalid(case: CaseValues) -> str | None:
+    """What is known at execution only has no layout to choose."""
+    chosen = "any" in (case["stag"], case["wtag"], case["dtag"])
+    return INVALID if _runtime(case) and chosen else None
+
+
+def _src(case: CaseValues) -> MemoryDesc:
+    for name in ("encoding", "grouped", "runtime_dims_masks"):
+        if str(case[name]).strip("0:"):
+            raise Unimplemented(f"matmul has no {name}")
+    strides = case.strides(0, "stag")
+    return tensor(case.shapes.padded[0], case.part("dt", 0), case["stag"], strides)
+
+
+def _weights(case: CaseValues) -> MemoryDesc:
+    strides = case.strides(1, "wtag")
+    return tensor(case.shapes.padded[1], case.part("dt", 1), case["wtag"], strides)
+
+
+def _dims(case: CaseValues) -> tuple[int, ...]:
+    """The dims of dst."""
+    src, weights = case.shapes.padded
+    if len(src) < 2 or src[-1] != weights[-2]:
+        raise BadValue(f"problem {case.problem.text!r}: the inner sizes differ")
+    batch = tuple(0 if 0 in pair else max(pair) for pair in zip(src, weights, strict=True))
+    return (*batch[:-2], src[-2], weights[-1])
+
+
+def _bias(case: CaseValues) -> MemoryDesc | None:
+    if case["bia-dt"] is DataType.undef:
+        return None
+    mask: int = case["bia_mask"]
+    dims = [size if mask >> d & 1 else 1 for d, size in enumerate(_dims(case))]
+    return MemoryDesc(dims, case["bia-dt"])
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    return tensor(_dims(case), case.part("dt", 2), case["dtag"], case.strides(2, "dtag"))
+
+
+def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
+    """Output channels are the last dimension, input channels the one before."""
+    if name in ("per_oc", "per_dim_1"):
+        return 1 << (ndims - 1)
+    if name == "per_ocic":
+        return 3 << (ndims - 2)
+    if name.startswith("per_dim"):
+        rule = "--matmul does not have this name"
+        raise InvalidArguments("mask", name, rule, "a mask may be given as a number")
+    return None
+
+
+def _bias_mask(bias: MemoryDesc) -> str:
+    """The dimensions along which a bias varies, a bit for each."""
+    return f"_mask{sum(1 << d for d, extent in enumerate(bias.dims) if extent != 1)}"
+
+
+MatmulDesc.operation = Operation(
+    kind="matmul",
+    summary="matmul: product of matrices",
+    driver=Driver(
+        "matmul",
+        (
+            PRODUCT_DT, STAG.but("any"), WTAG, DTAG,
+            Option(
+                "encoding", "",
+                matching(
+                    r"((csr|coo|packed)?(\+[0-9.]+)?:?){0,3}",
+                    "csr, coo or packed[+SPARSITY] for each tensor, with colons between them",
+                ),
+            ),
+            Option("grouped", "", text), strides(operands, 3),
+            auxiliary("runtime_dims_masks", "", several(text, MANY)), *ATTRIBUTES, BIA_DT,
+            BIA_MASK,
+        ),
+        Dims(2, 2, " by "),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD, chosen=True, case=_src, letters="*mk"
+        ),
+        Role(
+            Arg.WEIGHTS, "wei", "weights_desc", reads=FORWARD, chosen=True, case=_weights,
+            letters="*kn",
+        ),
+        Role(
+            Arg.BIAS, "bia", "bias_desc", reads=FORWARD, chosen=True, optional=True, case=_bias,
+            letters="*mn",
+            remark=_bias_mask,
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_dst, letters="*mn"
+        ),
+    ),
+    parameters=(),
+    flops=lambda desc: 2 * desc.dst_desc.nelems() * desc.src_desc.dims[-1],
+    formerly={"gemm": "", "gemm_api": ""},
+    sums=True,
+    channels=-1,
+    reference=SPECIFICATION,
+    implementations=(Implementation("brgemm", _brgemm, FORWARD),),
+    invalid=_invalid,
+    mask=_mask,
+)  # fmt: skip

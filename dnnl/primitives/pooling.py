@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import pooling as kernel
-from dnnl.primitives.checks import read_spatial, window_problem
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_alg,
-    check_dims,
-    check_not_any,
-    check_prop_forward,
-    check_tensors,
-    read_kinds,
-    spelled_size,
-    src_dst,
+from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.language.descriptor import WINDOW, Grammar
+from dnnl.language.options import (
+    ATTRIBUTES,
+    DIR,
+    MB,
+    TAG,
+    Driver,
+    algorithm,
+    ends,
+    types,
 )
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-    plan_with_dst,
-)
+from dnnl.primitives.checks import check_dims, spelled_size, window_problem
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Algorithm, Spatial
+from dnnl.reference.pooling import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind, coerce
-from dnnl.types.layout_input import read_integers
+from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,6 @@ class PoolingDesc(Desc):
     A maximum ignores the padding; an average divides by the number of all taps (include_padding)
     or of those inside src (exclude_padding). dst may be ``any``: it is laid out as src.
     """
-
-    kind = "pooling"
 
     prop_kind: PropKind
     alg_kind: Alg
@@ -72,34 +70,21 @@ class PoolingDesc(Desc):
 
         ``padding_r`` is by default ``padding_l``; a dilation of 0, the default, is dense.
         """
-        left, taps = read_integers("padding_l", padding_l), read_integers("kernel", kernel)
-        return cls(
-            coerce(PropKind, prop_kind, "prop_kind"),
-            coerce(Alg, alg_kind, "alg_kind"),
-            src_desc,
-            dst_desc,
-            read_integers("strides", strides),
-            taps,
-            left,
-            left if padding_r is None else read_integers("padding_r", padding_r),
-            (0,) * len(taps) if dilations is None else read_integers("dilations", dilations),
-        )
+        return cls.made(
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
+            strides=strides, kernel=kernel, padding_l=padding_l, padding_r=padding_r,
+            dilations=dilations,
+        )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        read_kinds(self)
-        check_tensors(self)
-        check_prop_forward(self.prop_kind)
-        check_alg(self.alg_kind, "pooling_")
-        check_not_any("src_desc", self.src_desc)
-        src = self.src_desc.dims
-        if not 3 <= len(src) <= 5:
+    def check_dims(self) -> None:
+        """There are batch, channels and space."""
+        if not 3 <= self.src_desc.ndims <= 5:
             rule = "expected 3 to 5 dimensions: batch, channels and 1 to 3 spatial ones"
-            raise InvalidArguments("src_desc", src, rule)
-        for name, low in (
-            ("strides", 1), ("kernel", 1), ("padding_l", 0), ("padding_r", 0), ("dilations", 0)
-        ):  # fmt: skip
-            value = read_spatial(name, getattr(self, name), len(src) - 2, low)
-            object.__setattr__(self, name, value)
+            raise InvalidArguments("src_desc", self.src_desc.dims, rule)
+
+    def check(self) -> None:
+        """dst has the dims that the window makes of src."""
+        src = self.src_desc.dims
         out = self._output(src[2:])
         check_dims("dst_desc", self.dst_desc, (*src[:2], *out), "what the window makes of src")
         if self.alg_kind is Alg.pooling_avg_exclude_padding:
@@ -129,21 +114,6 @@ class PoolingDesc(Desc):
                     raise InvalidArguments(name, padding, rule)
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC and DST."""
-        return src_dst(self.src_desc, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The algorithm."""
-        return f"alg:{self.alg_kind}"
-
-    @property
     def problem(self) -> str:
         """The sizes as ``mb16ic64_ih112oh56kh3sh2dh0ph1_iw112ow56kw3sw2dw0pw1``."""
         batch, channels = map(spelled_size, self.src_desc.dims[:2])
@@ -152,18 +122,67 @@ class PoolingDesc(Desc):
         return head + window_problem(self.src_desc.dims[2:], self.dst_desc.dims[2:], *window)
 
 
-def _nest(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+def _forward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     maximum = desc.alg_kind is Alg.pooling_max
     if maximum and desc.prop_kind is PropKind.forward_training:
         return Refusal(Reason.PROP_KIND, "forward_training of a maximum, for its workspace")
-
-    def configure(dst: MemoryDesc, post_ops: tuple[PostOp, ...]) -> kernel.Conf | Refusal:
-        return kernel.configure(
-            desc.alg_kind, desc.src_desc, dst, desc.kernel, desc.strides, desc.padding_l,
-            desc.dilations, post_ops,
-        )  # fmt: skip
-
-    return plan_with_dst(desc, attr, isa, configure, kernel.build)
+    configure = partial(
+        kernel.configure, desc.alg_kind, desc.src_desc, desc.dst_desc, desc.kernel, desc.strides,
+        desc.padding_l, desc.dilations,
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
 
 
-IMPLS = (Implementation("nest", _nest),)
+def _invalid(case: CaseValues) -> str | None:
+    """An average without its padding needs an element in each window."""
+    problem = case.sizes
+    columns = zip(*map(problem.spatial, "kdp"), problem.padding_r, strict=True)
+    empty = any(max(left, right) >= (k - 1) * (d + 1) + 1 for k, d, left, right in columns)
+    return INVALID if empty and case["alg"] == "avg_np" else None
+
+
+PoolingDesc.operation = Operation(
+    kind="pooling",
+    summary="pooling: one value for each window of src",
+    driver=Driver(
+        "pool",
+        (
+            DIR, types("dt", "f32", ends, (1, 2), joined=True), TAG,
+            algorithm(
+                "max",
+                {
+                    "max": "pooling_max", "avg_np": "pooling_avg_exclude_padding",
+                    "avg_p": "pooling_avg_include_padding",
+                },
+            ),
+            MB, *ATTRIBUTES,
+        ),
+        Grammar(("mb", "ic"), WINDOW, lowest=3, window="down"),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD, letters="nc*",
+            case=lambda case: tensor(case.sizes.src_dims, case.part("dt", 0), case["tag"]),
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
+            case=lambda case: tensor(case.sizes.window_dims, case.part("dt", 1), "any"),
+        ),
+    ),
+    parameters=(
+        Parameter("alg_kind", Algorithm("pooling_"), lambda case: case["alg"].alg, "alg"),
+        Parameter("strides", Spatial(1), lambda case: case.sizes.spatial("s")),
+        Parameter("kernel", Spatial(1), lambda case: case.sizes.spatial("k")),
+        Parameter("padding_l", Spatial(0), lambda case: case.sizes.spatial("p")),
+        Parameter("padding_r", Spatial(0), lambda case: case.sizes.padding_r,
+            default=lambda desc: desc.padding_l,
+        ),
+        Parameter("dilations", Spatial(0), lambda case: case.sizes.spatial("d"),
+            default=lambda desc: (0,) * len(desc.strides),
+        ),
+    ),
+    operands=(0, 16),
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _forward, FORWARD),),
+    invalid=_invalid,
+)  # fmt: skip

@@ -169,7 +169,7 @@ def _log(pd: PrimitiveDesc, run: Callable[[], Any]) -> None:
 
 
 def _compile(pd: PrimitiveDesc) -> _Compiled:
-    if pd.desc.dst.has_zero_dim:
+    if pd.desc.outputs[0].desc.has_zero_dim:
         arguments = tuple(tensor.argument for tensor in pd.desc.tensors)
         return _Compiled(None, arguments, from_disk=False)
     image, from_disk = jit.image(pd.plan.recipe)

@@ -34,7 +34,8 @@ class PrimitiveDesc:
     """The first implementation that accepts ``desc`` with ``attr`` on ``engine``.
 
     Layouts given as ``any`` are decided: read them from ``src_desc`` and the like. ``attr`` is
-    copied. ``hint`` is the forward description that a backward one belongs to. Raises
+    copied. ``hint`` is the forward description that a backward one belongs to: gradients whose
+    layout is left open lie as their tensors do there, and so does the workspace. Raises
     :class:`Unimplemented` with every implementation's reason if none accepts.
 
     ``src_engine`` is where the source of a reorder lies, if that is not ``engine``, on which dst
@@ -66,12 +67,12 @@ class PrimitiveDesc:
         self.dst_engine = engine
         self.engine = _executing(desc, self.src_engine, engine)
         self._asked_attr = attr.copy() if attr is not None else PrimitiveAttr()
-        self.hint = hint
         self.isa = select_isa(self.engine)
         log.describe("isa", lambda: f"{self.engine.kind},isa:{self.isa.name}")
         try:
             check_outputs(desc.tensors)
-            check_post_ops(tuple(self._asked_attr.post_ops), desc.dst)
+            check_post_ops(tuple(self._asked_attr.post_ops), desc.outputs[0].desc)
+            self._settled = desc.settled(None if hint is None else _forward(desc, hint))
         except InvalidArguments as error:
             if log.enabled("check", desc.kind):
                 log.line("primitive", "create:check", desc.kind, error)
@@ -86,8 +87,8 @@ class PrimitiveDesc:
     def next_impl(self) -> bool:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
         refused = refuse_compensation(self._asked, tuple(self._asked_attr.post_ops))
-        for impl in self._asked.implementations[len(self._candidates) :]:
-            answer = refused or impl.configure(self._asked, self._asked_attr, self.isa)
+        for impl in self._settled.implementations[len(self._candidates) :]:
+            answer = refused or impl.configure(self._settled, self._asked_attr, self.isa)
             if isinstance(answer, Plan):
                 self._candidates += (Candidate(impl.name, None),)
                 self._choose(impl.name, answer)
@@ -103,7 +104,7 @@ class PrimitiveDesc:
         self._attr = self._asked_attr.with_post_ops(plan.post_ops)
         own: tuple[object, ...] = (plan.desc, self._attr.key, self.isa, name)
         if plan.sizes is not None:  # many descriptions share the code
-            own = (plan.recipe, plan.desc.dst.has_zero_dim)
+            own = (plan.recipe, plan.desc.outputs[0].desc.has_zero_dim)
         self._key = (self.engine, *own)
 
     @property
@@ -154,12 +155,12 @@ class PrimitiveDesc:
             return self.scratchpad_desc
         if is_parameter(argument):
             return self._parameter_desc(argument)
-        for tensor in self.desc.tensors:
-            if tensor.argument == argument:
-                return tensor.desc
+        found = self.desc.desc_of(argument)
+        if not found.is_zero:
+            return found
         for number, entry in enumerate(self._attr.post_ops):
             if isinstance(entry, PostOpPrelu) and argument == Arg.post_op(number) | Arg.WEIGHTS:
-                return prelu_weights(entry.mask, self.desc.dst)
+                return prelu_weights(entry.mask, self.desc.outputs[0].desc)
             for operand, desc in entry.operands:
                 if argument == Arg.post_op(number) | operand:
                     return desc
@@ -238,21 +239,34 @@ class PrimitiveDesc:
         desc = self.desc
         tokens = [
             f"{tensor.name}:{tensor.desc.token(asked[tensor.argument].format_kind.name == 'any')}"
-            f"{desc.remark(tensor)}"
+            f"{tensor.remark}"
             for tensor in desc.tensors
         ]
-        parts = [self.engine.kind, desc.kind, self.impl_info, desc.propagation, " ".join(tokens)]
-        return ",".join([*parts, str(self._attr), desc.auxiliary, desc.problem])
+        parts = [self.engine.kind, desc.kind, self.impl_info, desc.spelled_propagation]
+        text = [" ".join(tokens), str(self._attr), desc.auxiliary, desc.problem]
+        return ",".join([*parts, *text])
 
     def __repr__(self) -> str:
         return f"<PrimitiveDesc {self.verbose_fields()}>"
+
+
+def _forward(desc: Desc, hint: PrimitiveDesc) -> Desc:
+    """The forward description that a backward one belongs to."""
+    own = hint.desc
+    if desc.propagation.is_forward:
+        rule = "a forward description needs no hint"
+        raise InvalidArguments("hint", str(own), rule)
+    if type(own) is not type(desc) or not own.propagation.is_forward:
+        rule = f"expected the description of a forward {desc.kind}"
+        raise InvalidArguments("hint", str(own), rule)
+    return own
 
 
 def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
     """The engine that executes."""
     if src == dst:
         return dst
-    if not desc.across_engines:
+    if not desc.operation.across_engines:
         rule = f"all tensors of a {desc.kind} lie on one engine, here {dst!r}"
         raise InvalidArguments("src_engine", src, rule, "reorder the source there first")
     if not (src.host_memory or dst.host_memory):

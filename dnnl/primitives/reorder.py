@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import reorder as kernel
 from dnnl.kernels import reorder_nibbles, reorder_runtime
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_dims,
-    check_not_any,
-    check_tensors,
-    spelled,
-    src_dst,
+from dnnl.language.attributes import Sum
+from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues, tensor
+from dnnl.language.options import (
+    ATTRIBUTES,
+    DDT,
+    SDT,
+    STAG,
+    Driver,
+    Option,
+    appended_sums,
+    ends,
+    given_tag,
+    strides,
+    tags,
+    target,
 )
+from dnnl.language.problem import Dims
+from dnnl.language.values import integer, one_of
+from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr, resolve_post_ops
+from dnnl.primitives.operation import FORWARD, Operation, Role
+from dnnl.reference.reorder import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.compensation import Compensation
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -43,28 +60,12 @@ class ReorderDesc(Desc):
     src may lie on another engine than dst, if the host can touch the memory of one of them.
     """
 
-    kind = "reorder"
-    across_engines = True
-    compensated = (Arg.DST,)
-
     src_desc: MemoryDesc
     dst_desc: MemoryDesc
 
-    def __post_init__(self) -> None:
-        check_tensors(self)
-        check_not_any("src_desc", self.src_desc)
-        check_not_any("dst_desc", self.dst_desc)
+    def check(self) -> None:
+        """dst has the dims of src."""
         check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC and DST."""
-        return src_dst(self.src_desc, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
 
     @property
     def problem(self) -> str:
@@ -103,4 +104,80 @@ def _configure(
     return configure(desc.src_desc, desc.dst_desc, post_ops, Quantization.of(attr))
 
 
-IMPLS = (Implementation("nest", _nest), Implementation("boxes", _boxes))
+def _invalid(case: CaseValues) -> str | None:
+    """Zero points of floats, and a sum beside one of the destination, have no meaning."""
+    types = {"src": case["sdt"], "dst": case["ddt"]}
+    sums = any(isinstance(entry, Sum) for entry in case["attr-post-ops"].items)
+    for entry in case["attr-zero-points"].items:
+        kind = types.get(entry.name)
+        if kind is None or kind.is_float or (entry.name == "dst" and sums):
+            return INVALID
+    if case["oflag"].masks and (case["ddt"] is not DataType.s8 or case["runtime-dim-mask"]):
+        return NOT_SUPPORTED
+    return NOT_SUPPORTED if str(case["cross-engine"]) != "none" else None
+
+
+def _complete(desc: ReorderDesc, case: CaseValues) -> ReorderDesc:
+    """With the sums behind dst, and with what only execution knows left open."""
+    mask, sums = int(case["runtime-dim-mask"]), case["oflag"].masks
+    if sums and mask:
+        raise Unimplemented("no sums behind weights whose dims only the execution knows")
+    if sums:
+        return replace(desc, dst_desc=desc.dst_desc.with_compensation(Compensation(**sums)))
+    if not mask:
+        return desc
+    sizes = case.shapes.dims
+    dims = tuple(RUNTIME_DIM if mask >> dim & 1 else size for dim, size in enumerate(sizes))
+    return ReorderDesc(_src(case, dims), _dst(case, dims))
+
+
+def _src(case: CaseValues, dims: tuple[int, ...]) -> MemoryDesc:
+    return tensor(dims, case["sdt"], case["stag"], case.strides(0, "stag"))
+
+
+def _dst(case: CaseValues, dims: tuple[int, ...]) -> MemoryDesc:
+    return tensor(dims, case["ddt"], case["dtag"], case.strides(1, "dtag"))
+
+
+def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
+    """A reorder has no output channels."""
+    if name == "per_oc":
+        hint = f"the mask as a number is {1 << min(1, ndims - 1)}"
+        raise InvalidArguments("mask", name, "--reorder does not have this name", hint)
+    return None
+
+
+ReorderDesc.operation = Operation(
+    kind="reorder",
+    summary="reorder: the same elements in another layout or type",
+    driver=Driver(
+        "reorder",
+        (
+            SDT.shown(), DDT.shown(), STAG.shown(),
+            tags("dtag", "abx", target, spelled=given_tag).shown(),
+            strides(ends, 2, given_tag), appended_sums("oflag"),
+            Option("cross-engine", "none", one_of("none", "cpu2gpu", "gpu2cpu")),
+            *ATTRIBUTES, Option("runtime-dim-mask", "0", integer),
+        ),
+        Dims(),
+    ),
+    roles=(
+        Role(
+            Arg.FROM, "src", "src_desc", reads=FORWARD,
+            case=lambda case: _src(case, case.shapes.dims),
+        ),
+        Role(
+            Arg.TO, "dst", "dst_desc", writes=FORWARD,
+            case=lambda case: _dst(case, case.shapes.dims),
+        ),
+    ),
+    parameters=(),
+    compensated=(Arg.TO,),
+    across_engines=True,
+    sums=True,
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _nest), Implementation("boxes", _boxes)),
+    invalid=_invalid,
+    complete=_complete,
+    mask=_mask,
+)  # fmt: skip

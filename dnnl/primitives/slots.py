@@ -111,7 +111,8 @@ class Slots:
         """The error for an output that shares memory with another argument, other than in place."""
         (arg, desc), (shared, _) = self.expected[output], self.expected[other]
         rule = f"must not share memory with {name_of(shared)}"
-        names = [name_of(a) for a in self.pd.desc.in_place] if arg == Arg.DST else []
+        pairs = self.pd.desc.operation.in_place
+        names = [name_of(source) for output, source in pairs if output == arg]
         hint = f"{name_of(arg)} of {self.pd.desc.kind} is never written in place"
         if names:
             hint = f"in place is possible with {' or '.join(names)}, of the same descriptor"
@@ -138,7 +139,7 @@ def _pairs(pd: PrimitiveDesc, expected: Sequence[tuple[int, MemoryDesc]]) -> Ite
     for output, (arg, desc) in enumerate(expected):
         for other, (argument, its) in enumerate(expected if arg in written else ()):
             if other != output:
-                in_place = arg == Arg.DST and argument in pd.desc.in_place and its == desc
+                in_place = (arg, argument) in pd.desc.operation.in_place and its == desc
                 yield _Pair(output, other, -its.size, desc.size, in_place)
 
 

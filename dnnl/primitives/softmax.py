@@ -8,27 +8,30 @@ from functools import partial
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
 from dnnl.kernels import softmax as kernel
-from dnnl.primitives.checks import check_axis
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_alg,
-    check_dims,
-    check_not_any,
-    check_prop_forward,
-    check_tensors,
-    read_kinds,
-    spelled,
-    src_dst,
+from dnnl.language.case import tensor
+from dnnl.language.options import (
+    ATTRIBUTES,
+    AXIS,
+    DDT,
+    DIR,
+    DTAG,
+    INPLACE,
+    MB,
+    SDT,
+    STAG,
+    Driver,
+    algorithm,
 )
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-    plan_with_dst,
-)
+from dnnl.language.problem import Dims
+from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Algorithm, Axis
+from dnnl.reference.softmax import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, PropKind, coerce
+from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -39,9 +42,6 @@ class SoftmaxDesc(Desc):
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer. Where
     all of a row is -inf the result is 0 (-inf for the logarithm).
     """
-
-    kind = "softmax"
-    in_place = (Arg.SRC,)
 
     prop_kind: PropKind
     alg_kind: Alg
@@ -59,32 +59,13 @@ class SoftmaxDesc(Desc):
         axis: int,
     ) -> SoftmaxDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
-        prop, alg = coerce(PropKind, prop_kind, "prop_kind"), coerce(Alg, alg_kind, "alg_kind")
-        return cls(prop, alg, src_desc, dst_desc, axis)
+        return cls.made(
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc, axis=axis
+        )
 
-    def __post_init__(self) -> None:
-        read_kinds(self)
-        check_tensors(self)
-        check_prop_forward(self.prop_kind)
-        check_alg(self.alg_kind, "softmax_")
-        check_not_any("src_desc", self.src_desc)
+    def check(self) -> None:
+        """dst has the dims of src."""
         check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
-        check_axis(self.axis, self.src_desc.ndims)
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """SRC and DST."""
-        return src_dst(self.src_desc, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The algorithm and the axis."""
-        return f"alg:{self.alg_kind} axis:{self.axis}"
 
     @property
     def problem(self) -> str:
@@ -92,9 +73,46 @@ class SoftmaxDesc(Desc):
         return spelled(self.src_desc.dims)
 
 
-def _nest(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, desc.alg_kind, desc.axis, desc.src_desc)
-    return plan_with_dst(desc, attr, isa, configure, kernel.build)
+def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc)
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
 
 
-IMPLS = (Implementation("nest", _nest),)
+SoftmaxDesc.operation = Operation(
+    kind="softmax",
+    summary="softmax along one axis",
+    driver=Driver(
+        "softmax",
+        (
+            DIR, SDT, DDT, STAG, DTAG,
+            algorithm(
+                "SOFTMAX",
+                {
+                    "softmax_accurate": "softmax_accurate", "softmax_log": "softmax_log",
+                    "SOFTMAX": "softmax_accurate", "LOGSOFTMAX": "softmax_log",
+                },
+            ),
+            AXIS, MB, *ATTRIBUTES, INPLACE,
+        ),
+        Dims(),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD,
+            case=lambda case: tensor(case.shapes.dims, case["sdt"], case["stag"]),
+        ),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",),
+            case=lambda case: tensor(case.shapes.dims, case["ddt"], case["dtag"]),
+        ),
+    ),
+    parameters=(
+        Parameter("alg_kind", Algorithm("softmax_"), lambda case: case["alg"].alg, "alg"),
+        Parameter("axis", Axis(), lambda case: case["axis"], "axis"),
+    ),
+    in_place=((Arg.DST, Arg.SRC),),
+    formerly={"softmax": "softmax_accurate", "logsoftmax": "softmax_log"},
+    operands=(0, 16),
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _forward, FORWARD),),
+)  # fmt: skip

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import sum as kernel
-from dnnl.primitives.checks import read_sources, source_tensors
-from dnnl.primitives.desc import (
-    Desc,
-    Tensor,
-    check_dims,
-    check_tensors,
-    spelled,
+from dnnl.language.case import CaseValues, tensor
+from dnnl.language.options import (
+    ATTRIBUTES,
+    DDT,
+    DTAG,
+    EACH_STAG,
+    INPLACE,
+    MANY,
+    Driver,
+    auxiliary,
+    sources,
+    types,
 )
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-    like,
-    refuse_attr,
-    resolve_post_ops,
-)
+from dnnl.language.problem import Dims
+from dnnl.language.values import number, several
+from dnnl.primitives.checks import check_dims, read_sources, spelled
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Reals
+from dnnl.reference.sum import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import float_text
-from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -38,9 +43,6 @@ class SumDesc(Desc):
     Arguments MULTIPLE_SRC + i, DST. dst may be left out or be ``any``: then it is laid out as the
     first source, whose buffer it may be.
     """
-
-    kind = "sum"
-    in_place = (Arg.MULTIPLE_SRC,)
 
     scales: tuple[float, ...]
     src_descs: tuple[MemoryDesc, ...]
@@ -53,32 +55,18 @@ class SumDesc(Desc):
         dst_desc: MemoryDesc | None = None,
     ) -> None:
         sources = read_sources(src_descs)
-        factors = _read_factors(scales)
         dst = dst_desc if dst_desc is not None else sources[0].with_tag("any")
-        for name, value in (("scales", factors), ("src_descs", sources), ("dst_desc", dst)):
-            object.__setattr__(self, name, value)
-        check_tensors(self)
-        if len(factors) != len(sources):
+        self._fill(scales=scales, src_descs=sources, dst_desc=dst)
+
+    def check(self) -> None:
+        """All tensors have the same dims, and there is a factor for each source."""
+        sources = self.src_descs
+        if len(self.scales) != len(sources):
             rule = f"expected one factor for each of the {len(sources)} sources"
-            raise InvalidArguments("scales", factors, rule)
-        for number, source in enumerate(sources):
-            check_dims(f"src_descs[{number}]", source, sources[0].dims, "the dims of the first")
-        check_dims("dst_desc", dst, sources[0].dims, "the dims of the sources")
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """MULTIPLE_SRC + i and DST."""
-        return source_tensors(self.src_descs, self.dst_desc)
-
-    @property
-    def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        return IMPLS
-
-    @property
-    def auxiliary(self) -> str:
-        """The factors."""
-        return "scales:" + ":".join(map(float_text, self.scales))
+            raise InvalidArguments("scales", self.scales, rule)
+        for place, source in enumerate(sources):
+            check_dims(f"src_descs[{place}]", source, sources[0].dims, "the dims of the first")
+        check_dims("dst_desc", self.dst_desc, sources[0].dims, "the dims of the sources")
 
     @property
     def problem(self) -> str:
@@ -87,22 +75,43 @@ class SumDesc(Desc):
 
 
 def _nest(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
-    if refusal is not None:
-        return refusal
-    dst = like(desc.dst_desc, desc.src_descs[0])
-    post_ops = resolve_post_ops(tuple(attr.post_ops), dst)
-    conf = kernel.configure(desc.scales, desc.src_descs, dst, post_ops)
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(replace(desc, dst_desc=dst), post_ops, Recipe(conf, isa, kernel.build))
+    configure = partial(kernel.configure, desc.scales, desc.src_descs, desc.dst_desc)
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
 
 
-def _read_factors(scales: object) -> tuple[float, ...]:
-    """The factors of the sources, checked one by one."""
-    if not isinstance(scales, Iterable) or isinstance(scales, str | bytes):
-        raise InvalidArguments("scales", scales, "expected a sequence of numbers")
-    return tuple(read_float("scales", scale) for scale in scales)
+def _sources(case: CaseValues) -> tuple[MemoryDesc, ...]:
+    kinds = case["sdt"].items
+    tags = case.spread("stag", len(kinds))
+    pairs = zip(kinds, tags, strict=True)
+    return tuple(tensor(case.shapes.dims, kind, tag) for kind, tag in pairs)
 
 
-IMPLS = (Implementation("nest", _nest),)
+def _target(case: CaseValues) -> MemoryDesc:
+    tag = "any" if case["dtag"] == "undef" else case["dtag"]
+    return tensor(case.shapes.dims, case["ddt"], tag)
+
+
+SumDesc.operation = Operation(
+    kind="sum",
+    summary="sum of tensors of the same sizes",
+    driver=Driver(
+        "sum",
+        (
+            types("sdt", "f32:f32", sources, MANY), DDT, EACH_STAG, DTAG.but("undef"),
+            auxiliary("scales", "1", several(number)).shown(), *ATTRIBUTES, INPLACE,
+        ),
+        Dims(),
+    ),
+    roles=(
+        Role(Arg.MULTIPLE_SRC, "src", "src_descs", reads=FORWARD, many=True, case=_sources),
+        Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_descs",), case=_target),
+    ),
+    parameters=(
+        Parameter(
+            "scales", Reals(), lambda case: case.spread("scales", len(case["sdt"])), "scales"
+        ),
+    ),
+    in_place=((Arg.DST, Arg.MULTIPLE_SRC),),
+    reference=SPECIFICATION,
+    implementations=(Implementation("nest", _nest),),
+)  # fmt: skip

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64, name_of
+from dnnl.reference.fill import generator, integers
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import EXACT
+from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 
 TOLERANCE = EXACT  # one IEEE operation, comparisons included
@@ -46,3 +50,42 @@ def binary(
         return np.where(np.asarray(src2) != 0, left, right)
     with np.errstate(all="ignore"):
         return f64(_FUNCTIONS[name](left, right))
+
+
+_FEW = 10
+
+
+class _Binary(Specification):
+    """Whole numbers and halves, which functions of two values do not round."""
+
+    def fill(self, desc: Any) -> dict[int, Array]:
+        """Small whole numbers, halved in a first source of floats; a divisor is not 0."""
+        values = {}
+        for argument, source in inputs(desc):
+            numbers = integers(generator("binary", argument, source.dims), source.dims, -8, 8)
+            if source.data_type.min >= 0:
+                numbers = abs(numbers)
+            if argument == Arg.SRC_1:
+                numbers[numbers == 0] = 1
+            elif source.data_type.is_float:
+                numbers /= 2
+            values[argument] = numbers
+        return values
+
+    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+        """The function."""
+        return {Arg.DST: binary(desc.alg_kind, values[Arg.SRC_0], values[Arg.SRC_1])}
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """One rounding."""
+        kind, alg = desc.dst_desc.data_type, desc.alg_kind
+        compares = alg.name.removeprefix("binary_") in ("ge", "gt", "le", "lt", "eq", "ne")
+        # One value alone can make nearly everything zero, as a divisor of integers does.
+        few = values[Arg.SRC_1].size < _FEW
+        zeros = 99 if compares or few else zero_limit(kind)
+        return Rule(kind.eps, zeros, non_finite=alg is Alg.binary_div)
+
+
+SPECIFICATION = _Binary()

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
+from dnnl.reference.product import ProductSpecification
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Values
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.reference.windows import Window
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
 
 TOLERANCE = PRODUCT_SUM  # length: IC / G times the kernel's volume
 
@@ -46,3 +53,32 @@ def convolution(
     if bias is not None:
         dst += f64(bias).reshape(-1, *[1] * len(outputs))
     return dst
+
+
+_WINOGRAD = 2e-5
+
+
+class _Convolution(ProductSpecification):
+    """The correlation of an image with a kernel."""
+
+    def length(self, desc: Any) -> int:
+        """The taps of one group's channels."""
+        grouped = desc.weights_desc.ndims > desc.src_desc.ndims
+        return prod(desc.weights_desc.dims[2 if grouped else 1 :])
+
+    def product(self, desc: Any, values: Values) -> Array:
+        """The correlation and the bias."""
+        return convolution(
+            values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS), strides=desc.strides,
+            padding_l=desc.padding_l, padding_r=desc.padding_r, dilations=desc.dilations,
+        )  # fmt: skip
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """Equality, but for Winograd's transforms."""
+        winograd = desc.alg_kind is Alg.convolution_winograd
+        return Rule(_WINOGRAD if winograd else 0.0, zeros=self.zeros)
+
+
+SPECIFICATION = _Convolution()

@@ -8,15 +8,22 @@ algorithms.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64, name_of
+from dnnl.reference.fill import cycle, generator
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
+from dnnl.types.post_ops import PostOpBinary, PostOpSum
 
 Function = Callable[[Array, float, float], Array]
 
@@ -204,3 +211,58 @@ def eltwise_derivative(
 def tolerance(alg: Alg | str) -> Tolerance:
     """The forward tolerance of ``alg``."""
     return FUNCTIONS[name_of(alg).removesuffix(_FROM_DST)].tolerance
+
+
+_FINE, _COARSE = 4e-6, 4e-5
+_HARD = ("gelu_tanh", "elu", "swish", "tanh", "soft_relu", "mish", "log")
+_CANCELLING = ("gelu_tanh", "gelu_erf", "log")
+_UNBOUNDED = ("exp", "log", "pow", "sqrt", "square")
+_COUNT = 1024
+
+
+class _Eltwise(Specification):
+    """Numbers around the places where functions bend."""
+
+    def fill(self, desc: Any) -> dict[int, Array]:
+        """Whole numbers, small and large fractions of both signs, and where functions bend."""
+        rng = generator("eltwise", desc.src_desc.dims)
+        whole = rng.integers(0, 11, _COUNT).astype(np.float64)
+        part = rng.uniform(0, 0.09, _COUNT)
+        kinds = [whole, -whole, part, -part, 10 * whole, -10 * whole, 10 * part, -10 * part]
+        kinds += [88 + part, 22 + part, 44 + part]
+        kinds += [np.full(_COUNT, desc.alpha), np.full(_COUNT, desc.beta)]
+        if desc.alg_kind is Alg.eltwise_log:
+            kinds.append(np.full(_COUNT, np.inf))
+        return {Arg.SRC: cycle(np.stack(kinds, axis=1).reshape(-1), desc.src_desc.dims)}
+
+    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+        """The function."""
+        return {Arg.DST: eltwise(desc.alg_kind, values[Arg.SRC], desc.alpha, desc.beta)}
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """Relative, but absolute where the terms of a function cancel; with a sum, relative to the
+        function if that is more than what is left of it."""
+        name = desc.alg_kind.name.removeprefix("eltwise_").removesuffix("_use_dst_for_bwd")
+        kind = desc.src_desc.data_type
+        threshold = _COARSE if name in _HARD else _FINE
+        if kind is not DataType.f32:
+            threshold = kind.eps
+        with np.errstate(all="ignore"):
+            result = np.abs(self.compute(desc, values)[Arg.DST])
+        cancels = None
+        if name in _CANCELLING:
+            near = 2 * DataType.f32.eps / _COARSE
+            cancels = result <= near * np.maximum(np.abs(values[Arg.SRC]), 1)
+        follows = any(isinstance(entry, PostOpBinary) for entry in post_ops)
+        return Rule(
+            threshold,
+            zeros=100 if kind.is_integer or follows else 65,
+            non_finite=name in _UNBOUNDED,
+            size=result if any(isinstance(entry, PostOpSum) for entry in post_ops) else None,
+            absolute_at=cancels,
+        )
+
+
+SPECIFICATION = _Eltwise()

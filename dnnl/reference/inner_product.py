@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
+from dnnl.reference.product import ProductSpecification
+from dnnl.reference.specification import Values
 from dnnl.reference.tolerance import PRODUCT_SUM
+from dnnl.types.arg import Arg
 
 TOLERANCE = PRODUCT_SUM  # length: IC times the spatial volume
 
@@ -18,3 +22,18 @@ def inner_product(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = N
     volume = prod(data.shape[1:])
     dst: Array = data.reshape(len(data), volume) @ rows.reshape(len(rows), volume).T
     return dst if bias is None else dst + f64(bias)
+
+
+class _InnerProduct(ProductSpecification):
+    """Rows of src with rows of weights."""
+
+    def length(self, desc: Any) -> int:
+        """The inputs of one output."""
+        return prod(desc.weights_desc.dims[1:])
+
+    def product(self, desc: Any, values: Values) -> Array:
+        """The product and the bias."""
+        return inner_product(values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS))
+
+
+SPECIFICATION = _InnerProduct()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
+from dnnl.reference.product import ProductSpecification
+from dnnl.reference.specification import Values
 from dnnl.reference.tolerance import PRODUCT_SUM
+from dnnl.types.arg import Arg
 
 TOLERANCE = PRODUCT_SUM  # length: K
 
@@ -18,3 +23,22 @@ def matmul(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = None) ->
     """
     dst: Array = np.matmul(f64(src), f64(weights))
     return dst if bias is None else dst + f64(bias)
+
+
+class _Matmul(ProductSpecification):
+    """Matrices, batch by batch."""
+
+    limits = (64, 128)
+    zeros = 90.0
+
+    def length(self, desc: Any) -> int:
+        """K."""
+        k: int = desc.src_desc.dims[-1]
+        return k
+
+    def product(self, desc: Any, values: Values) -> Array:
+        """The product and the bias."""
+        return matmul(values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS))
+
+
+SPECIFICATION = _Matmul()

@@ -7,11 +7,19 @@ Weights with compensation are multiplied by ``scale_adjust`` as they are divided
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
+from dnnl.reference.fill import cycle
 from dnnl.reference.quantization import dequantize, quantize
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 
 TOLERANCE = EXACT
 # With scales, zero points or a sum: one rounding for each of the five operations.
@@ -40,3 +48,33 @@ def reorder(
             raise TypeError("sum_scale needs dst")
         values = values + sum_scale * f64(dst)
     return quantize(f64(scale_adjust) * values, dst_scale, dst_zero_point)
+
+
+_LARGEST = {DataType.f32: 2.0**24, DataType.f64: 2.0**24, DataType.f16: 2.0**11}
+_FEW = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 16.0, 64.0)
+
+
+class _Reorder(Specification):
+    """A copy: what the reference rounds is exact before, so nothing else is right."""
+
+    direct = True
+
+    def fill(self, desc: Any) -> dict[int, Array]:
+        """Extremes, and numbers that the conversions treat differently."""
+        kind = desc.src_desc.data_type
+        high = _LARGEST.get(kind, kind.max)
+        low = -high if kind in _LARGEST else kind.min
+        return {Arg.SRC: cycle((high, low, *_FEW), desc.src_desc.dims)}
+
+    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+        """The source."""
+        return {Arg.DST: reorder(values[Arg.SRC])}
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """Equality."""
+        return Rule(0.0, zeros=80)
+
+
+SPECIFICATION = _Reorder()

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
+from dnnl.reference.fill import generator
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import Tolerance
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 # The exponent s - max is rounded before it is used, so the error of a small term is relative to
@@ -32,3 +40,42 @@ def softmax(src: ArrayLike, axis: int, alg: Alg | str = "softmax_accurate") -> A
     if name == "softmax_log":
         return shifted - np.log(total)
     raise InvalidArguments("alg", name, "expected a softmax")
+
+
+_RUN = 8  # how many elements of a row are not negligible
+_LARGE = 88
+
+
+class _Softmax(Specification):
+    """Rows of which a few elements count, so that errors do not drown."""
+
+    def fill(self, desc: Any) -> dict[int, Array]:
+        """The least value everywhere but in one short run of each row."""
+        src, axis = desc.src_desc, desc.axis
+        length = src.dims[axis]
+        rng = generator("softmax", src.dims, axis)
+        rows = [extent for d, extent in enumerate(src.dims) if d != axis]
+        start = rng.integers(0, max(1, length - _RUN + 1), rows)[..., np.newaxis]
+        place = np.arange(length)
+        sign = rng.choice([-1, 1] if src.data_type.min < 0 else [1], rows)[..., np.newaxis]
+        run = sign * _LARGE + rng.integers(0, 3, (*rows, length))
+        values = np.where((place >= start) & (place < start + _RUN), run, src.data_type.min)
+        return {Arg.SRC: np.moveaxis(values, -1, axis)}
+
+    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+        """The function on the axis."""
+        return {Arg.DST: softmax(values[Arg.SRC], desc.axis, desc.alg_kind)}
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """A few epsilons for wide floats."""
+        dst = desc.dst_desc
+        wide = dst.data_type in (DataType.f32, DataType.f64)
+        factor = 5 if desc.alg_kind is Alg.softmax_log else 1
+        threshold = 10 * dst.data_type.eps * factor if wide else 0.0
+        length = max(1, dst.dims[desc.axis])
+        return Rule(threshold, zeros=max(30.0, 100 * (1 - _RUN / length)), slack=DataType.f32.eps)
+
+
+SPECIFICATION = _Softmax()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,16 +10,15 @@ import numpy as np
 from dnnl.errors import Unimplemented
 from dnnl.primitives.primitive import Primitive
 from dnnl.reference.arrays import Array, f64
-from dnnl.runtime.memory import Memory
+from dnnl.reference.rule import SMALL, Rule, Verdict, compare
 from dnnl.runtime.stream import Stream
-from dnnl.tools.bench.compare import SMALL, Rule, Verdict, compare
 from dnnl.tools.bench.compensation import judge_sums
 from dnnl.tools.bench.measure import in_turns, timed_runs
 from dnnl.tools.bench.peers.base import Peer, PeerOperation
 from dnnl.tools.bench.result import PeerResult, Result, State
 from dnnl.tools.bench.template import Measured
-from dnnl.tools.bench.trial import Trial
-from dnnl.types.arg import Arg
+from dnnl.tools.bench.trial import Expected, Trial
+from dnnl.types.arg import name_of
 from dnnl.types.dtype import DataType
 
 
@@ -27,17 +26,15 @@ def check_beside(
     peers: Sequence[Peer],
     trial: Trial,
     stream: Stream,
-    expected: tuple[Array, Mapping[int, Array]],
+    expected: Expected,
     result: Result,
 ) -> None:
-    """Compare a right result with those of peers, and note in ``result`` what came of it.
+    """Compare right results with those of peers, and note in ``result`` what came of it.
 
-    ``expected`` is what `Trial.expect` gives. Both may be off the reference, so that twice as much
+    Both may be off the reference, so that twice as much
     is accepted, and the peer may have lost the digits of small values, so that these count
     absolutely.
     """
-    memory = trial.memories[Arg.DST]
-    exact, meant = expected
     for peer in peers:
         try:
             operation = _prepared(peer, trial, stream)
@@ -45,11 +42,11 @@ def check_beside(
         except Unimplemented as error:
             result.peers.append(PeerResult(peer.name, refusal=str(error)))
             continue
-        verdict, differs = _judge(operation, memory, exact, _doubled(trial.rule(meant)))
+        verdict, differs = Verdict(0, 0, False), ""
+        for tensor in trial.desc.outputs:
+            own, reason = _judge(operation, trial, tensor.argument, expected)
+            verdict, differs = verdict.and_also(own), differs or reason
         result.peers.append(PeerResult(peer.name, operation.impl_info, differs=differs))
-        if memory.desc.compensation is not None:
-            for sums in judge_sums(memory, operation.sums):
-                verdict = verdict.with_errors(sums.errors, sums.lines)
         if verdict.errors:
             result.state = State.FAILED
             result.errors, result.total = verdict.errors, verdict.total
@@ -58,20 +55,26 @@ def check_beside(
 
 
 def _judge(
-    operation: PeerOperation, memory: Memory, exact: Array, rule: Rule
+    operation: PeerOperation, trial: Trial, argument: int, expected: Expected
 ) -> tuple[Verdict, str]:
-    """The verdict by the peer's result, and what was left out of it since the peer is known to
-    differ there."""
-    got, want = f64(memory.numpy()), operation.read()
+    """The verdict on an output by that of the peer, and what was left out of it since the peer is
+    known to differ there."""
+    memory, name = trial.memories[argument], name_of(argument)
+    rule = _doubled(trial.rule(argument, expected.inputs))
+    got, want = f64(memory.numpy()), operation.read(argument)
     kind = memory.desc.data_type
     core = DataType.f64 if kind in (DataType.f64, DataType.s32) else DataType.f32
-    verdict = compare("DST", got, want, kind, core, rule)
-    deviation = operation.deviation(exact) if verdict.errors else None
-    if deviation is None:
-        return verdict, ""
-    rest = compare("DST", got, want, kind, core, replace(rule, anything_at=deviation.at))
-    count = verdict.errors - rest.errors
-    return rest, f"{deviation.reason} ({count} elements)" if count else ""
+    verdict = compare(name, got, want, kind, core, rule)
+    deviation = operation.deviation(expected.outputs[argument]) if verdict.errors else None
+    reason = ""
+    if deviation is not None:
+        rest = compare(name, got, want, kind, core, replace(rule, anything_at=deviation.at))
+        count = verdict.errors - rest.errors
+        verdict, reason = rest, f"{deviation.reason} ({count} elements)" if count else ""
+    if memory.desc.compensation is not None:
+        for sums in judge_sums(memory, operation.sums):
+            verdict = verdict.with_errors(sums.errors, sums.lines)
+    return verdict, reason
 
 
 def _doubled(rule: Rule) -> Rule:
@@ -113,13 +116,13 @@ def measure_beside(
 
 def _prepared(peer: Peer, trial: Trial, stream: Stream) -> PeerOperation:
     """The peer's operation with the contents that ours has."""
-    if trial.pd.dst_desc.has_zero_dim:
+    if trial.result.desc.has_zero_dim:
         raise Unimplemented("a tensor without elements is not passed on")
     is_open = any(tensor.desc.has_runtime_values for tensor in trial.asked.tensors)
     known = trial.desc if is_open else None
     operation = peer.make(trial.asked, trial.attr, stream.num_threads, known)
     values: dict[int, Array] = {**trial.inputs, **trial.parameters.values}
     if trial.previous is not None:
-        values[Arg.DST] = np.asarray(trial.previous)
+        values[trial.result.argument] = np.asarray(trial.previous)
     operation.load(values, trial.parameters.descs)
     return operation

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dnnl.tools.bench.errors import BadValue, UnknownOption
+from dnnl.language.case import CaseValues
+from dnnl.language.errors import BadValue, UnknownOption
+from dnnl.language.options import Driver, Option, Problem
+from dnnl.tools.bench.drivers import DRIVERS
 from dnnl.tools.bench.lexer import BatchFiles
-from dnnl.tools.bench.options import DRIVERS, Driver, Option, Problem
 from dnnl.tools.bench.settings import DEFAULTS, GLOBALS, Settings
 from dnnl.tools.bench.template import DEFAULT_TEMPLATE, find_template
 
@@ -22,26 +24,20 @@ class Item(NamedTuple):
     shown: str
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+@dataclass(frozen=True)
+class Case(CaseValues):
     """One case: what runs, and the text that runs it again."""
 
-    driver: str
-    values: dict[str, Any]
-    problem: Problem
     settings: Settings
     line: str
     template: str
     impl: str = ""
     skip_impl: str = ""
 
-    def __getitem__(self, option: str) -> Any:
-        return self.values[option]
-
     @property
     def repro(self) -> str:
         """The arguments that run this case alone."""
-        return f"{self.settings.repro()}--{self.driver} {self.line}"
+        return f"{self.settings.repro()}--{self.driver.name} {self.line}"
 
 
 class Interpreter:
@@ -133,13 +129,12 @@ class Interpreter:
 
     def _run(self, driver: Driver, token: str) -> Iterator[Case]:
         """Every combination of the options with one problem."""
-        problem = driver.problem(token)
+        problem = driver.problem.parse(token)
         names = [option.name for option in driver.options]
         batch = names.index("mb") if "mb" in names else -1
-        order = [place for place in driver.shown if place != batch]
+        order = [place for place in driver.order if place != batch]
         filters = "".join(f"--{name}={value} " for name, value in self._filters.items() if value)
-        # benchdnn looks at no recurrent case.
-        match = self._match if driver.name != "rnn" else None
+        match = self._match if driver.matched else None
         problems: dict[int, tuple[Problem, str]] = {0: (problem, filters + problem.text)}
         for items in itertools.product(*(self._lists[name] for name in names)):
             size = items[batch].value if batch >= 0 else 0
@@ -152,7 +147,7 @@ class Interpreter:
                 return
             values = {name: item.value for name, item in zip(names, items, strict=True)}
             case = Case(
-                driver.name, values, own, self.settings, line, self.template,
+                driver, values, own, self.settings, line, self.template,
                 self.settings.impl or self._filters["impl"],
                 self.settings.skip_impl or self._filters["skip-impl"],
             )  # fmt: skip

@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from dnnl.language.errors import BadValue
 from dnnl.tools.bench.cases import Case, Interpreter
-from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.execute import Executor
 from dnnl.tools.bench.page import check_packages, write_page
 from dnnl.tools.bench.report import Report

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.compensation import compensation
+from dnnl.reference.rule import Rule, Verdict, compare
 from dnnl.runtime.memory import Memory
-from dnnl.tools.bench.compare import Rule, Verdict, compare
 from dnnl.types.dtype import DataType
 
 _EQUAL = Rule(0.0, zeros=100)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from dnnl.errors import Unimplemented
+from dnnl.language.case import INVALID, CaseValues
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.operations.base import Operation
 from dnnl.tools.bench.quantization import make_attr
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import FormatKind, PropKind
+from dnnl.types.memory_desc import MemoryDesc
 
 
 class Created(NamedTuple):
@@ -21,14 +25,61 @@ class Created(NamedTuple):
     pd: PrimitiveDesc
 
 
-def create(case: Case, operation: Operation) -> Created:
+def create(case: Case, kind: type[Desc]) -> Created:
     """The first implementation that takes a case.
 
-    Raises Unimplemented where none does and InvalidArguments where the case breaks a rule.
+    A backward one is created with the description of its forward pass as a hint. Raises
+    Unimplemented where none takes it and InvalidArguments where the case breaks a rule.
     """
-    desc = operation.describe(case)
-    attr = make_attr(case, {t.argument: t.desc.ndims for t in desc.tensors}, desc.dst)
-    return Created(desc, attr, PrimitiveDesc(desc, engine_of(case), attr))
+    engine, desc = engine_of(case), describe(case, kind)
+    attr = make_attr(case, kind.operation, desc)
+    hint = None
+    if not desc.propagation.is_forward:
+        hint = PrimitiveDesc(describe(case, kind, PropKind.forward_training), engine)
+    return Created(desc, attr, PrimitiveDesc(desc, engine, attr, hint))
+
+
+def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = None) -> Desc:
+    """The operation of a case, or its counterpart in another propagation."""
+    operation = kind.operation
+    fields: dict[str, Any] = {}
+    passes = operation.passes
+    if case.driver.find("dir") is not None:
+        passes = frozenset({prop_kind or case.prop_kind})
+        fields["prop_kind"] = prop_kind or case.prop_kind
+    if not passes & operation.passes:
+        raise Unimplemented(f"{operation.kind} has no {fields['prop_kind']}")
+    for role in operation.roles:
+        if role.field and passes & (role.reads | role.writes):
+            fields[role.field] = role.case(case)
+    for parameter in operation.parameters:
+        fields[parameter.field] = parameter.case(case)
+    return operation.complete(kind.made(**fields), case)  # type: ignore[no-any-return]
+
+
+def at_execution(case: CaseValues, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDesc:
+    """The description with the sizes that only an execution knows, which the case has."""
+    if not any(tensor.desc.has_runtime_values for tensor in pd.desc.tensors):
+        return pd
+    roles = [role for role in kind.operation.roles if role.field]
+    return pd.with_sizes({role.argument: role.case(case) for role in roles})
+
+
+def skipped(case: CaseValues, operation: Operation) -> str | None:
+    """Why a case makes no sense or cannot be run here, None if it can."""
+    if case.in_place and any(_differ(case, operation, *pair) for pair in operation.in_place):
+        return INVALID
+    return operation.invalid(case)
+
+
+def _differ(case: CaseValues, operation: Operation, output: int, source: int) -> bool:
+    """Whether a case describes two tensors in two ways that are to share one buffer."""
+    roles = {role.argument: role for role in operation.roles if role.field}
+    first, second = (roles[argument].case(case) for argument in (output, source))
+    own: MemoryDesc = second[0] if roles[source].many else second
+    if first.data_type is not own.data_type:
+        return True
+    return FormatKind.any not in (first.format_kind, own.format_kind) and first != own
 
 
 def engine_of(case: Case) -> Engine:

@@ -12,23 +12,22 @@ from time import perf_counter
 import numpy as np
 
 from dnnl.errors import InvalidArguments, OutOfMemory, Unimplemented
+from dnnl.language.errors import BadValue
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.beside import check_beside, measure_beside
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.creation import create, engine_of
-from dnnl.tools.bench.errors import BadValue
+from dnnl.tools.bench.creation import at_execution, create, engine_of, skipped
+from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.measure import timed_runs
-from dnnl.tools.bench.operations import OPERATIONS
-from dnnl.tools.bench.operations.base import Operation
 from dnnl.tools.bench.peers.base import Peer
 from dnnl.tools.bench.peers.onednn import OneDnn
 from dnnl.tools.bench.peers.pytorch import PyTorch
 from dnnl.tools.bench.result import Result, State
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Trial
-from dnnl.types.arg import Arg
 
 _PEERS: dict[str, Callable[[], Peer]] = {"onednn": OneDnn, "torch": PyTorch}
 _SHARE = 0.75
@@ -53,14 +52,12 @@ class Executor:
     def _run(self, case: Case) -> Result:
         if case.settings.mode == "L":
             return Result(State.LISTED)
-        operation = OPERATIONS.get(case.driver)
-        if operation is None:
-            return Result(State.UNIMPLEMENTED, lines=(f"no primitive for --{case.driver}",))
-        reason = operation.skip(case)
-        if reason is not None:
-            return Result(State.SKIPPED, reason)
+        kind = description(case.driver)
+        if kind is None:
+            return Result(State.UNIMPLEMENTED, lines=(f"no primitive for --{case.driver.name}",))
         try:
-            return self._create(case, operation)
+            reason = skipped(case, kind.operation)
+            return Result(State.SKIPPED, reason) if reason else self._create(case, kind)
         except Unimplemented as error:
             return Result(State.UNIMPLEMENTED, lines=(str(error), *map(str, error.reasons)))
         except InvalidArguments as error:
@@ -73,15 +70,15 @@ class Executor:
             # One case that breaks must not hide what became of the thousands after it.
             return Result(State.UNTESTED_FAILED, lines=(traceback.format_exc().rstrip(),))
 
-    def _create(self, case: Case, operation: Operation) -> Result:
+    def _create(self, case: Case, kind: type[Desc]) -> Result:
         with self._phase("create_pd"):
             started = perf_counter()
-            desc, attr, pd = create(case, operation)
+            desc, attr, pd = create(case, kind)
             fits = _choose(pd, case)
             pd_ms = (perf_counter() - started) * 1e3
         if not fits:
             return Result(State.SKIPPED, "Skip-impl option hit")
-        sized = operation.at_execution(case, pd)
+        sized = at_execution(case, kind, pd)
         if _bytes(sized) > _SHARE * _memory():
             return Result(State.SKIPPED, "Not enough RAM")
         with self._phase("create_prim"):
@@ -90,12 +87,12 @@ class Executor:
             created = pd_ms, (perf_counter() - started) * 1e3
         if case.settings.check_ref_impl and "ref" in pd.impl_info:
             return Result(State.FAILED, impl=pd.impl_info)
-        trial = Trial(case, operation, desc, attr, sized)
+        trial = Trial(case, desc, attr, sized)
         result = self._use(case, trial, primitive)
         result.impl = pd.impl_info
         outputs = sum(t.desc.size for t in trial.desc.tensors if t.output)
         inputs = sum(t.desc.size for t in trial.desc.tensors if not t.output)
-        ops = int(getattr(trial.desc, "flops", 0))
+        ops = kind.operation.flops(trial.desc)
         result.measured = Measured(result.measured.runs, created, ops, inputs, outputs)
         return result
 
@@ -124,9 +121,9 @@ class Executor:
 
     def _check(self, trial: Trial, stream: Stream) -> Result:
         with self._phase("compute_ref"):
-            want, meant = trial.expect()
+            expected = trial.expect()
         with self._phase("compare"):
-            verdict = trial.judge(want, meant)
+            verdict = trial.judge(expected)
         state = State.MISTRUSTED if verdict.mistrusted else State.PASSED
         if verdict.errors:
             state = State.FAILED
@@ -139,7 +136,7 @@ class Executor:
         )
         if trial.case.settings.peer and not verdict.errors:
             with self._phase("compare"):
-                check_beside(self._peers(trial.case), trial, stream, (want, meant), result)
+                check_beside(self._peers(trial.case), trial, stream, expected, result)
         return result
 
     def _bitwise(self, trial: Trial, primitive: Primitive, stream: Stream) -> Result:
@@ -149,7 +146,8 @@ class Executor:
             trial.place()
             with self._phase("execute"):
                 primitive.execute(stream, trial.memories)
-            seen.append(trial.memories[Arg.DST].data)
+            written = [trial.memories[tensor.argument].data for tensor in trial.desc.outputs]
+            seen.append(np.concatenate(written))
         errors = int(np.count_nonzero(seen[0] != seen[1]))
         if errors:
             return Result(State.FAILED, errors=errors, total=seen[0].size)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dnnl.tools.bench.errors import BadValue
+from dnnl.language.errors import BadValue
 
 INPUTS = Path(__file__).parent / "inputs"
 """oneDNN's own case files, one folder for each driver."""

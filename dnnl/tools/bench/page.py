@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dnnl import __version__
+from dnnl.language.errors import BadValue
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.threads import get_num_threads
-from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
 from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.roofs import Roofs, measure_roofs

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import Unimplemented
+from dnnl.language import attributes as parsed
+from dnnl.language.tags import expand as expand_tag
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array
+from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.reference.quantization import dequantize, expand, quantize
-from dnnl.tools.bench import attributes as parsed
+from dnnl.reference.rule import Rule
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.compare import Rule
-from dnnl.tools.bench.descriptor import Descriptor
-from dnnl.tools.bench.fill import drawn, generator, integers, stored
-from dnnl.tools.bench.tags import expand as expand_tag
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr, ScaleSpec
 from dnnl.types.dtype import DataType
@@ -30,8 +31,6 @@ _MISSING = {
     "attr-dropout": "dropout",
     "attr-rounding-mode": "stochastic rounding",
 }
-_POSITIVE = ("softmax", "pool", "resampling", "reduction")
-_NORMS = ("bnorm", "lnorm", "gnorm")
 _EXACT_STEPS = (Alg.binary_add, Alg.binary_sub, Alg.binary_mul, Alg.binary_div)
 
 
@@ -48,11 +47,13 @@ class Parameters:
         self.descs[argument] = desc
 
 
-def make_attr(case: Case, ndims: Mapping[int, int], dst: MemoryDesc) -> PrimitiveAttr:
-    """The attribute of a case; ``ndims`` has the rank of each argument.
+def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
+    """The attribute of a case for an operation that it describes.
 
     Raises Unimplemented for what attributes do not have.
     """
+    ndims = {tensor.argument: tensor.desc.ndims for tensor in desc.tensors}
+    dst = desc.outputs[0].desc
     for name, what in _MISSING.items():
         if str(case[name]) not in ("", "dst:environment"):
             raise Unimplemented(f"attributes know no {what}")
@@ -66,13 +67,14 @@ def make_attr(case: Case, ndims: Mapping[int, int], dst: MemoryDesc) -> Primitiv
     )
     for entry in case["attr-scales"].items:
         rank = _rank(entry, ndims)
-        attr.set_scales(entry.argument, _bits(case, entry, rank), entry.groups, entry.data_type)
+        bits = _bits(case, operation, entry, rank)
+        attr.set_scales(entry.argument, bits, entry.groups, entry.data_type)
     for entry in case["attr-zero-points"].items:
         rank = _rank(entry, ndims)
-        bits = _bits(case, entry, rank)
+        bits = _bits(case, operation, entry, rank)
         attr.set_zero_points(entry.argument, bits, entry.groups, entry.data_type)
     for entry in case["attr-post-ops"].items:
-        _append(attr, case, entry, dst)
+        _append(attr, operation, entry, dst)
     return attr
 
 
@@ -82,33 +84,22 @@ def _rank(entry: parsed.Quantization, ndims: Mapping[int, int]) -> int:
     return ndims.get(entry.argument, 0)
 
 
-def _bits(case: Case, entry: parsed.Quantization, ndims: int) -> int:
-    """The mask, by the rules of the driver."""
-    name = entry.mask.name
-    if case.driver in ("conv", "deconv", "ip") and entry.name == "wei" and name == "per_oc":
-        problem = case.problem
-        return 3 if isinstance(problem, Descriptor) and problem.grouped else 1
-    if case.driver == "matmul" and name in ("per_oc", "per_dim_1"):
-        return 1 << (ndims - 1)
-    if case.driver == "matmul" and name == "per_ocic":
-        return 3 << (ndims - 2)
-    if (case.driver == "reorder" and name == "per_oc") or (
-        case.driver == "matmul" and name.startswith("per_dim")
-    ):
-        rule = f"--{case.driver} does not have this name"
-        hint = f"the mask as a number is {entry.mask.bits(ndims)}"
-        raise InvalidArguments("mask", name, rule, hint)
-    return entry.mask.bits(ndims)
+def _bits(case: Case, operation: Operation, entry: parsed.Quantization, ndims: int) -> int:
+    """The mask, by the rules of the operation."""
+    own = operation.mask(case, entry.name, entry.mask.name, ndims)
+    return entry.mask.bits(ndims) if own is None else own
 
 
-def _append(attr: PrimitiveAttr, case: Case, entry: parsed.PostOp, dst: MemoryDesc) -> None:
+def _append(
+    attr: PrimitiveAttr, operation: Operation, entry: parsed.PostOp, dst: MemoryDesc
+) -> None:
     match entry:
         case parsed.Sum():
             attr.post_ops.append_sum(entry.scale, entry.zero_point, entry.data_type)
         case parsed.Eltwise():
             attr.post_ops.append_eltwise(entry.alg, entry.alpha, entry.beta)
         case parsed.Prelu():
-            attr.post_ops.append_prelu(_operand_mask(case, entry.mask, dst.ndims))
+            attr.post_ops.append_prelu(_operand_mask(operation, entry.mask, dst.ndims))
         case parsed.Depthwise():
             kind, data = entry.data_type, "f32"
             attr.post_ops.append_depthwise(
@@ -118,17 +109,17 @@ def _append(attr: PrimitiveAttr, case: Case, entry: parsed.PostOp, dst: MemoryDe
             condition = None
             if entry.alg is Alg.binary_select:
                 condition = MemoryDesc(dst.dims, "s8", "any")
-            attr.post_ops.append_binary(entry.alg, _operand(case, entry, dst), condition)
+            attr.post_ops.append_binary(entry.alg, _operand(operation, entry, dst), condition)
 
 
-def _operand_mask(case: Case, mask: parsed.Mask, ndims: int) -> int:
-    if mask.name == "per_oc" and case.driver in ("matmul", "lnorm"):
-        return 1 << (ndims - 1)
+def _operand_mask(operation: Operation, mask: parsed.Mask, ndims: int) -> int:
+    if mask.name == "per_oc":
+        return 1 << operation.channels % ndims
     return mask.bits(ndims)
 
 
-def _operand(case: Case, entry: parsed.Binary, dst: MemoryDesc) -> MemoryDesc:
-    bits = _operand_mask(case, entry.mask, dst.ndims)
+def _operand(operation: Operation, entry: parsed.Binary, dst: MemoryDesc) -> MemoryDesc:
+    bits = _operand_mask(operation, entry.mask, dst.ndims)
     dims = [size if bits >> d & 1 else 1 for d, size in enumerate(dst.dims)]
     if entry.strides:
         return MemoryDesc(dims, entry.data_type, [int(s) for s in entry.strides.split("x")])
@@ -147,7 +138,7 @@ def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
             spec = specs[entry.argument]
             _add_quantization(made, kind | entry.argument, entry, spec.shape(dims), pd)
     for number, entry in enumerate(pd.attr.post_ops):
-        _add_operands(made, case, number, entry, pd)
+        _add_operands(made, number, entry, pd)
     return made
 
 
@@ -168,9 +159,7 @@ def _add_quantization(
     made.add(argument, values.reshape(desc.dims), desc)
 
 
-def _add_operands(
-    made: Parameters, case: Case, number: int, entry: object, pd: PrimitiveDesc
-) -> None:
+def _add_operands(made: Parameters, number: int, entry: object, pd: PrimitiveDesc) -> None:
     flag = Arg.post_op(number)
     if isinstance(entry, PostOpPrelu):
         desc = pd.arg_desc(flag | Arg.WEIGHTS)
@@ -180,8 +169,8 @@ def _add_operands(
         return
     for operand, _ in entry.operands:
         desc = pd.arg_desc(flag | operand)
-        low = 0 if case.driver in _POSITIVE else 4 if case.driver in _NORMS else -16
-        values = integers(generator("operand", number, desc.dims), desc.dims, low, 16)
+        rng = generator("operand", number, desc.dims)
+        values = integers(rng, desc.dims, *pd.desc.operation.operands)
         if entry.alg is Alg.binary_mul and desc.data_type.is_float:
             values /= 8
         if entry.alg is Alg.binary_div:
@@ -199,7 +188,7 @@ def finished(result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array
     """What the post-ops, the scale and the zero point of the destination make of a result."""
     operands = dict(made.values)
     values = apply_post_ops(result, pd.attr.post_ops, operands, previous)
-    return quantize(values, *_both(values.shape, int(Arg.DST), pd, made))
+    return quantize(values, *_both(values.shape, pd.desc.outputs[0].argument, pd, made))
 
 
 def _both(

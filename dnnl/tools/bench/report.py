@@ -183,7 +183,7 @@ def _plain(number: int, case: Case, result: Result) -> dict[str, str]:
         "impl": result.impl,
         "name": name,
         "prb": case.repro,
-        "driver": case.driver,
+        "driver": case.driver.name,
         "desc": desc,
         "attr": " ".join(attributes),
         "idx": str(number),
@@ -195,10 +195,10 @@ def _record(number: int, case: Case, result: Result) -> dict[str, Any]:
     measured = result.measured
     record: dict[str, Any] = {
         "index": number,
-        "driver": case.driver,
+        "driver": case.driver.name,
         "state": result.state.name,
         "reason": result.reason,
-        "case": f"--{case.driver} {case.line}",
+        "case": f"--{case.driver.name} {case.line}",
         "repro": case.repro,
         "impl": result.impl,
         "ms": result.took_ms,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dnnl.tools.bench.values import flag, integer, text
+from dnnl.language.values import flag, integer, text
 
 MODES = "CLIRPFSB"
 PEERS = ("onednn", "torch")

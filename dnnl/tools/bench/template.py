@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dnnl.tools.bench.errors import BadValue
-from dnnl.tools.bench.options import Driver
+from dnnl.language.errors import BadValue
+from dnnl.language.options import Driver
 
 DEFAULT_TEMPLATE = (
     "perf,%engine%,%impl%,%name%,%prb%,%Gops%,%+ctime%,%-time%,%-Gflops%,%0time%,%0Gflops%"

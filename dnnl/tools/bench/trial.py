@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +12,12 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import core_type
+from dnnl.reference.fill import generator, integers, stored, uniform
+from dnnl.reference.rule import Rule, Verdict, compare
 from dnnl.runtime.gather import gather, scatter
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.compare import Rule, Verdict, compare
 from dnnl.tools.bench.compensation import judge_sums
-from dnnl.tools.bench.fill import generator, integers, stored, uniform
-from dnnl.tools.bench.operations.base import Operation
 from dnnl.tools.bench.quantization import (
     Parameters,
     dequantized,
@@ -26,7 +26,7 @@ from dnnl.tools.bench.quantization import (
     loosened,
     reads_dst,
 )
-from dnnl.types.arg import Arg
+from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import ScratchpadMode
@@ -37,15 +37,22 @@ PATTERN = 0x3F
 """A byte that makes ordinary numbers in every type."""
 
 
+class Expected(NamedTuple):
+    """What a trial should give: every output in float64, from inputs as they are meant."""
+
+    outputs: dict[int, Array]
+    inputs: dict[int, Array]
+
+
 class Trial:
     """One case on its way: what was created, what its tensors hold."""
 
-    def __init__(
-        self, case: Case, operation: Operation, asked: Desc, attr: PrimitiveAttr, pd: PrimitiveDesc
-    ) -> None:
-        self.case, self.operation, self.pd = case, operation, pd
+    def __init__(self, case: Case, asked: Desc, attr: PrimitiveAttr, pd: PrimitiveDesc) -> None:
+        self.case, self.pd = case, pd
         self.asked, self.attr = asked, attr
         self.desc: Desc = pd.desc
+        self.reference = pd.desc.operation.reference
+        self.result = self.desc.outputs[0]
         self.parameters = Parameters()
         self.inputs: dict[int, Array] = {}
         self.previous: Array | None = None
@@ -54,13 +61,13 @@ class Trial:
     def fill(self, *, bitwise: bool) -> None:
         """Decide on the contents of every input and attribute tensor."""
         self.parameters = fill_parameters(self.case, self.pd)
-        for argument, array in self.operation.fill(self.case, self.desc).items():
+        for argument, array in self.reference.fill(self.desc).items():
             desc = self.pd.arg_desc(argument)
             anything = bitwise and desc.data_type.is_float
             values = uniform(generator("bitwise", argument), desc.dims) if anything else array
             self.inputs[argument] = stored(values, desc.data_type)
         if reads_dst(self.pd.attr):
-            dst = self.pd.dst_desc
+            dst = self.result.desc
             low = 0 if dst.data_type.min >= 0 else -4
             self.previous = integers(generator("dst", dst.dims), dst.dims, low, 4)
 
@@ -73,10 +80,9 @@ class Trial:
             self.memories[tensor.argument] = memory
         for argument, array in self.inputs.items():
             _store(self.memories[argument], array)
-        if bool(self.case.values.get("inplace", False)):
-            self.memories[Arg.DST] = self.memories[self.operation.in_place]
+        self._share()
         if self.previous is not None:
-            _store(self.memories[Arg.DST], self.previous)
+            _store(self.memories[self.result.argument], self.previous)
         for argument, array in self.parameters.values.items():
             self.memories[argument] = Memory(self.parameters.descs[argument], engine)
             _store(self.memories[argument], array)
@@ -91,45 +97,66 @@ class Trial:
             self.memories[argument] = Memory(desc, self.pd.engine)
         for memory in self.memories.values():
             memory.data[:] = PATTERN
-        if bool(self.case.values.get("inplace", False)):
-            self.memories[Arg.DST] = self.memories[self.operation.in_place]
+        self._share()
         self._scratchpad()
+
+    def _share(self) -> None:
+        """Give outputs the buffers of the inputs that they may replace, if the case says so."""
+        for output, source in self.desc.operation.in_place if self.case.in_place else ():
+            if output in self.memories and source in self.memories:
+                self.memories[output] = self.memories[source]
 
     def _scratchpad(self) -> None:
         desc = self.pd.scratchpad_desc
         if self.pd.attr.scratchpad_mode is ScratchpadMode.user and not desc.is_zero:
             self.memories[Arg.SCRATCHPAD] = Memory(desc, self.pd.engine)
 
-    def expect(self) -> tuple[Array, dict[int, Array]]:
-        """The reference before it is rounded, and the inputs as they are meant."""
+    def expect(self) -> Expected:
+        """Every output before it is rounded, and the inputs as they are meant."""
         meant = {
             argument: dequantized(array, argument, self.pd, self.parameters)
             for argument, array in self.inputs.items()
         }
-        result = self.operation.compute(self.case, self.desc, meant)
-        return finished(result, self.pd, self.parameters, self.previous), meant
+        outputs = self.reference.compute(self.desc, meant)
+        first = self.result.argument
+        outputs[first] = finished(outputs[first], self.pd, self.parameters, self.previous)
+        return Expected(outputs, meant)
 
-    def rule(self, meant: Mapping[int, Array]) -> Rule:
-        """What is accepted of the destination."""
-        rule = self.operation.rule(self.case, self.desc, meant)
-        return loosened(rule, self.pd.attr, self.pd.dst_desc.data_type)
+    def rule(self, argument: int, meant: Mapping[int, Array]) -> Rule:
+        """What is accepted of an output."""
+        post_ops = tuple(self.pd.attr.post_ops)
+        rule = self.reference.rule(self.desc, argument, meant, post_ops)
+        if argument != self.result.argument:
+            return rule
+        return loosened(rule, self.pd.attr, self.result.desc.data_type)
 
-    def judge(self, want: Array, meant: Mapping[int, Array]) -> Verdict:
-        """Compare the destination, its padding and its compensation included."""
-        memory = self.memories[Arg.DST]
+    def judge(self, expected: Expected) -> Verdict:
+        """Compare every output, its padding and its compensation included."""
+        verdict = Verdict(0, 0, False)
+        for tensor in self.desc.outputs:
+            verdict = verdict.and_also(self._judge(tensor.argument, expected))
+        return verdict
+
+    def _judge(self, argument: int, expected: Expected) -> Verdict:
+        memory, name = self.memories[argument], name_of(argument)
         kind = memory.desc.data_type
-        source = self.pd.src_desc.data_type
-        plain = not self.pd.attr.non_default() and self.desc.kind == "reorder"
-        core = core_type(source, kind) if plain else DataType.f32
-        core = DataType.f64 if kind is DataType.f64 else core
-        verdict = compare("DST", f64(memory.numpy()), want, kind, core, self.rule(meant))
+        rule = self.rule(argument, expected.inputs)
+        got, want = f64(memory.numpy()), expected.outputs[argument]
+        verdict = compare(name, got, want, kind, self.core(kind), rule)
         for sums in judge_sums(memory):
             verdict = verdict.with_errors(sums.errors, sums.lines)
-        for name, desc in _parts(memory.desc).items():
+        for part, desc in _parts(name, memory.desc).items():
             stray = _stray_padding(desc, memory.data)
-            line = f"[{name}]: {stray} elements of the padding are not zero"
+            line = f"[{part}]: {stray} elements of the padding are not zero"
             verdict = verdict.with_errors(stray, (line,) if stray else ())
         return verdict
+
+    def core(self, kind: DataType) -> DataType:
+        """The type of the computation behind an output of a type."""
+        if kind is DataType.f64:
+            return kind
+        plain = self.reference.direct and not self.pd.attr.non_default()
+        return core_type(self.pd.src_desc.data_type, kind) if plain else DataType.f32
 
 
 def _store(memory: Memory, values: Array) -> None:
@@ -138,10 +165,10 @@ def _store(memory: Memory, values: Array) -> None:
         scatter(memory.desc, memory.data, values.astype(memory.desc.data_type.numpy))
 
 
-def _parts(desc: MemoryDesc) -> dict[str, MemoryDesc]:
+def _parts(name: str, desc: MemoryDesc) -> dict[str, MemoryDesc]:
     """The tensor, and the sums behind it where it has any."""
     kinds = desc.compensation.masks if desc.compensation is not None else ()
-    return {"DST": desc, **{f"DST {kind}": desc.compensation_desc(kind) for kind in kinds}}
+    return {name: desc, **{f"{name} {kind}": desc.compensation_desc(kind) for kind in kinds}}
 
 
 def _stray_padding(desc: MemoryDesc, data: NDArray[np.uint8]) -> int:

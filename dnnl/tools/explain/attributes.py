@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from dnnl.tools.bench.attributes import entries
-from dnnl.tools.bench.errors import BadValue
+from dnnl.language.attributes import entries
+from dnnl.language.errors import BadValue
 from dnnl.tools.explain.words import BINARY, function
 
 Letters = Mapping[str, Sequence[str]]

@@ -10,10 +10,11 @@ from itertools import islice
 import click
 
 from dnnl.errors import Error
+from dnnl.language.errors import BadValue
+from dnnl.language.verbose import OtherLine, is_verbose
 from dnnl.tools.bench.cases import Interpreter
-from dnnl.tools.bench.errors import BadValue
-from dnnl.tools.bench.options import DRIVERS
-from dnnl.tools.bench.verbose_syntax import OtherLine, is_verbose, read_line
+from dnnl.tools.bench.drivers import DRIVERS
+from dnnl.tools.bench.verbose_line import read
 from dnnl.tools.explain.others import told
 from dnnl.tools.explain.story import Rows, Times, of_case, of_line
 from dnnl.tools.explain.totals import Totals
@@ -52,7 +53,7 @@ def _explained(text: str) -> Iterator[str]:
     if not is_verbose(text):
         yield from _cases(text)
         return
-    line = read_line(text)
+    line = read(text)
     if isinstance(line, OtherLine):
         yield told(line)
         return
@@ -119,7 +120,7 @@ def _whole_log(lines: Iterable[str]) -> int:
     bad = strange = 0
     for number, text in enumerate(lines, 1):
         try:
-            if is_verbose(text) and totals.add(read_line(text)):
+            if is_verbose(text) and totals.add(read(text)):
                 continue
             if not is_verbose(text) and not _is_case(text):
                 strange += bool(text.strip())

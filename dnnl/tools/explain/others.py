@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnnl.tools.bench.verbose_syntax import OtherLine
+from dnnl.language.verbose import OtherLine
 
 
 def told(line: OtherLine) -> str:

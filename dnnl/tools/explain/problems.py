@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dnnl.tools.bench.descriptor import Descriptor
-from dnnl.tools.bench.options import Problem
-from dnnl.tools.bench.problem import Shapes
-from dnnl.tools.bench.verbose_syntax import OperationLine
+from dnnl.language.descriptor import Descriptor
+from dnnl.language.options import Problem
+from dnnl.language.problem import Shapes
+from dnnl.language.verbose import OperationLine
+from dnnl.tools.bench.drivers import KINDS
 from dnnl.tools.explain.words import ALGORITHMS, BINARY, FLAGS, function
 
 
@@ -20,35 +21,26 @@ def sizes(line: OperationLine, problem: Problem | None) -> str:
     if problem is None:
         return line.problem
     if isinstance(problem, Shapes):
-        return _listed(line, problem)
-    if problem.driver in ("conv", "deconv", "pool"):
+        word = KINDS[line.kind].problem.between  # type: ignore[union-attr]
+        return word.join(map(_sizes, problem.tensors))
+    if "slc" in problem.numbers:
+        return _recurrent(problem)
+    if problem.grammar.window:
         return ", ".join(_window(problem))
-    if problem.driver == "ip":
+    if "oc" in problem.numbers:
         inputs = _sizes(problem.src_dims[1:])
         return f"batch {problem['mb']}, {inputs} inputs to {problem['oc']} outputs"
-    if problem.driver == "resampling":
-        scaled = f"{_sizes(problem.spatial('i'))} to {_sizes(problem.spatial('o'))}"
-        return f"batch {problem['mb']}, {problem['ic']} channels, image {scaled}"
-    if problem.driver == "rnn":
-        return _recurrent(problem)
+    return _image(problem)
+
+
+def _image(problem: Descriptor) -> str:
+    """Batch, channels and space."""
     image = f", image {_sizes(problem.spatial('i'))}" if problem.ndims > 2 else ""
+    if image and "ow" in problem.numbers:
+        image += f" to {_sizes(problem.spatial('o'))}"
     groups = f" in {problem.groups} groups" if problem.grouped else ""
-    extra = f", {problem['ls']} neighbours" if problem.driver == "lrn" else ""
+    extra = f", {problem['ls']} neighbours" if "ls" in problem.numbers else ""
     return f"batch {problem['mb']}, {problem['ic']} channels{groups}{image}{extra}"
-
-
-def _listed(line: OperationLine, problem: Shapes) -> str:
-    tensors = [_sizes(dims) for dims in problem.tensors]
-    if line.kind == "matmul":
-        *batch, m, k = problem.tensors[0]
-        n = problem.tensors[1][-1]
-        times = f"{_sizes(batch)} times " if batch else ""
-        return f"{times}{m}x{k} by {k}x{n}"
-    if line.kind == "binary":
-        return f"{tensors[0]} with {tensors[1]}"
-    if line.kind == "reduction":
-        return f"{tensors[0]} to {tensors[1]}"
-    return " and ".join(tensors)
 
 
 def _window(problem: Descriptor) -> Iterator[str]:
@@ -67,7 +59,7 @@ def _window(problem: Descriptor) -> Iterator[str]:
         if any(value != plain for value in values):
             yield f"{name} {_sizes(values)}"
     behind = problem.padding_r
-    if problem.driver != "deconv" and behind != problem.spatial("p"):
+    if problem.grammar.window == "down" and behind != problem.spatial("p"):
         yield f"padding behind {_sizes(behind)}"
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dnnl.errors import Error, Unimplemented
+from dnnl.language.errors import BadValue
+from dnnl.language.verbose import OperationLine
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.tools.bench.cases import Case, Interpreter
-from dnnl.tools.bench.creation import create
-from dnnl.tools.bench.errors import BadValue
-from dnnl.tools.bench.operations import OPERATIONS
-from dnnl.tools.bench.verbose_line import driver_of, operation_tokens
-from dnnl.tools.bench.verbose_syntax import OperationLine, read_line
+from dnnl.tools.bench.creation import create, skipped
+from dnnl.tools.bench.drivers import SUMMARIES, description, kind_of
+from dnnl.tools.bench.verbose_line import operation_tokens, read
 from dnnl.tools.explain import words
 from dnnl.tools.explain.attributes import attributes
 from dnnl.tools.explain.problems import parameters, sizes
@@ -67,17 +67,16 @@ def of_line(line: OperationLine, times: Times) -> Rows:
 
 def of_case(case: Case) -> Rows:
     """The rows of a case of ``dnnl bench``."""
-    operation = OPERATIONS.get(case.driver)
+    kind = description(case.driver)
     try:
-        if operation is None or operation.skip(case) is not None:
-            raise Unimplemented(f"no primitive is made for --{case.driver}")
-        pd = create(case, operation).pd
+        if kind is None or skipped(case, kind.operation) is not None:
+            raise Unimplemented(f"no primitive is made for --{case.driver.name}")
+        pd = create(case, kind).pd
     except Error:
-        kind = next((kind for kind in words.OPERATIONS if driver_of(kind) == case.driver), "")
-        yield from _head(_bare(case, kind or case.driver))
+        yield from _head(_bare(case, kind_of(case.driver)))
         yield "options", case.line.removesuffix(case.problem.text).strip() or "none"
     else:
-        line = read_line(f"dnnl_verbose,v1,primitive,exec,{pd.verbose_fields()}")
+        line = read(f"dnnl_verbose,v1,primitive,exec,{pd.verbose_fields()}")
         assert isinstance(line, OperationLine)
         yield from _statement(replace(line, impl=""), Times())
     yield from _ours(case)
@@ -114,7 +113,7 @@ def _statement(line: OperationLine, times: Times) -> Rows:
 
 def _head(line: OperationLine) -> Rows:
     """The operation and its sizes."""
-    what = words.OPERATIONS.get(line.kind, f"{line.kind}, an operation that is not known here")
+    what = SUMMARIES.get(line.kind, f"{line.kind}, an operation that is not known here")
     direction = words.PROPAGATIONS.get(line.prop, line.prop)
     yield "operation", f"{what}; {direction}" if direction else what
     yield "problem", sizes(line, problem(line))
@@ -139,7 +138,7 @@ def _work(line: OperationLine, tensors: Sequence[Placed], ms: float) -> str:
         for item in tensors
         if item.desc is not None
     )
-    count = flops(line, tensors)
+    count = flops(line)
     amounts = [words.scaled(count, "FLOP")] if count else []
     rates = [words.scaled(count / ms * 1e3, "FLOP/s")] if count and ms else []
     if unknown:
@@ -153,16 +152,16 @@ def _work(line: OperationLine, tensors: Sequence[Placed], ms: float) -> str:
 
 def _ours(case: Case) -> Rows:
     """Which implementation of ours takes a case, and why the others do not."""
-    operation = OPERATIONS.get(case.driver)
-    if operation is None:
-        yield "here", f"dnnl has no primitive for --{case.driver} yet"
+    kind = description(case.driver)
+    if kind is None:
+        yield "here", f"dnnl has no primitive for --{case.driver.name} yet"
         return
-    skipped = operation.skip(case)
-    if skipped is not None:
-        yield "here", f"dnnl bench skips this: {skipped}"
+    reason = skipped(case, kind.operation)
+    if reason is not None:
+        yield "here", f"dnnl bench skips this: {reason}"
         return
     try:
-        pd = create(case, operation).pd
+        pd = create(case, kind).pd
     except Unimplemented as error:
         reasons = [str(reason) for reason in error.reasons]
         yield "here", f"nothing takes it: {'; '.join(reasons) or error}"

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from typing import NamedTuple
 
 from dnnl.errors import Error
-from dnnl.tools.bench.descriptor import SPATIAL, Descriptor
-from dnnl.tools.bench.errors import BadValue
-from dnnl.tools.bench.options import DRIVERS, Problem
-from dnnl.tools.bench.problem import Dims, Shapes
-from dnnl.tools.bench.verbose_line import driver_of, problem_of
-from dnnl.tools.bench.verbose_syntax import OperationLine, Tensor
+from dnnl.language.descriptor import SPATIAL, Descriptor
+from dnnl.language.errors import BadValue
+from dnnl.language.options import Problem
+from dnnl.language.planned import PLANNED
+from dnnl.language.problem import Sizes
+from dnnl.language.verbose import OperationLine, Tensor
+from dnnl.primitives import OPERATIONS
+from dnnl.primitives.desc import Desc
+from dnnl.tools.bench.cases import Interpreter
+from dnnl.tools.bench.creation import describe
+from dnnl.tools.bench.drivers import KINDS
 from dnnl.tools.layout_grid import axes_of, formula
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
-_MATRIX = 2
-_WEIGHTED = ("convolution", "deconvolution", "inner_product")
-_CHANNELS = (*_WEIGHTED, "pooling", "resampling", "batch_normalization", "lrn")
 _PLAIN = "abcdefghijkl"
-_PER_CHANNEL = ("mean", "variance", "scale", "shift", "stats", "stat", "scaleshift")
 
 
 @dataclass(frozen=True)
@@ -42,144 +44,108 @@ def problem(line: OperationLine) -> Problem | None:
 
     Raises BadValue for sizes that cannot be read.
     """
-    driver = driver_of(line.kind)
+    driver = KINDS.get(line.kind)
     if driver is None or "*" in line.problem or str(RUNTIME_DIM) in line.problem:
         return None
-    return DRIVERS[driver].problem(problem_of(line))
+    return driver.problem.parse(driver.problem.told(line.problem))
 
 
 def placed(line: OperationLine) -> list[Placed]:
     """Every tensor with its dims and its place in memory, as far as the line says."""
-    sizes = problem(line)
+    shapes = _shapes(line)
     found = []
-    sources = 0
+    seen: Counter[str] = Counter()
     for tensor in line.tensors:
-        base = tensor.name.removeprefix("diff_")
-        dims = None if sizes is None else _dims(line, tensor, sizes, sources)
-        sources += base in ("src", "data", "src_a", "src_b")
-        found.append(Placed(tensor, *_place(line, base, tensor, dims)))
+        base = _OLD.get(tensor.name, tensor.name.removeprefix("diff_"))
+        known = shapes.get(base, ())
+        shape = known[min(seen[base], len(known) - 1)] if known else None
+        seen[base] += 1
+        found.append(Placed(tensor, *_place(tensor, shape)))
     return found
 
 
-def flops(line: OperationLine, tensors: Sequence[Placed]) -> int:
+def flops(line: OperationLine) -> int:
     """Multiplications and additions of a sum of products; 0 for all other operations."""
-    sizes = {item.tensor.name.removeprefix("diff_"): item.desc for item in tensors}
-    dst = sizes.get("dst")
-    if dst is None or line.kind not in (*_WEIGHTED, "matmul"):
-        return 0
-    if line.kind == "matmul":
-        src = sizes.get("src")
-        return 0 if src is None else 2 * dst.nelems() * src.dims[-1]
-    weights, src = sizes.get("wei"), sizes.get("src")
-    if weights is None or src is None:
-        return 0
-    grouped = weights.ndims > dst.ndims
-    channels = weights.dims[1:] if grouped else weights.dims
-    if line.kind == "deconvolution":
-        return 2 * src.nelems() * channels[0] * prod(channels[2:])
-    return 2 * dst.nelems() * prod(channels[1:])
+    desc = _described(line)
+    return 0 if desc is None else desc.operation.flops(desc)
 
 
-def _dims(line: OperationLine, tensor: Tensor, sizes: Problem, number: int) -> Dims | None:
-    """The dims of one tensor; ``number`` sources stand before it."""
-    base = tensor.name.removeprefix("diff_")
-    if isinstance(sizes, Shapes):
-        return _listed(line, base, tensor, sizes, number)
-    return _described(line, base, sizes)
+class _Shape(NamedTuple):
+    """The dims of a tensor, and the letter of each by its meaning."""
+
+    dims: Sizes
+    letters: Sequence[str]
 
 
-def _listed(
-    line: OperationLine, base: str, tensor: Tensor, sizes: Shapes, number: int
-) -> Dims | None:
-    """The dims where a problem lists tensors."""
-    tensors = sizes.padded
-    if base in _PER_CHANNEL:
-        return sizes.dims[:-1] if base.startswith("stat") else sizes.dims[-1:]
-    if line.kind == "matmul":
-        if min(map(len, tensors)) < _MATRIX:
-            raise BadValue(f"problem {line.problem!r}: matrices have two dimensions at least")
-        return _matrix(base, tensor, tensors)
-    if line.kind in ("binary", "concat", "sum") and base == "src":
-        return tensors[number if len(tensors) > 1 else 0]
-    if line.kind == "binary":
-        return sizes.result
-    if line.kind == "concat":
-        text = line.aux.get("axis", "0")
-        axis = int(text) if text.isdigit() else len(tensors[0])
-        if axis >= len(tensors[0]):
-            raise BadValue(f"axis {text!r} is none of the dimensions of {line.problem!r}")
-        total = sum(dims[axis] for dims in tensors)
-        return (*tensors[0][:axis], total, *tensors[0][axis + 1 :])
-    second = {"prelu": "wei", "reduction": "dst"}.get(line.kind)
-    return tensors[1] if base == second else tensors[0]
+_OLD = {"data": "src", "src_a": "src", "src_b": "wei", "stat": "stats"}
+"""Names that tensors had in version 2."""
 
 
-def _matrix(base: str, tensor: Tensor, tensors: Sequence[Dims]) -> Dims | None:
-    src, weights = tensors
-    batch = tuple(max(pair) for pair in zip(src[:-2], weights[:-2], strict=True))
-    dst = (*batch, src[-2], weights[-1])
-    if base == "bia":
-        mask = int(tensor.mask or 1 << len(dst) - 1)
-        return tuple(extent if mask >> d & 1 else 1 for d, extent in enumerate(dst))
-    names = {"src": src, "src_a": src, "wei": weights, "src_b": weights, "dst": dst}
-    return names.get(base)
+def _shapes(line: OperationLine) -> dict[str, list[_Shape]]:
+    """The shapes of the tensors by name, gradients under the names of their tensors."""
+    found: dict[str, list[_Shape]] = {}
+    planned = next((row for row in PLANNED if row.kind == line.kind), None)
+    sizes = problem(line)
+    if planned is not None and sizes is not None:
+        for name, (pattern, shape) in planned.tensors.items():
+            found[name] = [_Shape(shape(sizes), _letters(pattern, shape(sizes), sizes))]
+    desc = _described(line)
+    if desc is None or sizes is None:
+        return found
+    for tensor in desc.tensors:
+        name, dims = tensor.name.removeprefix("diff_"), tensor.desc.dims
+        letters = _letters(desc.operation.role(tensor.argument).letters, dims, sizes)
+        found.setdefault(name, []).append(_Shape(dims, letters))
+    return found
 
 
-def _described(line: OperationLine, base: str, sizes: Descriptor) -> Dims | None:
-    """The dims where a problem is a list of keys."""
-    if sizes.driver == "rnn":
+def _described(line: OperationLine) -> Desc | None:
+    """The operation with the sizes and parameters of a line, types and layouts left aside."""
+    driver, kind = KINDS.get(line.kind), OPERATIONS.get(line.kind)
+    if driver is None or kind is None or problem(line) is None:
         return None
-    if base in _PER_CHANNEL:
-        return (sizes["ic"],)
-    if base in ("src", "data"):
-        return sizes.src_dims
-    if line.kind not in _WEIGHTED:
-        window = line.kind in ("pooling", "resampling") and base in ("dst", "ws")
-        space = sizes.spatial("o" if window else "i")
-        return (sizes["mb"], sizes["ic"], *space)
-    outputs = sizes["oc"]
-    if base == "bia":
-        return (outputs,)
-    if line.kind == "inner_product":
-        return {"dst": (sizes["mb"], outputs), "wei": (outputs, *sizes.src_dims[1:])}.get(base)
-    channels = (outputs // sizes.groups, sizes["ic"] // sizes.groups)
-    weights = (*([sizes.groups] if sizes.grouped else []), *channels, *sizes.spatial("k"))
-    return {"dst": (sizes["mb"], outputs, *sizes.spatial("o")), "wei": weights}.get(base)
+    counted = [option for option in driver.options if not option.layout]
+    told = [(option.name, option.told(line)) for option in counted]
+    options = [f"--{name}={value}" for name, value in told if value is not None]
+    text = driver.problem.told(line.problem)
+    (case,) = Interpreter().cases([f"--{driver.name}", *options, text])
+    try:
+        return describe(case, kind)
+    except Error as error:
+        raise BadValue(
+            f"the sizes {line.problem!r} of a {line.kind} do not agree: {error}"
+        ) from None
 
 
-def _place(
-    line: OperationLine, base: str, tensor: Tensor, dims: Dims | None
-) -> tuple[MemoryDesc | None, Sequence[str]]:
-    if dims is None or tensor.format_kind != "blocked":
+def _letters(pattern: str, dims: Sizes, sizes: Problem) -> Sequence[str]:
+    """The letters of the dimensions: a star stands for those of space, or for a, b, ... where it
+    comes first; a letter in brackets for a dimension of groups, if there are such."""
+    grouped = isinstance(sizes, Descriptor) and sizes.grouped
+    named = pattern.replace("[g]", "g" if grouped else "")
+    rest = len(dims) - len(named) + 1
+    if named.startswith("*"):
+        return _PLAIN[:rest] + named[1:]
+    if named.endswith("*") and 0 <= rest <= len(SPATIAL):
+        return named[:-1] + SPATIAL[len(SPATIAL) - rest :]
+    return named if len(named) == len(dims) else _PLAIN[: len(dims)]
+
+
+def _place(tensor: Tensor, shape: _Shape | None) -> tuple[MemoryDesc | None, Sequence[str]]:
+    if shape is None or tensor.format_kind != "blocked":
         return None, ()
     try:
         tag = FormatTag(tensor.tag)
-        if tag.ndims != len(dims):
+        if tag.ndims != len(shape.dims):
             return None, ()
         if not tensor.strides:
-            desc = MemoryDesc(dims, tensor.data_type, tag)
+            desc = MemoryDesc(shape.dims, tensor.data_type, tag)
         else:
             strides = [int(stride) for stride in tensor.strides.split("x")]
-            desc = MemoryDesc(dims, tensor.data_type, strides, inner_blocks=tag.inner_blocks)
+            blocks = tag.inner_blocks
+            desc = MemoryDesc(shape.dims, tensor.data_type, strides, inner_blocks=blocks)
     except (Error, ValueError) as error:
         raise BadValue(f"cannot read the layout of {tensor.name}: {error}") from None
-    grouped = line.problem.startswith(("g", "G"))
-    return desc, _letters(line.kind, base, len(dims), grouped)
-
-
-def _letters(kind: str, base: str, ndims: int, grouped: bool) -> Sequence[str]:
-    """The letters of the dimensions by their meaning, or a, b, c, ... where they have none."""
-    if kind == "matmul" and ndims >= 2:
-        ends = {"src": "mk", "src_a": "mk", "wei": "kn", "src_b": "kn"}.get(base, "mn")
-        return _PLAIN[: ndims - 2] + ends
-    head = ""
-    if kind in _CHANNELS:
-        weights = "goi" if grouped and kind != "inner_product" else "oi"
-        head = {"bia": "o", "wei": weights}.get(base, "nc" if ndims > 1 else "c")
-    space = ndims - len(head)
-    if not head or space > len(SPATIAL):
-        return _PLAIN[:ndims]
-    return head + SPATIAL[len(SPATIAL) - space :]
+    return desc, shape.letters
 
 
 def layout(item: Placed) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dnnl.tools.bench.verbose_syntax import OperationLine, OtherLine
+from dnnl.language.verbose import OperationLine, OtherLine
 from dnnl.tools.explain.story import Times
 
 

@@ -4,30 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dnnl.tools.bench.errors import BadValue
-
-OPERATIONS = {
-    "reorder": "reorder: the same elements in another layout or type",
-    "convolution": "convolution: each dst element is a weighted sum of a window of src",
-    "deconvolution": "deconvolution: each src element spreads its weighted value over dst",
-    "inner_product": "inner product: each output channel is a weighted sum of a whole image",
-    "matmul": "matmul: product of matrices",
-    "pooling": "pooling: one value for each window of src",
-    "softmax": "softmax along one axis",
-    "eltwise": "eltwise: a function of each element",
-    "binary": "binary: a function of two tensors, element by element",
-    "sum": "sum of tensors of the same sizes",
-    "concat": "concat: tensors one behind the other",
-    "batch_normalization": "batch normalization: each channel by its mean and variance",
-    "layer_normalization": "layer normalization: each row by its mean and variance",
-    "group_normalization": "group normalization: each group of channels by its mean and variance",
-    "lrn": "local response normalization: each element by its neighbours",
-    "shuffle": "shuffle: the channels in another order, as a transposition of groups",
-    "prelu": "prelu: negative elements times a weight",
-    "resampling": "resampling: the image in another size",
-    "reduction": "reduction of some dimensions to size 1",
-    "rnn": "recurrent network, step by step",
-}
+from dnnl.language.errors import BadValue
 
 PROPAGATIONS = {
     "undef": "",

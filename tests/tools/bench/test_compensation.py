@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dnnl import Arg, Memory, Primitive, Stream, config
+from dnnl.language.errors import BadValue
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.command import run
-from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.execute import Executor
 from dnnl.tools.bench.result import Result, State
 from dnnl.tools.bench.verbose_line import case_tokens

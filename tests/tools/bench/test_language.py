@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dnnl.tools.bench import attributes
+from dnnl.language import attributes
+from dnnl.language.descriptor import Descriptor
+from dnnl.language.errors import BadValue, UnknownOption
+from dnnl.language.problem import Dims
+from dnnl.language.tags import expand
 from dnnl.tools.bench.cases import Case, Interpreter
-from dnnl.tools.bench.descriptor import parse_descriptor
-from dnnl.tools.bench.errors import BadValue, UnknownOption
+from dnnl.tools.bench.drivers import DRIVERS
 from dnnl.tools.bench.lexer import tokens
-from dnnl.tools.bench.problem import parse_shapes
-from dnnl.tools.bench.tags import expand
 
 
 def cases(line: str) -> list[Case]:
@@ -21,6 +22,12 @@ def cases(line: str) -> list[Case]:
 
 def lines(line: str) -> list[str]:
     return [case.repro for case in cases(line)]
+
+
+def descriptor(driver: str, token: str) -> Descriptor:
+    problem = DRIVERS[driver].problem.parse(token)
+    assert isinstance(problem, Descriptor)
+    return problem
 
 
 @pytest.mark.parametrize(
@@ -239,9 +246,9 @@ def test_meta_tags(tag: str, ndims: int, expected: str) -> None:
 def test_shapes(
     token: str, tensors: tuple[tuple[int, ...], ...], name: str, result: tuple[int, ...]
 ) -> None:
-    shapes = parse_shapes(token, 1, 9)
+    shapes = Dims(1, 9).parse(token)
     assert (shapes.tensors, shapes.name, shapes.result) == (tensors, name, result)
-    assert parse_shapes(shapes.text, 1, 9) == shapes
+    assert Dims(1, 9).parse(shapes.text) == shapes
 
 
 def test_an_unnamed_problem_has_no_name() -> None:
@@ -273,9 +280,9 @@ def test_an_unnamed_problem_has_no_name() -> None:
     ],
 )
 def test_descriptors(driver: str, token: str, text: str) -> None:
-    problem = parse_descriptor(driver, token)
+    problem = descriptor(driver, token)
     assert problem.text == text
-    assert parse_descriptor(driver, text).numbers == problem.numbers
+    assert descriptor(driver, text).numbers == problem.numbers
     assert problem.name == ("" if "n" not in token else '"net:a*3"')
 
 
@@ -297,11 +304,11 @@ def test_descriptors(driver: str, token: str, text: str) -> None:
 )
 def test_bad_descriptors(driver: str, token: str) -> None:
     with pytest.raises(BadValue, match="problem"):
-        parse_descriptor(driver, token)
+        descriptor(driver, token)
 
 
 def test_padding_behind() -> None:
-    problem = parse_descriptor("conv", "ic3ih224oc64oh112kh7sh2ph3")
+    problem = descriptor("conv", "ic3ih224oc64oh112kh7sh2ph3")
     assert problem.padding_r == (2, 2)
 
 

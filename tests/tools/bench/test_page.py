@@ -109,7 +109,7 @@ def test_without_measurements_there_is_a_table_alone(
     assert [(row[1], row[2].partition(" why")[0]) for row in reader.rows] == printed[:8]
     assert next(row[4] for row in reader.rows if row[1] == "PASSED") == "0"
     assert all(float(row[4]) < 1e-5 for row in reader.rows if row[1] == "PASSED")
-    assert "no backward propagation" in text
+    assert "eltwise has no backward_data" in text
     assert "<svg" not in text
     assert "GB/s" not in text
 

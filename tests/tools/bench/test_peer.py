@@ -25,6 +25,7 @@ from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import State
 from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.trial import Trial
+from dnnl.types.arg import Arg
 
 
 def is_installed() -> bool:
@@ -123,7 +124,7 @@ class Wrong:
     def bind(self) -> None:
         pass
 
-    def read(self) -> Array:
+    def read(self, argument: int) -> Array:
         return self.exact + 1
 
     def deviation(self, exact: Array) -> Deviation | None:
@@ -137,7 +138,7 @@ def test_disagreement_is_a_failure_unless_it_is_known(
     known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def prepared(peer: object, trial: Trial, stream: object) -> Wrong:
-        return Wrong(trial.expect()[0], known)
+        return Wrong(trial.expect().outputs[Arg.DST], known)
 
     monkeypatch.setitem(_PEERS, "onednn", Refusing)
     monkeypatch.setattr(beside, "_prepared", prepared)

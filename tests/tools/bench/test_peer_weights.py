@@ -67,7 +67,7 @@ def convolve(
     args[Arg.DST] = np.empty(desc.dst_desc.size, np.uint8)
     operation.use(args, parameters)
     operation.bind()
-    return operation.read()
+    return operation.read(Arg.DST)
 
 
 def compare() -> None:

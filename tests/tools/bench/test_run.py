@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from dnnl.primitives import EltwiseDesc
 from dnnl.reference.arrays import Array
+from dnnl.reference.rule import Rule, compare
 from dnnl.tools.bench import bench
-from dnnl.tools.bench.cases import Case, Interpreter
+from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.command import run
-from dnnl.tools.bench.compare import Rule, compare
 from dnnl.tools.bench.execute import Executor
-from dnnl.tools.bench.operations import OPERATIONS
 from dnnl.tools.bench.result import Result, State
+from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 
 
@@ -106,16 +107,16 @@ def test_two_executions_give_the_same_bits() -> None:
     assert states("--mode=B --matmul --ctx-exe=2 30x40:40x50") == ["PASSED"]
 
 
-def wrong(case: Case, desc: object, values: dict[int, Array]) -> Array:
+def wrong(desc: object, values: dict[int, Array]) -> dict[int, Array]:
     values_wrong: Array = np.full(next(iter(values.values())).shape, 0.25)
     values_wrong.reshape(-1)[-1] = 7
-    return values_wrong
+    return {Arg.DST: values_wrong}
 
 
 def test_a_failure_is_shown_and_its_repro_fails_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(OPERATIONS["eltwise"], "compute", wrong)
+    monkeypatch.setattr(EltwiseDesc.operation.reference, "compute", wrong)
     line = "--eltwise --alg=relu,square --tag=axb 2x3x4 5"
     assert run(line.split()) == 1
     out = capsys.readouterr().out

@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from dnnl import config
+from dnnl.language.errors import BadValue
 from dnnl.tools.bench import bench
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.command import run
-from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.verbose_line import case_tokens
 
 ONEDNN = {

@@ -230,7 +230,7 @@ def test_cases_of_the_bench() -> None:
                 "onednn_verbose,v1,primitive,exec,cpu,concat,ref:any,undef,src:f32::blocked:ab::f0 "
                 "src:f32::blocked:ab::f0 dst:f32::blocked:ab::f0,,axis:7,3x4:3x5,0.1"
             ),
-            "axis '7'",
+            "axis = 7",
         ),
     ],
 )

@@ -35,8 +35,8 @@ class PeerOperation(Protocol):
     def bind(self) -> Callable[[], object]:
         """Execute once, and return what executes again as long as this operation lives."""
 
-    def read(self) -> Array:
-        """The destination."""
+    def read(self, argument: int) -> Array:
+        """An output."""
 
     def deviation(self, exact: Array) -> Deviation | None:
         """Where the destination may differ from ours although ours is right, if anywhere;

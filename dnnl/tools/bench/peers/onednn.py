@@ -70,7 +70,7 @@ class OneDnn:
         self.library.set_num_threads(num_threads)
         make = _MAKERS.get(type(desc))
         sums = any(isinstance(entry, PostOpSum) for entry in attr.post_ops)
-        if make is None or (sums and not isinstance(desc, _SUMMING)):
+        if make is None or (sums and not desc.operation.sums):
             what = f"{desc.kind} with the post-op sum" if sums else desc.kind
             raise Unimplemented(f"{self.name} does not document {what}")
         pd = make(self, desc, self._attr(attr))
@@ -178,11 +178,11 @@ class PeerOperation:
         self._bound = primitive, array
         return partial(library.c.dnnl_primitive_execute, *arguments)
 
-    def read(self) -> Array:
-        """The destination."""
-        desc = self._descs[Arg.DST]
+    def read(self, argument: int) -> Array:
+        """An output."""
+        desc = self._descs[argument]
         plain = _Memory(self._peer, _row_major(self._peer, desc))
-        self._reorder(self._weights(desc), plain)
+        self._reorder(self._elements(argument, desc), plain)
         return f64(plain.data.view(desc.data_type.numpy).reshape(desc.dims))
 
     def deviation(self, exact: Array) -> Deviation | None:
@@ -191,7 +191,7 @@ class PeerOperation:
         transpositions forget the zero point of src."""
         if self._kind != "reorder":
             return None
-        if Arg.ZERO_POINTS | Arg.SRC in self._memories and (self.read() == self._src).all():
+        if Arg.ZERO_POINTS | Arg.SRC in self._memories and (self.read(Arg.DST) == self._src).all():
             return Deviation("it forgets the zero point of src", np.ones(exact.shape, bool))
         beyond = np.abs(exact) > S32_CLAMP
         if not self._descs[Arg.DST].data_type.is_integer or not beyond.any():
@@ -204,7 +204,7 @@ class PeerOperation:
         assert desc.compensation is not None
         descs = {name: desc.compensation_desc(name) for name in desc.compensation.masks}
         wanted = descs[kind]
-        size = self._peer.library.c.dnnl_memory_desc_get_size(self._weights(desc).desc)
+        size = self._peer.library.c.dnnl_memory_desc_get_size(self._elements(Arg.DST, desc).desc)
         first = -(-size // 4) + wanted.offset0 - min(d.offset0 for d in descs.values())
         words = self._memories[Arg.DST].data[: (first + wanted.nelems(padded=True)) * 4]
         values = words[first * 4 :].view(np.int32)
@@ -214,9 +214,9 @@ class PeerOperation:
         inside = tuple(slice(size) for size in wanted.dims)
         return f64(shaped.transpose(np.argsort(order))[inside])
 
-    def _weights(self, desc: MemoryDesc) -> _Memory:
-        """The destination without what is appended to it."""
-        whole = self._memories[Arg.DST]
+    def _elements(self, argument: int, desc: MemoryDesc) -> _Memory:
+        """An output without what is appended to it."""
+        whole = self._memories[argument]
         if desc.compensation is None:
             return whole
         handle = self._peer.memory_desc(desc.with_compensation(None))
@@ -361,8 +361,6 @@ def _sources(peer: OneDnn, descs: Sequence[MemoryDesc]) -> list[Handle]:
     return [handle for handle in map(peer.memory_desc, descs) if handle is not None]
 
 
-_SUMMING = (ReorderDesc, BinaryDesc, ConvolutionDesc, InnerProductDesc, MatmulDesc)
-"""What documents a sum with the destination; others take the post-op and may leave it out."""
 _MAKERS: dict[type[Desc], Callable[[OneDnn, Any, Handle], Handle]] = {
     ReorderDesc: _reorder,
     SoftmaxDesc: _softmax,

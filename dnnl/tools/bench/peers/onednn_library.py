@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from dnnl.errors import Unimplemented
-from dnnl.tools.bench.errors import BadValue
+from dnnl.language.errors import BadValue
 from dnnl.types.compensation import Compensation
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc

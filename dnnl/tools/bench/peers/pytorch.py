@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import Unimplemented
+from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
-from dnnl.tools.bench.errors import BadValue
 from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.pytorch_functions import follow
 from dnnl.tools.bench.peers.pytorch_operations import program
@@ -91,7 +91,8 @@ class TorchOperation:
 
             guarded: Callable[[], object] = torch.inference_mode()(run)
             guarded()
-            if self._desc.dst.format_kind is not FormatKind.any and not _alike(self._result, dst):
+            given = self._desc.outputs[0].desc.format_kind is not FormatKind.any
+            if given and not _alike(self._result, dst):
                 steps.append(dst.copy_)
         except (RuntimeError, TypeError) as error:
             if isinstance(error, Unimplemented):
@@ -100,10 +101,10 @@ class TorchOperation:
             raise Unimplemented(f"PyTorch says: {reason}") from None
         return guarded
 
-    def read(self) -> Array:
-        """The destination."""
+    def read(self, argument: int) -> Array:
+        """An output."""
         result = self._result.to(self._peer.torch.float64)
-        return f64(result.reshape(self._desc.dst.dims).numpy())
+        return f64(result.reshape(self._desc.desc_of(argument).dims).numpy())
 
     def deviation(self, exact: Array) -> Deviation | None:
         """None is known."""

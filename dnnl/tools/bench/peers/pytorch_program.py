@@ -38,8 +38,8 @@ def plain_views(desc: Desc, *, channels_last: bool = False) -> dict[int, View]:
     views = {
         tensor.argument: plain(tensor.desc, channels_last=channels_last) for tensor in desc.tensors
     }
-    source = desc.tensors[0]
-    if desc.dst.format_kind is FormatKind.any and desc.dst.dims == source.desc.dims:
+    source, dst = desc.tensors[0], desc.outputs[0].desc
+    if dst.format_kind is FormatKind.any and dst.dims == source.desc.dims:
         views[Arg.DST] = views[source.argument]
     return views
 

@@ -6,8 +6,8 @@ import re
 from functools import cache
 
 from dnnl.errors import InvalidArguments
-from dnnl.tools.bench.errors import UnknownOption
-from dnnl.tools.bench.values import Text
+from dnnl.language.errors import UnknownOption
+from dnnl.language.values import Text
 from dnnl.types.tag import FormatTag
 
 _LETTERS = "abcdefghijkl"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dnnl.tools.bench.tags import tag
-from dnnl.tools.bench.values import Number, Text, data_type, flag, integer, number, one_of, sizes
+from dnnl.language.tags import tag
+from dnnl.language.values import Number, Text, data_type, flag, integer, number, one_of, sizes
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, nearest

@@ -61,6 +61,16 @@ class Verdict:
     lines: tuple[str, ...] = ()
     worst: float = 0.0
 
+    def and_also(self, other: Verdict) -> Verdict:
+        """The verdict on two tensors together."""
+        return Verdict(
+            self.errors + other.errors,
+            self.total + other.total,
+            self.mistrusted or other.mistrusted,
+            self.lines + other.lines,
+            max(self.worst, other.worst),
+        )
+
     def with_errors(self, errors: int, lines: tuple[str, ...]) -> Verdict:
         """The verdict on the same elements with errors found besides."""
         return replace(self, errors=self.errors + errors, lines=self.lines + lines)

@@ -27,7 +27,18 @@ TYPES = (
 class Text(str):
     """A value that means its text."""
 
-    __slots__ = ()
+
+class Named(Text):
+    """The name of an algorithm in cases; ``alg`` is its name everywhere else."""
+
+    alg: str
+
+    @staticmethod
+    def of(text: str, alg: str) -> Named:
+        """``text`` for ``alg``."""
+        named = Named(text)
+        named.alg = alg
+        return named
 
 
 class Number(float):

@@ -2,7 +2,7 @@
 
 Version 2 writes ``exec,cpu,...`` behind the name of the library and ``src_f32::blocked:ab:f0`` for
 a tensor; later ones add ``v1``, ``primitive`` and the field of the strides, and write
-``src:f32::blocked:ab::f0``. Some kinds and algorithms had other names in version 2.
+``src:f32::blocked:ab::f0``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from dnnl.tools.bench.errors import BadValue
-from dnnl.tools.bench.values import TYPES
+from dnnl.language.errors import BadValue
+from dnnl.language.values import TYPES
 
 _HEAD = re.compile("(onednn|dnnl)_verbose")
 _EVENT = re.compile("exec$|create:.*(hit|miss|start|blob)$|create_nested:.*(hit|miss)$")
@@ -20,8 +20,6 @@ _STAMP = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?")
 _OLD_NAME = re.compile(rf"(\w+?)_({'|'.join(TYPES)})")
 _LAST = re.compile("f[0-9]+(_mask[0-9]+)?")
 _STRIDES = re.compile(r"([0-9]+(x[0-9]+)*|\*(x\*)*)?")
-_KINDS = {"logsoftmax": "softmax", "gemm_api": "matmul", "gemm": "matmul"}
-_ALGORITHMS = {"softmax": "softmax_accurate", "logsoftmax": "softmax_log"}
 FIELDS = (
     "engine", "primitive", "implementation", "propagation", "memory descriptors", "attributes",
     "auxiliary", "problem", "time",
@@ -146,17 +144,12 @@ def _operation(library: str, event: str, fields: list[str]) -> OperationLine:
         missing = FIELDS[len(fields)]
         raise BadValue(f"the line ends before its {missing}: {','.join(fields[-1:])!r} is the last")
     engine, kind, impl, prop, tensors, attributes, aux, problem, *rest = fields
-    name = kind.removesuffix("_v2")
     pairs = dict(item.split(":", 1) for item in aux.split() if ":" in item)
-    if name == "logsoftmax":
-        pairs.setdefault("alg", name)
-    if name in ("softmax", "logsoftmax"):
-        pairs["alg"] = _ALGORITHMS.get(pairs.get("alg", name), pairs.get("alg", name))
     return OperationLine(
         library,
         event,
         engine,
-        _KINDS.get(name, name),
+        kind.removesuffix("_v2"),
         impl,
         prop,
         tuple(tensor for token in tensors.split() if (tensor := _tensor(token)) is not None),

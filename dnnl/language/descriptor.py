@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from dnnl.tools.bench.errors import BadValue
+from dnnl.language.errors import BadValue
 from dnnl.types.kinds import float_text
 
 SPATIAL = "dhw"
-_IMAGE = tuple(f"i{letter}" for letter in SPATIAL)
-_OUTPUT = tuple(f"o{letter}" for letter in SPATIAL)
-_WINDOW = tuple(f"{key}{letter}" for key in "ksp" for letter in SPATIAL)
-_DILATION = tuple(f"d{letter}" for letter in SPATIAL)
+IMAGE = tuple(f"i{letter}" for letter in SPATIAL)
+OUTPUT = tuple(f"o{letter}" for letter in SPATIAL)
+WINDOW = (*IMAGE, *OUTPUT, *(f"{key}{letter}" for key in "kspd" for letter in SPATIAL))
+"""The sizes of a window that slides over an image."""
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)"
 
 
@@ -27,45 +27,30 @@ class Grammar:
     """
 
     head: tuple[str, ...]
-    spatial: tuple[str, ...] = _IMAGE
+    spatial: tuple[str, ...] = IMAGE
     tail: tuple[str, ...] = ()
     defaults: Mapping[str, float] = field(default_factory=dict)
     need: tuple[str, ...] = ("ic",)
     lowest: int = 2
     window: str = ""
     """How a missing output size follows: ``down`` as convolutions, ``up`` as their transposes."""
+    follows: Mapping[str, str] = field(default_factory=dict)
+    """The key whose number each of these has where it is not given."""
 
     @property
     def keys(self) -> tuple[str, ...]:
         """Every key."""
         return (*self.head, *self.spatial, *self.tail)
 
+    def parse(self, token: str) -> Descriptor:
+        """Read a problem; raises BadValue."""
+        return _parse(self, token)
 
-GRAMMARS = {
-    "conv": Grammar(
-        ("g", "mb", "ic", "oc"), (*_IMAGE, *_OUTPUT, *_WINDOW, *_DILATION),
-        need=("ic", "oc"), lowest=3, window="down",
-    ),
-    "deconv": Grammar(
-        ("g", "mb", "ic", "oc"), (*_IMAGE, *_OUTPUT, *_WINDOW, *_DILATION),
-        need=("ic", "oc"), lowest=3, window="up",
-    ),
-    "pool": Grammar(("mb", "ic"), (*_IMAGE, *_OUTPUT, *_WINDOW, *_DILATION), lowest=3,
-                    window="down"),
-    "resampling": Grammar(("mb", "ic"), (*_IMAGE, *_OUTPUT), lowest=3),
-    "ip": Grammar(("mb", "ic", "oc"), need=("ic", "oc")),
-    "bnorm": Grammar(("mb", "ic"), tail=("eps",), defaults={"eps": 1 / 16}),
-    "gnorm": Grammar(("g", "mb", "ic"), tail=("eps",), defaults={"eps": 1 / 16},
-                     need=("g", "ic")),
-    "lrn": Grammar(
-        ("mb", "ic"), tail=("ls", "alpha", "beta", "k"),
-        defaults={"ls": 5, "alpha": 1 / 8192, "beta": 0.75, "k": 1},
-    ),
-    "rnn": Grammar(
-        ("l", "t", "mb", "sic", "slc", "dhc", "dic"), (), defaults={"l": 1, "t": 1},
-        need=("sic",),
-    ),
-}  # fmt: skip
+    def told(self, text: str) -> str:
+        """The problem as a case writes it, out of that of a verbose line."""
+        return text
+
+
 _FLOATS = ("eps", "alpha", "beta", "k")
 
 
@@ -73,7 +58,7 @@ _FLOATS = ("eps", "alpha", "beta", "k")
 class Descriptor:
     """A problem's numbers by key, with all that follows from the given ones filled in."""
 
-    driver: str
+    grammar: Grammar
     ndims: int
     numbers: Mapping[str, float]
     name: str = ""
@@ -101,6 +86,12 @@ class Descriptor:
         return (self["mb"], self["ic"], *self.spatial("i"))
 
     @property
+    def window_dims(self) -> tuple[int, ...]:
+        """Batch, output channels, if there are such, and the space that windows make."""
+        channels = self["oc"] if "oc" in self.numbers else self["ic"]
+        return (self["mb"], channels, *self.spatial("o"))
+
+    @property
     def padding_r(self) -> tuple[int, ...]:
         """What a convolution or a pooling is padded with behind.
 
@@ -119,7 +110,7 @@ class Descriptor:
     @property
     def text(self) -> str:
         """The problem as a case writes it; height and width where they differ."""
-        grammar = GRAMMARS[self.driver]
+        grammar = self.grammar
         parts = [f"{key}{self[key]}" for key in self._head(grammar)]
         shown = self._letters()
         order = [key for key in "iokspd" if f"{key}d" in grammar.spatial]
@@ -142,19 +133,18 @@ class Descriptor:
     def _letters(self) -> str:
         """The spatial letters that must be written: one that equals the one before is left out."""
         letters = SPATIAL[5 - self.ndims :]
-        grammar = GRAMMARS[self.driver]
+        grammar = self.grammar
         keys = [key for key in "iokspd" if f"{key}d" in grammar.spatial]
         same = all(len(set(self.spatial(key))) == 1 for key in keys) if letters else True
         return letters[:1] if same else letters
 
 
-def parse_descriptor(driver: str, token: str) -> Descriptor:
-    """Read a problem of ``driver``; raises BadValue."""
-    grammar = GRAMMARS[driver]
+def _parse(grammar: Grammar, token: str) -> Descriptor:
     given, name = _read(grammar, token)
-    numbers: dict[str, float] = {"mb": 2, **dict(grammar.defaults or {}), **given}
-    if driver == "rnn":
-        return _recurrent(token, grammar, numbers, name)
+    numbers: dict[str, float] = {"mb": 2, **grammar.defaults, **given}
+    for key, other in grammar.follows.items():
+        if other in numbers:
+            numbers.setdefault(key, numbers[other])
     for letter in SPATIAL:
         if f"i{letter}" in grammar.spatial:
             _deduce(token, grammar, numbers, letter)
@@ -162,7 +152,7 @@ def parse_descriptor(driver: str, token: str) -> Descriptor:
     if ndims < grammar.lowest:
         raise BadValue(f"problem {token!r}: it has no spatial sizes")
     _check(token, grammar, numbers, given)
-    return Descriptor(driver, ndims, numbers, name)
+    return Descriptor(grammar, ndims, numbers, name)
 
 
 def _read(grammar: Grammar, token: str) -> tuple[dict[str, float], str]:
@@ -245,14 +235,5 @@ def _check(
             if key not in numbers or (key[0] != "p" and numbers[key] <= 0):
                 raise BadValue(f"problem {token!r}: {key} must be given and positive")
     groups = numbers.get("g", 1)
-    if groups <= 0 or numbers["ic"] % groups or numbers.get("oc", 0) % groups:
+    if groups <= 0 or numbers.get("ic", 0) % groups or numbers.get("oc", 0) % groups:
         raise BadValue(f"problem {token!r}: g must divide the channels")
-
-
-def _recurrent(token: str, grammar: Grammar, numbers: dict[str, float], name: str) -> Descriptor:
-    if not numbers.get("sic"):
-        raise BadValue(f"problem {token!r}: sic must be given and positive")
-    numbers.setdefault("slc", numbers["sic"])
-    numbers.setdefault("dhc", numbers["sic"])
-    numbers.setdefault("dic", numbers["dhc"])
-    return Descriptor("rnn", 3, numbers, name)

@@ -1,0 +1,225 @@
+"""The language of operations that the library does not have yet, so that their cases can be listed
+and their verbose lines be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dnnl.language.descriptor import IMAGE, OUTPUT, WINDOW, Grammar
+from dnnl.language.options import (
+    ATTRIBUTES,
+    AXIS,
+    BIA_DT,
+    DDT,
+    DIR,
+    DT,
+    DTAG,
+    INPLACE,
+    MB,
+    PRODUCT_DT,
+    SDT,
+    STAG,
+    TAG,
+    WTAG,
+    Driver,
+    Option,
+    algorithm,
+    auxiliary,
+    ends,
+    flags,
+    tags,
+    types,
+    weights,
+)
+from dnnl.language.problem import Dims, Sizes
+from dnnl.language.values import data_type, direction, flag, integer, letters, number, several, text
+from dnnl.language.verbose import OperationLine, Tensor
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An operation: its kind, the driver of its cases, and what it does in a few words."""
+
+    kind: str
+    driver: Driver
+    summary: str
+    tensors: Mapping[str, tuple[str, Callable[[Any], Sizes]]] = field(default_factory=dict)
+    """The letters and the dims of each tensor, by its name in verbose lines."""
+
+
+def _with_weights(line: OperationLine) -> list[Tensor]:
+    return [line.source, *weights(line)]
+
+
+def _src(problem: Any) -> Sizes:
+    dims: Sizes = problem.src_dims
+    return dims
+
+
+def _window(problem: Any) -> Sizes:
+    dims: Sizes = problem.window_dims
+    return dims
+
+
+def _weights(problem: Any) -> Sizes:
+    groups = (problem.groups,) if problem.grouped else ()
+    channels = problem["oc"] // problem.groups, problem["ic"] // problem.groups
+    return (*groups, *channels, *problem.spatial("k"))
+
+
+_LIKE_SRC = {"src": ("nc*", _src), "dst": ("nc*", _src)}
+_CHANNELS = ("c", lambda problem: (problem["ic"],))
+_REDUCTIONS = (
+    "sum", "max", "min", "mul", "mean", "norm_lp_max", "norm_lp_sum",
+    "norm_lp_power_p_max", "norm_lp_power_p_sum",
+)  # fmt: skip
+_NORMALIZED = (
+    types("dt", "f32", ends, (1, 2)),
+    tags("tag", "abx:any", ends, several(text, (1, 2))),
+)
+
+PLANNED = (
+    Planned(
+        "prelu",
+        Driver(
+            "prelu",
+            (
+                DIR, types("sdt", "f32:f32", _with_weights, (1, 2)),
+                tags("stag", "abx:any", _with_weights, several(text, (2,))), *ATTRIBUTES,
+            ),
+            Dims(2, 2),
+        ),
+        "prelu: negative elements times a weight",
+        {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[0]),
+         "wei": ("*", lambda p: p.padded[1])},
+    ),
+    Planned(
+        "layer_normalization",
+        Driver(
+            "lnorm",
+            (
+                DIR, *_NORMALIZED,
+                tags("stat_tag", "any", lambda line: line.named("stats", "stat")),
+                Option("ss_dt", "f32", data_type), flags("GCHM"), *ATTRIBUTES, INPLACE,
+            ),
+            Dims(),
+        ),
+        "layer normalization: each row by its mean and variance",
+        {"src": ("*", lambda p: p.dims), "dst": ("*", lambda p: p.dims),
+         "stats": ("*", lambda p: p.dims[:-1]), "scale": ("c", lambda p: p.dims[-1:]),
+         "shift": ("c", lambda p: p.dims[-1:])},
+    ),
+    Planned(
+        "group_normalization",
+        Driver(
+            "gnorm",
+            (DIR, *_NORMALIZED, flags("GCH"), MB, *ATTRIBUTES, INPLACE),
+            Grammar(("g", "mb", "ic"), tail=("eps",), defaults={"eps": 1 / 16}, need=("g", "ic")),
+        ),
+        "group normalization: each group of channels by its mean and variance",
+        {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
+    ),
+    Planned(
+        "lrn",
+        Driver(
+            "lrn",
+            (
+                DIR, DT, TAG,
+                algorithm(
+                    "ACROSS", {"ACROSS": "lrn_across_channels", "WITHIN": "lrn_within_channel"}
+                ),
+                MB, *ATTRIBUTES,
+            ),
+            Grammar(
+                ("mb", "ic"), tail=("ls", "alpha", "beta", "k"),
+                defaults={"ls": 5, "alpha": 1 / 8192, "beta": 0.75, "k": 1},
+            ),
+        ),
+        "local response normalization: each element by its neighbours",
+        _LIKE_SRC,
+    ),
+    Planned(
+        "shuffle",
+        Driver(
+            "shuffle",
+            (DIR, DT, TAG, auxiliary("group", "1", integer), AXIS, *ATTRIBUTES),
+            Dims(),
+        ),
+        "shuffle: the channels in another order, as a transposition of groups",
+        {"src": ("*", lambda p: p.dims), "dst": ("*", lambda p: p.dims)},
+    ),
+    Planned(
+        "resampling",
+        Driver(
+            "resampling",
+            (
+                DIR, SDT, DDT, TAG,
+                algorithm(
+                    "nearest", {"nearest": "resampling_nearest", "linear": "resampling_linear"}
+                ),
+                MB, *ATTRIBUTES,
+            ),
+            Grammar(("mb", "ic"), (*IMAGE, *OUTPUT), lowest=3),
+        ),
+        "resampling: the image in another size",
+        {"src": ("nc*", _src), "dst": ("nc*", _window)},
+    ),
+    Planned(
+        "reduction",
+        Driver(
+            "reduction",
+            (
+                SDT, DDT, STAG, DTAG,
+                algorithm("sum", {name: f"reduction_{name}" for name in _REDUCTIONS}),
+                auxiliary("p", "1", number), auxiliary("eps", "0", number), *ATTRIBUTES,
+            ),
+            Dims(2, 2, " to "),
+        ),
+        "reduction of some dimensions to size 1",
+        {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[1])},
+    ),
+    Planned(
+        "deconvolution",
+        Driver(
+            "deconv",
+            (
+                DIR.but("FWD_B"), PRODUCT_DT, BIA_DT, STAG.but("any"), WTAG, DTAG,
+                algorithm(
+                    "DIRECT",
+                    {"DIRECT": "deconvolution_direct", "WINO": "deconvolution_winograd",
+                     "AUTO": "deconvolution_auto"},
+                ),
+                *ATTRIBUTES, MB,
+            ),
+            Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="up"),
+        ),
+        "deconvolution: each src element spreads its weighted value over dst",
+        {"src": ("nc*", _src), "dst": ("nc*", _window), "wei": ("[g]oi*", _weights),
+         "bia": ("o", lambda p: (p["oc"],))},
+    ),
+    Planned(
+        "rnn",
+        Driver(
+            "rnn",
+            (
+                Option("prop", "FWD_I", direction), Option("cfg", "f32", text),
+                Option("tag", "any", several(text, (1, 3))), Option("alg", "VANILLA_RNN", text),
+                *(Option(name, "false", flag) for name in ("with-peephole", "with-projection")),
+                Option("scaling", "common", text), Option("scaling-proj", "common", text),
+                Option("direction", "left2right", text), Option("activation", "RELU", text),
+                Option("skip-nonlinear", "false", flag), Option("trivial-strides", "true", flag),
+                Option("flags", "", letters("O")), Option("l", "0", integer),
+                Option("t", "0", integer), MB, *ATTRIBUTES,
+            ),
+            Grammar(
+                ("l", "t", "mb", "sic", "slc", "dhc", "dic"), (), defaults={"l": 1, "t": 1},
+                need=("sic",), follows={"slc": "sic", "dhc": "sic", "dic": "dhc"},
+            ),
+            told=False, matched=False,
+        ),
+        "recurrent network, step by step",
+    ),
+    Planned("zeropad", Driver("zeropad", (DT, TAG), Dims(), told=False), "zeros in the padding"),
+)  # fmt: skip

@@ -1,0 +1,147 @@
+"""The record of an operation: everything about it that is a fact rather than a computation.
+
+Descriptions, checks, verbose lines and their inverse, the cases of ``dnnl bench``, ``dnnl explain``
+and the generic tests read it. Nothing else knows one operation from another, but for the tables of
+peers and of ONNX operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dnnl.language.case import CaseValues
+from dnnl.language.options import Driver
+from dnnl.primitives.implementation import Implementation
+from dnnl.primitives.parameters import Domain
+from dnnl.reference.specification import Specification
+from dnnl.types.kinds import PropKind
+from dnnl.types.memory_desc import MemoryDesc
+
+Passes = frozenset[PropKind]
+
+NEVER: Passes = frozenset()
+INFERENCE: Passes = frozenset({PropKind.forward_inference})
+TRAINING: Passes = frozenset({PropKind.forward_training})
+FORWARD = INFERENCE | TRAINING
+BACKWARD_DATA: Passes = frozenset({PropKind.backward, PropKind.backward_data})
+BACKWARD_WEIGHTS: Passes = frozenset({PropKind.backward, PropKind.backward_weights})
+BACKWARD = BACKWARD_DATA | BACKWARD_WEIGHTS
+ALL = FORWARD | BACKWARD
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+def _none(*_: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Role:
+    """A tensor that an operation may have.
+
+    ``argument`` is its key at execution and ``name`` what verbose lines call it. ``field`` is the
+    field of the description that holds its descriptor; one that follows from the others is
+    ``derived`` from the description instead. With ``many`` the field holds any number of
+    descriptors, whose arguments count up from ``argument``.
+
+    It is an input in the passes of ``reads`` and an output in those of ``writes``, if ``when``
+    holds for the description. An ``optional`` one may be absent even then.
+
+    A layout may be left ``any`` where ``chosen`` says that an implementation decides it, and where
+    ``like`` names the fields whose layout it takes, the first one first that has one; ``("",)``
+    stands for row-major. ``case`` is the descriptor that a case of ``dnnl bench`` means.
+    """
+
+    argument: int
+    name: str
+    field: str = ""
+    reads: Passes = NEVER
+    writes: Passes = NEVER
+    when: Callable[[Any], bool] = _always
+    derived: Callable[[Any], MemoryDesc] | None = None
+    many: bool = False
+    optional: bool = False
+    chosen: bool = False
+    like: tuple[str, ...] = ()
+    case: Callable[[CaseValues], Any] = _none
+    letters: str = "*"
+    """The letters of the dimensions by their meaning; a star at the end stands for those of space,
+    one at the beginning for a, b, ..., ``[g]`` for groups where there are such."""
+    remark: Callable[[MemoryDesc], str] | None = None
+    """What verbose lines add to the token of the tensor."""
+
+    @property
+    def open(self) -> bool:
+        """Whether the layout may be left ``any``."""
+        return self.chosen or bool(self.like)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A number, an algorithm or a set of flags of an operation.
+
+    ``field`` is the field of the description, ``verbose`` the name in the auxiliary part of verbose
+    lines, empty for what the problem says there, and ``case`` its value in a case. Where it is
+    None, ``default`` makes it out of the description.
+    """
+
+    field: str
+    domain: Domain
+    case: Callable[[CaseValues], Any]
+    verbose: str = ""
+    default: Callable[[Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation.
+
+    ``kind`` is its name in verbose lines, ``summary`` what it does in one line, ``driver`` the
+    language of its cases. ``in_place`` are the pairs of an output and an input that may share one
+    buffer if their descriptors are equal. ``compensated`` are the weights that may have sums behind
+    them; ``across_engines`` says whether src may lie on another engine than dst.
+
+    ``flops`` counts multiplications and additions of a description. ``invalid`` says why a case
+    makes no sense; ``complete`` adds to a description what its case says beyond tensors and
+    parameters. ``mask`` reads a name for the dimensions along which scales vary, None where it has
+    the usual meaning; ``channels`` is the dimension that the name ``per_oc`` of a post-op means.
+    ``formerly`` are the kinds, or algorithms, of version 2 that are this operation now, each with
+    its algorithm of today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
+    ``operands`` is the range of the integers that the operands of post-ops are filled with.
+    """
+
+    kind: str
+    summary: str
+    driver: Driver
+    roles: tuple[Role, ...]
+    parameters: tuple[Parameter, ...]
+    reference: Specification
+    implementations: tuple[Implementation, ...]
+    in_place: tuple[tuple[int, int], ...] = ()
+    compensated: tuple[int, ...] = ()
+    across_engines: bool = False
+    flops: Callable[[Any], int] = lambda _: 0
+    invalid: Callable[[CaseValues], str | None] = _none
+    complete: Callable[[Any, CaseValues], Any] = lambda desc, _: desc
+    mask: Callable[[CaseValues, str, str, int], int | None] = _none
+    channels: int = 1
+    formerly: Mapping[str, str] = field(default_factory=dict)
+    sums: bool = False
+    operands: tuple[int, int] = (-16, 16)
+
+    def role(self, argument: int) -> Role:
+        """The role of the argument of one of the tensors."""
+        return next(
+            role
+            for role in self.roles
+            if role.argument == argument or (role.many and argument > role.argument)
+        )
+
+    @property
+    def passes(self) -> Passes:
+        """The propagation kinds that the operation has."""
+        return frozenset().union(*(role.reads | role.writes for role in self.roles))

@@ -1,0 +1,125 @@
+"""What the parameters of operations may be: how they are read from users, and how verbose lines
+spell them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dnnl.errors import InvalidArguments
+from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
+from dnnl.types.layout_input import read_float, read_integers
+
+_TOO_FAR = 2**31  # products with extents must fit 64 bits
+
+
+class Domain(ABC):
+    """The values of one parameter."""
+
+    @abstractmethod
+    def read(self, name: str, value: Any, ndims: int) -> Any:
+        """The value as a description keeps it; raises InvalidArguments in the name of ``name``.
+
+        ``ndims`` is the number of dimensions of the operation's first tensor.
+        """
+
+    def spell(self, value: Any) -> str:
+        """The value in verbose lines."""
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Algorithm(Domain):
+    """An algorithm whose name begins with ``prefix``."""
+
+    prefix: str
+
+    def read(self, name: str, value: Any, ndims: int) -> Alg:
+        alg = coerce(Alg, value, name)
+        if not alg.name.startswith(self.prefix):
+            known = ", ".join(known for known in Alg.__members__ if known.startswith(self.prefix))
+            raise InvalidArguments(name, str(alg), f"expected one of {known}")
+        return alg
+
+
+@dataclass(frozen=True)
+class Flags(Domain):
+    """Flags of a normalization out of ``known``."""
+
+    known: NormFlags
+
+    def read(self, name: str, value: Any, ndims: int) -> NormFlags:
+        flags = coerce(NormFlags, value, name)
+        if flags & ~self.known:
+            raise InvalidArguments(name, str(flags), f"this normalization knows {self.known}")
+        return flags
+
+    def spell(self, value: Any) -> str:
+        letters: str = value.letters
+        return letters
+
+
+@dataclass(frozen=True)
+class Axis(Domain):
+    """One of the dimensions, counted from 0."""
+
+    def read(self, name: str, value: Any, ndims: int) -> int:
+        if not ndims:
+            raise InvalidArguments(name, value, "the tensor has no dimensions, so it has no axis")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < ndims:
+            hint = ""
+            if isinstance(value, int) and -ndims <= value < 0:
+                hint = f"counted from the end it is axis {value + ndims}"
+            raise InvalidArguments(name, value, f"expected one of 0..{ndims - 1}", hint)
+        return value
+
+
+@dataclass(frozen=True)
+class Real(Domain):
+    """A finite number, of at least ``low`` where that is given; ``hint`` is one that serves."""
+
+    low: float | None = None
+    hint: str = ""
+
+    def read(self, name: str, value: Any, ndims: int) -> float:
+        number = read_float(name, value)
+        if self.low is not None and not number >= self.low:
+            rule = "must not be negative" if not self.low else f"must be at least {self.low:g}"
+            raise InvalidArguments(name, number, rule, self.hint)
+        return number
+
+    def spell(self, value: Any) -> str:
+        return float_text(value)
+
+
+@dataclass(frozen=True)
+class Reals(Domain):
+    """A sequence of numbers."""
+
+    def read(self, name: str, value: Any, ndims: int) -> tuple[float, ...]:
+        if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+            raise InvalidArguments(name, value, "expected a sequence of numbers")
+        return tuple(read_float(name, number) for number in value)
+
+    def spell(self, value: Any) -> str:
+        return ":".join(map(float_text, value))
+
+
+@dataclass(frozen=True)
+class Spatial(Domain):
+    """One integer, of at least ``low`` where that is given, for each spatial dimension."""
+
+    low: int | None = None
+
+    def read(self, name: str, value: Any, ndims: int) -> tuple[int, ...]:
+        numbers, count = read_integers(name, value), ndims - 2
+        if len(numbers) != count:
+            rule = f"expected one number for each of {count} spatial dimensions"
+            raise InvalidArguments(name, numbers, rule)
+        if self.low is not None and any(number < self.low for number in numbers):
+            raise InvalidArguments(name, numbers, f"must be at least {self.low}")
+        if any(abs(number) >= _TOO_FAR for number in numbers):
+            raise InvalidArguments(name, numbers, f"must be less than {_TOO_FAR}")
+        return numbers

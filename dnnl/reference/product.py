@@ -1,0 +1,68 @@
+"""Contents of sums of products: sparse whole numbers whose sums no rounding changes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from dnnl.reference.arrays import Array
+from dnnl.reference.fill import generator, integers, sparse
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Specification, Values
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+
+_SMALL = {
+    DataType.bf16: (-4, 4), DataType.f16: (-4, 4), DataType.s8: (-4, 4), DataType.u8: (0, 8),
+}  # fmt: skip
+_BIAS = 4
+
+
+class ProductSpecification(Specification):
+    """What is exact: ``limits`` bound the numbers of src and weights, and ``zeros`` is how many
+    percent of the results may be zero."""
+
+    limits = (32, 32)
+    zeros = 70.0
+
+    @abstractmethod
+    def length(self, desc: Any) -> int:
+        """The number of products in a sum."""
+
+    @abstractmethod
+    def product(self, desc: Any, values: Values) -> Array:
+        """The result before post-ops."""
+
+    def fill(self, desc: Any) -> dict[int, Array]:
+        """As many numbers as can be added exactly."""
+        sources = (desc.src_desc, desc.weights_desc)
+        ranges = [
+            _SMALL.get(source.data_type, (-wide, wide))
+            for source, wide in zip(sources, self.limits, strict=True)
+        ]
+        kind = desc.dst_desc.data_type
+        largest = prod(max(map(abs, bounds)) for bounds in ranges)
+        density = 2.0 ** min(kind.digits, 24) / (largest * max(1, self.length(desc)))
+        if kind.bits == 8:
+            density *= 3
+        values = {}
+        for argument, source, bounds in zip((Arg.SRC, Arg.WEIGHTS), sources, ranges, strict=True):
+            rng = generator("product", argument, source.dims)
+            share = density if argument == Arg.SRC else 1.0
+            values[int(argument)] = sparse(rng, source.dims, *bounds, share)
+        if not desc.bias_desc.is_zero:
+            dims = desc.bias_desc.dims
+            values[int(Arg.BIAS)] = integers(generator("bias", dims), dims, -_BIAS, _BIAS)
+        return values
+
+    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+        """The product and the bias."""
+        return {Arg.DST: self.product(desc, values)}
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """Equality."""
+        return Rule(0.0, zeros=self.zeros)
