@@ -1,4 +1,4 @@
-"""The binary, prelu, sum, concat and batch normalization references against PyTorch."""
+"""The binary, prelu, sum and concat references against PyTorch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
 from dnnl.reference import binary as reference
-from dnnl.reference.batch_normalization import batch_normalization
 from dnnl.reference.binary import binary
 from dnnl.reference.concat import concat
 from dnnl.reference.prelu import prelu
@@ -79,21 +78,3 @@ def test_concat(axis: int) -> None:
         shape[axis] = extent
     srcs = [random(seed, *shape) for seed, shape in enumerate(dims)]
     assert_agree(concat(srcs, axis), torch.cat([tensor(src) for src in srcs], axis), rtol=0)
-
-
-@pytest.mark.parametrize("spatial", [(), (5,), (4, 5), (2, 3, 2)])
-@pytest.mark.parametrize("affine", [False, True])
-@pytest.mark.parametrize("fuse_relu", [False, True])
-def test_batch_normalization(spatial: tuple[int, ...], affine: bool, fuse_relu: bool) -> None:
-    src, mean, variance = random(1, 2, 3, *spatial), random(2, 3), random(3, 3) ** 2
-    scale, shift = (random(4, 3), random(5, 3)) if affine else (None, None)
-    got = batch_normalization(src, mean, variance, scale, shift, epsilon=1e-3, fuse_relu=fuse_relu)
-    want = F.batch_norm(
-        tensor(src),
-        tensor(mean),
-        tensor(variance),
-        None if scale is None else tensor(scale),
-        None if shift is None else tensor(shift),
-        eps=1e-3,
-    )
-    assert_agree(got, F.relu(want) if fuse_relu else want)
