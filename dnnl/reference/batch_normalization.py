@@ -1,4 +1,11 @@
-"""Batch normalization: dst = scale * (src - mean) / sqrt(variance + epsilon) + shift."""
+"""Batch normalization: dst = scale * (src - mean) / sqrt(variance + epsilon) + shift.
+
+Each channel has its own mean and variance, over the batch and the spatial dimensions. A fused relu
+follows, before which a second source may be added.
+
+The workspace of a fused relu has the dims of dst and the type u8: 1 where the relu kept the
+result, 0 where it put 0 instead.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +13,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import drawn, generator, integers
+from dnnl.reference.normalization import moments, through_statistics
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values, inputs
-from dnnl.reference.tolerance import Tolerance
+from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import NormFlags
 
+# With given statistics, those in memory included that the same kernel computed; length: 1.
 TOLERANCE = Tolerance(ulps=8, floor=None)
+# length: the number of elements of a channel.
+STATISTICS_TOLERANCE = PRODUCT_SUM
+# Of dst where the kernel keeps its statistics to itself. The error of the mean counts in units of
+# the deviation, so the mean must not be many times as large.
+TRAINING_TOLERANCE = TOLERANCE.after(STATISTICS_TOLERANCE)
+# With the statistics in memory, rounded. The gradient of two or three elements cancels wholly.
+DIFF_SRC_TOLERANCE = Tolerance(ulps=32, growth=2, floor=None)
+DIFF_SCALE_TOLERANCE = Tolerance(ulps=8, growth=2, floor=None)
 
 
+@np.errstate(all="ignore")
+def statistics(src: ArrayLike) -> tuple[Array, Array]:
+    """The mean [C] and the population variance [C] of ``src`` [N, C, spatial...]."""
+    data = f64(src)
+    mean, variance = moments(data, _channel_axes(data))
+    return mean.reshape(-1), variance.reshape(-1)
+
+
+@np.errstate(all="ignore")
 def batch_normalization(
     src: ArrayLike,
     mean: ArrayLike,
@@ -28,17 +54,81 @@ def batch_normalization(
     *,
     epsilon: float,
     fuse_relu: bool = False,
+    added: ArrayLike | None = None,
 ) -> Array:
-    """With given statistics: ``src`` [N, C, spatial...], all others [C]."""
+    """``src`` and ``added`` [N, C, spatial...], all others [C].
+
+    The statistics are those of :func:`statistics`, or given ones. ``added`` is the second source.
+    """
     data = f64(src)
-    per_channel = (1, -1, *[1] * (data.ndim - 2))
-    deviation = np.sqrt(f64(variance) + epsilon).reshape(per_channel)
-    dst: Array = (data - f64(mean).reshape(per_channel)) / deviation
+    dst = _normalized(data, mean, variance, epsilon)
     if scale is not None:
-        dst = dst * f64(scale).reshape(per_channel)
+        dst = dst * _per_channel(scale, data)
     if shift is not None:
-        dst = dst + f64(shift).reshape(per_channel)
+        dst = dst + _per_channel(shift, data)
+    if added is not None:
+        dst = dst + f64(added)
     return np.maximum(dst, 0.0) if fuse_relu else dst
+
+
+def relu_workspace(dst: ArrayLike) -> NDArray[np.uint8]:
+    """The workspace of a fused relu with the result ``dst``, before post-ops; it keeps NaN."""
+    dropped = f64(dst) <= 0
+    return (~dropped).astype(np.uint8)
+
+
+def relu_gradient(diff_dst: ArrayLike, workspace: ArrayLike) -> Array:
+    """``diff_dst`` where the fused relu kept the result, else 0.
+
+    This is what the normalization passes back to the second source: diff_src_1.
+    """
+    return np.where(np.asarray(workspace) != 0, f64(diff_dst), 0.0)
+
+
+@np.errstate(all="ignore")
+def batch_normalization_backward(
+    src: ArrayLike,
+    diff_dst: ArrayLike,
+    mean: ArrayLike,
+    variance: ArrayLike,
+    scale: ArrayLike | None = None,
+    *,
+    epsilon: float,
+    global_stats: bool = False,
+    workspace: ArrayLike | None = None,
+) -> tuple[Array, Array, Array]:
+    """Return diff_src [N, C, spatial...], diff_scale [C] and diff_shift [C].
+
+    The statistics are functions of ``src``, or constants with ``global_stats``. ``workspace`` is
+    that of a fused relu.
+    """
+    data = f64(src)
+    axes = _channel_axes(data)
+    normalized = _normalized(data, mean, variance, epsilon)
+    gradient = f64(diff_dst) if workspace is None else relu_gradient(diff_dst, workspace)
+    diff_scale = np.sum(gradient * normalized, axis=axes)
+    diff_shift = np.sum(gradient, axis=axes)
+    if scale is not None:
+        gradient = gradient * _per_channel(scale, data)
+    if not global_stats:
+        gradient = through_statistics(gradient, normalized, axes, centred=True)
+    deviation = np.sqrt(_per_channel(variance, data) + epsilon)
+    return np.asarray(gradient / deviation), diff_scale, diff_shift
+
+
+def _normalized(data: Array, mean: ArrayLike, variance: ArrayLike, epsilon: float) -> Array:
+    deviation = np.sqrt(_per_channel(variance, data) + epsilon)
+    return np.asarray((data - _per_channel(mean, data)) / deviation)
+
+
+def _channel_axes(data: Array) -> tuple[int, ...]:
+    """All axes but that of the channels."""
+    return (0, *range(2, data.ndim))
+
+
+def _per_channel(values: ArrayLike, data: Array) -> Array:
+    """``values`` [C] along the channels of ``data``."""
+    return f64(values).reshape(1, -1, *[1] * (data.ndim - 2))
 
 
 _THRESHOLD = 6e-7

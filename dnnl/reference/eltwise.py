@@ -39,6 +39,9 @@ CANCELS = Tolerance(ulps=8, floor=1.0)
 GATED = Tolerance(ulps=64, floor=2.0**-100)
 # The terms that cancel are as large as the coefficients and the source make them.
 SCALED = Tolerance(ulps=2, floor=None)
+# The derivatives of smooth gates, times a diff_dst of the magnitude one: a gate may be close to its
+# end, where what is left of it cancels.
+DERIVATIVE = Tolerance(ulps=64, floor=1.0)
 
 _each_erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -103,7 +106,7 @@ def _hardsigmoid(s: Array, a: float, b: float) -> Array:
 
 def _hardswish_derivative(s: Array, a: float, b: float) -> Array:
     gate = a * s + b
-    return np.where(gate > 1, 1.0, np.where(gate > 0, 2 * a * s + b, 0.0))
+    return np.where(gate >= 1, 1.0, np.where(gate > 0, 2 * a * s + b, 0.0))
 
 
 FUNCTIONS: dict[str, Eltwise] = {
@@ -184,6 +187,27 @@ DERIVATIVES_FROM_DST: dict[str, Function] = {
     "eltwise_clip_v2_use_dst_for_bwd": lambda d, a, b: np.where((a < d) & (d < b), 1.0, 0.0),
 }
 
+# Those whose derivative is a constant, a multiple of the operand or one quotient; else DERIVATIVE.
+DERIVATIVE_TOLERANCES: dict[str, Tolerance] = {
+    "eltwise_relu": EXACT,
+    "eltwise_square": EXACT,
+    "eltwise_abs": EXACT,
+    "eltwise_sqrt": CLOSE,
+    "eltwise_linear": EXACT,
+    "eltwise_hardsigmoid": EXACT,
+    "eltwise_exp": CLOSE,
+    "eltwise_log": CLOSE,
+    "eltwise_clip": EXACT,
+    "eltwise_clip_v2": EXACT,
+    "eltwise_pow": Tolerance(ulps=40, floor=2.0**-120),
+    "eltwise_relu_use_dst_for_bwd": EXACT,
+    "eltwise_elu_use_dst_for_bwd": CLOSE,
+    "eltwise_sqrt_use_dst_for_bwd": CLOSE,
+    "eltwise_logistic_use_dst_for_bwd": CLOSE,
+    "eltwise_exp_use_dst_for_bwd": EXACT,
+    "eltwise_clip_v2_use_dst_for_bwd": EXACT,
+}
+
 _FROM_DST = "_use_dst_for_bwd"
 ALGS = (*FUNCTIONS, *DERIVATIVES_FROM_DST)
 
@@ -206,6 +230,19 @@ def eltwise_derivative(
         raise ValueError(f"{name} is a step function and has no derivative")
     with np.errstate(all="ignore"):
         return np.asarray(function(f64(data), alpha, beta))
+
+
+def eltwise_backward(
+    alg: Alg | str, data: ArrayLike, diff_dst: ArrayLike, alpha: float = 0.0, beta: float = 0.0
+) -> Array:
+    """diff_src; ``data`` is dst for an algorithm ``_use_dst_for_bwd``, else src."""
+    with np.errstate(all="ignore"):
+        return np.asarray(f64(diff_dst) * eltwise_derivative(alg, data, alpha, beta))
+
+
+def backward_tolerance(alg: Alg | str) -> Tolerance:
+    """The tolerance of diff_src of ``alg``."""
+    return DERIVATIVE_TOLERANCES.get(name_of(alg), DERIVATIVE)
 
 
 def tolerance(alg: Alg | str) -> Tolerance:

@@ -1,13 +1,19 @@
-"""Pooling: the maximum or the average of each window."""
+"""Pooling: the maximum or the average of each window.
+
+The workspace of a maximum has the dims of dst. It holds the row-major number of the tap that won,
+(kd * KH + kh) * KW + kw, as u8 where the kernel has at most 255 taps and as s32 else. Where no tap
+won, since all are padding, NaN or no greater than the least finite value, it holds 0.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
@@ -25,6 +31,10 @@ TOLERANCE = {
     "pooling_avg_include_padding": Tolerance(ulps=2, growth=2, floor=None),
     "pooling_avg_exclude_padding": Tolerance(ulps=2, growth=2, floor=None),
 }  # length: the kernel's volume
+# Windows that overlap add up. length: the kernel's volume.
+BACKWARD_TOLERANCE = Tolerance(ulps=2, growth=2, floor=None)
+
+_U8_VOLUME = 255
 
 
 def pooling(
@@ -48,21 +58,65 @@ def pooling(
     window = Window.of(kernel, strides, padding_l, padding_r, dilations)
     name = name_of(alg)
     if name == "pooling_max":
-        return _maximum(data, window, lowest)
-    total = _total(data, window)
-    if name == "pooling_avg_include_padding":
-        return total / math.prod(window.kernel)
-    if name == "pooling_avg_exclude_padding":
-        return total / np.maximum(_total(np.ones_like(data), window), 1.0)
-    raise InvalidArguments("alg", name, "expected a pooling")
+        return _maximum(data, window, lowest)[0]
+    return _total(data, window) / _divisor(name, data.shape, window)
 
 
-def _maximum(data: Array, window: Window, lowest: float) -> Array:
+def pooling_workspace(
+    src: ArrayLike,
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding_l: Sequence[int],
+    padding_r: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    lowest: float = float(np.finfo(np.float32).min),
+) -> NDArray[np.uint8 | np.int32]:
+    """Which tap won the maximum, [N, C, output...], for :func:`pooling_backward`."""
+    window = Window.of(kernel, strides, padding_l, padding_r, dilations)
+    winner = _maximum(f64(src), window, lowest)[1]
+    return winner.astype(np.uint8 if math.prod(window.kernel) <= _U8_VOLUME else np.int32)
+
+
+def pooling_backward(
+    diff_dst: ArrayLike,
+    alg: Alg | str,
+    src_dims: Sequence[int],
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding_l: Sequence[int],
+    padding_r: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    workspace: ArrayLike | None = None,
+) -> Array:
+    """``diff_dst`` [N, C, output...] -> diff_src of ``src_dims`` [N, C, spatial...].
+
+    A maximum, which needs the ``workspace``, passes the gradient to the tap that won; an average
+    passes equal shares to all taps. What padding receives is lost.
+    """
+    window = Window.of(kernel, strides, padding_l, padding_r, dilations)
+    name = name_of(alg)
+    gradient = f64(diff_dst)
+    if name == "pooling_max":
+        if workspace is None:
+            raise TypeError("the gradient of a maximum needs the workspace")
+        winner = np.asarray(workspace)
+        shares = (np.where(winner == n, gradient, 0.0) for n in range(math.prod(window.kernel)))
+        return _scattered(shares, src_dims, window)
+    share = gradient / _divisor(name, src_dims, window)
+    return _scattered(itertools.repeat(share), src_dims, window)
+
+
+def _maximum(data: Array, window: Window, lowest: float) -> tuple[Array, NDArray[np.intp]]:
+    """The greatest value of each window and the number of its tap."""
     best = np.full((*data.shape[:2], *window.output_dims(data.shape[2:])), lowest)
-    for _, values in window.taps(data, -np.inf):
+    winner = np.zeros(best.shape, np.intp)
+    for number, (_, values) in enumerate(window.taps(data, -np.inf)):
         # The first of equal maxima wins, and a NaN never compares greater.
-        best = np.where(values > best, values, best)
-    return best
+        greater = values > best
+        best, winner = np.where(greater, values, best), np.where(greater, number, winner)
+    return best, winner
 
 
 def _total(data: Array, window: Window) -> Array:
@@ -70,6 +124,28 @@ def _total(data: Array, window: Window) -> Array:
     for _, values in window.taps(data, 0.0):
         total += values
     return total
+
+
+def _divisor(name: str, src_dims: Sequence[int], window: Window) -> Array:
+    """What an average divides its total by: [1, 1, output...], or the same number everywhere."""
+    if name == "pooling_avg_include_padding":
+        return f64(math.prod(window.kernel))
+    if name == "pooling_avg_exclude_padding":
+        return np.maximum(_total(np.ones((1, 1, *src_dims[2:])), window), 1.0)
+    raise InvalidArguments("alg", name, "expected a pooling")
+
+
+def _scattered(shares: Iterable[Array], src_dims: Sequence[int], window: Window) -> Array:
+    """The sum of what each tap gives back to the source: ``shares`` has one array per tap."""
+    spatial = math.prod(src_dims[2:])
+    total = np.zeros((*src_dims[:2], spatial))
+    places = np.arange(spatial, dtype=np.float64).reshape(1, 1, *src_dims[2:])
+    for (_, seen), share in zip(window.taps(places, -1.0), shares, strict=False):
+        place = seen.astype(np.intp).reshape(-1)
+        inside = place >= 0
+        # One tap of different windows sees different elements.
+        total[..., place[inside]] += share.reshape(*total.shape[:2], place.size)[..., inside]
+    return total.reshape(src_dims)
 
 
 _LIMIT = 2048

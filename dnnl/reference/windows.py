@@ -58,14 +58,18 @@ class Window:
         """For each tap in row-major order its index and what all windows see there.
 
         ``src`` is [N, C, spatial...] and is surrounded by ``fill``; what they see is
-        [N, C, output...].
+        [N, C, output...]. Negative padding leaves the border of ``src`` unseen.
         """
-        widths = [(0, 0), (0, 0), *zip(self.padding_l, self.padding_r, strict=True)]
-        padded = np.pad(src, widths, constant_values=fill)
+        left = [max(0, p) for p in self.padding_l]
+        right = [max(0, p) for p in self.padding_r]
+        padded = np.pad(src, [(0, 0), (0, 0), *zip(left, right, strict=True)], constant_values=fill)
         outputs = self.output_dims(src.shape[2:])
+        first = [pad - p for pad, p in zip(left, self.padding_l, strict=True)]
         for tap in itertools.product(*map(range, self.kernel)):
-            starts = [k * (d + 1) for k, d in zip(tap, self.dilations, strict=True)]
             seen = [slice(None), slice(None)]
-            for start, o, s in zip(starts, outputs, self.strides, strict=True):
-                seen.append(slice(start, start + (o - 1) * s + 1, s))
+            for start, k, d, o, s in zip(
+                first, tap, self.dilations, outputs, self.strides, strict=True
+            ):
+                begin = start + k * (d + 1)
+                seen.append(slice(begin, begin + o * s, s))
             yield tap, padded[tuple(seen)]

@@ -1,4 +1,4 @@
-"""The binary, prelu, sum, concat and batch normalization references against PyTorch."""
+"""The binary, prelu, sum and concat references against PyTorch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
 from dnnl.reference import binary as reference
-from dnnl.reference.batch_normalization import batch_normalization
 from dnnl.reference.binary import binary
 from dnnl.reference.concat import concat
-from dnnl.reference.prelu import prelu
+from dnnl.reference.prelu import prelu, prelu_backward
 from dnnl.reference.sum import sum_
 from dnnl.types.kinds import Alg
 from tests.reference.agreement import assert_agree, random, tensor
@@ -65,6 +64,47 @@ def test_prelu() -> None:
     assert_agree(prelu(src, weights.reshape(1, 3, 1)), want, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("dims", "shared"),
+    [
+        ((2, 3, 4), (1, 3, 1)),
+        ((2, 3, 4), (2, 3, 4)),
+        ((2, 3, 4, 5, 2), (1, 3, 1, 5, 1)),
+        ((2, 3), (1, 1)),
+        ((1, 3), (1, 3)),
+        ((1,), (1,)),
+        ((5,), (1,)),
+    ],
+)
+def test_prelu_backward(dims: tuple[int, ...], shared: tuple[int, ...]) -> None:
+    src, weights, diff_dst = random(1, *dims), random(2, *shared), random(3, *dims)
+    leaves = [tensor(values).requires_grad_() for values in (src, weights)]
+    want = torch.where(leaves[0] > 0, leaves[0], leaves[0] * leaves[1])
+    assert_agree(prelu(src, weights), want, rtol=0)
+    wanted = torch.autograd.grad(want, leaves, tensor(diff_dst))
+    for gradient, expected in zip(prelu_backward(src, weights, diff_dst), wanted, strict=True):
+        assert_agree(gradient, expected)
+
+
+def test_prelu_at_zero_and_infinity() -> None:
+    src, weights = np.array([[0.0, np.inf, -1.0]]), np.array([[3.0]])
+    diff_src, diff_weights = prelu_backward(src, weights, np.array([[5.0, 7.0, 2.0]]))
+    np.testing.assert_array_equal(diff_src, [[15, 7, 6]])
+    np.testing.assert_array_equal(diff_weights, [[-2]])
+
+
+def test_prelu_of_integers_and_of_no_elements() -> None:
+    src, weights = np.array([[-100, 100, 3]], np.int8), np.array([[2, 2, 2]], np.uint8)
+    np.testing.assert_array_equal(prelu(src, weights), [[-200, 100, 3]])
+    diff_src, diff_weights = prelu_backward(src, weights, src)
+    np.testing.assert_array_equal(diff_src, [[-200, 100, 3]])
+    np.testing.assert_array_equal(diff_weights, [[10000, 0, 0]])
+    none = np.zeros((0, 3))
+    diff_src, diff_weights = prelu_backward(none, weights, none)
+    assert diff_src.shape == (0, 3)
+    np.testing.assert_array_equal(diff_weights, [[0, 0, 0]])
+
+
 def test_sum() -> None:
     srcs = [random(seed, 2, 3) for seed in range(3)]
     want = 0.5 * tensor(srcs[0]) - 2 * tensor(srcs[1]) + tensor(srcs[2])
@@ -79,21 +119,3 @@ def test_concat(axis: int) -> None:
         shape[axis] = extent
     srcs = [random(seed, *shape) for seed, shape in enumerate(dims)]
     assert_agree(concat(srcs, axis), torch.cat([tensor(src) for src in srcs], axis), rtol=0)
-
-
-@pytest.mark.parametrize("spatial", [(), (5,), (4, 5), (2, 3, 2)])
-@pytest.mark.parametrize("affine", [False, True])
-@pytest.mark.parametrize("fuse_relu", [False, True])
-def test_batch_normalization(spatial: tuple[int, ...], affine: bool, fuse_relu: bool) -> None:
-    src, mean, variance = random(1, 2, 3, *spatial), random(2, 3), random(3, 3) ** 2
-    scale, shift = (random(4, 3), random(5, 3)) if affine else (None, None)
-    got = batch_normalization(src, mean, variance, scale, shift, epsilon=1e-3, fuse_relu=fuse_relu)
-    want = F.batch_norm(
-        tensor(src),
-        tensor(mean),
-        tensor(variance),
-        None if scale is None else tensor(scale),
-        None if shift is None else tensor(shift),
-        eps=1e-3,
-    )
-    assert_agree(got, F.relu(want) if fuse_relu else want)

@@ -81,6 +81,30 @@ def test_derivative_from_dst_agrees_with_that_from_src(alg: str) -> None:
     np.testing.assert_allclose(from_dst, from_src, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("alg", "alpha", "beta", "peer", "positive"), CASES)
+def test_backward(alg: str, alpha: float, beta: float, peer: Peer, positive: bool) -> None:
+    src = sources(positive)
+    diff_dst = random(3, src.size)
+    leaf = tensor(src).requires_grad_()
+    (want,) = torch.autograd.grad(peer(leaf), leaf, tensor(diff_dst))
+    got = reference.eltwise_backward(f"eltwise_{alg}", src, diff_dst, alpha, beta)
+    assert_agree(got, want, rtol=LOOSE.get(alg, 1e-12))
+
+
+@pytest.mark.parametrize("alg", reference.DERIVATIVES_FROM_DST)
+def test_backward_from_dst_agrees_with_pytorch(alg: str) -> None:
+    name = alg.removesuffix("_use_dst_for_bwd").removeprefix("eltwise_")
+    for case, alpha, beta, peer, positive in CASES:
+        if case != name:
+            continue
+        leaf = tensor(sources(positive)).requires_grad_()
+        dst = peer(leaf)
+        diff_dst = random(3, leaf.numel())
+        (want,) = torch.autograd.grad(dst, leaf, tensor(diff_dst))
+        got = reference.eltwise_backward(alg, dst.detach().numpy(), diff_dst, alpha, beta)
+        np.testing.assert_allclose(got, want.numpy(), rtol=1e-9, atol=1e-12)
+
+
 def test_round_goes_to_even_and_has_no_derivative() -> None:
     got = reference.eltwise("eltwise_round", np.array([0.5, 1.5, -0.5, 2.4999]))
     np.testing.assert_array_equal(got, [0, 2, 0, 2])
@@ -98,6 +122,20 @@ def test_the_edges_of_clip_belong_to_their_own_sides() -> None:
     np.testing.assert_array_equal(clip_v2, [0, 1, 0])
 
 
+def test_the_edges_of_the_other_functions() -> None:
+    edges = np.array([-2.0, 0.0, 2.0])
+    for alg, want in (
+        ("hardswish", [0, 0.5, 1]),  # the gate is 0 and 1 at the ends
+        ("hardsigmoid", [0, 0.25, 0]),
+        ("relu", [0.25, 0.25, 1]),
+        ("abs", [-1, 0, 1]),
+        ("relu_use_dst_for_bwd", [0.25, 0.25, 1]),
+        ("elu_use_dst_for_bwd", [-1.75, 0.25, 1]),
+    ):
+        got = reference.eltwise_backward(f"eltwise_{alg}", edges, np.ones(3), 0.25, 0.5)
+        np.testing.assert_array_equal(got, want, err_msg=alg)
+
+
 def test_large_magnitudes_stay_finite() -> None:
     src = np.array([-1000.0, 1000.0])
     for alg in ("logistic", "swish", "mish", "gelu_tanh", "gelu_erf", "soft_relu", "tanh"):
@@ -107,3 +145,7 @@ def test_large_magnitudes_stay_finite() -> None:
 
 def test_every_algorithm_has_a_row() -> None:
     assert {alg.name for alg in Alg if alg.is_eltwise} == set(reference.ALGS)
+
+
+def test_every_exception_of_the_backward_tolerances_is_an_algorithm() -> None:
+    assert reference.DERIVATIVE_TOLERANCES.keys() <= set(reference.ALGS)
