@@ -66,6 +66,14 @@ class Operand:
 
 
 @dataclass(frozen=True, eq=False)
+class Number:
+    """A number that follows from the iteration alone, which a body may ask for: ``form``, below
+    2^24, such as that of a tap in its window."""
+
+    form: Affine
+
+
+@dataclass(frozen=True, eq=False)
 class Bound:
     """``0 <= form < limit`` must hold."""
 
@@ -127,8 +135,7 @@ class Access:
     def joined(self, outer: Axis, inner: Axis, line: Axis) -> Access:
         """The access with two axes that are contiguous in the operand walked as one ``line``."""
         assert self.offset is not None
-        along = Affine.of(line, self.offset.stride(inner))
-        return replace(self, offset=self.offset.without(outer, inner) + along, index=())
+        return replace(self, offset=self.offset.joined(outer, inner, line), index=())
 
     @property
     def stays_in_buffer(self) -> bool:
@@ -234,12 +241,13 @@ class Place:
         if operand.desc.data_type.bits == 4:
             self._store_nibbles(access, pointer, raw, mask)
             return
-        if stride == 1:
+        if stride == 0:  # one value for all lanes
+            one = vector.known_lanes([lane == 0 for lane in range(self._lanes)])
+            mask = vector.both(self.e, mask, one)
+        if stride in (0, 1):
             where = self.e.element(pointer, self._base(access), row.element)
             vector.store(self.e, raw, where, mask, streamed=operand is self.streamed)
             return
-        if stride == 0:
-            mask = vector.both(self.e, mask, vector.first_lanes(self.e, i64(1), self._lanes))
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:

@@ -23,7 +23,7 @@ from math import prod
 
 from llvmlite import ir
 
-from dnnl.codegen.access import Bound, Operand
+from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Axis
 from dnnl.codegen.builder import F32, I64, Module, Values, i64
 from dnnl.codegen.isa import Isa
@@ -40,24 +40,35 @@ from dnnl.runtime.image import Phase
 class Nest:
     """What to compute: for every point of ``parallel``, ``body``, which may fold over ``reduced``.
 
-    ``dst`` is the operand whose layout decides the order of the walk. Only points inside the
-    bounds ``where`` are computed and stored. ``reads_dst`` says that the body reads dst as well,
-    which then had better be in a cache. ``core`` is the type of the body's vectors, and
-    ``registers`` how many registers one fills where these hold more than one element and what is
-    converted is not transposed. ``moved`` is an operand whose elements the body stores to dst as
-    they are, if it does no more.
+    ``inputs`` are only read. ``outputs`` are written: the layout of the first, ``dst``, decides the
+    order of the walk, and the body stores to each what belongs to the point, or, inside of a fold,
+    to the iteration; padding becomes zero. One that has no element of its own for each iteration of
+    a reduction, such as the mean of a row, is stored after the fold.
+
+    Only points inside the bounds ``where`` are computed and stored. ``numbers`` are what the body
+    asks for by ``Point.number``. ``reads_dst`` says that the body reads dst as well, which then had
+    better be in a cache. ``core`` is the type of the body's vectors, and ``registers`` how many
+    registers one fills where these hold more than one element and what is converted is not
+    transposed. ``moved`` is an operand whose elements the body stores to dst as they are, if it
+    does no more.
     """
 
     parallel: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
-    operands: tuple[Operand, ...]
-    dst: Operand
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
     body: Body
     where: tuple[Bound, ...] = ()
+    numbers: tuple[Number, ...] = ()
     reads_dst: bool = False
     core: ir.Type = F32
     registers: int = 1
     moved: Operand | None = None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All that is touched."""
+        return (*self.inputs, *self.outputs)
 
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
@@ -78,7 +89,7 @@ def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Pha
     each stretch of the destination is written in one go; None, and nothing is written, if they do
     not walk alike."""
     plans = [(nest, _plan(module.isa, nest)) for nest in nests]
-    if len({_outermost(nest, plan) for nest, plan in plans}) > 1:
+    if len({_outermost(plan) for _, plan in plans}) > 1:
         return None
     first = plans[0][1].loops[:1]
     if not first or not enough(first[0]):
@@ -88,9 +99,9 @@ def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Pha
     return _emit(module, symbol, plans, items)
 
 
-def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
+def _outermost(plan: Schedule) -> tuple[int, int | None] | None:
     """The number of iterations of the first loop, and how far each goes in dst."""
-    offset = plan.accesses[nest.dst].offset
+    offset = plan.space.dst.offset
     if not plan.loops:
         return None
     loop = plan.loops[0]
@@ -98,9 +109,11 @@ def _outermost(nest: Nest, plan: Schedule) -> tuple[int, int | None] | None:
 
 
 def _plan(isa: Isa, nest: Nest) -> Schedule:
-    space = Space.of(nest.parallel, nest.reduced, nest.operands, nest.dst, nest.where)
+    space = Space.of(
+        nest.parallel, nest.reduced, nest.inputs, nest.outputs, nest.where, nest.numbers
+    )
     style = Style(nest.core, nest.registers, nest.moved is not None, nest.reads_dst)
-    return schedule(isa, space, nest.dst, style)
+    return schedule(isa, space, style)
 
 
 def _emit(
@@ -109,7 +122,7 @@ def _emit(
     phase = PhaseFunction.of(module, symbol, (op for nest, _ in plans for op in nest.operands))
     e = phase.e
     sites = [
-        Site(e, plan, phase.pointers(nest.operands), nest.dst, nest.core, nest.reads_dst)
+        Site(e, plan, phase.pointers(nest.operands), nest.core, nest.reads_dst)
         for nest, plan in plans
     ]
 
@@ -142,6 +155,7 @@ def _emit(
 def _aligned(site: Site) -> ir.Value:
     """Whether dst begins where whole vectors may be written by non-temporal stores."""
     b = site.e.b
-    address = b.ptrtoint(site.pointers[site.dst], I64)
-    size = site.plan.vectors.lanes * site.dst.desc.data_type.size
+    (dst, *_) = site.plan.space.outputs
+    address = b.ptrtoint(site.pointers[dst], I64)
+    size = site.plan.vectors.lanes * dst.desc.data_type.size
     return b.icmp_signed("==", b.and_(address, i64(size - 1)), i64(0))

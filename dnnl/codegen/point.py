@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Bound, Env, Operand, Place
+from dnnl.codegen.access import Bound, Env, Number, Operand, Place
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Values, i64
+from dnnl.codegen.builder import I32, Emitter, Values, i64
 from dnnl.codegen.schedule import Schedule
 
 Body = Callable[["Point"], None]
@@ -24,13 +24,12 @@ _WAYS = 4
 class Site:
     """Where the code of a nest is written: by whom, after which plan, on which tensors.
 
-    ``streamed`` says that whole vectors of ``dst`` are written by non-temporal stores.
+    ``streamed`` says that whole vectors of the first output are written by non-temporal stores.
     """
 
     e: Emitter
     plan: Schedule
     pointers: Mapping[Operand, ir.Value]
-    dst: Operand
     core: ir.Type
     reads_dst: bool
     streamed: bool = False
@@ -66,7 +65,7 @@ class Point(Place):
         super().__init__(
             site.e, site.pointers, space.accesses, env, lane, lanes,
             masked=masked, domain=space.domain, exists=space.exists,
-            streamed=site.dst if site.streamed else None,
+            streamed=space.outputs[0] if site.streamed else None,
             core=site.core, known=known,
         )  # fmt: skip
         self._site, self._loaded = site, loaded
@@ -75,6 +74,17 @@ class Point(Place):
         """The operand's elements here in the core type; zero, or any number, outside bounds."""
         loaded = self._loaded.get(operand)
         return super().load(operand) if loaded is None else self.widen(operand, loaded)
+
+    def number(self, number: Number) -> ir.Value:
+        """A number that follows from the iteration, in the core type."""
+        form, kind = self._site.plan.space.numbers[number], self.kind
+        first = self.e.b.trunc(self._start(form), I32)
+        step = form.stride(self._lane) if self._lane is not None else 0
+        steps = ir.Constant(
+            vector.vector_type(I32, kind.count), [step * lane for lane in range(kind.count)]
+        )
+        every = self.e.b.add(vector.splat(self.e, first, kind.count), steps)
+        return every if kind.element == I32 else self.e.b.sitofp(every, kind)
 
     def _bounded(self, form: Affine) -> ir.Value:
         """The value of a form in the first lane; outside of a fold, in its first iteration."""
@@ -204,8 +214,7 @@ class Point(Place):
         """
         space, vectors = self._site.plan.space, self._site.plan.vectors
         bounds = [*space.exists, *space.domain]
-        for operand, access in space.accesses.items():
-            if operand is not self._site.dst:
-                bounds += access.window
+        for access in space.reads:
+            bounds += access.window
         moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
         return self.conditions([b for b in bounds if not moving.isdisjoint(b.form.strides)])

@@ -114,29 +114,28 @@ def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
 _PLAIN = Style()
 
 
-def schedule(isa: Isa, space: Space, dst: Operand, style: Style = _PLAIN) -> Schedule:
-    """Plan the walk over ``space``; ``dst`` decides order and vector axis."""
+def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
+    """Plan the walk over ``space``."""
     space = space.merged()
     lanes, _ = widths(isa, style.core)
-    nibbles = dst.desc.data_type.bits == 4
+    nibbles = space.outputs[0].desc.data_type.bits == 4
     if nibbles:
         lanes = max(lanes, 2)  # elements of one byte are stored together
     registers = style.registers if isa.lanes > 1 else 1
-    vectorized = vectorize(space, dst, lanes * registers, isa.caches)
+    vectorized = vectorize(space, lanes * registers, isa.caches)
     if registers > 1 and vectorized[2] is not None and not style.moved:
         # A square of longer vectors would not stay in registers.
-        vectorized = vectorize(space, dst, lanes, isa.caches)
-    serial = nibbles and _shares_bytes(vectorized[0].accesses[dst], vectorized[1])
+        vectorized = vectorize(space, lanes, isa.caches)
+    serial = nibbles and _shares_bytes(vectorized[0].dst, vectorized[1])
     if serial:
-        vectorized = vectorize(space, dst, 1, isa.caches)
+        vectorized = vectorize(space, 1, isa.caches)
     space, vectors, squares = vectorized
-    written, caches = space.accesses[dst], isa.caches
-    reads = [access for operand, access in space.accesses.items() if operand is not dst]
+    caches = isa.caches
     shape = None if squares is None else squares.shape
-    loops, ahead = arrange(space.axes, reads, written, shape, space.far, caches)
+    loops, ahead = arrange(space.axes, space.reads, space.dst, shape, space.far, caches)
     streamed = caches.steered and not (nibbles or style.reads_dst)
-    streamed = streamed and _can_stream(space, vectors, squares, loops, written, caches)
-    return Schedule(_settled(space, dst), vectors, squares, tuple(loops), ahead, streamed, serial)
+    streamed = streamed and _can_stream(space, vectors, squares, loops, caches)
+    return Schedule(_settled(space), vectors, squares, tuple(loops), ahead, streamed, serial)
 
 
 def _shares_bytes(dst: Access, vectors: Vectors) -> bool:
@@ -144,18 +143,16 @@ def _shares_bytes(dst: Access, vectors: Vectors) -> bool:
     return dst.byte_offset(vectors.lane, vectors.lanes) is None
 
 
-def _settled(space: Space, dst: Operand) -> Space:
+def _settled(space: Space) -> Space:
     """The space with the reduced axes ordered, those with long steps outside, and with the
     operands known of which whole vectors may be read everywhere."""
     accesses = {
         # Iterations of a line may lie behind the axes that it has been made of.
-        operand: replace(
-            access, contained=operand is not dst and not space.lines and access.stays_in_buffer
-        )
-        for operand, access in space.accesses.items()
+        access.operand: replace(access, contained=not space.lines and access.stays_in_buffer)
+        for access in space.reads
     }
     inner = tuple(sorted(space.inner, key=lambda axis: -_farthest(space, axis)))
-    return replace(space, inner=inner, accesses=accesses)
+    return replace(space, inner=inner, accesses={**space.accesses, **accesses})
 
 
 def _farthest(space: Space, axis: Axis) -> int:
@@ -169,17 +166,16 @@ def _can_stream(
     vectors: Vectors,
     squares: Squares | None,
     loops: list[Loop],
-    dst: Access,
     caches: Caches,
 ) -> bool:
     """Whether the tensors are large together and every whole vector fills cache lines, alone or
     with the next."""
-    descs = [operand.desc for operand in space.accesses]
+    descs, dst = [operand.desc for operand in space.accesses], space.dst
     # Of tensors that are parts of larger ones, their part alone.
     nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
     if nbytes < caches.streamed or dst.offset is None or vectors.reduced:
         return False
-    few = _rows_written(space, vectors, squares, loops, dst) <= caches.rows_foreseen
+    few = _rows_written(space, vectors, squares, loops) <= caches.rows_foreseen
     if few and not caches.streams_few_rows:
         return False
     innermost = loops[-1].axis if loops else None
@@ -189,9 +185,10 @@ def _can_stream(
 
 
 def _rows_written(
-    space: Space, vectors: Vectors, squares: Squares | None, loops: list[Loop], dst: Access
+    space: Space, vectors: Vectors, squares: Squares | None, loops: list[Loop]
 ) -> int:
     """How many rows of dst are written side by side: before the first of them goes on."""
+    dst = space.dst
     moving = [loop.axis for loop in loops if space.far(dst, loop.axis)]
     along = min(moving, key=lambda axis: space.far(dst, axis), default=None)
     inside = [loop.axis for loop in loops].index(along) + 1 if along is not None else 0

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 
-from dnnl.codegen.access import Access, Bound, Operand
+from dnnl.codegen.access import Access, Bound, Number, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
 
 
@@ -29,14 +29,17 @@ class Line:
 class Space:
     """What remains to be walked: the parallel ``axes``, and ``inner``, those of a reduction.
 
+    Of the operands in ``accesses`` those in ``outputs`` are written; the first decides the walk.
     Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
-    only writes the zeros of padding. ``lines`` are the axes that have been made of two, the inner
-    ones first.
+    only writes the zeros of padding. ``numbers`` are what bodies may ask for besides. ``lines`` are
+    the axes that have been made of two, the inner ones first.
     """
 
     axes: tuple[Axis, ...]
     inner: tuple[Axis, ...]
     accesses: Mapping[Operand, Access]
+    outputs: tuple[Operand, ...]
+    numbers: Mapping[Number, Affine]
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
     lines: tuple[Line, ...] = ()
@@ -45,14 +48,15 @@ class Space:
     def of(
         parallel: Sequence[Axis],
         reduced: Sequence[Axis],
-        operands: Sequence[Operand],
-        dst: Operand,
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
         where: Sequence[Bound] = (),
+        numbers: Sequence[Number] = (),
     ) -> Space:
-        """``parallel`` x ``reduced`` inside the bounds ``where``; the padding of ``dst`` belongs to
-        it. Axes that an operand blocks are split at the block boundaries, so that its offset
-        becomes affine: ``c -> 16 * c_o + c_i``."""
-        split = {axis: _split(axis, operands, dst) for axis in (*parallel, *reduced)}
+        """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``.
+        Axes that an operand blocks are split at the block boundaries, so that its offset becomes
+        affine: ``c -> 16 * c_o + c_i``."""
+        split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced)}
         ends = [Bound(form, axis.extent) for axis, form in split.items()]
         exists = [Bound(_substitute(bound.form, split), bound.limit) for bound in where]
         return Space(
@@ -60,11 +64,23 @@ class Space:
             inner=tuple(piece for axis in reduced for piece in split[axis].strides),
             accesses={
                 operand: Access.of(operand, tuple(_substitute(f, split) for f in operand.index))
-                for operand in operands
+                for operand in (*inputs, *outputs)
             },
+            outputs=tuple(outputs),
+            numbers={number: _substitute(number.form, split) for number in numbers},
             domain=tuple(bound for bound in ends if bound.above),
             exists=tuple(bound for bound in exists if bound.needed),
         )
+
+    @property
+    def dst(self) -> Access:
+        """The first output."""
+        return self.accesses[self.outputs[0]]
+
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """What is only read."""
+        return tuple(a for operand, a in self.accesses.items() if operand not in self.outputs)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
@@ -80,7 +96,8 @@ class Space:
             if self._mergeable(outer, inner):
                 line = _line(outer, inner)
                 accesses = {o: a.joined(outer, inner, line) for o, a in self.accesses.items()}
-                own = replace(self, accesses=accesses)
+                numbers = {n: f.joined(outer, inner, line) for n, f in self.numbers.items()}
+                own = replace(self, accesses=accesses, numbers=numbers)
                 return own._with(outer, (line,))._with(inner, ()).merged()
         return self
 
@@ -90,7 +107,7 @@ class Space:
         offsets = [access.offset for access in self.accesses.values()]
         return all(
             form is not None and form.stride(outer) == form.stride(inner) * inner.extent
-            for form in offsets
+            for form in (*offsets, *self.numbers.values())
         )
 
     def bounded(self, *axes: Axis) -> bool:
@@ -105,6 +122,7 @@ class Space:
         own = replace(
             self,
             accesses={o: access.substitute(old, form) for o, access in self.accesses.items()},
+            numbers={n: number.substitute(old, form) for n, number in self.numbers.items()},
             domain=tuple(bound.substitute(old, form) for bound in self.domain),
             exists=(*(bound.substitute(old, form) for bound in self.exists), *end),
             lines=tuple(replace(line, form=line.form.substitute(old, form)) for line in self.lines),
@@ -162,15 +180,15 @@ def _line(outer: Axis, inner: Axis) -> Axis:
     return Axis(outer.extent * inner.extent, f"{outer.name}{inner.name}")
 
 
-def _split(axis: Axis, operands: Sequence[Operand], dst: Operand) -> Affine:
+def _split(axis: Axis, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Affine:
     """Cut an axis at the block boundaries of the operands that it walks one by one."""
     extent = axis.extent
     boundaries: set[int] = set()
-    for operand in (dst, *operands):
+    for operand in (*outputs, *inputs):
         for dim, form in enumerate(operand.index):
             if form.strides != {axis: 1}:
                 continue
-            if operand is dst and form.const == 0:
+            if operand in outputs and form.const == 0:
                 extent = max(extent, operand.desc.padded_dims[dim])
             sizes = operand.boundaries(dim)
             if sizes and form.const % sizes[-1] == 0 and _chain(boundaries | set(sizes)):

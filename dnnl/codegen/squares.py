@@ -23,16 +23,11 @@ class SquareWriter:
     def __init__(self, site: Site, squares: Squares, body: Body, moved: Operand | None) -> None:
         self.e, self._site, self._plan, self._squares = site.e, site, site.plan, squares
         self._body = body
-        self._dst = site.plan.accesses[site.dst]
-        self._loaded = [
-            access
-            for operand, access in site.plan.accesses.items()
-            if operand is not site.dst and site.plan.transposed(access)
-        ]
+        self._dst = site.plan.space.dst
+        self._loaded = [access for access in site.plan.space.reads if site.plan.transposed(access)]
         # Elements of 4 bits that become those of dst as they are may stay two to a byte.
-        four = moved is not None and {moved.desc.data_type.bits, site.dst.desc.data_type.bits} == {
-            4
-        }
+        both = () if moved is None else (moved, self._dst.operand)
+        four = all(operand.desc.data_type.bits == 4 for operand in both)
         self._pairs = next((a for a in self._loaded if four and a.operand is moved), None)
 
     def write(self, env: Env, masked: bool, known: Known) -> None:
@@ -48,7 +43,7 @@ class SquareWriter:
             if self._pairs is None:
                 self._body(point)
             else:
-                point.store_pairs(self._site.dst, columns[self._pairs.operand])
+                point.store_pairs(self._dst.operand, columns[self._pairs.operand])
 
     def _both(self, env: Env) -> Env:
         """``env`` with both axes of each line whose place is known."""
@@ -92,7 +87,7 @@ class SquareWriter:
         """Ask for what a later square overwrites."""
         step = self._ahead(self._dst) if self._site.reads_dst else self._next_in_row()
         if step:
-            point.prefetch(self._site.dst, i64(step))
+            point.prefetch(self._dst.operand, i64(step))
 
     def _next_in_row(self) -> int:
         """How many elements behind this place the next vector of the same row will be written, if

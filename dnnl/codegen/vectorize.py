@@ -60,32 +60,30 @@ def across(space: Space, vectors: Vectors, access: Access) -> bool:
     return space.still(access) and space.step(access, vectors.lane) not in (0, 1)
 
 
-def vectorize(
-    space: Space, dst: Operand, lanes: int, caches: Caches
-) -> tuple[Space, Vectors, Squares | None]:
+def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors, Squares | None]:
     """The space with the vector axis cut into vectors of at most ``lanes`` iterations and, where an
     operand runs across it, another axis into squares."""
     every = (*space.axes, *space.inner)
-    line = min(every, key=lambda axis: _cost(space, dst, axis, lanes), default=None)
+    line = min(every, key=lambda axis: _cost(space, axis, lanes), default=None)
     if line is None:
         return space, Vectors(1), None
     reduced = line in space.inner
     if not reduced:
-        space, line = _lengthened(space, dst, line, lanes)
+        space, line = _lengthened(space, space.outputs[0], line, lanes)
     lanes = min(lanes, _round_up_power(line.extent))
     lane, loop = Axis(lanes, "lane"), Axis(-(-line.extent // lanes), line.name)
     space = space.cut(line, loop, Affine.of(lane), lanes)
     vectors = Vectors(lanes, lane, loop, reduced)
     if reduced or lanes == 1:
         return space, vectors, None
-    for operand, access in space.accesses.items():
-        tile = None if operand is dst else _tile_axis(space, vectors, access)
+    for access in space.reads:
+        tile = _tile_axis(space, vectors, access)
         if tile is not None:
-            return _in_squares(space, vectors, dst, operand, tile, caches)
+            return _in_squares(space, vectors, access, tile, caches)
     return space, vectors, None
 
 
-def _cost(space: Space, dst: Operand, axis: Axis, most: int) -> tuple[float, int]:
+def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
     """What memory access costs for each point, in loads of a vector, if vectors of at most ``most``
     lanes lie along ``axis``; of equal ones the longest axis is the best."""
     lanes = min(most, _round_up_power(axis.extent))
@@ -99,7 +97,8 @@ def _cost(space: Space, dst: Operand, axis: Axis, most: int) -> tuple[float, int
             total += 1.0
         else:
             count = 1 if still else repeats
-            total += count * share * _vector_cost(space, access, axis, lanes, operand is dst)
+            written = operand in space.outputs
+            total += count * share * _vector_cost(space, access, axis, lanes, written)
     return total, -axis.extent
 
 
@@ -128,17 +127,17 @@ def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:
 
 
 def _in_squares(
-    space: Space, vectors: Vectors, dst: Operand, src: Operand, tile: Axis, caches: Caches
+    space: Space, vectors: Vectors, read: Access, tile: Axis, caches: Caches
 ) -> tuple[Space, Vectors, Squares]:
-    """Squares with rows of ``src`` along ``tile``, one for each lane, of which registers hold 16
-    columns."""
+    """Squares with rows of what is ``read`` along ``tile``, one for each lane, of which registers
+    hold 16 columns."""
     assert vectors.lane is not None
-    lanes, read, written = vectors.lanes, space.accesses[src], space.accesses[dst]
+    lanes = vectors.lanes
     rows = _row_length(read, tile, lanes)
     most = max(1, min(4, min(lanes, 16) // rows, -(-tile.extent // rows)))
-    apart = space.far(read, vectors.lane), space.far(written, tile)
-    shape = Square(*apart, lanes, most, fills_lines(written, vectors), caches)
-    space, line = _lengthened(space, src, tile, rows, vectors)
+    apart = space.far(read, vectors.lane), space.far(space.dst, tile)
+    shape = Square(*apart, lanes, most, fills_lines(space.dst, vectors), caches)
+    space, line = _lengthened(space, read.operand, tile, rows, vectors)
     # Where rows lie along a line, their addresses cost more than the sets they share.
     divided = line is tile and space.lines
     pieces = Axis(shape.most_pieces if divided else shape.pieces, "piece")
@@ -179,6 +178,8 @@ def _only_across(
     """Whether no other operand needs vectors along the two axes: before there are lanes, each must
     stay where it is along both or be read in rows along one other axis, the same for all; when
     there are, none may be read in rows along these."""
+    if any(form.stride(axis) for form in space.numbers.values() for axis in (outer, inner)):
+        return False
     row_axes = set()
     for other in space.accesses.values():
         if other is access:

@@ -38,8 +38,8 @@ def plan(
         Operand(slot, MemoryDesc(dims, kind, tag), index)
         for slot, (tag, kind) in enumerate(((src, src_type or data_type), (dst, data_type)))
     ]
-    space = Space.of(axes, (), operands, operands[1])
-    return schedule(machine(lanes, cpu), space, operands[1])
+    space = Space.of(axes, (), operands[:1], operands[1:])
+    return schedule(machine(lanes, cpu), space)
 
 
 def machine(lanes: int, cpu: str = "") -> Isa:
