@@ -8,7 +8,7 @@ An :class:`Operand` is a tensor with the element that belongs to each iteration;
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -66,6 +66,14 @@ class Operand:
 
 
 @dataclass(frozen=True, eq=False)
+class Number:
+    """A number that follows from the iteration alone, which a body may ask for: ``form``, below
+    2^24, such as that of a tap in its window."""
+
+    form: Affine
+
+
+@dataclass(frozen=True, eq=False)
 class Bound:
     """``0 <= form < limit`` must hold."""
 
@@ -87,8 +95,12 @@ class Bound:
         """Whether any iteration can break the bound."""
         return self.below_zero or self.above
 
+    def substitute(self, axis: Axis, form: Affine) -> Bound:
+        """The bound with ``axis`` replaced by ``form``."""
+        return Bound(self.form.substitute(axis, form), self.limit)
 
-@dataclass(eq=False)
+
+@dataclass(frozen=True, eq=False)
 class Access:
     """An operand under a schedule.
 
@@ -100,18 +112,30 @@ class Access:
     operand: Operand
     index: tuple[Affine, ...]
     offset: Affine | None
-    window: list[Bound] = field(default_factory=list)
+    window: tuple[Bound, ...] = ()
     contained: bool = False
 
     @staticmethod
     def of(operand: Operand, index: tuple[Affine, ...]) -> Access:
         """The access of ``operand`` at ``index``, with the bounds of its padded dimensions."""
-        access = Access(operand, index, operand.offset(index))
-        for dim, form in enumerate(index):
-            bound = Bound(form, operand.limit(dim))
-            if bound.needed:
-                access.window.append(bound)
-        return access
+        ends = [Bound(form, operand.limit(dim)) for dim, form in enumerate(index)]
+        window = tuple(bound for bound in ends if bound.needed)
+        return Access(operand, index, operand.offset(index), window)
+
+    def substitute(self, axis: Axis, form: Affine) -> Access:
+        """The access with ``axis`` replaced by ``form``."""
+        offset = None if self.offset is None else self.offset.substitute(axis, form)
+        return replace(
+            self,
+            offset=offset,
+            index=tuple(index.substitute(axis, form) for index in self.index),
+            window=tuple(bound.substitute(axis, form) for bound in self.window),
+        )
+
+    def joined(self, outer: Axis, inner: Axis, line: Axis) -> Access:
+        """The access with two axes that are contiguous in the operand walked as one ``line``."""
+        assert self.offset is not None
+        return replace(self, offset=self.offset.joined(outer, inner, line), index=())
 
     @property
     def stays_in_buffer(self) -> bool:
@@ -120,10 +144,6 @@ class Access:
             return False
         desc = self.operand.desc
         return (self.offset.high + 1) * desc.data_type.bits <= 8 * desc.size
-
-    def in_bytes(self, lane: Axis | None) -> bool:
-        """Whether vectors of 4-bit neighbours along ``lane`` always begin with a byte."""
-        return lane is not None and self.byte_offset(lane, lane.extent) is not None
 
     def byte_offset(self, lane: Axis | None, lanes: int) -> Affine | None:
         """Where a vector of 4-bit neighbours along ``lane`` begins, in bytes; None if that is not
@@ -221,12 +241,13 @@ class Place:
         if operand.desc.data_type.bits == 4:
             self._store_nibbles(access, pointer, raw, mask)
             return
-        if stride == 1:
+        if stride == 0:  # one value for all lanes
+            one = vector.known_lanes([lane == 0 for lane in range(self._lanes)])
+            mask = vector.both(self.e, mask, one)
+        if stride in (0, 1):
             where = self.e.element(pointer, self._base(access), row.element)
             vector.store(self.e, raw, where, mask, streamed=operand is self.streamed)
             return
-        if stride == 0:
-            mask = vector.both(self.e, mask, vector.first_lanes(self.e, i64(1), self._lanes))
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
@@ -293,8 +314,8 @@ class Place:
         return self._conditions(bounds, 0, 1)
 
     def _conditions(self, bounds: Sequence[Bound], first: int, parts: int) -> vector.Mask:
-        """The same for the points that lie ``first``, ``first + 1``, ... ``parts``-ths of a lane
-        behind the first lane."""
+        """The mask of those points that lie ``first``, ``first + 1``, ... ``parts``-ths of a lane
+        behind the first lane for which all bounds hold."""
         mask: vector.Mask = None
         if not self.masked:
             return mask

@@ -85,6 +85,11 @@ class Affine:
         stride = self.stride(axis)
         return self.without(axis) + form * stride if stride else self
 
+    def joined(self, outer: Axis, inner: Axis, line: Axis) -> Affine:
+        """The form over two axes as one over the ``line`` that they make: ``outer`` goes as far as
+        all of ``inner``."""
+        return self.without(outer, inner) + Affine.of(line, self.stride(inner))
+
     def divmod(self, divisor: int) -> tuple[Affine, Affine] | None:
         """(self // divisor, self % divisor) where both are affine, else None."""
         outer = {a: s // divisor for a, s in self.strides.items() if s % divisor == 0}

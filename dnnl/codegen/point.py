@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Bound, Env, Operand, Place
+from dnnl.codegen.access import Bound, Env, Number, Operand, Place
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Values, i64
+from dnnl.codegen.builder import I32, Emitter, Values, i64
 from dnnl.codegen.schedule import Schedule
 
 Body = Callable[["Point"], None]
@@ -20,20 +20,18 @@ Merge = Callable[[Emitter, Values, Values], Values]
 _WAYS = 4
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Site:
     """Where the code of a nest is written: by whom, after which plan, on which tensors.
 
-    ``tails`` are the bounds of the vector loop of a reduction, which are peeled off its end;
-    ``streamed`` says that whole vectors of ``dst`` pass the caches at the moment.
+    ``streamed`` says that whole vectors of the first output are written by non-temporal stores.
     """
 
     e: Emitter
     plan: Schedule
-    pointers: dict[Operand, ir.Value]
-    dst: Operand
+    pointers: Mapping[Operand, ir.Value]
     core: ir.Type
-    tails: list[Bound]
+    reads_dst: bool
     streamed: bool = False
 
 
@@ -62,12 +60,12 @@ class Point(Place):
         *,
         along: Axis | None = None,
     ) -> None:
-        plan = site.plan
-        lane, lanes = (along, along.extent) if along is not None else (plan.lane, plan.lanes)
+        space, vectors = site.plan.space, site.plan.vectors
+        lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
         super().__init__(
-            site.e, site.pointers, plan.accesses, env, lane, lanes,
-            masked=masked, domain=plan.domain, exists=plan.exists,
-            streamed=site.dst if site.streamed else None,
+            site.e, site.pointers, space.accesses, env, lane, lanes,
+            masked=masked, domain=space.domain, exists=space.exists,
+            streamed=space.outputs[0] if site.streamed else None,
             core=site.core, known=known,
         )  # fmt: skip
         self._site, self._loaded = site, loaded
@@ -77,9 +75,20 @@ class Point(Place):
         loaded = self._loaded.get(operand)
         return super().load(operand) if loaded is None else self.widen(operand, loaded)
 
+    def number(self, number: Number) -> ir.Value:
+        """A number that follows from the iteration, in the core type."""
+        form, kind = self._site.plan.space.numbers[number], self.kind
+        first = self.e.b.trunc(self._start(form), I32)
+        step = form.stride(self._lane) if self._lane is not None else 0
+        steps = ir.Constant(
+            vector.vector_type(I32, kind.count), [step * lane for lane in range(kind.count)]
+        )
+        every = self.e.b.add(vector.splat(self.e, first, kind.count), steps)
+        return every if kind.element == I32 else self.e.b.sitofp(every, kind)
+
     def _bounded(self, form: Affine) -> ir.Value:
-        """The same; outside of a fold, of its first iteration."""
-        ahead = [axis for axis in self._site.plan.inner if axis not in self._env]
+        """The value of a form in the first lane; outside of a fold, in its first iteration."""
+        ahead = [axis for axis in self._site.plan.space.inner if axis not in self._env]
         return super()._bounded(form.without(*ahead))
 
     def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
@@ -91,8 +100,8 @@ class Point(Place):
         """
         carried = tuple(self.constant(value) for value in init)
         fold = _Fold(step, merge, carried)
-        result = self._first()._loops(list(self._site.plan.inner), fold, carried)
-        if not self._site.plan.lane_inside:
+        result = self._first()._loops(list(self._site.plan.space.inner), fold, carried)
+        if not self._site.plan.vectors.reduced:
             return result
         distance = self._lanes // 2
         while distance:
@@ -110,22 +119,23 @@ class Point(Place):
             return ()
 
         fold = _Fold(step, lambda _e, _values, _others: (), ())
-        self._first()._loops(list(self._site.plan.inner), fold, ())
+        self._first()._loops(list(self._site.plan.space.inner), fold, ())
 
     def _first(self) -> Point:
         """Where a fold starts: with masks if its only vector is a tail."""
-        vectors = self._site.plan.vector
-        only = vectors is not None and vectors.extent == 1
-        return self._with({}, masked=True) if self._site.tails and only else self
+        loop = self._site.plan.vectors.loop
+        only = loop is not None and loop.extent == 1
+        return self._with({}, masked=True) if self._site.plan.tails and only else self
 
     def _loops(self, axes: list[Axis], fold: _Fold, carried: Values) -> Values:
         plan = self._site.plan
         if not axes:
             return self._step(fold.step, carried)
         axis = axes[0]
-        if axis is not plan.vector or not self._site.tails:
+        tails = plan.tails if axis is plan.vectors.loop else ()
+        if not tails:
             return self._loop(axes, axis.extent, fold, carried)
-        whole = min(bound.limit // plan.lanes for bound in self._site.tails)
+        whole = min(bound.limit // plan.vectors.lanes for bound in tails)
         carried = self._loop(axes, whole, fold, carried)
         if whole == axis.extent:
             return carried
@@ -202,10 +212,9 @@ class Point(Place):
         Bounds that do not move with the reduction are left out: lanes outside them are never
         stored, or stored as zero.
         """
-        plan, dst = self._site.plan, self._site.dst
-        bounds = [*plan.exists, *plan.domain]
-        for operand, access in plan.accesses.items():
-            if operand is not dst:
-                bounds += access.window
-        moving = {*plan.inner, plan.lane} if plan.lane_inside else {*plan.inner}
+        space, vectors = self._site.plan.space, self._site.plan.vectors
+        bounds = [*space.exists, *space.domain]
+        for access in space.reads:
+            bounds += access.window
+        moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
         return self.conditions([b for b in bounds if not moving.isdisjoint(b.form.strides)])

@@ -1,22 +1,18 @@
-"""In which order the loops of a nest are walked, and how they are shared out as work items."""
+"""In which order the loops of a nest are walked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from dnnl.codegen.access import Access
 from dnnl.codegen.address import Axis
 from dnnl.codegen.isa.caches import LINE, Caches
 
-# A work item should outlast its own start by far, and there should be enough of them to share out.
-_WORK_PER_ITEM = 8192
-_MAX_ITEMS = 256
 # Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
 # as many sets as there are lines.
 _RUN = 512
-# The same for operands that are not in the second cache.
+# Bytes written side by side of operands that are not in the second cache.
 _LONG_RUN = 1024
 # Rows that begin anywhere in a line, of which so many are written before their next parts are.
 _SPLIT_ROWS = 128
@@ -187,7 +183,8 @@ class _Crossing:
         return few and not square.fills_lines and self.row >= square.written_apart
 
     def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
-        """The same for what a cache holds, if others leave it there."""
+        """The loops over squares of what a cache holds, if others leave it there, and the axis
+        along which to fetch."""
         uncertain = self.size >= self.caches.shared
         if square.crowded_dst:
             run = _RUN if square.pieces == 1 else _RUN // 2
@@ -213,29 +210,3 @@ def _in_blocks(ordered: Sequence[Axis], middle: Axis, inner: Axis, block: int) -
     if not 1 < block < inner.extent:
         return [*loops, Loop(middle), Loop(inner)]
     return [*loops, Loop(inner, block), Loop(middle), Loop(inner, within=block)]
-
-
-@dataclass(frozen=True)
-class Items:
-    """The outer loops shared out as work items: the first ``whole`` loops one iteration an item,
-    and ``step`` iterations of the next loop, if that is not zero."""
-
-    whole: int
-    step: int
-    count: int
-
-
-def share_out(loops: Sequence[Loop], work_per_point: int) -> Items:
-    """Cut the loops into work items of a sensible size."""
-    work = prod(loop.count for loop in loops) * work_per_point
-    target = max(1, min(_MAX_ITEMS, work // _WORK_PER_ITEM))
-    count = 1
-    for whole, loop in enumerate(loops):
-        if count >= target or loop.within:
-            return Items(whole, 0, count)
-        wanted = -(-target // count)
-        if loop.count > 2 * wanted:
-            step = -(-loop.count // wanted)
-            return Items(whole, step, count * -(-loop.count // step))
-        count *= loop.count
-    return Items(len(loops), 0, count)

@@ -77,7 +77,7 @@ def _is_long_sum(node: Node, graph: Graph) -> bool:
 
 
 @dataclass(frozen=True)
-class Affine:
+class ScaleShift:
     """``x * scale + shift`` per channel (dimension 1), in double precision."""
 
     scale: Float64
@@ -114,7 +114,7 @@ def _has_constant_parameters(node: Node, graph: Graph) -> bool:
     return not node.attrs.get("transA") and all(v in graph.constants for v in node.inputs[1:] if v)
 
 
-def _affine(node: Node, source: str, graph: Graph) -> Affine | None:
+def _affine(node: Node, source: str, graph: Graph) -> ScaleShift | None:
     """What ``node`` does to ``source`` where that is affine per channel."""
     if not source:
         return None
@@ -131,8 +131,8 @@ def _affine(node: Node, source: str, graph: Graph) -> Affine | None:
         return None
     one, zero = np.ones_like(vector), np.zeros_like(vector)
     if node.op in ("Mul", "Div"):
-        return Affine(vector if node.op == "Mul" else one / vector, zero)
-    return Affine(one, -vector if node.op == "Sub" else vector)
+        return ScaleShift(vector if node.op == "Mul" else one / vector, zero)
+    return ScaleShift(one, -vector if node.op == "Sub" else vector)
 
 
 def _per_channel(array: Array, shape: tuple[int, ...]) -> Float64 | None:
@@ -145,7 +145,7 @@ def _per_channel(array: Array, shape: tuple[int, ...]) -> Float64 | None:
     return np.array(np.broadcast_to(aligned.ravel(), shape[1]), np.float64)
 
 
-def batch_normalization(node: Node, graph: Graph) -> Affine:
+def batch_normalization(node: Node, graph: Graph) -> ScaleShift:
     """The affine function of an inference batch normalization.
 
     Raises Unimplemented for parameters that the model computes.
@@ -156,10 +156,10 @@ def batch_normalization(node: Node, graph: Graph) -> Affine:
         raise Unimplemented(f"{node}: scale, shift, mean and variance must be constant")
     gamma, beta, mean, variance = arrays
     scale = gamma / np.sqrt(variance + node.attrs.get("epsilon", 1e-5))
-    return Affine(scale, beta - mean * scale)
+    return ScaleShift(scale, beta - mean * scale)
 
 
-def _folded(node: Node, affine: Affine, absorbed: Node, constants: dict[str, Array]) -> Node:
+def _folded(node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str, Array]) -> Node:
     """``node`` with ``affine`` in its parameters, giving the result of ``absorbed``."""
     names = [*node.inputs, *[""] * (3 - len(node.inputs))]
     dtype = constants[names[1]].dtype

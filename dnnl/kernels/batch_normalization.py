@@ -87,9 +87,9 @@ def _factors(conf: Conf, module: Module, arguments: Arguments) -> Phase:
         above = point.constant(1.0) if scale is None else point.load(scale)
         point.store(factor, b.fdiv(above, deviation))
 
-    operands = (variance, factor) if scale is None else (variance, scale, factor)
+    inputs = (variance,) if scale is None else (variance, scale)
     entry = symbol("batch_normalization_factors", [conf.per_channel], module.isa)
-    return emit_nest(module, entry, Nest(axes, (), operands, factor, body))
+    return emit_nest(module, entry, Nest(axes, (), inputs, (factor,), body))
 
 
 def _normalize(conf: Conf, module: Module, arguments: Arguments) -> Phase:
@@ -116,9 +116,9 @@ def _normalize(conf: Conf, module: Module, arguments: Arguments) -> Phase:
             return point.e.b.fmul(centred, point.load(factor))
         return vector.multiply_add(point.e, centred, point.load(factor), point.load(shift))
 
-    operands = [src, mean, factor, dst, *epilogue.operands]
+    inputs = [src, mean, factor, *epilogue.operands]
     if shift is not None:
-        operands.append(shift)
+        inputs.append(shift)
     entry = symbol("batch_normalization", [conf.src, conf.dst], module.isa)
-    nest = Nest(axes, (), tuple(operands), dst, body, reads_dst=epilogue.reads_dst)
+    nest = Nest(axes, (), tuple(inputs), (dst,), body, reads_dst=epilogue.reads_dst)
     return emit_nest(module, entry, nest)

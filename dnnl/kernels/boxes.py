@@ -23,6 +23,7 @@ from enum import IntEnum
 from itertools import pairwise, product
 from math import lcm, prod
 
+from dnnl.codegen import sharing
 from dnnl.codegen.address import block_boundaries
 from dnnl.codegen.kernel import Sizes
 from dnnl.types.memory_desc import MemoryDesc
@@ -32,7 +33,6 @@ HEAD = 6
 SHARES = 64
 """Into how many parts the rows of each box are cut for threads."""
 _WORK_OF_A_ROW = 4096
-_WORK_OF_A_THREAD = 8192
 # In elements: how long narrow lines are at the most, and all lines of a row together; and a number
 # of lines that is worth a longer loop.
 _WIDE, _ROW = 256, 4096
@@ -82,7 +82,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Loop:
+class BoxLoop:
     """The extent and the stride in each view."""
 
     extent: int
@@ -95,7 +95,7 @@ class Box:
 
     zero: bool
     bases: tuple[int, ...]
-    loops: tuple[Loop, ...]
+    loops: tuple[BoxLoop, ...]
     way: Way = Way.EACH
 
     @property
@@ -113,7 +113,7 @@ def sizes(views: Sequence[View], lanes: int, square: int) -> Sizes:
     boxes = [_arranged(box, views) for box in _cut(views)]
     work = sum(box.points for box in boxes)
     alone = views[0].desc.data_type.bits == 4 and not _own_bytes(boxes)
-    threads = 1 if alone else max(1, work // _WORK_OF_A_THREAD)
+    threads = 1 if alone else max(1, work // sharing.LEAST_WORK)
     boxes = [piece for box in boxes for piece in _with_long_rows(box, lanes)]
     if threads > 1:
         boxes = [piece for box in boxes for piece in _shared(box, lanes, square)]
@@ -201,7 +201,7 @@ def _boxes(views: Sequence[View], parts: Sequence[Sequence[_Part]], *, zero: boo
 
 def _piece(
     part: _Part, levels: Sequence[list[tuple[int, int]]]
-) -> tuple[tuple[int, ...], list[Loop]]:
+) -> tuple[tuple[int, ...], list[BoxLoop]]:
     """The place in each view where a part begins, and its loops."""
     start, loops = part
     places = tuple(_place(steps, start) for steps in levels)
@@ -210,7 +210,7 @@ def _piece(
         if extent > 1:
             following = (_place(steps, start + unit) for steps in levels)
             strides = tuple(b - a for a, b in zip(places, following, strict=True))
-            made.append(Loop(extent, strides))
+            made.append(BoxLoop(extent, strides))
     return places, made
 
 
@@ -230,7 +230,7 @@ def _arranged(box: Box, views: Sequence[View]) -> Box:
     loops = sorted(box.loops, key=lambda loop: -loop.strides[0])
     loops = _merged(loops, used)
     while len(loops) < 2:
-        loops.insert(0, Loop(1, (0,) * len(views)))
+        loops.insert(0, BoxLoop(1, (0,) * len(views)))
     lane = loops[-1]
     if lane.strides[0] != 1:
         return replace(box, loops=tuple(loops))
@@ -246,16 +246,16 @@ def _arranged(box: Box, views: Sequence[View]) -> Box:
     return _if_aligned(replace(box, loops=tuple(loops), way=Way.SQUARES), views[:2])
 
 
-def _merged(loops: list[Loop], used: int) -> list[Loop]:
+def _merged(loops: list[BoxLoop], used: int) -> list[BoxLoop]:
     """Neighbours in dst that are neighbours in all other views become one loop."""
-    done: list[Loop] = []
+    done: list[BoxLoop] = []
     for loop in loops:
         outer = done[-1] if done else None
         if outer is not None and all(
             a == b * loop.extent
             for a, b in zip(outer.strides[:used], loop.strides[:used], strict=True)
         ):
-            done[-1] = Loop(outer.extent * loop.extent, loop.strides)
+            done[-1] = BoxLoop(outer.extent * loop.extent, loop.strides)
         else:
             done.append(loop)
     return done
@@ -325,7 +325,7 @@ def _split(box: Box, place: int, size: int, outside: int = -2) -> list[Box]:
     if loop.extent < 2 * size:
         return [box]
     count, rest = divmod(loop.extent, size)
-    pieces = Loop(count, tuple(stride * size for stride in loop.strides))
+    pieces = BoxLoop(count, tuple(stride * size for stride in loop.strides))
     loops = list(box.loops)
     loops[place] = replace(loop, extent=size)
     made = [replace(box, loops=(*loops[:outside], pieces, *loops[outside:]))]

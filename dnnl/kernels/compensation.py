@@ -49,8 +49,7 @@ def _sums(weights: MemoryDesc, slot: int, mask: int, kinds: list[str]) -> Nest:
 
     parallel = tuple(axis for dim, axis in enumerate(axes) if mask >> dim & 1)
     reduced = tuple(axis for dim, axis in enumerate(axes) if not mask >> dim & 1)
-    operands = (source, *sums.values())
-    return Nest(parallel, reduced, operands, sums[kinds[0]], body, core=I32)
+    return Nest(parallel, reduced, (source,), tuple(sums.values()), body, core=I32)
 
 
 def _words(weights: MemoryDesc, mask: int) -> MemoryDesc | None:

@@ -102,4 +102,4 @@ def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
 
     core = convert.bare_core(part.src.data_type, conf.dst.data_type)
     where = (Bound(own, part.end - part.shift),)
-    return Nest(axes, (), (src, dst), dst, body, where, core=core)
+    return Nest(axes, (), (src,), (dst,), body, where, core=core)

@@ -77,11 +77,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index)
     at = src_index(problem.dst, batch, channel, [Affine.of(out) for out in outs])
     dst = Operand(arguments.slot(Arg.DST), problem.dst, at)
-    operands = [src, weights, dst]
+    inputs = [src, weights]
     bias = None
     if not problem.bias.is_zero:
         bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
-        operands.append(bias)
+        inputs.append(bias)
     epilogue = Epilogue(problem.post_ops, dst, arguments)
 
     def tap(point: Point, total: Value) -> Values:
@@ -99,7 +99,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("depthwise", isa)
     symbol = f"depthwise__f32__{isa.lanes}x1__{isa.name}"
     nest = Nest(
-        (n, c, *outs), tuple(taps), (*operands, *epilogue.operands), dst, body,
+        (n, c, *outs), tuple(taps), (*inputs, *epilogue.operands), (dst,), body,
         reads_dst=epilogue.reads_dst,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, symbol, nest),), arguments.ids)

@@ -83,8 +83,8 @@ def build_pointwise(
 
     module = Module(name, isa)
     entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
-    operands = (*inputs, output, *epilogue.operands)
-    nest = Nest(axes, (), operands, output, body, reads_dst=epilogue.reads_dst)
+    read = (*inputs, *epilogue.operands)
+    nest = Nest(axes, (), read, (output,), body, reads_dst=epilogue.reads_dst)
     phase = emit_nest(module, entry, nest)
     return Kernel(module, (phase,), arguments.ids)
 
@@ -109,8 +109,8 @@ def emit_copy(
     def body(point: Point) -> None:
         point.store(output, epilogue.apply(point, point.load(given)))
 
-    operands = (given, output, *epilogue.operands)
-    nest = Nest(axes, (), operands, output, body, reads_dst=epilogue.reads_dst, core=core)
+    read = (given, *epilogue.operands)
+    nest = Nest(axes, (), read, (output,), body, reads_dst=epilogue.reads_dst, core=core)
     return emit_nest(module, symbol, nest)
 
 

@@ -76,8 +76,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
-    operands = (src, dst, *epilogue.operands)
-    nest = Nest(axes, taps, operands, dst, body, reads_dst=epilogue.reads_dst)
+    nest = Nest(axes, taps, (src, *epilogue.operands), (dst,), body, reads_dst=epilogue.reads_dst)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 

@@ -91,7 +91,7 @@ class Copy:
         # What becomes narrower is taken two registers at a time, so that stores are wide.
         narrow = self.dst.desc.data_type.bits < vector.bits(self._core)
         return Nest(
-            self.axes, (), self.operands, self.dst, self.run,
+            self.axes, (), self.operands[1:], (self.dst,), self.run,
             reads_dst=self._epilogue.reads_dst, core=self._core, registers=2 if narrow else 1,
             moved=self.src if self._bare else None,
         )  # fmt: skip

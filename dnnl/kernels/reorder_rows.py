@@ -12,7 +12,7 @@ from dnnl.codegen.access import Access, Bound, Operand, Place
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.builder import Emitter, Type, Value, Values, i64
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest import widths
+from dnnl.codegen.schedule import widths
 from dnnl.codegen.vector import transpose, vector_type
 from dnnl.kernels.boxes import Way
 from dnnl.kernels.reorder import Copy

@@ -14,9 +14,9 @@ from dnnl.codegen.builder import I64, Module, Value, Values, i64
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import SIZES, Kernel, Reason, Refusal, Sizes
-from dnnl.codegen.nest import widths
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.quantization import Quantization, Specs
+from dnnl.codegen.schedule import widths
 from dnnl.kernels import boxes
 from dnnl.kernels.boxes import HEAD, SHARES, View
 from dnnl.kernels.pointwise import refuse_types, symbol

@@ -50,11 +50,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
     row = _Row(conf, src, dst, Epilogue(conf.post_ops, dst, arguments))
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
-    operands = (src, dst, *row.epilogue.operands)
+    inputs = (src, *row.epilogue.operands)
     module = Module("softmax", isa)
     entry = symbol("softmax", [conf.src, conf.dst], isa)
     nest = Nest(
-        parallel, (axes[conf.axis],), operands, dst, row.body,
+        parallel, (axes[conf.axis],), inputs, (dst,), row.body,
         reads_dst=row.keep or row.epilogue.reads_dst,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

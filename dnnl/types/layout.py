@@ -115,7 +115,7 @@ def order_of(layout: Layout) -> tuple[int, ...]:
     return tuple(sorted(range(len(outer)), key=lambda d: (-layout.strides[d], -outer[d], d)))
 
 
-def same_places(a: Layout, b: Layout) -> bool:
+def same_strides(a: Layout, b: Layout) -> bool:
     """Whether two layouts put each element at the same distance from ``offset0``.
 
     The stride of a dimension that has one position only is never used, so it does not count.
@@ -132,7 +132,7 @@ def find_tag(layout: Layout) -> FormatTag | None:
     if not layout.dims or layout.has_runtime:
         return None
     order = order_of(layout)
-    if not same_places(layout, dense(layout.dims, order, layout.inner_blocks)):
+    if not same_strides(layout, dense(layout.dims, order, layout.inner_blocks)):
         return None
     return FormatTag.of(order, layout.inner_blocks)
 

@@ -227,7 +227,7 @@ class MemoryDesc:
         if wanted.ndims != self.ndims or self.format_kind is not FormatKind.blocked:
             return wanted is self.tag
         other = layouts.dense(self.dims, wanted.order, wanted.inner_blocks)
-        return layouts.same_places(self._layout, other)
+        return layouts.same_strides(self._layout, other)
 
     def offset(self, index: Sequence[int]) -> int:
         """Return the physical offset, in elements, of the element at a logical index.

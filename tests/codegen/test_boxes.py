@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnl import MemoryDesc
+from dnnl.codegen import sharing
 from dnnl.kernels import boxes
 from dnnl.kernels.boxes import View, Way
 from tests.check import offsets
@@ -106,7 +107,7 @@ def test_groups_and_broadcast() -> None:
 @pytest.mark.parametrize("work", [16, 1024])
 def test_rows_are_cut_so_that_there_are_enough(monkeypatch: pytest.MonkeyPatch, work: int) -> None:
     monkeypatch.setattr(boxes, "_WORK_OF_A_ROW", work)
-    monkeypatch.setattr(boxes, "_WORK_OF_A_THREAD", work)
+    monkeypatch.setattr(sharing, "LEAST_WORK", work)
     for dims, dst, src in (((5000,), "a", "a"), ((130, 70), "ab", "ba"), ((3, 1000), "ab", "ab")):
         views = [View(MemoryDesc(dims, "f32", tag)) for tag in (dst, src)]
         found = check(views)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from math import prod
 
 import pytest
 
+from dnnl.codegen import isa
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.isa import caches
+from dnnl.codegen.isa import Isa, caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.schedule import Schedule, schedule
-from dnnl.codegen.walk import Loop, share_out
+from dnnl.codegen.sharing import share_out
+from dnnl.codegen.space import Space
+from dnnl.codegen.walk import Loop
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -33,10 +38,17 @@ def plan(
         Operand(slot, MemoryDesc(dims, kind, tag), index)
         for slot, (tag, kind) in enumerate(((src, src_type or data_type), (dst, data_type)))
     ]
-    return schedule(lanes, caches.of(cpu, Caches()), axes, (), operands, operands[1])
+    space = Space.of(axes, (), operands[:1], operands[1:])
+    return schedule(machine(lanes, cpu), space)
 
 
-def walked(loops: list[Loop]) -> list[tuple[int, ...]]:
+def machine(lanes: int, cpu: str = "") -> Isa:
+    """A processor with so many lanes and the caches of ``cpu``."""
+    row = isa.find("avx512_core")
+    return replace(row, vector_bits=32 * lanes, caches=caches.of(cpu, Caches()))
+
+
+def walked(loops: Sequence[Loop]) -> list[tuple[int, ...]]:
     """Where the axes stand at each point, in the order of the loops."""
     axes = list(dict.fromkeys(loop.axis for loop in loops))
     points = []
@@ -81,10 +93,10 @@ def test_lines_that_share_few_sets_are_few() -> None:
 def test_rows_a_page_apart_are_written_in_long_runs() -> None:
     """1024 channels-last f32 channels: 16 rows would drive each other out of the cache."""
     own = plan((1, 1024, 14, 14), "nchw", "nhwc")
-    assert own.pieces is not None
-    assert own.pieces.extent == 1
+    assert own.squares is not None
+    assert own.squares.pieces.extent == 1
     inner = own.loops[-1]
-    assert inner.within * own.lanes * 4 == 512
+    assert inner.within * own.vectors.lanes * 4 == 512
 
 
 @pytest.mark.parametrize(
@@ -105,8 +117,8 @@ def test_what_the_second_cache_does_not_hold_is_written_in_runs_or_read_side_by_
     own = plan(dims, src, dst)
     inner, around = own.loops[-1], own.loops[-2]
     along = [access.offset.stride(inner.axis) for access in own.accesses.values() if access.offset]
-    assert (along[1] == own.lanes) is in_runs
-    assert not in_runs or inner.count * own.lanes * 4 == 1024
+    assert (along[1] == own.vectors.lanes) is in_runs
+    assert not in_runs or inner.count * own.vectors.lanes * 4 == 1024
     assert own.ahead is (around.axis if in_runs or prod(dims) > 2**20 else None)
 
 
@@ -156,15 +168,15 @@ def test_more_rows_than_processors_follow_are_written_in_runs() -> None:
 
 def test_blocks_longer_than_an_axis_do_not_split_it() -> None:
     own = plan((16, 3, 224, 224), "nChw16c", "nhwc")
-    assert own.lanes == 4
-    assert not own.domain
+    assert own.vectors.lanes == 4
+    assert not own.space.domain
 
 
 def test_rows_of_a_line_are_read_far_at_once() -> None:
     """Their addresses are divided for: not for each 4 columns, unless these lie on a line too."""
     dims = 5, 12, 9, 14, 17, 31
     rows, both = plan(dims, "ebafcd", "dbcafe"), plan(dims, "decfba", "abdfce")
-    assert [len(own.lines) for own in (rows, both)] == [1, 2]
+    assert [len(own.space.lines) for own in (rows, both)] == [1, 2]
     assert [own.columns for own in (rows, both)] == [16, 4]
 
 
@@ -178,9 +190,7 @@ def test_vectors_are_read_whole_where_the_buffer_goes_on() -> None:
 
 def test_rows_a_page_apart_are_read_by_lines() -> None:
     own = plan((1, 1024, 14, 14), "nhwc", "nchw")
-    assert own.pieces is not None
-    assert own.tile is not None
-    assert own.pieces.extent * own.tile.extent * 4 == 64
+    assert own.columns * 4 == 64
 
 
 @pytest.mark.parametrize("data_type", ["f32", "bf16", "u8", "u4"])
@@ -191,18 +201,18 @@ def test_as_many_rows_that_begin_anywhere_are_written_in_turns(data_type: str) -
 
 def test_short_axes_are_walked_as_lines() -> None:
     own = plan((64, 64, 3, 3), "oihw", "hwio")
-    (line,) = own.lines
+    (line,) = own.space.lines
     assert line.outer.extent * line.inner.extent == 64 * 9
 
 
 def test_axes_with_padding_are_no_lines() -> None:
-    assert not plan((64, 40, 3, 3), "oihw", "OIhw16i16o").lines
+    assert not plan((64, 40, 3, 3), "oihw", "OIhw16i16o").space.lines
 
 
 def test_inner_loops_of_blocks_are_not_shared_out() -> None:
     axis, other = Axis(4, "a"), Axis(100, "b")
     loops = [Loop(axis, step=2), Loop(other), Loop(axis, within=2)]
-    assert share_out(loops, 10**6).count <= 200
+    assert share_out(machine(16), loops, 10**6).count <= 200
 
 
 def test_stores_pass_the_caches_where_all_tensors_together_are_large() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dnnl import config
-from dnnl.codegen import walk
+from dnnl.codegen import sharing
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.kernels import boxes
@@ -34,10 +34,9 @@ def small_caches(cpu: str, otherwise: Caches) -> Caches:
 def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Kernels of other tests are neither found nor left behind: they have larger items."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "_WORK_PER_ITEM", SMALL_ITEM)
+        patch.setattr(sharing, "LEAST_WORK", SMALL_ITEM)
         patch.setattr(caches, "of", small_caches)
         patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
-        patch.setattr(boxes, "_WORK_OF_A_THREAD", SMALL_ITEM)
         primitive._cache.clear()
         with config.override("cache_dir", tmp_path_factory.mktemp("kernels")):
             yield

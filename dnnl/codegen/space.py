@@ -1,0 +1,214 @@
+"""The iterations of a nest: their axes, and where each operand is touched.
+
+A :class:`Space` is a value. The steps of a schedule make one of another: axes are split at block
+boundaries, merged where every operand is contiguous, joined where one operand is, and cut into
+vectors or squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, permutations
+
+from dnnl.codegen.access import Access, Bound, Number, Operand
+from dnnl.codegen.address import ZERO, Affine, Axis
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Two axes that one operand has behind each other in memory, walked by it as one: ``form`` is
+    ``inner.extent * outer + inner``. Other operands need the values of both axes."""
+
+    form: Affine
+    outer: Axis
+    inner: Axis
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """What remains to be walked: the parallel ``axes``, and ``inner``, those of a reduction.
+
+    Of the operands in ``accesses`` those in ``outputs`` are written; the first decides the walk.
+    Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
+    only writes the zeros of padding. ``numbers`` are what bodies may ask for besides. ``lines`` are
+    the axes that have been made of two, the inner ones first.
+    """
+
+    axes: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    accesses: Mapping[Operand, Access]
+    outputs: tuple[Operand, ...]
+    numbers: Mapping[Number, Affine]
+    domain: tuple[Bound, ...] = ()
+    exists: tuple[Bound, ...] = ()
+    lines: tuple[Line, ...] = ()
+
+    @staticmethod
+    def of(
+        parallel: Sequence[Axis],
+        reduced: Sequence[Axis],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        where: Sequence[Bound] = (),
+        numbers: Sequence[Number] = (),
+    ) -> Space:
+        """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``.
+        Axes that an operand blocks are split at the block boundaries, so that its offset becomes
+        affine: ``c -> 16 * c_o + c_i``."""
+        split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced)}
+        ends = [Bound(form, axis.extent) for axis, form in split.items()]
+        exists = [Bound(_substitute(bound.form, split), bound.limit) for bound in where]
+        return Space(
+            axes=tuple(piece for axis in parallel for piece in split[axis].strides),
+            inner=tuple(piece for axis in reduced for piece in split[axis].strides),
+            accesses={
+                operand: Access.of(operand, tuple(_substitute(f, split) for f in operand.index))
+                for operand in (*inputs, *outputs)
+            },
+            outputs=tuple(outputs),
+            numbers={number: _substitute(number.form, split) for number in numbers},
+            domain=tuple(bound for bound in ends if bound.above),
+            exists=tuple(bound for bound in exists if bound.needed),
+        )
+
+    @property
+    def dst(self) -> Access:
+        """The first output."""
+        return self.accesses[self.outputs[0]]
+
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """What is only read."""
+        return tuple(a for operand, a in self.accesses.items() if operand not in self.outputs)
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Everything that limits iterations, or what they may touch."""
+        windows = (bound for access in self.accesses.values() for bound in access.window)
+        return (*self.domain, *self.exists, *windows)
+
+    def merged(self) -> Space:
+        """The space with axes merged that are contiguous in every operand, so that a dense tensor
+        is one line whatever its shape."""
+        pairs = (pair for axes in (self.axes, self.inner) for pair in permutations(axes, 2))
+        for outer, inner in pairs:
+            if self._mergeable(outer, inner):
+                line = _line(outer, inner)
+                accesses = {o: a.joined(outer, inner, line) for o, a in self.accesses.items()}
+                numbers = {n: f.joined(outer, inner, line) for n, f in self.numbers.items()}
+                own = replace(self, accesses=accesses, numbers=numbers)
+                return own._with(outer, (line,))._with(inner, ()).merged()
+        return self
+
+    def _mergeable(self, outer: Axis, inner: Axis) -> bool:
+        if self.bounded(outer, inner):
+            return False
+        offsets = [access.offset for access in self.accesses.values()]
+        return all(
+            form is not None and form.stride(outer) == form.stride(inner) * inner.extent
+            for form in (*offsets, *self.numbers.values())
+        )
+
+    def bounded(self, *axes: Axis) -> bool:
+        """Whether any bound depends on one of the axes."""
+        return any(bound.form.stride(axis) for bound in self.bounds for axis in axes)
+
+    def cut(self, old: Axis, loop: Axis, inside: Affine, size: int) -> Space:
+        """The space with ``old`` cut into a loop over blocks of ``size`` iterations, and what lies
+        ``inside`` one, over which something else than a loop of the space goes."""
+        form = Affine.of(loop, size) + inside
+        end = (Bound(form, old.extent),) if old.extent % size else ()
+        own = replace(
+            self,
+            accesses={o: access.substitute(old, form) for o, access in self.accesses.items()},
+            numbers={n: number.substitute(old, form) for n, number in self.numbers.items()},
+            domain=tuple(bound.substitute(old, form) for bound in self.domain),
+            exists=(*(bound.substitute(old, form) for bound in self.exists), *end),
+            lines=tuple(replace(line, form=line.form.substitute(old, form)) for line in self.lines),
+        )
+        return own._with(old, (loop,) if loop.extent > 1 else ())
+
+    def _with(self, old: Axis, new: tuple[Axis, ...]) -> Space:
+        """The space with ``new`` axes in the place of the ``old`` one."""
+
+        def changed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            return tuple(x for axis in axes for x in (new if axis is old else (axis,)))
+
+        return replace(self, axes=changed(self.axes), inner=changed(self.inner))
+
+    def joined(self, operand: Operand, outer: Axis, inner: Axis) -> tuple[Space, Axis]:
+        """The space in which one operand walks two parallel axes as a line, and that line."""
+        line = _line(outer, inner)
+        access = self.accesses[operand].joined(outer, inner, line)
+        lines = (*self.lines, Line(Affine.of(line), outer, inner))
+        own = replace(self, accesses={**self.accesses, operand: access}, lines=lines)
+        return own._with(outer, (line,))._with(inner, ()), line
+
+    def still(self, access: Access) -> bool:
+        """Whether an operand does not move with a reduction."""
+        return all(stride(access, axis) == 0 for axis in self.inner)
+
+    def step(self, access: Access, axis: Axis) -> int:
+        """How far a step along an axis goes in an operand whose offset is affine, in elements;
+        about how far where a line is walked whose axes lie apart in this operand."""
+        assert access.offset is not None
+        distance = access.offset.stride(axis)
+        for line in self.lines:
+            count = line.form.stride(axis)
+            if count == 1:
+                distance = distance or self.step(access, line.inner)
+            elif count:
+                distance = distance or self.step(access, line.outer) * count // line.inner.extent
+        return distance
+
+    def far(self, access: Access, axis: Axis) -> int:
+        """The length of a step along an axis in bytes; 0 where it differs from place to place."""
+        if access.offset is None:
+            return 0
+        return abs(self.step(access, axis)) * access.operand.desc.data_type.bits // 8
+
+
+def stride(access: Access, axis: Axis) -> int | None:
+    """How far a step along ``axis`` goes; None if that differs from place to place."""
+    if access.offset is not None:
+        return access.offset.stride(axis)
+    return None if any(form.stride(axis) for form in access.index) else 0
+
+
+def _line(outer: Axis, inner: Axis) -> Axis:
+    return Axis(outer.extent * inner.extent, f"{outer.name}{inner.name}")
+
+
+def _split(axis: Axis, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Affine:
+    """Cut an axis at the block boundaries of the operands that it walks one by one."""
+    extent = axis.extent
+    boundaries: set[int] = set()
+    for operand in (*outputs, *inputs):
+        for dim, form in enumerate(operand.index):
+            if form.strides != {axis: 1}:
+                continue
+            if operand in outputs and form.const == 0:
+                extent = max(extent, operand.desc.padded_dims[dim])
+            sizes = operand.boundaries(dim)
+            if sizes and form.const % sizes[-1] == 0 and _chain(boundaries | set(sizes)):
+                boundaries |= set(sizes)
+    pieces = ZERO
+    step = 1
+    for number, size in enumerate(sorted(size for size in boundaries if 1 < size < extent)):
+        pieces = pieces + Affine.of(Axis(size // step, f"{axis.name}{number}"), step)
+        step = size
+    outer = -(-extent // step)
+    return pieces + Affine.of(Axis(outer, axis.name), step) if outer > 1 else pieces
+
+
+def _chain(sizes: set[int]) -> bool:
+    ordered = sorted(sizes)
+    return all(b % a == 0 for a, b in pairwise(ordered))
+
+
+def _substitute(form: Affine, splitting: Mapping[Axis, Affine]) -> Affine:
+    result = Affine({}, form.const)
+    for axis, step in form.strides.items():
+        result = result + splitting[axis] * step
+    return result
