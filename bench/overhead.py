@@ -79,7 +79,7 @@ def _row(context: Context, name: str, operation: OurOperation) -> Row:
     pointers = tuple(memories[argument].pointer for argument in image.arguments)
     execute = partial(operation.primitive.execute, operation.stream, memories)
     contenders = [
-        Contender(NATIVE, executable.bind(pointers, 1)),
+        Contender(NATIVE, operation.stream.queue.bind(executable, pointers, 1, memories)),
         Contender(EXECUTE, execute),
         Contender(BOUND, operation.bind()),
     ]

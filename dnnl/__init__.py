@@ -17,6 +17,7 @@ from dnnl.primitives import (
     SumDesc,
 )
 from dnnl.runtime.engine import Engine
+from dnnl.runtime.event import Event
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import get_num_threads, set_num_threads
@@ -52,6 +53,7 @@ __all__ = [
     "EltwiseDesc",
     "Engine",
     "Error",
+    "Event",
     "FormatTag",
     "FpmathMode",
     "InnerProductDesc",

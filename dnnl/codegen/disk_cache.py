@@ -18,6 +18,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from random import Random
 from time import time
@@ -25,7 +26,7 @@ from time import time
 from dnnl import log
 from dnnl.runtime.image import Image, Phase
 
-_MAGIC = b"dnnlobj2"
+_MAGIC = b"dnnlobj3"
 _DIGEST = hashlib.sha256().digest_size
 _SUFFIX = ".dnnl"  # of every file of ours, as nothing else in the folder may be removed
 
@@ -123,7 +124,7 @@ def _encode(name: str, image: Image) -> bytes:
     header = {
         "name": name,
         "target": image.target,
-        "phases": [[phase.symbol, phase.count, phase.slots] for phase in image.phases],
+        "phases": [astuple(phase) for phase in image.phases],
         "arguments": list(image.arguments),
     }
     text = json.dumps(header).encode()
@@ -142,5 +143,8 @@ def _decode(name: str, data: bytes) -> Image | None:
     header = json.loads(body[8 : 8 + length])
     if header["name"] != name:  # another kernel's file under this name
         return None
-    phases = tuple(Phase(symbol, count, tuple(slots)) for symbol, count, slots in header["phases"])
+    phases = tuple(
+        Phase(symbol, count, tuple(slots), scratch)
+        for symbol, count, slots, scratch in header["phases"]
+    )
     return Image(header["target"], body[8 + length :], phases, tuple(header["arguments"]))

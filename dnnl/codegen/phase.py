@@ -1,8 +1,9 @@
 """The function of a phase: what it is given, and its way through the work items.
 
-On a processor it takes the list of the kernel's arguments and a range of items::
+On a processor it takes the list of the kernel's arguments, a range of items and the number of the
+thread that does them::
 
-    void symbol(void **args, int64_t begin, int64_t end)
+    void symbol(void **args, int64_t begin, int64_t end, int64_t thread)
 
 On a device it is an entry point that takes the arguments which it touches, each as a pointer to
 global memory, and is started once for each item::
@@ -17,10 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from llvmlite import ir
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.builder import I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.builder import I8, I64, PTR, Emitter, Module, Values, i64
 from dnnl.runtime.image import Phase
 
-_RANGE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64])
+_RANGE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64, I64])
+_SCRATCH_UNIT = 64  # bytes: a cache line, so that threads do not share one
 
 
 class PhaseFunction:
@@ -29,6 +31,7 @@ class PhaseFunction:
 
     def __init__(self, module: Module, symbol: str, slots: Iterable[int]) -> None:
         self._symbol, self._slots = symbol, tuple(sorted(set(slots)))
+        self._scratch = 0
         device = module.isa.device
         if device is None:
             self.e = Emitter(module, module.function(symbol, _RANGE))
@@ -58,7 +61,7 @@ class PhaseFunction:
         """Run ``item(number)`` for those of the ``count`` work items that the function is to do."""
         e, device = self.e, self.e.isa.device
         if device is None:
-            _, begin, end = e.function.args
+            _, begin, end, _ = e.function.args
             e.loop(begin, end, item, unroll=False, name="item")
             return
         number = device.item(e.b)
@@ -73,9 +76,27 @@ class PhaseFunction:
     def each_range(self, run: Callable[[ir.Value, ir.Value], None]) -> None:
         """Run ``run(begin, end)`` for ranges of items that are all that a call is to do; on
         processors only."""
-        run(*self.e.function.args[1:])
+        _, begin, end, _ = self.e.function.args
+        run(begin, end)
+
+    @property
+    def thread(self) -> ir.Value:
+        """The number of the thread; on processors only. No two have the same at the same time."""
+        return self.e.function.args[3]
+
+    def scratch(self, nbytes: int) -> ir.Value:
+        """The address of so many bytes of the thread's own, aligned to 64; on processors only.
+
+        To be called once, where the function begins. The bytes are undefined when the function is
+        called.
+        """
+        e = self.e
+        self._scratch = -(-nbytes // _SCRATCH_UNIT) * _SCRATCH_UNIT
+        place = e.b.gep(e.function.args[0], [i64(-1)], source_etype=PTR)
+        own = e.b.mul(self.thread, i64(self._scratch))
+        return e.b.gep(e.b.load(place, typ=PTR), [own], source_etype=I8)
 
     def end(self, count: int) -> Phase:
         """Finish the function; there are ``count`` work items."""
         self.e.b.ret_void()
-        return Phase(self._symbol, count, self._slots)
+        return Phase(self._symbol, count, self._slots, self._scratch)

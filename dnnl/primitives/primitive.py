@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
@@ -14,9 +15,12 @@ from dnnl.codegen import jit
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.primitives.scratchpads import Scratchpads
 from dnnl.primitives.slots import Arguments, Slots, find_slots
 from dnnl.primitives.transfer import Transfer
 from dnnl.runtime.backend import Executable
+from dnnl.runtime.event import COMPLETE, Event
+from dnnl.runtime.image import Image
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
@@ -25,9 +29,9 @@ from dnnl.types.kinds import ScratchpadMode
 
 @dataclass(frozen=True)
 class _Compiled:
-    """Loaded code and the arguments that it takes; None for a tensor without elements."""
+    """Loaded code and the arguments that it takes."""
 
-    executable: Executable | None
+    executable: Executable
     arguments: tuple[int, ...]
     from_disk: bool
 
@@ -65,46 +69,60 @@ class Primitive:
             time = (perf_counter() - started + pd.creation_time) * 1e3
             log.line("primitive", f"create:{state}", pd.verbose_fields(), f"{time:.6g}")
 
-    def execute(self, stream: Stream, args: Arguments) -> None:
+    def execute(self, stream: Stream, args: Arguments, after: Sequence[Event] = ()) -> Event:
         """Run once on the memories of ``args``, one for each argument of the operation.
 
-        Keys are members of :class:`Arg` and combinations of them.
+        Keys are members of :class:`Arg` and combinations of them. The execution begins when all
+        events in ``after`` are done; they may be those of other streams and engines. If one of them
+        failed, nothing runs, and the returned event has its error; an engine that is done when this
+        returns, as the cpu is, raises it instead.
+
+        What is passed is checked here. The memories are in use until the event is done.
         """
         if self._across or log.enabled("profile_exec", self._kind):
-            self.bind(stream, args)()
-            return
-        slots, _memories, pointers = self._checked(stream, args)
-        if self._executable is None:
-            return
-        if self._own_scratchpad:
-            pointers.insert(self._scratchpad_place, self._thread_scratchpad().pointer)
-        threads = slots.complete(pointers, stream.num_threads)
-        self._executable.launch(pointers, threads)
+            return self.bind(stream, args)(after)
+        slots, _memories, arguments = self._checked(stream, args)
+        if not self._own_scratchpad:
+            threads = slots.complete(arguments, stream.num_threads)
+            return stream.queue.submit(self._executable, arguments, threads, after)
+        scratchpads = self._scratchpads()
+        idle = scratchpads.idle
+        scratchpad = idle.pop() if idle else scratchpads.find(stream)
+        arguments.insert(self._scratchpad_place, scratchpad.argument)
+        threads = slots.complete(arguments, stream.num_threads)
+        event = stream.queue.submit(self._executable, arguments, threads, after)
+        if event is COMPLETE:
+            idle.append(scratchpad)
+        else:
+            scratchpads.lend(scratchpad, event, stream)
+        return event
 
-    def bind(self, stream: Stream, args: Arguments) -> Callable[[], Any]:
+    def bind(self, stream: Stream, args: Arguments) -> Callable[..., Event]:
         """Check and lay out ``args`` once; each call of the result is one execution.
 
-        Executions are reported in verbose lines if these are switched on now.
+        A call takes ``after`` and returns the event, as `execute` does. All calls use the same
+        memories: each is after the one before it, also on a stream that is out of order, and two
+        threads must not call at the same time. Executions are reported in verbose lines if these
+        are switched on now.
         """
         if self._across:
             transfer = Transfer(self.pd, args)
             return transfer.around(self._bind(stream, transfer.args))
         return self._bind(stream, args)
 
-    def _bind(self, stream: Stream, args: Arguments) -> Callable[[], Any]:
-        slots, memories, pointers = self._checked(stream, args)
+    def _bind(self, stream: Stream, args: Arguments) -> Callable[..., Event]:
+        slots, memories, arguments = self._checked(stream, args)
         keep: list[object] = [slots, *memories]
-        if self._executable is None:
-            return lambda: None
         if self._own_scratchpad:
             scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
             keep.append(scratchpad)
-            pointers.insert(self._scratchpad_place, scratchpad.pointer)
-        threads = slots.complete(pointers, stream.num_threads)
-        launch = self._executable.bind(pointers, threads)
-        bound = _Bound(launch, keep).run
+            arguments.insert(self._scratchpad_place, scratchpad.argument)
+        threads = slots.complete(arguments, stream.num_threads)
+        bound = stream.queue.bind(self._executable, arguments, threads, keep)
+        if not stream.in_order:
+            bound = _Chain(bound).submit
         if log.enabled("profile_exec", self._kind):
-            return lambda: _log(slots.pd, bound)
+            return lambda after=(): _logged(slots.pd, bound, after)
         return bound
 
     def llvm_ir(self) -> str:
@@ -115,14 +133,15 @@ class Primitive:
         """The machine code as assembly text."""
         return jit.assembly(self.pd.plan.recipe.kernel().module)
 
-    def _checked(self, stream: Stream, args: Arguments) -> tuple[Slots, list[Memory], list[int]]:
-        """The slots of this execution, its memories, and the addresses of these for the kernel;
-        what is wrong is reported in verbose lines too."""
+    def _checked(self, stream: Stream, args: Arguments) -> tuple[Slots, list[Memory], list[Any]]:
+        """The slots of this execution, its memories, and what the kernel gets of these; what is
+        wrong is reported in verbose lines too."""
         try:
             if stream.__class__ is not Stream or stream.engine is not self._engine:
                 self._check_stream(stream)
             slots = self._slots(args)
-            return slots, *slots.take(args)
+            memories, arguments = slots.take(args)
+            return slots, memories, arguments
         except InvalidArguments as error:
             if log.enabled("check", self._kind):
                 log.line("primitive", "exec:check", self._kind, error)
@@ -134,12 +153,14 @@ class Primitive:
         if stream.engine != self._engine:
             raise InvalidArguments("stream", stream, f"must be a stream of {self._engine!r}")
 
-    def _thread_scratchpad(self) -> Memory:
+    def _scratchpads(self) -> Scratchpads:
+        """Those of the calling thread."""
         try:
-            memory: Memory = self._local.scratchpad
+            found: Scratchpads = self._local.scratchpads
         except AttributeError:
-            memory = self._local.scratchpad = Memory(self.pd.scratchpad_desc, self.pd.engine)
-        return memory
+            made = Scratchpads(self.pd.scratchpad_desc, self.pd.engine)
+            found = self._local.scratchpads = made
+        return found
 
     def __reduce__(self) -> tuple[object, ...]:
         return Primitive, (self.pd,)
@@ -148,29 +169,34 @@ class Primitive:
         return f"<Primitive {self.pd.verbose_fields()}>"
 
 
-class _Bound:
-    """A bound launch together with the memories that must live as long as it."""
+class _Chain:
+    """A bound launch, each of whose executions is after the one before it."""
 
-    __slots__ = ("keep", "launch")
+    def __init__(self, launch: Callable[[Sequence[Event]], Event]) -> None:
+        self._launch, self._last = launch, COMPLETE
 
-    def __init__(self, launch: Callable[[], Any], keep: list[object]) -> None:
-        self.launch, self.keep = launch, keep
-
-    def run(self) -> None:
+    def submit(self, after: Sequence[Event] = ()) -> Event:
         """Execute once."""
-        self.launch()
+        before = () if self._last.done else (self._last,)
+        self._last = self._launch((*after, *before))
+        return self._last
 
 
-def _log(pd: PrimitiveDesc, run: Callable[[], Any]) -> None:
+def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]) -> Event:
+    """One execution, waited for, with a line about its time."""
     started = perf_counter()
-    run()
+    event = run(after)
+    with suppress(Exception):  # the caller finds it in the event
+        event.wait()
     time = (perf_counter() - started) * 1e3
     log.line("primitive", "exec", pd.verbose_fields(), f"{time:.6g}")
+    return event
 
 
 def _compile(pd: PrimitiveDesc) -> _Compiled:
     if pd.desc.outputs[0].desc.has_zero_dim:
-        arguments = tuple(tensor.argument for tensor in pd.desc.tensors)
-        return _Compiled(None, arguments, from_disk=False)
-    image, from_disk = jit.image(pd.plan.recipe)
+        arguments = tuple(int(tensor.argument) for tensor in pd.desc.tensors)
+        image, from_disk = Image(pd.isa.target, b"", (), arguments), False
+    else:
+        image, from_disk = jit.image(pd.plan.recipe)
     return _Compiled(pd.engine.load(image), image.arguments, from_disk)

@@ -47,15 +47,15 @@ class Slots:
             block.write(np.frombuffer(made.data, np.uint8))
             self._sizes, self._threads = block, made.threads
 
-    def take(self, args: Arguments) -> tuple[list[Memory], list[int]]:
-        """The memories in the order of `expected`, checked, and their addresses.
+    def take(self, args: Arguments) -> tuple[list[Memory], list[Any]]:
+        """The memories in the order of `expected`, checked, and what the kernel gets of each.
 
-        Whoever uses the addresses keeps the memories: ``args`` may change meanwhile.
+        Whoever uses that keeps the memories: ``args`` may change meanwhile.
         """
         if args.__class__ is not dict or len(args) != len(self._met):
             self._check_keys(args)
         memories: list[Memory] = []
-        pointers = []
+        arguments: list[Any] = []
         for arg, desc, engine in self._met:
             memory = args.get(arg)
             if (
@@ -65,19 +65,19 @@ class Slots:
             ):
                 memory = self._meet(len(memories), memory)
             memories.append(memory)
-            pointers.append(memory.pointer)
+            arguments.append(memory.argument)
         for output, other, low, high, in_place in self._apart:
-            distance = pointers[other] - pointers[output]
+            distance = arguments[other] - arguments[output]
             if low < distance < high and (distance or not in_place):
                 raise self._overlap(output, other)
-        return memories, pointers
+        return memories, arguments
 
-    def complete(self, pointers: list[int], threads: int) -> int:
-        """Put the address of the library's own memory behind the others; how many of ``threads``
+    def complete(self, arguments: list[Any], threads: int) -> int:
+        """Put the library's own memory behind the others; how many of ``threads``
         to use."""
         if self._sizes is None:
             return threads
-        pointers.append(self._sizes.pointer)
+        arguments.append(self._sizes.argument)
         return min(threads, self._threads)
 
     def _check_keys(self, args: Arguments) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.slots import Arguments, check_mapping
+from dnnl.runtime.event import COMPLETE, Event, wait_for
 from dnnl.runtime.memory import Memory
 from dnnl.types.arg import name_of
 
@@ -31,18 +31,20 @@ class Transfer:
             self.args[tensor.argument] = copy
             self._copies.append((memory, copy, tensor.output))
 
-    def around(self, run: Callable[[], Any]) -> Callable[[], None]:
-        """``run`` between copying in and copying out.
+    def around(self, run: Callable[[], Event]) -> Callable[..., Event]:
+        """``run`` between copying in and copying out; all is done when it returns.
 
         What is only written is copied in as well: it may have gaps, which stay as they are.
         """
 
-        def execute() -> None:
+        def execute(after: Sequence[Event] = ()) -> Event:
+            wait_for(after)
             for memory, copy, _ in self._copies:
                 copy.write(memory.read())
-            run()
+            run().wait()
             for memory, copy, written in self._copies:
                 if written:
                     memory.write(copy.read())
+            return COMPLETE
 
         return execute

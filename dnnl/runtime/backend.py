@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dnnl.runtime.event import Event
 from dnnl.runtime.image import Image
 from dnnl.runtime.storage import address_of, allocate
 
@@ -34,38 +37,92 @@ class Features:
 
 
 class Buffer(NamedTuple):
-    """Bytes of an engine's memory.
+    """Bytes of an engine's memory: those of ``handle`` from ``offset`` on.
 
-    ``pointer`` is the address that code of the engine is given, ``data`` the same bytes for the
-    host, None where it cannot touch them. They exist as long as ``owner`` does.
+    ``handle`` is what the engine knows its memory by: an address, or any object of the device's
+    own. ``data`` are the same bytes for the host, None where it cannot touch them; where it can,
+    ``handle`` is their address and ``offset`` is 0. They exist as long as ``owner`` does.
     """
 
-    pointer: int
+    handle: Any
+    offset: int
     data: NDArray[np.uint8] | None
     owner: object
 
+    def __sub__(self, other: Buffer) -> float:
+        """How many bytes behind the other one this begins; infinite in other memory."""
+        if isinstance(self.handle, int):
+            distance: int = self.handle - other.handle
+            return distance + self.offset - other.offset
+        return self.offset - other.offset if self.handle == other.handle else math.inf
 
-class Executable(ABC):
-    """An image that an engine has loaded. Stateless: any thread may launch it at any time."""
+
+class Executable:
+    """An image that a backend has loaded: what that is, its queues alone know.
+
+    It has no state: any thread may submit it at any time.
+    """
+
+    __slots__ = ()
+
+
+Loaded = TypeVar("Loaded", bound=Executable)
+
+
+class Queue(ABC, Generic[Loaded]):
+    """Where the launches of a stream go. Any thread may submit at any time.
+
+    In order, each launch is after the one before it. Out of order, launches run in any order, or at
+    the same time, but for what each is to be ``after``.
+    """
+
+    __slots__ = ()
 
     @abstractmethod
-    def launch(self, pointers: Sequence[int], num_threads: int) -> None:
-        """Run all phases on the addresses given in the order of ``Image.arguments``.
+    def submit(
+        self,
+        executable: Loaded,
+        arguments: Sequence[Any],
+        threads: int,
+        after: Sequence[Event] = (),
+    ) -> Event:
+        """Launch all phases once everything in ``after`` is done: events of any engine, which the
+        queue checks by `event.checked_events`, as a user gave them.
 
-        Returns when the work is done. At most ``num_threads`` threads take part, the calling one
-        included.
+        ``arguments`` are what `Memory.argument` says of the memories, in the order of
+        ``Image.arguments``; the queue keeps them, and so their owners, until the launch is done.
+        Addresses are kept by the caller until this returns, for engines that are given those
+        are done with them by then. On a processor at most ``threads`` threads take part, the
+        calling one included.
+
+        A launch of which something in ``after`` failed does not run, and fails with that error. A
+        queue whose submissions return when all is done raises it instead.
         """
 
+    def bind(
+        self, executable: Loaded, arguments: Sequence[Any], threads: int, keep: object
+    ) -> Callable[..., Event]:
+        """`submit` with the arguments prepared once: takes ``after``, returns the event.
+
+        ``keep`` owns what lies at the addresses, if there are such, and lives as long as the
+        callable.
+        """
+        return partial(self.submit, executable, tuple(arguments), threads)
+
     @abstractmethod
-    def bind(self, pointers: Sequence[int], num_threads: int) -> Callable[[], Any]:
-        """`launch` with the arguments prepared once. The buffers must outlive the callable."""
+    def wait(self) -> None:
+        """Return when everything submitted so far is done.
+
+        Raises the first error since the last call.
+        """
 
 
 class Backend(ABC):
     """One device of an engine kind. ``Backend(index)`` is made once per process and device.
 
     One with memory of its own sets ``host_memory`` to False and defines `allocate`, `read` and
-    `write`.
+    `write`. These two wait for every launch that was submitted before and touches the buffer, and
+    may wait for more, but leave the errors of launches to their events and queues.
     """
 
     #: Whether the host can address the engine's memory, and the engine the host's.
@@ -87,17 +144,21 @@ class Backend(ABC):
     def load(self, image: Image) -> Executable:
         """Make the image's code executable; it stays so for the life of the process."""
 
+    @abstractmethod
+    def make_queue(self, in_order: bool) -> Queue[Any]:
+        """A new queue of the device."""
+
     def allocate(self, nbytes: int) -> Buffer:
         """A new 64-byte aligned buffer, or `OutOfMemory`."""
         data = allocate(nbytes)
-        return Buffer(address_of(data), data, data)
+        return Buffer(address_of(data), 0, data, data)
 
-    def read(self, buffer: Buffer) -> NDArray[np.uint8]:
-        """What is in a buffer: its bytes themselves where the host can address them, or a copy."""
+    def read(self, buffer: Buffer, nbytes: int) -> NDArray[np.uint8]:
+        """The first bytes of a buffer, in a copy; ``data`` where there is such."""
         assert buffer.data is not None
         return buffer.data
 
     def write(self, buffer: Buffer, data: NDArray[np.uint8]) -> None:
-        """Fill a buffer with as many bytes."""
+        """Copy bytes to the beginning of a buffer."""
         assert buffer.data is not None
         buffer.data[:] = data

@@ -1,4 +1,4 @@
-"""Engines: the devices that execute, found by the names of the files in `runtime.engines`."""
+"""Engines: the devices that execute, the files in `runtime.engines` and what is registered."""
 
 from __future__ import annotations
 
@@ -6,26 +6,45 @@ import importlib
 import operator
 import pkgutil
 from functools import cache
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import engines
-from dnnl.runtime.backend import Backend, Buffer, Executable, Features
+from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue
 from dnnl.runtime.image import Image
+
+_added: dict[str, type[Backend]] = {}
+
+
+def register(kind: str, backend: type[Backend]) -> None:
+    """Add a kind of engine to this process, for one that is no file of `runtime.engines`.
+
+    Raises `InvalidArguments` if there is one of that name already, unless it is the same class.
+    """
+    if kind in _files() or _added.get(kind, backend) is not backend:
+        raise InvalidArguments("kind", kind, "there is an engine kind of that name")
+    _added[kind] = backend
+
+
+def engine_kinds() -> tuple[str, ...]:
+    """The engine kinds: the files of `runtime.engines` whose names hold no underscore, and what
+    was registered."""
+    return tuple(sorted({*_files(), *_added}))
 
 
 @cache
-def engine_kinds() -> tuple[str, ...]:
-    """The engine kinds: the files of `runtime.engines` whose names hold no underscore."""
+def _files() -> frozenset[str]:
     names = (module.name for module in pkgutil.iter_modules(engines.__path__))
-    return tuple(sorted(name for name in names if "_" not in name))
+    return frozenset(name for name in names if "_" not in name)
 
 
 def _backend_class(kind: str) -> type[Backend]:
-    if kind not in engine_kinds():
+    if kind in _added:
+        return _added[kind]
+    if kind not in _files():
         rule = f"no such engine kind; there are {', '.join(engine_kinds())}"
         raise InvalidArguments("kind", kind, rule)
     module = importlib.import_module(f"{engines.__name__}.{kind}")
@@ -74,13 +93,17 @@ class Engine:
         """A new buffer of the engine, 64-byte aligned."""
         return self._backend.allocate(nbytes)
 
-    def read(self, buffer: Buffer) -> NDArray[np.uint8]:
-        """What is in a buffer: its bytes themselves where the host can address them, or a copy."""
-        return self._backend.read(buffer)
+    def read(self, buffer: Buffer, nbytes: int) -> NDArray[np.uint8]:
+        """The first bytes of a buffer, in a copy; ``data`` where there is such."""
+        return self._backend.read(buffer, nbytes)
 
     def write(self, buffer: Buffer, data: NDArray[np.uint8]) -> None:
-        """Fill a buffer with as many bytes."""
+        """Copy bytes to the beginning of a buffer."""
         self._backend.write(buffer, data)
+
+    def make_queue(self, in_order: bool) -> Queue[Any]:
+        """A new queue, for a stream."""
+        return self._backend.make_queue(in_order)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Engine):

@@ -12,34 +12,45 @@ from dataclasses import dataclass
 class Phase:
     """One function of an image and the number of independent work items that it does.
 
-    In an image for ``cpu`` the function is ``void symbol(void **args, int64_t begin, int64_t end)``
-    and does the items ``begin .. end - 1``; an engine calls it for disjoint ranges that cover
-    ``0 .. count - 1``, in any order and at the same time. ``args[i]`` is the address of the
-    execution argument whose id is ``arguments[i]`` of the image.
+    In an image for ``cpu`` the function is
+    ``void symbol(void **args, int64_t begin, int64_t end, int64_t thread)`` and does the items
+    ``begin .. end - 1``; an engine calls it for disjoint ranges that cover ``0 .. count - 1``, in
+    any order and at the same time. ``args[i]`` is the address of the execution argument whose id is
+    ``arguments[i]`` of the image. ``thread`` is below the number of threads that take part, and no
+    two calls that run at the same time have the same. ``args[-1]`` is the address of ``scratch``
+    bytes for each thread, one behind the other, aligned to 64; ``scratch`` is a multiple of 64.
+    What they hold when a call begins is undefined.
 
     In an image for a device it is an entry point whose parameters are the addresses of the
     arguments that it touches: of ``arguments[slot]`` for each of ``slots``, in order. An engine
     starts it once for each item, in one dimension, or in groups that are too many together: what
     lies beyond ``count`` does nothing.
 
-    A phase starts when the one before it is complete.
+    A phase starts when the one before it is complete. ``docs/architecture.md`` says where phases
+    that repeat, and counts that only the execution knows, will have their place.
     """
 
     symbol: str
     count: int
     slots: tuple[int, ...] = ()
+    scratch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
     """Code for one kind of engine (``target``), immutable and picklable.
 
-    ``code`` defines every phase's symbol. For ``cpu`` it is a relocatable object that refers to
-    nothing but ``memcpy``, ``memmove`` and ``memset``, for ``spirv`` a module for OpenCL's
-    environment, for ``ptx`` the text of a module.
+    ``code`` defines every phase's symbol; an image without phases does nothing. For ``cpu`` it is a
+    relocatable object that refers to nothing but ``memcpy``, ``memmove`` and ``memset``, for
+    ``spirv`` a module for OpenCL's environment, for ``ptx`` the text of a module.
     """
 
     target: str
     code: bytes
     phases: tuple[Phase, ...]
     arguments: tuple[int, ...]
+
+    @property
+    def scratch(self) -> int:
+        """The bytes that each thread takes besides the arguments."""
+        return max((phase.scratch for phase in self.phases), default=0)

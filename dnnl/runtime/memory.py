@@ -31,16 +31,22 @@ class Memory:
     ``pointer`` is the address of the bytes. Raises `InvalidArguments` and `OutOfMemory`. The fields
     are fixed, since generated code trusts them; the bytes are the user's to change.
 
-    The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, and
-    there is neither ``data`` nor a way to use a buffer of the host's.
+    The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, there
+    is neither ``data`` nor ``pointer``, and ``buffer`` must be a `Buffer` of that engine: a handle
+    and the offset at which the tensor's bytes begin. What reads and writes the memory from the host
+    waits first for all executions that were submitted before and touch it. It raises none of their
+    errors: events and streams do. Executions among themselves need an order that the user gives, by
+    a stream or by events.
     """
 
-    __slots__ = ("__weakref__", "_buffer", "desc", "engine", "pointer")
+    __slots__ = ("__weakref__", "argument", "buffer", "desc", "engine")
 
     desc: MemoryDesc
     engine: Engine
-    pointer: int
-    _buffer: Buffer
+    #: Where the bytes are, as the engine's queues take it: an address on the host, else `buffer`.
+    argument: Any
+    #: Where the bytes are, and what keeps them.
+    buffer: Buffer
 
     def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
         _check_desc(desc)
@@ -49,15 +55,14 @@ class Memory:
             place = engine.allocate(desc.size)
         elif engine.host_memory:
             data = wrap(desc, buffer)
-            place = Buffer(address_of(data), data, data)
+            place = Buffer(address_of(data), 0, data, data)
         else:
-            rule = f"{engine!r} cannot use memory of the host"
-            raise InvalidArguments("buffer", type(buffer).__name__, rule, "from_numpy copies")
+            place = _checked_buffer(engine, buffer)
         put = object.__setattr__
         put(self, "desc", desc)
         put(self, "engine", engine)
-        put(self, "pointer", place.pointer)
-        put(self, "_buffer", place)
+        put(self, "argument", place if place.data is None else place.handle)
+        put(self, "buffer", place)
 
     def __setattr__(self, name: str, value: object) -> None:
         hint = "make another Memory; its bytes can be written, memory.data[:] = ..."
@@ -90,7 +95,7 @@ class Memory:
     @classmethod
     def _filled(cls, desc: MemoryDesc, engine: Engine, array: np.ndarray) -> Memory:
         made = cls(desc, engine)
-        data = made._buffer.data
+        data = made.buffer.data
         staged = np.empty(desc.size, np.uint8) if data is None else data
         scatter(desc, staged, array)
         if data is None:
@@ -98,9 +103,18 @@ class Memory:
         return made
 
     @property
+    def pointer(self) -> int:
+        """The address of the bytes."""
+        if self.buffer.data is None:
+            rule = f"memory of {self.engine!r} has no address for the host"
+            raise InvalidArguments("memory.pointer", str(self.desc), rule, "see memory.buffer")
+        address: int = self.buffer.handle
+        return address
+
+    @property
     def data(self) -> NDArray[np.uint8]:
         """All bytes as a flat uint8 array, not copied."""
-        data = self._buffer.data
+        data = self.buffer.data
         if data is None:
             rule = f"the host cannot touch memory of {self.engine!r}"
             raise InvalidArguments("memory.data", str(self.desc), rule, "read() and write() copy")
@@ -108,7 +122,7 @@ class Memory:
 
     def read(self) -> NDArray[np.uint8]:
         """All bytes: ``data`` where there is such, else a copy."""
-        return self.engine.read(self._buffer)
+        return self.engine.read(self.buffer, self.desc.size)
 
     def write(self, data: NDArray[np.uint8]) -> None:
         """Replace all bytes by ``data``, a flat uint8 array of ``desc.size``."""
@@ -116,7 +130,7 @@ class Memory:
         if own.dtype != np.uint8 or own.shape != (self.desc.size,):
             rule = f"expected {self.desc.size} bytes on one axis"
             raise InvalidArguments("data", f"{own.dtype} array of shape {own.shape}", rule)
-        self.engine.write(self._buffer, own)
+        self.engine.write(self.buffer, own)
 
     def numpy(self) -> np.ndarray:
         """The logical tensor, of shape ``desc.dims``.
@@ -160,7 +174,7 @@ class Memory:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         data = self.read()
         view = plain_view(self.desc, data)
-        if copy is False and (view is None or self._buffer.data is None):
+        if copy is False and (view is None or self.buffer.data is None):
             raise ValueError(f"NumPy cannot view the layout {self.desc} without a copy")
         array = gather(self.desc, data) if view is None else view
         if dtype is not None and array.dtype != dtype:
@@ -183,7 +197,7 @@ class Memory:
 
     def _shareable(self) -> NDArray[np.uint8]:
         """The bytes for other libraries."""
-        data = self._buffer.data
+        data = self.buffer.data
         if data is None:
             raise BufferError(f"DLPack cannot share memory of {self.engine!r}; export numpy()")
         return data
@@ -204,6 +218,17 @@ def _check_desc(desc: MemoryDesc) -> None:
         rule = "a memory needs dims and strides that are known"
         hint = "describe it with the sizes of this execution"
         raise InvalidArguments("desc", str(desc), rule, hint)
+
+
+def _checked_buffer(engine: Engine, buffer: object) -> Buffer:
+    """A buffer of an engine with memory of its own."""
+    if not isinstance(buffer, Buffer):
+        rule = f"{engine!r} cannot use memory of the host"
+        raise InvalidArguments("buffer", type(buffer).__name__, rule, "from_numpy copies")
+    if buffer.data is not None or buffer.offset < 0:
+        rule = f"expected a handle of {engine!r} and an offset in bytes, without data for the host"
+        raise InvalidArguments("buffer", f"Buffer at offset {buffer.offset}", rule)
+    return buffer
 
 
 def _desc_of(array: np.ndarray, data_type: DataType) -> MemoryDesc:

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from dnnl.runtime.backend import Queue
 from dnnl.runtime.engine import Engine, checked_engine
 from dnnl.runtime.threads import checked_num_threads, get_num_threads
 
 
 class Stream:
-    """An in-order queue of an engine. On the cpu every execution is complete when it returns.
+    """A queue of an engine.
 
-    ``num_threads`` is what its executions use; by default what `get_num_threads` says at the time.
+    In order, each execution is after the one submitted before it. Out of order, executions wait for
+    nothing but the events that they are given, and may overlap. On the cpu every execution is
+    complete when its submission returns, whatever the order.
+
+    ``num_threads`` is what executions on processors use; by default what `get_num_threads` says at
+    the time.
     """
 
-    __slots__ = ("_num_threads", "engine")
+    __slots__ = ("_num_threads", "engine", "in_order", "queue")
 
-    def __init__(self, engine: Engine, num_threads: int | None = None) -> None:
+    engine: Engine
+    in_order: bool
+    #: Takes the launches.
+    queue: Queue[Any]
+
+    def __init__(
+        self, engine: Engine, num_threads: int | None = None, *, in_order: bool = True
+    ) -> None:
         self.engine = checked_engine(engine)
         self._num_threads = None if num_threads is None else checked_num_threads(num_threads)
+        self.in_order = bool(in_order)
+        self.queue = engine.make_queue(self.in_order)
 
     @property
     def num_threads(self) -> int:
@@ -24,7 +41,12 @@ class Stream:
         return self._num_threads or get_num_threads()
 
     def wait(self) -> None:
-        """Return when everything submitted so far is complete."""
+        """Return when everything submitted so far is done.
+
+        Raises the first error since the last call.
+        """
+        self.queue.wait()
 
     def __repr__(self) -> str:
-        return f"Stream({self.engine!r}, num_threads={self._num_threads})"
+        order = "" if self.in_order else ", in_order=False"
+        return f"Stream({self.engine!r}, num_threads={self._num_threads}{order})"

@@ -25,7 +25,7 @@ from dnnl.runtime.image import Image, Phase
 _ITEM = "emulated_item"
 _BEYOND = 5
 _CALL = """
-define void @"emulated_{symbol}"(ptr %args, i64 %begin, i64 %end) {{
+define void @"emulated_{symbol}"(ptr %args, i64 %begin, i64 %end, i64 %thread) {{
 entry:
 {loads}  br label %loop
 loop:

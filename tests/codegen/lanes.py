@@ -20,6 +20,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.runtime.engine import Engine
+from tests.launch import launch
 
 VectorFunction = Callable[..., ir.Value]
 F32Array = NDArray[np.float32]
@@ -76,7 +77,7 @@ def apply(isa: Isa, function: VectorFunction, *sources: F32Array, lanes: int = 0
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, _build))
     pointers = tuple(array.ctypes.data for array in arrays)
-    Engine("cpu").load(image).launch(pointers, 1)
+    launch(Engine("cpu").load(image), pointers)
     return arrays[-1][: sources[0].size]
 
 

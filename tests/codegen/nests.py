@@ -51,14 +51,14 @@ def launch(
     conf = _Conf(build, len(inputs) + len(outputs) + 1, next(_serial))
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, _build))
-    executable, results = ENGINE.load(image), []
+    executable, queue, results = ENGINE.load(image), ENGINE.make_queue(True), []
     for threads, at in ((1, "end"), (2, "start")):
         given = [_placed(memory, at) for memory in inputs]
         made = [_placed(poisoned_memory(desc, ENGINE), at) for desc in outputs]
         scratch = guarded(scratchpad, at)  # type: ignore[arg-type]
         scratch[:] = POISON
         addresses = [memory.pointer for memory in (*given, *made)]
-        executable.launch((*addresses, scratch.ctypes.data), threads)
+        queue.submit(executable, (*addresses, scratch.ctypes.data), threads)
         for memory, before in zip(given, inputs, strict=True):
             assert (memory.data == before.data).all(), "an input was written"
         results.append(made)

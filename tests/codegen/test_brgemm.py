@@ -34,6 +34,7 @@ from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.runtime.engine import Engine
 from tests.codegen.lanes import runnable_rows
+from tests.launch import launch
 
 EACH_ROW = pytest.mark.parametrize("isa", rows.ROWS, ids=lambda row: row.name)
 EACH_RUNNABLE = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
@@ -169,7 +170,7 @@ def _run(isa: Isa, conf: _Conf, a: NDArray[Any], b: NDArray[Any], end: int) -> N
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, _build))
     pointers = tuple(array.ctypes.data for array in (a, b, limit, c))
-    Engine("cpu").load(image).launch(pointers, 1)
+    launch(Engine("cpu").load(image), pointers)
     return c.reshape(len(conf.rows), len(conf.vectors), isa.lanes)
 
 

@@ -23,6 +23,7 @@ from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpSum
+from tests.launch import launch
 
 LINE = 64
 EACH_CPU = pytest.mark.parametrize("cpu", ["", "cascadelake"])
@@ -78,7 +79,7 @@ def _run(
     first = margin - (room.ctypes.data + margin) % LINE
     source, written = room[first : first + src.size], np.zeros(dst.size + LINE, np.uint8)
     written = written[-written.ctypes.data % LINE :][: dst.size]
-    engine.load(image).launch((source.ctypes.data, written.ctypes.data), 1)
+    launch(engine.load(image), (source.ctypes.data, written.ctypes.data))
     lines = source[: src.size // LINE * LINE].reshape(-1, LINE)
     return np.asarray(lines.sum(axis=1), np.int64)
 

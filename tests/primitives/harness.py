@@ -2,7 +2,7 @@
 
 `execute` runs one primitive three times: with buffers that end at a page which nobody may touch,
 on one thread and on two, then with buffers that begin at one. The results must be the same bits,
-and the inputs must be as they were.
+and the inputs must be as they were. In some tests it runs once more on another engine, see `late`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
 from tests.check import logical, poisoned_memory, random_memory
 from tests.guard import guarded
+from tests.primitives import late
 
 ENGINE = Engine("cpu")
 _ROWS = [row.name for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)]
@@ -86,6 +87,10 @@ def execute(
                 assert (now[arg].data == memory.data).all(), f"argument {arg} was written"
     for other in results[1:]:
         assert (results[0].data == other.data).all(), "1 and 2 threads differ"
+    if late.drawn():
+        for arg, memory in late.execute(desc, attr, given).items():
+            want = results[0] if given[arg] is given[Arg.DST] else given[arg]
+            assert (memory.data == want.data).all(), f"argument {arg} differs on a late engine"
     return results[0]
 
 

@@ -29,7 +29,8 @@ from dnnl import (
     ReorderDesc,
     Stream,
 )
-from dnnl.runtime.backend import Executable
+from dnnl.runtime.backend import Executable, Queue
+from dnnl.runtime.event import COMPLETE, Event
 from tests.primitives.harness import ENGINE, describe, source, vector
 
 STREAM = Stream(ENGINE, 1)
@@ -196,27 +197,42 @@ class _Fleeting(Mapping[int, Memory]):
         return all(reference() is not None for reference in self.made)
 
 
-class _Witness(Executable):
+class _Witness(Queue[Executable]):
     """Whether the memories of a launch were there."""
 
     def __init__(self, args: _Fleeting) -> None:
         self.args, self.seen = args, False
+        self.kept: list[object] = []
 
-    def launch(self, pointers: Sequence[int], num_threads: int) -> None:
+    def submit(
+        self,
+        executable: Executable,
+        arguments: Sequence[int],
+        threads: int,
+        after: Sequence[Event] = (),
+    ) -> Event:
         memories = [reference() for reference in self.args.made]
-        self.seen = [memory and memory.pointer for memory in memories] == pointers
+        self.seen = [memory and memory.pointer for memory in memories] == list(arguments)
+        return COMPLETE
 
-    def bind(self, pointers: Sequence[int], num_threads: int) -> Callable[[], Any]:
-        return lambda: self.launch(pointers, num_threads)
+    def bind(
+        self, executable: Executable, arguments: Sequence[int], threads: int, keep: object
+    ) -> Callable[..., Event]:
+        self.kept.append(keep)
+        return super().bind(executable, arguments, threads, keep)
+
+    def wait(self) -> None:
+        """Everything is done."""
 
 
 @pytest.mark.parametrize("how", ["execute", "bind"])
 def test_what_was_checked_lives_as_long_as_it_is_used(how: str) -> None:
-    primitive, args = relu(), _Fleeting()
-    primitive._executable = witness = _Witness(args)
+    primitive, args, stream = relu(), _Fleeting(), Stream(ENGINE, 1)
+    stream.queue = witness = _Witness(args)
     if how == "execute":
-        primitive.execute(STREAM, args)
+        primitive.execute(stream, args)
     else:
-        primitive.bind(STREAM, args)()
+        primitive.bind(stream, args)()
     assert witness.seen
+    witness.kept.clear()
     assert not args.alive

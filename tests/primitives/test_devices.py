@@ -1,4 +1,5 @@
-"""What a device would compute: its code, run on a processor (see `tests.codegen.emulation`)."""
+"""What a device would compute: its code, run on a processor (see `tests.codegen.emulation`), and
+what one computes whose memory is far and whose work is late (see `tests.device`)."""
 
 from __future__ import annotations
 
@@ -8,25 +9,34 @@ import pytest
 
 from dnnl import (
     Arg,
+    BatchNormalizationDesc,
     BinaryDesc,
+    ConcatDesc,
     EltwiseDesc,
+    Engine,
     InnerProductDesc,
     MatmulDesc,
+    Memory,
     MemoryDesc,
     PoolingDesc,
     PrimitiveDesc,
     ReorderDesc,
     SoftmaxDesc,
+    SumDesc,
 )
 from dnnl.codegen.isa import DEVICES, Isa
-from dnnl.reference import binary, eltwise, pooling, softmax
+from dnnl.reference import batch_normalization, binary, eltwise, pooling, softmax
+from dnnl.reference import sum as sums
+from dnnl.reference.concat import concat
 from dnnl.reference.conversions import convert
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE
 from dnnl.types.kinds import Alg
 from tests.check import check, logical
 from tests.codegen.emulation import emulated
+from tests.device import FAR
+from tests.primitives import late
 from tests.primitives import test_reorder_attributes as attributes
-from tests.primitives.harness import ENGINE, describe, execute, source, typed_source
+from tests.primitives.harness import ENGINE, describe, execute, source, typed_source, vector
 from tests.primitives.products import Window, attr_of, convolution_desc, lay_out, verify
 
 FORWARD = "forward_inference"
@@ -39,14 +49,21 @@ TYPES = [
 LAYOUTS = [("nchw", "nhwc"), ("nhwc", "nChw16c"), ("nChw8c", "part"), ("part16", "dcba")]
 
 
-@pytest.fixture(scope="module", autouse=True, params=DEVICES, ids=lambda row: row.name)
-def device(request: pytest.FixtureRequest) -> Iterator[Isa]:
-    with emulated(request.param) as row:
-        yield row
+def _name(device: Isa | Engine) -> str:
+    return device.name if isinstance(device, Isa) else device.kind
 
 
-def test_it_is_the_code_of_the_device(device: Isa) -> None:
-    pd = PrimitiveDesc(ReorderDesc(source(DIMS, "nchw").desc, source(DIMS, "nhwc").desc), ENGINE)
+@pytest.fixture(scope="module", autouse=True, params=[*DEVICES, FAR], ids=_name)
+def device(request: pytest.FixtureRequest) -> Iterator[None]:
+    with late.everywhere() if request.param is FAR else emulated(request.param):
+        yield
+
+
+@pytest.mark.parametrize("row", DEVICES, ids=_name)
+def test_it_is_the_code_of_the_device(row: Isa) -> None:
+    with emulated(row) as device:
+        desc = ReorderDesc(source(DIMS, "nchw").desc, source(DIMS, "nhwc").desc)
+        pd = PrimitiveDesc(desc, ENGINE)
     assert pd.isa is device
     text = str(pd.plan.recipe.kernel().module)
     assert "ptr addrspace(1)" in text
@@ -94,6 +111,38 @@ def test_binary(dims: tuple[int, ...]) -> None:
     desc = BinaryDesc("binary_max", first.desc, second.desc, describe(DIMS, "nhwc"))
     want = binary.binary("binary_max", logical(first), logical(second))
     check(execute(desc, {Arg.SRC_0: first, Arg.SRC_1: second}), want, 0.0)
+
+
+def test_sum() -> None:
+    memories = [source(DIMS, "nhwc"), source(DIMS, "nChw16c", 2), source(DIMS, "part", 3)]
+    scales = (1.0, -0.5, 3.0)
+    desc = SumDesc(scales, [memory.desc for memory in memories], describe(DIMS, "nChw8c"))
+    args = {Arg.multiple_src(number): memory for number, memory in enumerate(memories)}
+    want = sums.sum_([logical(memory) for memory in memories], scales)
+    check(execute(desc, args), want, sums.TOLERANCE("f32", 3))
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+def test_concat(axis: int) -> None:
+    memories = [source(DIMS, "nhwc"), source(DIMS, "nChw16c", 2)]
+    want = concat([logical(memory) for memory in memories], axis)
+    dst = describe(want.shape, "nChw16c")
+    desc = ConcatDesc(axis, [memory.desc for memory in memories], dst)
+    args = {Arg.multiple_src(number): memory for number, memory in enumerate(memories)}
+    check(execute(desc, args), want, 0.0)
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids=">".join)
+def test_batch_normalization(layouts: tuple[str, str]) -> None:
+    flags = "use_global_stats|use_scale|use_shift|fuse_norm_relu"
+    memory, dst = source(DIMS, layouts[0]), describe(DIMS, layouts[1])
+    desc = BatchNormalizationDesc.forward(FORWARD, memory.desc, dst, 1e-3, flags)
+    names = (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)
+    given: dict[int, Memory] = {name: vector(19, 10 + name) for name in names}
+    want = batch_normalization.batch_normalization(
+        logical(memory), *map(logical, given.values()), epsilon=1e-3, fuse_relu=True
+    )
+    check(execute(desc, {Arg.SRC: memory, **given}), want, batch_normalization.TOLERANCE("f32"))
 
 
 @pytest.mark.parametrize("alg", ["pooling_max", "pooling_avg_exclude_padding"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -23,7 +21,7 @@ from dnnl import (
     Unimplemented,
 )
 from tests.check import POISON, logical, memory_of, random_memory
-from tests.device import FarBackend, far_engines
+from tests.device import FAR, FarBackend, backend_of
 from tests.primitives.harness import ENGINE, describe
 
 STREAM = Stream(ENGINE, 1)
@@ -31,9 +29,8 @@ DIMS = (2, 19, 3, 5)
 
 
 @pytest.fixture
-def far() -> Iterator[tuple[Engine, FarBackend]]:
-    with far_engines() as engine:
-        yield engine
+def far() -> tuple[Engine, FarBackend]:
+    return FAR, backend_of(FAR)
 
 
 def moved(memory: Memory, engine: Engine) -> Memory:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl import Arg, Memory, Primitive, Stream
-from dnnl.runtime.engines.cpu_launch import LaunchedExecutable
+from dnnl.runtime.engines.cpu_launch import LoadedProgram
 from tests.primitives.harness import ENGINE
 
-_PHASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_PHASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 _MANY = 64
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -27,21 +27,21 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
     """Each byte of dst, and of a scratchpad of the library, is written by at most one item of a
     phase. dst ends as by an execution."""
     executable = primitive._executable
-    if executable is None:
-        return
-    assert isinstance(executable, LaunchedExecutable)
+    assert isinstance(executable, LoadedProgram)
     slots, _, pointers = primitive._checked(Stream(ENGINE, _MANY), args)
     outputs = [args[Arg.DST].data]
     if primitive._own_scratchpad:
-        scratchpad = primitive._thread_scratchpad()
+        scratchpad = Memory(primitive.pd.scratchpad_desc, ENGINE)
         pointers.insert(primitive._scratchpad_place, scratchpad.pointer)
         outputs.append(scratchpad.data)
     threads = slots.complete(pointers, _MANY)
-    block = (ctypes.c_void_p * len(pointers))(*pointers)
-    program = executable._program
+    scratch = np.empty(executable.scratch, np.uint8)
+    words = (ctypes.c_void_p * (1 + len(pointers)))(scratch.ctypes.data, *pointers)
+    block = ctypes.addressof(words) + ctypes.sizeof(ctypes.c_void_p)
+    program = executable.program
     phases = ctypes.c_int64.from_address(program).value
-    words = (ctypes.c_int64 * (2 * phases)).from_address(program + 8)
-    for function, count in zip(words[0::2], words[1::2], strict=True):
+    functions = (ctypes.c_int64 * (2 * phases)).from_address(program + 8)
+    for function, count in zip(functions[0::2], functions[1::2], strict=True):
         run = _PHASE(function)
         before = [data.copy() for data in outputs]
         writers = np.zeros(sum(data.size for data in outputs), np.int64)
@@ -49,14 +49,14 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
             written = np.zeros(writers.size, bool)
             for flip in (0, 0xFF):  # what is written may be what was there before
                 _fill(outputs, before, flip)
-                run(block, item, item + 1)
+                run(block, item, item + 1, 0)
                 pairs = zip(outputs, before, strict=True)
                 written |= np.concatenate([data != old ^ flip for data, old in pairs])
             writers += written
         shared = np.flatnonzero(writers > 1)
         assert not len(shared), f"{len(shared)} bytes have several writers, first {shared[0]}"
         _fill(outputs, before)
-        run(block, 0, count)
+        run(block, 0, count, 0)
 
 
 def _fill(outputs: Sequence[Bytes], contents: Sequence[Bytes], flip: int = 0) -> None:

@@ -8,7 +8,7 @@ from dnnl.runtime.engines import cpu_jit
 from dnnl.runtime.image import Image, Phase
 
 _LOOP = """
-define void @{name}(ptr %args, i64 %begin, i64 %end) {{
+define void @{name}(ptr %args, i64 %begin, i64 %end, i64 %thread) {{
 entry:
   %a = load ptr, ptr %args
   %b.at = getelementptr ptr, ptr %args, i64 1
@@ -67,6 +67,24 @@ met:
   %id = select i1 %all, i32 %tid, i32 0
   %id64 = zext i32 %id to i64
   store i64 %id64, ptr %b.i""",
+    # b[i] = number of the thread, once a[1] items have begun
+    "number": """
+  %wanted.at = getelementptr i64, ptr %a, i64 1
+  %wanted = load i64, ptr %wanted.at
+  atomicrmw add ptr %a, i64 1 seq_cst
+  br label %spin
+spin:
+  %n = phi i64 [ 0, %body ], [ %n.next, %again ]
+  %here = load atomic i64, ptr %a seq_cst, align 8
+  %all = icmp sge i64 %here, %wanted
+  br i1 %all, label %met, label %again
+again:
+  call i32 @sched_yield()
+  %n.next = add i64 %n, 1
+  %more = icmp slt i64 %n.next, 3000000
+  br i1 %more, label %spin, label %met
+met:
+  store i64 %thread, ptr %b.i""",
     # item 0 waits, up to some seconds, until a[1] other items are done; b[0] = 1 if they are
     "stall": """
   %first = icmp eq i64 %i, 0

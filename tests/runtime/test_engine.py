@@ -15,11 +15,13 @@ import pytest
 import dnnl.runtime.engines
 from dnnl import config
 from dnnl.errors import Error, InvalidArguments
+from dnnl.runtime import engine as engines
 from dnnl.runtime.backend import Features
 from dnnl.runtime.engine import Engine, _backend_class, engine_kinds
 from dnnl.runtime.image import Image, Phase
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import available_cpus, get_num_threads, set_num_threads
+from tests.launch import launch
 from tests.runtime import kernels
 
 
@@ -40,13 +42,13 @@ def test_a_new_engine_is_one_new_file(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "toy.py").write_text(source)
     paths = [*dnnl.runtime.engines.__path__, str(tmp_path)]
     monkeypatch.setattr(dnnl.runtime.engines, "__path__", paths)
-    engine_kinds.cache_clear()
+    engines._files.cache_clear()
     try:
         assert Engine.count("toy") == 3
         assert Engine("toy", 2).index == 2
         assert "toy" in engine_kinds()
     finally:
-        engine_kinds.cache_clear()
+        engines._files.cache_clear()
 
 
 def test_unknown_kinds_and_indices_are_refused() -> None:
@@ -102,8 +104,9 @@ def test_the_null_engine_pretends_anything() -> None:
 def test_the_null_engine_takes_any_image_and_computes_nothing() -> None:
     data = np.zeros(4, np.int64)
     executable = Engine("null").load(Image("ptx", b"no code", (Phase("any", 9),), (1,)))
-    executable.launch((data.ctypes.data,), 2)
-    executable.bind((data.ctypes.data,), 2)()
+    queue = Engine("null").make_queue(in_order=True)
+    assert queue.submit(executable, (data.ctypes.data,), 2).done
+    assert queue.bind(executable, (data.ctypes.data,), 2, data)().done
     assert not data.any()
 
 
@@ -127,16 +130,16 @@ def test_a_missing_symbol_and_a_foreign_image_are_refused(
 
 
 def test_an_image_without_phases_does_nothing() -> None:
-    Engine("cpu").load(Image("cpu", kernels.code(), (), ())).launch((), 2)
+    launch(Engine("cpu").load(Image("cpu", kernels.code(), (), ())), (), 2)
 
 
 def test_two_objects_may_define_the_same_symbols() -> None:
     first = kernels.image(("visit", 4))
-    other = kernels.assembled("define void @visit(ptr %args, i64 %b, i64 %e) { ret void }")
+    other = kernels.assembled("define void @visit(ptr %args, i64 %b, i64 %e, i64 %t) { ret void }")
     data = np.zeros(4, np.int64)
     second = Engine("cpu").load(Image("cpu", other, first.phases, first.arguments))
-    Engine("cpu").load(first).launch((data.ctypes.data, data.ctypes.data), 1)
-    second.launch((data.ctypes.data, data.ctypes.data), 1)
+    launch(Engine("cpu").load(first), (data.ctypes.data, data.ctypes.data))
+    launch(second, (data.ctypes.data, data.ctypes.data))
     assert data.tolist() == [1] * 4
 
 
@@ -149,7 +152,7 @@ def test_equal_code_is_linked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_threads_may_load_at_the_same_time() -> None:
     codes = [
-        kernels.assembled(f"define void @k{i}(ptr %args, i64 %b, i64 %e) {{ ret void }}")
+        kernels.assembled(f"define void @k{i}(ptr %args, i64 %b, i64 %e, i64 %t) {{ ret void }}")
         for i in range(20)
     ]
     done = []
@@ -157,7 +160,7 @@ def test_threads_may_load_at_the_same_time() -> None:
     def work() -> None:
         for i, code in enumerate(codes):
             image = Image("cpu", code, (Phase(f"k{i}", 3),), ())
-            Engine("cpu").load(image).launch((), 2)
+            launch(Engine("cpu").load(image), (), 2)
         done.append(True)
 
     threads = [threading.Thread(target=work) for _ in range(4)]

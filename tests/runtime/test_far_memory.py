@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from math import inf
 
 import numpy as np
 import pytest
 
 from dnnl.errors import InvalidArguments
+from dnnl.runtime.backend import Buffer
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from tests.device import FarBackend, far_engines
+from tests.device import FAR, FRESH, Block, FarBackend, backend_of
 
 ARRAY = np.random.default_rng(1).standard_normal((2, 19, 3)).astype(np.float32)
 
 
 @pytest.fixture
-def far() -> Iterator[tuple[Engine, FarBackend]]:
-    with far_engines() as engine:
-        yield engine
+def far() -> tuple[Engine, FarBackend]:
+    return FAR, backend_of(FAR)
 
 
 @pytest.mark.parametrize("tag", [None, "acb", "aBc8b"])
 def test_arrays_go_there_and_come_back(far: tuple[Engine, FarBackend], tag: str | None) -> None:
     engine, backend = far
-    source = ARRAY.copy()
+    source, writes, reads = ARRAY.copy(), backend.writes, backend.reads
     memory = Memory.from_numpy(source, tag, engine)
     source[:] = 0
-    assert (backend.writes, backend.reads) == (1, 0)
-    assert len(backend.kept[memory.pointer]) == memory.desc.size
+    assert (backend.writes, backend.reads) == (writes + 1, reads)
     assert (memory.numpy() == ARRAY).all()
     assert (np.asarray(memory) == ARRAY).all()
-    assert backend.reads == 2
+    assert backend.reads == reads + 2
     moved = memory.reorder_to("cba")
     assert moved.engine is engine
     assert (moved.numpy() == ARRAY).all()
@@ -50,11 +49,12 @@ def test_strides_and_small_elements_too(far: tuple[Engine, FarBackend]) -> None:
 
 
 def test_raw_bytes(far: tuple[Engine, FarBackend]) -> None:
-    engine, backend = far
+    engine, _ = far
     memory = Memory(MemoryDesc((3, 5), "u8"), engine)
     content = np.arange(15, dtype=np.uint8)
     memory.write(content)
-    assert backend.kept[memory.pointer] == content.tobytes()
+    handle, offset = memory.buffer.handle, memory.buffer.offset
+    assert (handle.bytes[offset : offset + 15] == content).all()
     copy = memory.read()
     copy[:] = 0
     assert (memory.read() == content).all()
@@ -80,7 +80,36 @@ def test_nothing_is_shared(far: tuple[Engine, FarBackend]) -> None:
     memory = Memory(desc, engine)
     with pytest.raises(InvalidArguments, match=r"host cannot touch memory of Engine\('far', 0\)"):
         _ = memory.data
+    with pytest.raises(InvalidArguments, match=r"memory of Engine\('far', 0\) has no address"):
+        _ = memory.pointer
     with pytest.raises(BufferError, match="cannot share"):
         np.from_dlpack(memory)
     with pytest.raises(ValueError, match="without a copy"):
         np.asarray(memory, copy=False)
+
+
+def test_a_handle_of_the_device_is_wrapped_with_an_offset(far: tuple[Engine, FarBackend]) -> None:
+    engine, _ = far
+    block = Block(100)
+    desc = MemoryDesc((3, 5), "f32")
+    memory = Memory(desc, engine, Buffer(block, 16, None, owner=block))
+    content = np.arange(60, dtype=np.uint8)
+    memory.write(content)
+    assert (block.bytes[16:76] == content).all()
+    assert (block.bytes[:16] == FRESH).all()
+    assert (block.bytes[76:] == FRESH).all()
+    assert (memory.read() == content).all()
+    assert memory.argument == memory.buffer
+    for wrong in (Buffer(block, -1, None, block), Buffer(block, 0, block.bytes, block)):
+        with pytest.raises(InvalidArguments, match=r"buffer.*expected a handle of Engine\('far'"):
+            Memory(desc, engine, wrong)
+    with pytest.raises(InvalidArguments, match=r"buffer.*expected a writable buffer"):
+        Memory(desc, Engine("cpu"), Buffer(block, 0, None, block))
+
+
+def test_the_distance_of_buffers() -> None:
+    blocks = Block(10), Block(10)
+    first, second = (Buffer(block, 3, None, None) for block in blocks)
+    assert Buffer(blocks[0], 8, None, None) - first == 5
+    assert first - second == second - first == inf
+    assert Buffer(4096, 8, None, None) - Buffer(4000, 4, None, None) == 100

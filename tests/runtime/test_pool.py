@@ -21,9 +21,10 @@ from dnnl.errors import Error
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.engines import cpu, cpu_pool
-from dnnl.runtime.engines.cpu_launch import LaunchedExecutable, entry_function
+from dnnl.runtime.engines.cpu_launch import LoadedProgram, entry_function
 from dnnl.runtime.engines.cpu_pool import NativePool
 from dnnl.runtime.engines.cpu_serial import SerialPool
+from tests.launch import bind, launch
 from tests.runtime import kernels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,7 @@ def test_each_item_is_done_exactly_once() -> None:
         executable = load(("visit", count))
         a, _, pointers = arrays(200)
         for _ in range(runs):
-            executable.launch(pointers, threads)
+            launch(executable, pointers, threads)
             if chance.random() < 0.02:
                 time.sleep(0.002)  # the workers fall asleep
         np.testing.assert_array_equal(a, np.where(np.arange(200) < count, runs, 0))
@@ -56,7 +57,7 @@ def test_each_item_is_done_exactly_once() -> None:
 
 def test_a_binding_runs_again_and_outlives_its_executable() -> None:
     a, _, pointers = arrays(10)
-    run = load(("visit", 10)).bind(pointers, 3)
+    run = bind(load(("visit", 10)), pointers, 3)
     for _ in range(5):
         run()
     assert a.tolist() == [5] * 10
@@ -68,7 +69,7 @@ def test_a_phase_starts_when_the_one_before_is_complete(threads: int) -> None:
     executable = load(("arrive", count), ("observe", count), ("arrive", 1), ("observe", 1))
     for _ in range(200):
         _, b, pointers = arrays(count)
-        executable.launch(pointers, threads)
+        launch(executable, pointers, threads)
         assert b.tolist() == [count + 1] + [count] * (count - 1)
 
 
@@ -80,7 +81,7 @@ def test_workers_run_at_the_same_time_as_the_caller() -> None:
         time.sleep(pause)
         a[:] = 0, 2
         b[:] = 0
-        executable.launch(pointers, 2)
+        launch(executable, pointers, 2)
         assert b.all()
         assert len(set(b.tolist())) == 2
 
@@ -92,7 +93,7 @@ def test_the_caller_takes_over_what_a_late_worker_has_not_begun() -> None:
     for _ in range(50):
         _, b, pointers = arrays(2)
         time.sleep(0.001)  # the worker sleeps, and needs longer to wake than the work takes
-        executable.launch(pointers, 2)
+        launch(executable, pointers, 2)
         alone += b.tolist() == [threading.get_native_id()] * 2
     assert alone > 0
 
@@ -100,18 +101,18 @@ def test_the_caller_takes_over_what_a_late_worker_has_not_begun() -> None:
 @pytest.mark.parametrize(("count", "threads"), [(1, 4), (4, 1), (0, 4)])
 def test_one_item_or_one_thread_stays_on_the_calling_thread(count: int, threads: int) -> None:
     _, b, pointers = arrays(count)
-    load(("whoami", count)).launch(pointers, threads)
+    launch(load(("whoami", count)), pointers, threads)
     assert set(b[:count].tolist()) <= {threading.get_native_id()}
 
 
 @needs_native
 def test_no_more_threads_take_part_than_asked_for() -> None:
     executable = load(("whoami", 64))
-    executable.launch(arrays(64)[2], 4)
+    launch(executable, arrays(64)[2], 4)
     seen = set()
     for _ in range(500):
         _, b, pointers = arrays(64)
-        executable.launch(pointers, 2)
+        launch(executable, pointers, 2)
         seen |= set(b.tolist())
     assert len(seen) <= 2
 
@@ -122,9 +123,29 @@ def test_each_thread_begins_with_a_range_of_its_own() -> None:
     executable = load(("meet", 11))
     for _ in range(20):
         a[:2] = 0, 3  # nobody goes on before three threads have begun an item
-        executable.launch(pointers, 3)
+        launch(executable, pointers, 3)
         assert b.all()
         assert len({b[0], b[4], b[8]}) == 3  # the ranges begin with 4, 4 and 3 items
+
+
+@needs_native
+def test_threads_have_numbers_of_their_own() -> None:
+    executable = load(("number", 11))
+    for pause in (0.0, 0.01):  # workers that spin, and that sleep
+        for _ in range(20):
+            time.sleep(pause)
+            a, b, pointers = arrays(11)
+            a[1] = 3  # nobody goes on before three threads have begun an item
+            launch(executable, pointers, 3)
+            assert set(b.tolist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(("count", "threads"), [(1, 4), (4, 1)])
+def test_the_only_thread_is_number_0(count: int, threads: int) -> None:
+    _, b, pointers = arrays(count)
+    b[:] = -1
+    launch(load(("number", count)), pointers, threads)
+    assert set(b[:count].tolist()) == {0}
 
 
 @needs_native
@@ -133,7 +154,7 @@ def test_the_range_of_a_thread_that_is_held_up_is_done_by_the_others() -> None:
     executable = load(("stall", 16))
     for _ in range(20):
         a[:2], b[0] = (0, 15), 0
-        executable.launch(pointers, 2)
+        launch(executable, pointers, 2)
         assert b[0] == 1
 
 
@@ -142,12 +163,13 @@ def test_workers_are_made_when_needed_and_never_more() -> None:
     code = """
 import os
 from dnnl.runtime.engine import Engine
+from tests.launch import launch
 from tests.runtime.test_pool import arrays, load
 def workers(): return len(os.listdir("/proc/self/task")) - before
 before = len(os.listdir("/proc/self/task"))
 made = []
 for count, threads in ((8, 1), (1, 4), (8, 2), (8, 2), (2, 4), (8, 4), (8, 3)):
-    load(("visit", count)).launch(arrays(8)[2], threads)
+    launch(load(("visit", count)), arrays(8)[2], threads)
     made.append(workers())
 print(made)
 """
@@ -159,7 +181,7 @@ print(made)
 
 @needs_native
 def test_workers_leave_signals_to_other_threads_but_not_their_own_faults() -> None:
-    load(("visit", 8)).launch(arrays(8)[2], 2)
+    launch(load(("visit", 8)), arrays(8)[2], 2)
     blocked = []
     for task in Path("/proc/self/task").iterdir():
         lines = (task / "status").read_text().splitlines()
@@ -175,7 +197,7 @@ def test_callers_of_many_threads_do_not_disturb_each_other() -> None:
         a, _, pointers = arrays(50)
         executable = load(("visit", 50), ("visit", 7))
         for _ in range(2000):
-            executable.launch(pointers, chance.randint(1, 4))
+            launch(executable, pointers, chance.randint(1, 4))
         right.append(a[:7].tolist() == [4000] * 7 and a[7:].tolist() == [2000] * 43)
 
     right: list[bool] = []
@@ -191,13 +213,13 @@ def test_a_region_within_a_region_runs_serially() -> None:
     _, run = cpu._pool()
     inner_a, inner_b, inner = arrays(30)
     words = ctypes.c_uint64 * 2
-    block = np.array([0, 4, *inner], np.uint64)
+    block = np.array([0, 4, 0, *inner], np.uint64)
     executable = load(("whoami", 30))
-    assert isinstance(executable, LaunchedExecutable)
-    block[0] = executable._program
+    assert isinstance(executable, LoadedProgram)
+    block[0] = executable.program
     b = words(ctypes.cast(run, ctypes.c_void_p).value or 0, block.ctypes.data)  # type: ignore[arg-type]
     a = np.zeros(4, np.int64)
-    load(("nest", 4)).launch((a.ctypes.data, ctypes.addressof(b)), 4)
+    launch(load(("nest", 4)), (a.ctypes.data, ctypes.addressof(b)), 4)
     assert a.tolist() == [1] * 4
     assert inner_a.tolist() == [4] * 30
     assert len(set(inner_b.tolist())) <= 4
@@ -222,14 +244,14 @@ def fork_and(work: object) -> int:
 def test_a_forked_child_runs_and_so_does_its_parent() -> None:
     executable = load(("visit", 40))
     a, _, pointers = arrays(40)
-    executable.launch(pointers, 3)
-    bound = executable.bind(pointers, 2)
+    launch(executable, pointers, 3)
+    bound = bind(executable, pointers, 2)
 
     def child() -> None:
         assert fork_and(bound) == 7
         for threads in (1, 2, 4):
-            executable.launch(pointers, threads)
-        load(("visit", 20), ("visit", 20)).launch(pointers, 2)
+            launch(executable, pointers, threads)
+        launch(load(("visit", 20), ("visit", 20)), pointers, 2)
         bound()
         assert a.tolist() == [7] * 20 + [5] * 20
 
@@ -241,7 +263,7 @@ def test_a_forked_child_runs_and_so_does_its_parent() -> None:
 @needs_fork
 def test_a_fork_in_the_middle_of_another_threads_region_does_no_harm() -> None:
     a, _, pointers = arrays(40)
-    run = load(("visit", 40)).bind(pointers, 2)
+    run = bind(load(("visit", 40)), pointers, 2)
     stop = threading.Event()
 
     def keep_busy() -> None:
@@ -254,7 +276,7 @@ def test_a_fork_in_the_middle_of_another_threads_region_does_no_harm() -> None:
         for _ in range(20):
             b, _, others = arrays(40)
             executable = load(("visit", 40))
-            assert fork_and(lambda: executable.launch(others, 2)) == 7  # noqa: B023 - called here
+            assert fork_and(lambda: launch(executable, others, 2)) == 7  # noqa: B023 - called here
             assert b.sum() == 0
     finally:
         stop.set()
@@ -266,7 +288,7 @@ def test_the_serial_pool_does_the_same_on_one_thread(monkeypatch: pytest.MonkeyP
     run = entry_function(SerialPool().entry())
     monkeypatch.setattr(cpu, "_pool", lambda: ("seq", run))
     a, b, pointers = arrays(33)
-    load(("whoami", 33), ("visit", 0), ("visit", 5)).launch(pointers, 4)
+    launch(load(("whoami", 33), ("visit", 0), ("visit", 5)), pointers, 4)
     assert a.tolist() == [2] * 5 + [1] * 28
     assert set(b.tolist()) == {threading.get_native_id()}
 

@@ -8,9 +8,9 @@ from functools import cache
 
 from dnnl import log
 from dnnl.errors import Error, InvalidArguments
-from dnnl.runtime.backend import Backend, Executable, Features
+from dnnl.runtime.backend import Backend, Features, Queue
 from dnnl.runtime.engines import cpu_jit
-from dnnl.runtime.engines.cpu_launch import LaunchedExecutable, Program, entry_function
+from dnnl.runtime.engines.cpu_launch import CpuQueue, LoadedProgram, Program, entry_function
 from dnnl.runtime.engines.cpu_pool import NativePool
 from dnnl.runtime.engines.cpu_serial import SerialPool
 from dnnl.runtime.image import Image
@@ -37,19 +37,23 @@ class Engine(Backend):
     def features(self) -> Features:
         return _features()
 
-    def load(self, image: Image) -> Executable:
+    def load(self, image: Image) -> LoadedProgram:
         if image.target != "cpu":
             raise InvalidArguments("image.target", image.target, "engine 'cpu' runs 'cpu' images")
         symbols = tuple(dict.fromkeys(phase.symbol for phase in image.phases))
         digest = hashlib.sha256("\0".join(symbols).encode() + b"\0" + image.code).digest()
         with cpu_jit.lock:
             if digest not in _linked:
-                _linked[digest] = cpu_jit.link(image.code, symbols)
+                _linked[digest] = cpu_jit.link(image.code, symbols) if symbols else ()
             address = dict(zip(symbols, _linked[digest], strict=True))
             functions = tuple((address[phase.symbol], phase.count) for phase in image.phases)
             program = _programs.setdefault(functions, Program(functions))
             _, run = _pool()
-        return LaunchedExecutable(program.address, len(image.arguments), run)
+        items = max((phase.count for phase in image.phases), default=0)
+        return LoadedProgram(program.address, len(image.arguments), run, image.scratch, items)
+
+    def make_queue(self, in_order: bool) -> Queue[LoadedProgram]:
+        return CpuQueue()
 
 
 @cache

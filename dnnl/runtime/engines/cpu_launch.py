@@ -3,24 +3,30 @@
 A *program* is made once per image, a *block* once per execution (or per binding)::
 
     program   int64 phases | (void *function, int64 count) x phases
-    block     program *    | int64 threads | void *args[]
+    block     program *    | int64 threads | void *scratch | void *args[]
 
 ``run(block)`` goes through the phases in order. Each is handed to ``parallel``, which a pool
 defines and which returns when all items are done::
 
-    void parallel(void (*function)(void **, int64_t, int64_t), void **args,
+    void parallel(void (*function)(void **, int64_t, int64_t, int64_t), void **args,
                   int64_t count, int64_t threads)
+
+A function finds ``scratch``, the memory of all threads, as ``args[-1]``.
 """
 
 from __future__ import annotations
 
 import ctypes
 import struct
+import threading
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
 
-from dnnl.runtime.backend import Executable
+import numpy as np
+from numpy.typing import NDArray
+
+from dnnl.runtime.backend import Executable, Queue
+from dnnl.runtime.event import COMPLETE, Event, wait_for
+from dnnl.runtime.storage import address_of, allocate
 
 RUN_IR = """
 define void @run(ptr %block) {
@@ -28,7 +34,7 @@ entry:
   %program = load ptr, ptr %block
   %threads.at = getelementptr i64, ptr %block, i64 1
   %threads = load i64, ptr %threads.at
-  %args = getelementptr i64, ptr %block, i64 2
+  %args = getelementptr i64, ptr %block, i64 3
   %phases = load i64, ptr %program
   %first = getelementptr i64, ptr %program, i64 1
   %none = icmp sle i64 %phases, 0
@@ -56,7 +62,7 @@ define internal void @serial(ptr %function, ptr %args, i64 %count) {
   %none = icmp sle i64 %count, 0
   br i1 %none, label %done, label %work
 work:
-  call void %function(ptr %args, i64 0, i64 %count)
+  call void %function(ptr %args, i64 0, i64 %count, i64 0)
   br label %done
 done:
   ret void
@@ -73,24 +79,99 @@ class Program:
         self.address = ctypes.addressof(self._words)
 
 
-class LaunchedExecutable(Executable):
-    """A program with a place for ``num_arguments`` addresses, run by a pool's ``run``."""
+class LoadedProgram(Executable):
+    """A program with a place for ``num_arguments`` addresses, run by a pool's ``run``.
 
-    __slots__ = ("_pack", "_program", "_run")
+    It takes ``scratch`` bytes for each thread, and has work for at most ``items`` threads.
+    """
 
-    def __init__(self, program: int, num_arguments: int, run: Callable[[bytes], None]) -> None:
-        self._program = program
-        self._pack = struct.Struct(f"={2 + num_arguments}Q").pack
-        self._run = run
+    __slots__ = ("_items", "pack", "program", "run", "scratch")
+
+    def __init__(
+        self,
+        program: int,
+        num_arguments: int,
+        run: Callable[[bytes], None],
+        scratch: int = 0,
+        items: int = 0,
+    ) -> None:
+        self.program, self.run = program, run
+        self.pack = struct.Struct(f"={3 + num_arguments}Q").pack
+        self.scratch, self._items = scratch, items
+
+    def scratch_of(self, threads: int) -> int:
+        """The bytes of scratch of an execution."""
+        return self.scratch * min(threads, self._items)
+
+
+class _Block(bytes):
+    """A block that is kept, and what owns the memory that it points to."""
+
+    keep: object
+
+
+class _Idle(threading.local):
+    """Scratch of the calling Python thread that no execution is using."""
+
+    data: NDArray[np.uint8] | None = None
+
+
+_idle = _Idle()
+
+
+class CpuQueue(Queue[LoadedProgram]):
+    """Runs each launch at once, on the calling thread and those of the pool."""
+
+    __slots__ = ()
 
     # A block is a fresh immutable object and no buffer that is used again: so no lock is needed,
     # and a signal handler or finalizer that executes in between disturbs nothing.
 
-    def launch(self, pointers: Sequence[int], num_threads: int) -> None:
-        self._run(self._pack(self._program, num_threads, *pointers))
+    def submit(
+        self,
+        executable: LoadedProgram,
+        arguments: Sequence[int],
+        threads: int,
+        after: Sequence[Event] = (),
+    ) -> Event:
+        if after:
+            wait_for(after)
+        if executable.scratch:
+            return self._with_scratch(executable, arguments, threads)
+        executable.run(executable.pack(executable.program, threads, 0, *arguments))
+        return COMPLETE
 
-    def bind(self, pointers: Sequence[int], num_threads: int) -> Callable[[], Any]:
-        return partial(self._run, self._pack(self._program, num_threads, *pointers))
+    def _with_scratch(
+        self, executable: LoadedProgram, arguments: Sequence[int], threads: int
+    ) -> Event:
+        nbytes = executable.scratch_of(threads)
+        data, _idle.data = _idle.data, None  # so that who executes in between takes another
+        if data is None or data.size < nbytes:
+            data = allocate(nbytes)
+        executable.run(executable.pack(executable.program, threads, address_of(data), *arguments))
+        _idle.data = data
+        return COMPLETE
+
+    def bind(
+        self, executable: LoadedProgram, arguments: Sequence[int], threads: int, keep: object
+    ) -> Callable[..., Event]:
+        scratch = allocate(executable.scratch_of(threads))
+        address = address_of(scratch) if executable.scratch else 0
+        block = _Block(executable.pack(executable.program, threads, address, *arguments))
+        block.keep = keep, scratch
+        run = executable.run
+
+        # Calls of a function with a default argument are faster than those of such a method.
+        def submit(after: Sequence[Event] = ()) -> Event:
+            if after:
+                wait_for(after)
+            run(block)
+            return COMPLETE
+
+        return submit
+
+    def wait(self) -> None:
+        """Returns at once."""
 
 
 def entry_function(address: int) -> Callable[[bytes], None]:

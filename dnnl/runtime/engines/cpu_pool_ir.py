@@ -1,11 +1,11 @@
 """The fork-join pool of Linux in LLVM IR: `POOL_IR`, a template of the machine's constants.
 
-Protocol. A *region* is one phase: ``function(args, begin, end)`` over ``count`` items, cut into
-``parts`` contiguous ranges of equal size. A thread works its range off in *grains*, an eighth of it
-at a time, and then helps with what is left of the others': so each thread keeps to its part of the
-tensors, from one primitive to the next, and none waits for a thread that lost its cpu to somebody
-else, but for the grain that it was in. Part 0 is the caller's, part ``i`` is posted to worker
-``i - 1`` in that worker's slot, 128 bytes that nobody else's data shares:
+Protocol. A *region* is one phase: ``function(args, begin, end, part)`` over ``count`` items, cut
+into ``parts`` contiguous ranges of equal size. A thread works its range off in *grains*, an eighth
+of it at a time, and then helps with what is left of the others': so each thread keeps to its part
+of the tensors, from one primitive to the next, and none waits for a thread that lost its cpu to
+somebody else, but for the grain that it was in. Part 0 is the caller's, part ``i`` is posted to
+worker ``i - 1`` in that worker's slot, 128 bytes that nobody else's data shares:
 
 ``ticket``  even: nothing to do; odd: a part is posted. The caller goes from even to odd. To odd +
             1 goes whoever takes the part, by compare-and-swap: the worker, or the caller when it
@@ -122,7 +122,8 @@ done:
   ret void
 }
 
-; Everything that is left, beginning with the range of %part.
+; Everything that is left, beginning with the range of %part, as the thread of that number: one at a
+; time has taken a part, so that no two have the same.
 define internal void @do.part(i64 %part) {
 entry:
   %function = load ptr, ptr @region.function
@@ -149,7 +150,7 @@ claim:
 work:
   %reach = add i64 %begin, %grain
   %stop = call i64 @llvm.umin.i64(i64 %reach, i64 %end)
-  call void %function(ptr %args, i64 %begin, i64 %stop)
+  call void %function(ptr %args, i64 %begin, i64 %stop, i64 %part)
   br label %take
 exhausted:
   %i.next = add i64 %i, 1

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from dnnl.runtime.backend import Backend, Executable, Features
+from dnnl.runtime.backend import Backend, Executable, Features, Queue
+from dnnl.runtime.event import COMPLETE, Event, wait_for
 from dnnl.runtime.image import Image
 
 
-def _nothing() -> None:
-    """The work of a null executable."""
+class _NullQueue(Queue[Executable]):
+    """Leaves all memory as it is."""
 
+    def submit(
+        self,
+        executable: Executable,
+        arguments: Sequence[int],
+        threads: int,
+        after: Sequence[Event] = (),
+    ) -> Event:
+        wait_for(after)
+        return COMPLETE
 
-class _NullExecutable(Executable):
-    def launch(self, pointers: Sequence[int], num_threads: int) -> None:
-        """Leaves all memory as it is."""
-
-    def bind(self, pointers: Sequence[int], num_threads: int) -> Callable[[], Any]:
-        return _nothing
+    def wait(self) -> None:
+        """Returns at once."""
 
 
 class Engine(Backend):
@@ -34,4 +39,7 @@ class Engine(Backend):
         return Features(arch, "generic", frozenset(), universal=True)
 
     def load(self, image: Image) -> Executable:
-        return _NullExecutable()
+        return Executable()
+
+    def make_queue(self, in_order: bool) -> Queue[Executable]:
+        return _NullQueue()

@@ -75,11 +75,8 @@ def multiply_adds(engine: Engine, num_threads: int) -> Work:
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, _build))
     results = _bytes(4 * isa.lanes * num_threads, engine)
-    launch = engine.load(image).bind((results.ctypes.data,), num_threads)
-
-    def run(keep: NDArray[np.uint8] = results) -> None:
-        launch()
-
+    executable, arguments = engine.load(image), (results.ctypes.data,)
+    run = engine.make_queue(in_order=True).bind(executable, arguments, num_threads, results)
     flops = 2 * isa.lanes * conf.sums * conf.steps * num_threads
     return Work(run, flops)
 
