@@ -1,4 +1,4 @@
-"""The maximum or the average of each window."""
+"""The maximum or the average of each window, and in training which tap the maximum was."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Operand
+from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
@@ -14,6 +14,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
+from dnnl.codegen.windows import tap_number
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -25,12 +26,14 @@ from dnnl.types.post_ops import PostOp
 class Conf:
     """dst = post_ops(pooling of src); one number for each spatial dimension, dilation 0 is dense.
 
-    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``.
+    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``. ``workspace``, if it is
+    not the zero descriptor, gets the number of the tap that was the maximum.
     """
 
     alg: Alg
     src: MemoryDesc
     dst: MemoryDesc
+    workspace: MemoryDesc
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     padding: tuple[int, ...]
@@ -42,6 +45,7 @@ def configure(
     alg: Alg,
     src: MemoryDesc,
     dst: MemoryDesc,
+    workspace: MemoryDesc,
     kernel: tuple[int, ...],
     strides: tuple[int, ...],
     padding: tuple[int, ...],
@@ -49,7 +53,7 @@ def configure(
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any window and any two layouts of supported types."""
-    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops)
+    conf = Conf(alg, src, dst, workspace, kernel, strides, padding, dilations, post_ops)
     refusal = refuse_types(src, dst, allowed=FLOATS | INTEGERS)
     return refusal or refuse(post_ops, dst) or conf
 
@@ -69,14 +73,28 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen), bare=bare)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(index))
     epilogue = Epilogue(conf.post_ops, dst, arguments)
-    window = _maximum if conf.alg is Alg.pooling_max else _average
+    number = Number(tap_number([Affine.of(tap) for tap in taps], conf.kernel))
+    outputs: tuple[Operand, ...] = (dst,)
+    if not conf.workspace.is_zero:
+        places = Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index))
+        outputs = (dst, places)
 
     def body(point: Point) -> None:
-        point.store(dst, epilogue.apply(point, window(conf, src, point)))
+        if conf.alg is not Alg.pooling_max:
+            value = _average(conf, src, point)
+        elif len(outputs) == 1:
+            value = _maximum(conf, src, point)
+        else:
+            value, place = _place(conf, src, number, point)
+            point.store(places, place)
+        point.store(dst, epilogue.apply(point, value))
 
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
-    nest = Nest(axes, taps, (src, *epilogue.operands), (dst,), body, reads_dst=epilogue.reads_dst)
+    nest = Nest(
+        axes, taps, (src, *epilogue.operands), outputs, body,
+        numbers=(number,) if len(outputs) > 1 else (), reads_dst=epilogue.reads_dst,
+    )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 
@@ -91,6 +109,23 @@ def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
 
     (best,) = point.fold((conf.dst.data_type.min,), step, merge)
     return best
+
+
+def _place(conf: Conf, src: Operand, number: Number, point: Point) -> Values:
+    """The maximum and the number of its tap, 0 where no tap has won."""
+
+    def step(p: Point, best: Value, place: Value) -> Values:
+        value = p.load(src)
+        greater = p.e.b.fcmp_ordered(">", value, best)
+        return p.e.b.select(greater, value, best), p.e.b.select(greater, p.number(number), place)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        greater = e.b.fcmp_ordered(">", b[0], a[0])
+        earlier = e.b.fcmp_ordered("<", b[1], a[1])
+        wins = e.b.or_(greater, e.b.and_(e.b.fcmp_ordered("==", b[0], a[0]), earlier))
+        return tuple(e.b.select(wins, y, x) for x, y in zip(a, b, strict=True))
+
+    return point.fold((conf.dst.data_type.min, 0.0), step, merge)
 
 
 def _average(conf: Conf, src: Operand, point: Point) -> Value:

@@ -40,7 +40,7 @@ from dnnl.tools.bench.peers.onednn_library import (
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FpmathMode
+from dnnl.types.kinds import FpmathMode, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
@@ -319,9 +319,15 @@ def _normalization(peer: OneDnn, desc: BatchNormalizationDesc, attr: Handle) -> 
 
 
 def _pooling(peer: OneDnn, desc: PoolingDesc, attr: Handle) -> Handle:
-    kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.kernel, desc.dilations, desc.padding_l, desc.padding_r)
-    return peer.create("pooling_forward", *kinds, *_ends(peer, desc), *map(dims, window), attr)
+    sizes, alg = [*map(dims, window)], desc.alg_kind.value
+    if desc.propagation.is_forward:
+        kinds = desc.prop_kind.value, alg
+        return peer.create("pooling_forward", *kinds, *_ends(peer, desc), *sizes, attr)
+    gradients = [peer.memory_desc(desc.diff_src_desc), peer.memory_desc(desc.diff_dst_desc)]
+    kinds = PropKind.forward_training.value, alg
+    hint = peer.create("pooling_forward", *kinds, *gradients, *sizes, None)
+    return peer.create("pooling_backward", alg, *gradients, *sizes, hint, attr)
 
 
 def _convolution(peer: OneDnn, desc: ConvolutionDesc, attr: Handle) -> Handle:

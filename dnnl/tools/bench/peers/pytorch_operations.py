@@ -151,6 +151,8 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
 
 def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     largest = desc.alg_kind is Alg.pooling_max
+    if not desc.propagation.is_forward or not desc.workspace_desc.is_zero:
+        raise Unimplemented("PyTorch numbers elements of src where a workspace numbers taps")
     if not largest:
         equal_floats(desc)
     space = len(desc.kernel)
