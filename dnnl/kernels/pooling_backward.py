@@ -6,7 +6,9 @@ contain an element follow from its place alone, so that nothing is added in memo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 from dnnl.codegen import vector
@@ -20,6 +22,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.windows import Window, containing, tap_number
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pooling_blocks import Blocks, blocks, terms
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -132,55 +135,122 @@ def _total(e: Emitter, a: Values, b: Values) -> Values:
     return (e.b.fadd(a[0], b[0]),)
 
 
+class _Windows:
+    """What is read of windows, at a place that one operand each is made for."""
+
+    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+        self.conf = conf
+        self._sources = [(arguments.slot(Arg.DIFF_DST), conf.diff_dst)]
+        if self.largest:
+            self._sources.append((arguments.slot(Arg.WORKSPACE), conf.workspace))
+        self._shares = arguments.slot(Arg.SCRATCHPAD) if conf.counted else None
+
+    @property
+    def largest(self) -> bool:
+        """Whether a window gives all to the tap that was the maximum."""
+        return self.conf.alg is Alg.pooling_max
+
+    def operands(
+        self, batch: Sequence[Affine], window: Sequence[Affine], inside: Sequence[Bound]
+    ) -> tuple[Operand, ...]:
+        """The gradient of a window; then the number of its tap, or the share of each."""
+        index, inside = (*batch, *window), tuple(inside)
+        found = [Operand(slot, desc, index, inside=inside) for slot, desc in self._sources]
+        if self._shares is not None:
+            shares = Operand(self._shares, self.conf.shares, tuple(window), inside=inside)
+            found.append(shares)
+        return tuple(found)
+
+    def loaded(self, p: Point, operands: Sequence[Operand]) -> Values:
+        """What each tap gets; of a maximum, what one gets, and the number of that one."""
+        first, *others = operands
+        values = (p.load_or_zero(first), *map(p.load, others))
+        return (p.e.b.fmul(*values),) if self._shares is not None else values
+
+    def given(self, p: Point, loaded: Values, number: Number) -> Value:
+        """What a window gives to the tap of a number."""
+        value, *taps = loaded
+        if not taps:
+            return value
+        chosen = p.e.b.fcmp_ordered("==", taps[0], p.number(number))
+        return p.e.b.select(chosen, value, p.constant(0.0))
+
+    def finished(self, p: Point, total: Value) -> Value:
+        """The gradient of an element from the sum of what it was given."""
+        if self.largest or self._shares is not None:
+            return total
+        return p.e.b.fmul(total, p.constant(1 / prod(self.conf.kernel)))
+
+
 def _emit_gradient(module: Module, conf: Conf, arguments: Arguments) -> Phase:
     """diff_src[element] = the sum over the windows that contain it."""
-    batch = letters(conf.diff_src.dims[:2])
+    windows, slot = _Windows(conf, arguments), arguments.slot(Arg.DIFF_SRC)
+    # What pads a block of the image gets nothing, which is said of each element there.
+    whole = conf.diff_src.dims[2:] == conf.diff_src.padded_dims[2:]
+    dims = blocks(conf.windows) if whole else None
+    nest = _summed(conf, windows, slot) if dims is None else _written_out(windows, slot, dims)
+    entry = symbol("pooling_backward", [conf.diff_src, conf.diff_dst], module.isa)
+    return emit_nest(module, entry, nest)
+
+
+def _written_out(windows: _Windows, slot: int, dims: Sequence[Blocks]) -> Nest:
+    """Blocks of elements with the windows around each written out."""
+    conf = windows.conf
+    axes = letters(conf.diff_src.dims[:2])
+    batch = tuple(map(Affine.of, axes))
+    elements = terms(dims, conf.kernel)
+    read = {
+        term.key: windows.operands(batch, term.window, term.inside)
+        for _, met in elements
+        for term in met
+    }
+    written = [Operand(slot, conf.diff_src, (*batch, *place)) for place, _ in elements]
+    numbers = {term: Number(term.number) for _, met in elements for term in met}
+
+    def body(point: Point) -> None:
+        loaded = {key: windows.loaded(point, operands) for key, operands in read.items()}
+        results = []
+        for _, met in elements:
+            given = [windows.given(point, loaded[term.key], numbers[term]) for term in met]
+            total = reduce(point.e.b.fadd, given) if given else point.constant(0.0)
+            results.append(windows.finished(point, total))
+        count = len(dims[-1].elements)
+        for first in range(0, len(written), count):
+            row = slice(first, first + count)
+            point.store_in_turns(written[row], results[row])
+
+    return Nest(
+        parallel=(*axes, *(dim.axis for dim in dims)), reduced=(),
+        inputs=tuple(operand for operands in read.values() for operand in operands),
+        outputs=tuple(written), body=body,
+        numbers=tuple(numbers.values()) if windows.largest else (),
+    )  # fmt: skip
+
+
+def _summed(conf: Conf, windows: _Windows, slot: int) -> Nest:
+    """Elements by residues, with the windows around each in a loop."""
+    axes = letters(conf.diff_src.dims[:2])
+    batch = tuple(map(Affine.of, axes))
     around = [containing(dim, f"d{number}") for number, dim in enumerate(conf.windows)]
-    first = tuple(Affine.of(axis) for axis in batch)
-    window = tuple(own.window for own in around)
     pairs = [bound for own in around for bound in own.pairs]
-    # What pads a block gets nothing, though a window may reach it.
-    whole = conf.diff_src.padded_dims[2:]
-    ends = zip(around, conf.diff_src.dims[2:], whole, strict=True)
-    pairs += [Bound(own.element, extent) for own, extent, padded in ends if extent < padded]
-    diff_dst = Operand(
-        arguments.slot(Arg.DIFF_DST), conf.diff_dst, (*first, *window), inside=tuple(pairs)
-    )
-    inputs = [diff_dst]
-    if not conf.workspace.is_zero:
-        place = Operand(
-            arguments.slot(Arg.WORKSPACE), conf.workspace, (*first, *window), inside=tuple(pairs)
-        )
-        inputs.append(place)
-    if conf.counted:
-        shares = Operand(arguments.slot(Arg.SCRATCHPAD), conf.shares, window, inside=tuple(pairs))
-        inputs.append(shares)
-    diff_src = Operand(
-        arguments.slot(Arg.DIFF_SRC), conf.diff_src, (*first, *(own.element for own in around))
-    )
+    sizes = zip(around, conf.diff_src.dims[2:], conf.diff_src.padded_dims[2:], strict=True)
+    pairs += [Bound(own.element, extent) for own, extent, padded in sizes if extent < padded]
+    read = windows.operands(batch, [own.window for own in around], pairs)
+    diff_src = Operand(slot, conf.diff_src, (*batch, *(own.element for own in around)))
     number = Number(tap_number([own.tap for own in around], conf.kernel))
 
     def step(p: Point, total: Value) -> Values:
-        value = p.load(diff_dst)
-        if conf.alg is Alg.pooling_max:
-            chosen = p.e.b.fcmp_ordered("==", p.load(place), p.number(number))
-            value = p.e.b.select(chosen, value, p.constant(0.0))
-        elif conf.counted:
-            value = p.e.b.fmul(value, p.load(shares))
-        return (p.e.b.fadd(total, value),)
+        given = windows.given(p, windows.loaded(p, read), number)
+        return (p.e.b.fadd(total, given),)
 
     def body(point: Point) -> None:
         (total,) = point.fold((0.0,), step, _total)
-        if conf.alg is not Alg.pooling_max and not conf.counted:
-            total = point.e.b.fmul(total, point.constant(1 / prod(conf.kernel)))
-        point.store(diff_src, total)
+        point.store(diff_src, windows.finished(point, total))
 
-    nest = Nest(
-        parallel=(*batch, *(axis for own in around for axis in own.parallel)),
+    return Nest(
+        parallel=(*axes, *(axis for own in around for axis in own.parallel)),
         reduced=tuple(own.reduced for own in around),
-        inputs=tuple(inputs), outputs=(diff_src,), body=body,
+        inputs=read, outputs=(diff_src,), body=body,
         where=tuple(bound for own in around for bound in own.where),
-        numbers=(number,) if conf.alg is Alg.pooling_max else (),
+        numbers=(number,) if windows.largest else (),
     )  # fmt: skip
-    entry = symbol("pooling_backward", [conf.diff_src, conf.diff_dst], module.isa)
-    return emit_nest(module, entry, nest)
