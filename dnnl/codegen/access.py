@@ -183,8 +183,8 @@ class Place:
     A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
     outside ``domain``, which is padding, becomes zero. Whole vectors of the operand ``streamed``
-    are stored past the caches, to addresses that are then multiples of a vector's size. ``known``
-    says of some bounds that here they hold, or fail, for all lanes.
+    are written by non-temporal stores, to addresses that are then multiples of a vector's size.
+    ``known`` says of some bounds that here they hold, or fail, for all lanes.
     """
 
     def __init__(
