@@ -106,6 +106,8 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
     step = stride(access, axis)
     if step in (0, 1):
         return 1.0
+    if written and _in_turns(space, access, step):
+        return 2.0
     if written:
         return _SCATTER * lanes
     if step is not None and 1 < step <= NEAR:
@@ -116,6 +118,12 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
         for other in space.axes
     )
     return 2.0 if tiled else _GATHER * lanes
+
+
+def _in_turns(space: Space, access: Access, step: int | None) -> bool:
+    """Whether outputs fill the gaps between each other's elements."""
+    slot = access.operand.slot
+    return step is not None and sum(output.slot == slot for output in space.outputs) >= step > 1
 
 
 def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:

@@ -1,4 +1,4 @@
-"""The maximum or the average of each window, and in training which tap the maximum was."""
+"""The maximum or the average of each window."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ from dnnl.types.post_ops import PostOp
 class Conf:
     """dst = post_ops(pooling of src); one number for each spatial dimension, dilation 0 is dense.
 
-    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``. ``workspace``, if it is
-    not the zero descriptor, gets the number of the tap that was the maximum.
+    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``. A maximum leaves in
+    ``workspace``, if there is one, which tap of the window it was, the last dimension fastest.
     """
 
     alg: Alg
     src: MemoryDesc
     dst: MemoryDesc
-    workspace: MemoryDesc
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
     padding: tuple[int, ...]
     dilations: tuple[int, ...]
     post_ops: tuple[PostOp, ...]
+    workspace: MemoryDesc | None = None
 
 
 def configure(
     alg: Alg,
     src: MemoryDesc,
     dst: MemoryDesc,
-    workspace: MemoryDesc,
     kernel: tuple[int, ...],
     strides: tuple[int, ...],
     padding: tuple[int, ...],
     dilations: tuple[int, ...],
     post_ops: tuple[PostOp, ...],
+    workspace: MemoryDesc | None = None,
 ) -> Conf | Refusal:
-    """Accept any window and any two layouts of supported types."""
-    conf = Conf(alg, src, dst, workspace, kernel, strides, padding, dilations, post_ops)
+    """Accept any window and any layouts of supported types; a workspace, of dst's dims and of u8 or
+    s32, for a maximum only."""
+    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops, workspace)
     refusal = refuse_types(src, dst, allowed=FLOATS | INTEGERS)
     return refusal or refuse(post_ops, dst) or conf
 
@@ -73,27 +74,26 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen), bare=bare)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(index))
     epilogue = Epilogue(conf.post_ops, dst, arguments)
-    number = Number(tap_number([Affine.of(tap) for tap in taps], conf.kernel))
-    outputs: tuple[Operand, ...] = (dst,)
-    if not conf.workspace.is_zero:
-        places = Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index))
-        outputs = (dst, places)
+    places = []
+    if conf.workspace is not None:
+        places.append(Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index)))
+    tap = Number(tap_number([Affine.of(axis) for axis in taps], conf.kernel))
 
     def body(point: Point) -> None:
         if conf.alg is not Alg.pooling_max:
             value = _average(conf, src, point)
-        elif len(outputs) == 1:
+        elif not places:
             value = _maximum(conf, src, point)
         else:
-            value, place = _place(conf, src, number, point)
-            point.store(places, place)
+            value, place = _maximum_with_place(conf, src, tap, point)
+            point.store(places[0], place)
         point.store(dst, epilogue.apply(point, value))
 
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
     nest = Nest(
-        axes, taps, (src, *epilogue.operands), outputs, body,
-        numbers=(number,) if len(outputs) > 1 else (), reads_dst=epilogue.reads_dst,
+        axes, taps, (src, *epilogue.operands), (dst, *places), body,
+        numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
@@ -111,19 +111,21 @@ def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
     return best
 
 
-def _place(conf: Conf, src: Operand, number: Number, point: Point) -> Values:
-    """The maximum and the number of its tap, 0 where no tap has won."""
+def _maximum_with_place(conf: Conf, src: Operand, tap: Number, point: Point) -> Values:
+    """The maximum and the number of the first tap that has it; 0 where there is none."""
 
-    def step(p: Point, best: Value, place: Value) -> Values:
+    def better(e: Emitter, yes: Value, a: Values, b: Values) -> Values:
+        return tuple(e.b.select(yes, x, y) for x, y in zip(a, b, strict=True))
+
+    def step(p: Point, *best: Value) -> Values:
         value = p.load(src)
-        greater = p.e.b.fcmp_ordered(">", value, best)
-        return p.e.b.select(greater, value, best), p.e.b.select(greater, p.number(number), place)
+        larger = p.e.b.fcmp_ordered(">", value, best[0])
+        return better(p.e, larger, (value, p.number(tap)), best)
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
-        greater = e.b.fcmp_ordered(">", b[0], a[0])
-        earlier = e.b.fcmp_ordered("<", b[1], a[1])
-        wins = e.b.or_(greater, e.b.and_(e.b.fcmp_ordered("==", b[0], a[0]), earlier))
-        return tuple(e.b.select(wins, y, x) for x, y in zip(a, b, strict=True))
+        larger, equal = (e.b.fcmp_ordered(sign, b[0], a[0]) for sign in (">", "=="))
+        earlier = e.b.and_(equal, e.b.fcmp_ordered("<", b[1], a[1]))
+        return better(e, e.b.or_(larger, earlier), b, a)
 
     return point.fold((conf.dst.data_type.min, 0.0), step, merge)
 

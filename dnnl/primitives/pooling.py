@@ -202,9 +202,10 @@ def _tap_type(kernel: Sequence[int]) -> DataType:
 
 
 def _forward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    workspace = None if desc.workspace_desc.is_zero else desc.workspace_desc
     configure = partial(
-        kernel.configure, desc.alg_kind, desc.src_desc, desc.dst_desc, desc.workspace_desc,
-        desc.kernel, desc.strides, desc.padding_l, desc.dilations,
+        kernel.configure, desc.alg_kind, desc.src_desc, desc.dst_desc, desc.kernel, desc.strides,
+        desc.padding_l, desc.dilations, workspace=workspace,
     )  # fmt: skip
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
 
