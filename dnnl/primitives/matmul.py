@@ -224,6 +224,7 @@ MatmulDesc.operation = Operation(
     sums=True,
     channels=-1,
     reference=SPECIFICATION,
+    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17",),
     implementations=(Implementation("brgemm", _brgemm, FORWARD),),
     invalid=_invalid,
     mask=_mask,
