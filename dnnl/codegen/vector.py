@@ -152,7 +152,7 @@ def known_lanes(known: Sequence[bool]) -> Mask:
 
 def is_empty(mask: Mask) -> bool:
     """Whether a mask is known to hold no lane."""
-    return isinstance(mask, ir.Constant) and mask.constant is None
+    return isinstance(mask, ir.Constant) and not any(flags(mask))
 
 
 def _first_known(mask: Mask) -> int:
