@@ -208,10 +208,10 @@ def _in_register(e: Emitter, loaded: ir.Value) -> ir.Value:
     """
     kind = loaded.type
     whole = _REGISTERS.get(bits(kind) * kind.count)
-    if not e.isa.masked_bytes or whole is None:  # elsewhere arithmetic takes no masks
+    if not e.isa.merging or whole is None:
         return loaded
     code = e.b.bitcast(loaded, whole)
-    code = e.b.asm(ir.FunctionType(whole, [whole]), "", "=v,0", [code], False)
+    code = e.b.asm(ir.FunctionType(whole, [whole]), "", f"={e.isa.merging},0", [code], False)
     return e.b.bitcast(code, kind)
 
 
