@@ -25,6 +25,7 @@ from dnnl.codegen.access import Operand, Place
 from dnnl.codegen.brgemm import Tile
 from dnnl.codegen.builder import F32, I32, Values, i64
 from dnnl.codegen.epilogue import Epilogue
+from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantizer
 from dnnl.types.arg import Arg
@@ -70,10 +71,14 @@ class Finish:
         others = tuple(operand for operand in (self._bias, self._row_sums) if operand is not None)
         return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *others)
 
-    @property
-    def fetched(self) -> tuple[Operand, ...]:
-        """What may be large enough to be asked for ahead: dst, and what post-ops read."""
-        return (self.dst, *self._epilogue.operands)
+    def far(self, caches: Caches) -> list[Operand]:
+        """What is better asked for ahead: what post-ops read, if it is too much to be in the second
+        cache, and what is only overwritten, if it may not be in any."""
+        read = (self.dst,) if self._epilogue.reads_dst else ()
+        large = [op for op in (*read, *self._epilogue.operands) if op.desc.size > caches.l2 // 2]
+        if not read and self.dst.desc.size >= caches.shared:
+            large.append(self.dst)
+        return large
 
     @property
     def needs_column_sums(self) -> bool:

@@ -148,14 +148,10 @@ class _End:
             self._partial(number, value).store(self._partials, value)
 
     def prefetch(self) -> None:
-        """Ask for what post-ops read and the store overwrites, if it is too much to be in the
-        cache: it arrives while the products are computed."""
+        """Ask for what the end reads and overwrites from afar: it arrives while the products are
+        computed."""
         store, core = self.store, self.store.end.core
-        far = [
-            operand
-            for operand in store.end.fetched
-            if operand.desc.size > self.e.isa.caches.l2 // 2
-        ]
+        far = store.end.far(self.e.isa.caches)
         if not far:
             return
         if store.turned is None:
