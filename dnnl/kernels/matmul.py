@@ -81,6 +81,10 @@ def _column_major(problem: Problem) -> bool:
     dst = problem.dst
     if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
         return False
+    both = 0b11 << (dst.ndims - 2)
+    quantization = (*problem.quantization.scales, *problem.quantization.zero_points)
+    if any(spec.mask & both == both for _, spec in quantization):
+        return False
     return not dst.inner_blocks and dst.strides[-2] == 1 and dst.strides[-1] != 1
 
 
