@@ -13,8 +13,9 @@ from dnnl.codegen.finish import Depth, Finish
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product import Blocking, Product, emit_product
+from dnnl.kernels.product import Product, emit_product
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.runtime.image import Phase
@@ -128,7 +129,7 @@ def _order(compute: Compute, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, 
     """Groups outside. If panels are kept, each image meets all of them before the next one, which
     reads the weights once an image; or each panel meets all images, which reads src once a panel:
     what is less."""
-    if not compute.blocking.panels_outside:
+    if not compute.blocking.panels:
         return (g, n)
     src, weights = compute.src[1], compute.weights[1]
     images_outside = weights.size * n.extent < src.size * columns.panel.extent

@@ -18,10 +18,10 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import multiply
 from dnnl.errors import InvalidArguments
+from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_compute import Compute, emit_compute
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
-from dnnl.kernels.product import Blocking
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -240,7 +240,7 @@ def _blocking(problem: Problem, panels: MemoryDesc, outputs: int, isa: Isa) -> B
     together would not."""
     vectors = _vectors(problem, outputs, isa)
     tile = TileShape(max_rows(isa, vectors), vectors)
-    return Blocking(tile, panels.size > isa.caches.l2 // 2)
+    return Blocking(tile, panels=1 if panels.size > isa.caches.l2 // 2 else 0)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

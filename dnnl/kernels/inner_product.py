@@ -14,7 +14,17 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, Conf, Indices, Panels, Problem, Shape, finish, plan
+from dnnl.kernels.product_conf import (
+    LETTERS,
+    Conf,
+    Indices,
+    Panels,
+    Problem,
+    Shape,
+    finish,
+    partials,
+    plan,
+)
 from dnnl.kernels.product_store import Columns
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -75,7 +85,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     bias (OC), weights have the dimensions of src with OC for N."""
     return product_conf.refuse_problem(problem, integers=False) or plan(
         problem, isa, (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights),
-        problem.dst.dims[0], _shape(isa),
+        prod(problem.src.dims[1:]), _shape(isa),
     )  # fmt: skip
 
 
@@ -106,12 +116,12 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     rows, nothing = Affine.of(row), (ZERO,) * len(tail)
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
     at = Indices((columns.form,), (rows, *nothing), (columns.form, *nothing))
-    panels = (columns.panel,) if conf.blocking.panels_outside else ()
     space, places, taps = along_line(row)
     return Product(
-        panels, space, places, taps, (), tuple(summed), columns,
+        (), space, places, taps, (), tuple(summed), columns,
         Operand(arguments.slot(conf.src[0]), src, (rows, *tail)),
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
         conf.multiply, finish(conf, arguments, dst, at, prod(src.dims[1:])), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
+        partials=partials(conf, arguments, (rows,), columns),
     )  # fmt: skip

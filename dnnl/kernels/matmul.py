@@ -15,7 +15,17 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, Conf, Indices, Panels, Problem, Shape, finish, plan
+from dnnl.kernels.product_conf import (
+    LETTERS,
+    Conf,
+    Indices,
+    Panels,
+    Problem,
+    Shape,
+    finish,
+    partials,
+    plan,
+)
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -59,7 +69,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if _column_major(problem):
         problem = _transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
-    return plan(problem, isa, src, weights, problem.dst.dims[-2], _shape(isa))
+    return plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
 
 
 def _refuse_quantization(problem: Problem) -> Refusal | None:
@@ -170,12 +180,12 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         (*_batch_index(conf.src[1], outer), rows, ZERO),
         (*_batch_index(conf.weights[1], outer), ZERO, columns.form),
     )
-    panels = (columns.panel,) if conf.blocking.panels_outside else ()
     space, places, taps = along_line(row)
     return Product(
-        (*batch, *panels), space, places, taps, (), (k,), columns, src, weights, conf.multiply,
+        batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
         finish(conf, arguments, dst, at, terms), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
+        partials=partials(conf, arguments, (*outer, rows), columns),
     )  # fmt: skip
 
 

@@ -5,8 +5,8 @@ of a matrix are its rows, on a line of their own; those of a convolution are pix
 dimensions, and its sums go over taps as well. A :class:`Product` says so by index forms.
 
 A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is used
-again: the columns of a panel, and of the sum as many steps as leave the panel in the cache; what
-the tiles of a block have summed up waits for the next one in the scratchpad.
+again (`Blocking`): places, panels and steps of the sums. What tiles have summed up in one block
+waits for the next one in the scratchpad.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env, Operand
 from dnnl.codegen.address import Axis, decode
-from dnnl.codegen.brgemm import Factors, Level, Tile, TileShape, accumulate, merge_levels
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
+from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_tiles import (
     BandRun,
     Spatial,
@@ -44,26 +45,15 @@ _ENOUGH = 128
 ONE = Spatial(1, 1, 1, 1, 0, 1)
 
 
-@dataclass(frozen=True)
-class Blocking:
-    """What is kept where: the ``tile`` in registers; a panel of weights in a cache, until it has
-    met all places, if ``panels_outside``; of each sum ``steps`` at a time, all of them if 0.
-    """
-
-    tile: TileShape
-    panels_outside: bool
-    steps: int = 0
-
-
 @dataclass(frozen=True, eq=False)
 class Product:
     """A product whose operands are affine in all axes.
 
     ``order`` are the axes outside of the places, outermost first; the panels are among them if each
-    is to meet all places. Places are ``depth``, ``height`` and ``width``, along which tiles lie, of
-    ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
-    ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not
-    exist. ``partials`` hold sums between two blocks, if there are several.
+    is to meet more than the places of a line. Places are depth, height and width, along which tiles
+    lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
+    ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
+    ``partials`` hold sums between two blocks, if there are several.
     """
 
     order: tuple[Axis, ...]
@@ -130,18 +120,25 @@ class _Writer:
         self._share_out()
 
     def _share_out(self) -> None:
-        """Decide what a work item is: for each point of ``order``, one band, or a part of it."""
-        problem = self.problem
+        """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
+        some panels."""
+        problem, blocking = self.problem, self.problem.blocking
+        panels = problem.columns.panel.extent
+        grouped = blocking.panels and problem.columns.panel not in problem.order
+        self.group = min(panels, blocking.panels) if grouped else panels
+        self.groups = Axis(-(-panels // self.group), "group")
         self.per_band = self.tiles[-1].first + self.tiles[-1].count
         depth = problem.places[0]
         self.band = Axis(sum(run.count for run in self.bands), "band")
-        outer = prod(axis.extent for axis in (*problem.order, depth, self.band))
+        outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
         chunks = self.per_band
         if self.e.isa.device is None:
             chunks = min(self.per_band, max(1, _ENOUGH // max(1, outer)))
         self.chunk = -(-self.per_band // chunks)
+        if blocking.places:
+            self.chunk = min(self.chunk, max(1, blocking.places // blocking.tile.rows))
         self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
-        self.loops = [*problem.order, depth, self.band, self.chunks]
+        self.loops = [*problem.order, depth, self.band, self.chunks, self.groups]
         self.items = outer * self.chunks.extent
 
     def item(self, item: Value) -> None:
@@ -173,8 +170,23 @@ class _Writer:
         env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
         self.e.loop(
             i64(0), i64(self._block_count),
-            lambda block: self._tiles(env, run, block),
+            lambda block: self._panels(env, run, block),
             unroll=False, name="block",
+        )  # fmt: skip
+
+    def _panels(self, env: Env, run: BandRun, block: Value) -> None:
+        """The panels of the work item, outside of its tiles if there is an order among them."""
+        e, panel = self.e, self.problem.columns.panel
+        if panel in env or not self.problem.blocking.panels:
+            self._tiles(env, run, block)
+            return
+        low = e.mul(env[self.groups], self.group)
+        high = e.add(low, i64(self.group))
+        if panel.extent % self.group:
+            high = e.smaller(high, i64(panel.extent))
+        e.loop(
+            low, high, lambda number: self._tiles({**env, panel: number}, run, block),
+            unroll=False, name="panel",
         )  # fmt: skip
 
     def _tiles(self, env: Env, run: BandRun, block: Value) -> None:
@@ -248,14 +260,21 @@ class _Writer:
         return merge_levels([self._level(axis) for axis in axes])
 
     @property
+    def _block_steps(self) -> int:
+        """How many steps of the outermost level make a block."""
+        _, *rest = self._line
+        return max(1, self.problem.blocking.steps // prod(level.count or 1 for level in rest))
+
+    @property
     def _block_count(self) -> int:
         """In how many parts each sum is computed."""
-        steps = self.problem.blocking.steps
-        return -(-(self._line[0].count or 0) // steps) if steps else 1
+        if not self.problem.blocking.steps:
+            return 1
+        return -(-(self._line[0].count or 0) // self._block_steps)
 
     def _product_block(self, sums: Tile, factors: Factors, block: Value) -> Tile:
         """The sum over one block of the outermost level."""
-        e, steps = self.e, self.problem.blocking.steps
+        e, steps = self.e, self._block_steps
         outer, *rest = self._line
         begin = e.mul(block, steps)
         end = e.smaller(e.add(begin, i64(steps)), outer.end)

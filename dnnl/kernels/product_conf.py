@@ -17,8 +17,10 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
-from dnnl.kernels.product import Blocking, Product, emit_product
+from dnnl.kernels.product import Product, emit_product
+from dnnl.kernels.product_store import Columns
 from dnnl.kernels.row_sums import emit_row_sums
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
@@ -137,10 +139,10 @@ def refuse_problem(problem: Problem, *, integers: bool) -> Refusal | None:
 
 
 def plan(
-    problem: Problem, isa: Isa, src: Argument, weights: Argument, rows: int, shape: Shape
+    problem: Problem, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape
 ) -> Conf:
-    """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are, and
-    ``rows`` how many of them meet each panel."""
+    """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
+    sum has so many ``terms``."""
     way = multiply(isa, problem.src.data_type, problem.weights.data_type)
     assert way is not None, "refused before"
     factors = src[0], weights[0]
@@ -161,13 +163,34 @@ def plan(
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
         sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32", plain_tag(src[1].ndims - 1)))
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts), wanted.vectors)
-    outside = wanted.desc.size > isa.caches.l2 // 2
+    split = factors[0] not in dict(problem.quantization.zero_points)
+    blocking = choose_blocking(isa, tile, _size(problem, isa, tile, way, terms), split_sums=split)
+    partials = None
+    if blocking.steps:
+        width = tile.vectors * isa.lanes
+        partials = scratchpad.take(_partials(problem.dst, width, way))
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         quantization=problem.quantization, factors=factors, multiply=way,
-        blocking=Blocking(tile, outside), row_sums=sums, partials=None,
+        blocking=blocking, row_sums=sums, partials=partials,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
+
+
+def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int) -> Size:
+    *_, rows, columns = problem.dst.dims
+    width = tile.vectors * isa.lanes
+    return Size(
+        rows, -(-columns // width), -(-terms // way.group),
+        way.group * way.a.size, way.group * width * way.b.size,
+    )  # fmt: skip
+
+
+def _partials(dst: MemoryDesc, width: int, way: Multiply) -> MemoryDesc:
+    """Room for all sums, with those of the last panel's padding."""
+    *rows, columns = dst.dims
+    dims = (*rows, -(-columns // width) * width)
+    return MemoryDesc(dims, way.dot.accumulator, plain_tag(len(dims)))
 
 
 def _between(problem: Problem, way: Multiply) -> DataType:
@@ -215,6 +238,16 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: i
         Quantizer(conf.quantization.of_arguments(wanted), tensors, arguments),
         conf.factors, Depth(terms, padded), sums,
     )  # fmt: skip
+
+
+def partials(
+    conf: Conf, arguments: Arguments, rows: tuple[Affine, ...], columns: Columns
+) -> Operand | None:
+    """The operand that keeps sums between two blocks, if there are several."""
+    if conf.partials is None:
+        return None
+    slot, desc = conf.partials
+    return Operand(arguments.slot(slot), desc, (*rows, columns.form))
 
 
 def build(
