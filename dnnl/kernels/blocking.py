@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from dnnl.codegen.brgemm import TileShape
 from dnnl.codegen.isa import Isa
 
-# Tiles that meet a panel make up for loading it.
-_TILES = 8
-# Work items that keep several threads busy.
-_ITEMS = 16
+# Tiles that make up for loading a part of a panel.
+_TILES = 16
+_PAGE = 4096
+ENOUGH_IN_BLOCKS = 16
+"""Work items of whole blocks that keep several threads busy."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +43,33 @@ class Size:
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) -> Blocking:
-    """Blocks that leave a half of the second-level cache to what is read once.
+    """Blocks for the second-level cache.
 
-    Sums are computed in parts, if they may be, where rows of src are so long that too few of them
-    fit beside each other.
+    All panels stay in it if they take half of it or less; else one does, while the rows of src pass
+    by, of which processors follow each that has pages of its own. Rows that share pages are kept in
+    blocks. Where one panel is too large, the sums are computed in parts, if they may be.
     """
     if isa.device is not None:
         return Blocking(tile, panels=1)
-    cache = isa.caches.l2 // 2
-    if size.panels * size.steps * size.panel_step <= cache:
+    cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
+    if size.panels * panel <= cache:
         return Blocking(tile)
     if size.rows <= tile.rows:
         return Blocking(tile, panels=1)
-    fitting = cache // max(1, size.steps * size.src_step)
-    wanted = min(size.rows, _TILES * tile.rows)
-    if fitting >= wanted or not split_sums:
-        return Blocking(tile, panels=1, places=max(fitting, wanted))
-    places = min(size.rows, 2 * _TILES * tile.rows)
+    if panel > cache and split_sums:
+        return _in_parts(isa, tile, size)
+    row = size.steps * size.src_step
+    return Blocking(tile, panels=1, places=0 if row >= _PAGE else cache // 4 // row)
+
+
+def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
+    """A block of src fills half of the cache, and the sums of some panels a quarter; fewer panels
+    where threads would have nothing to do."""
+    cache = isa.caches.l2 // 2
+    places = min(size.rows, _TILES * tile.rows)
     steps = max(1, cache // (places * size.src_step))
     sums = places * tile.vectors * isa.vector_bits // 8
     panels = max(1, min(size.panels, cache // 2 // sums))
-    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < _ITEMS:
+    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < ENOUGH_IN_BLOCKS:
         panels = -(-panels // 2)
     return Blocking(tile, panels, places, steps)

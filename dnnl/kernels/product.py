@@ -25,7 +25,7 @@ from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.kernels.blocking import Blocking
+from dnnl.kernels.blocking import ENOUGH_IN_BLOCKS, Blocking
 from dnnl.kernels.conv_tiles import (
     BandRun,
     Spatial,
@@ -131,9 +131,9 @@ class _Writer:
         depth = problem.places[0]
         self.band = Axis(sum(run.count for run in self.bands), "band")
         outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
-        chunks = self.per_band
+        chunks, enough = self.per_band, ENOUGH_IN_BLOCKS if grouped else _ENOUGH
         if self.e.isa.device is None:
-            chunks = min(self.per_band, max(1, _ENOUGH // max(1, outer)))
+            chunks = min(self.per_band, max(1, enough // max(1, outer)))
         self.chunk = -(-self.per_band // chunks)
         if blocking.places:
             self.chunk = min(self.chunk, max(1, blocking.places // blocking.tile.rows))
