@@ -81,7 +81,7 @@ def test_right_results(line: str) -> None:
         ("--reorder --cross-engine=cpu2gpu 3", State.SKIPPED, "Case not supported"),
         ("--softmax --impl=nothing 2x3", State.SKIPPED, "Skip-impl option hit"),
         ("--softmax --skip-impl=nest 2x3", State.SKIPPED, "Skip-impl option hit"),
-        ("--softmax --dir=BWD_D 2x3", State.UNIMPLEMENTED, ""),
+        ("--softmax --sdt=f64 --ddt=f64 2x3", State.UNIMPLEMENTED, ""),
         ("--softmax --attr-dropout=0.5 2x3", State.UNIMPLEMENTED, ""),
         ("--prelu 2:2", State.UNIMPLEMENTED, ""),
         ("--softmax --axis=5 2x3", State.INVALID_ARGUMENTS, ""),
