@@ -25,7 +25,7 @@ from dnnl.language.options import (
     algorithm,
 )
 from dnnl.language.problem import Dims
-from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
@@ -67,6 +67,7 @@ class SoftmaxDesc(Desc):
         axis: int,
     ) -> SoftmaxDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
+        check_forward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc, axis=axis
         )
