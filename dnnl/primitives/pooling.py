@@ -290,9 +290,7 @@ PoolingDesc.operation = Operation(
     ),
     operands=(0, 16),
     reference=SPECIFICATION,
-    examples=(
-        "--dir=FWD_I,FWD_D,BWD_D --alg=max,avg_np --tag=abx,axb ic19ih9kh3sh2ph1",
-    ),
+    examples=("--alg=max,avg_np --tag=abx,axb ic19ih9kh3sh2ph1",),
     implementations=(
         Implementation("nest", _forward, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),

@@ -156,12 +156,13 @@ class _Pooling(Specification):
 
     def fill(self, desc: Any) -> dict[int, Array]:
         """Whole numbers that the type holds; not negative ones to average. A workspace is what
-        a source of such numbers leaves."""
+        a source of such numbers leaves, which is given too."""
         if desc.propagation.is_forward:
             return {Arg.SRC: self._numbers(desc.src_desc, desc.alg_kind)}
         values: dict[int, Array] = {Arg.DIFF_DST: self._numbers(desc.diff_dst_desc, desc.alg_kind)}
         if desc.alg_kind is Alg.pooling_max:
             src = self._numbers(desc.diff_src_desc, desc.alg_kind)
+            values[Arg.SRC] = src
             values[Arg.WORKSPACE] = f64(pooling_workspace(src, **_window(desc)))
         return values
 

@@ -26,6 +26,7 @@ from dnnl.tools.bench.peers.pytorch_program import (
     Values,
     alike,
     equal_floats,
+    gradients,
     plain_views,
 )
 from dnnl.tools.bench.peers.pytorch_reorder import reorder
@@ -49,6 +50,8 @@ def program(desc: Desc, attr: PrimitiveAttr) -> Program:
 def _softmax(desc: SoftmaxDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
     name = "_log_softmax" if desc.alg_kind is Alg.softmax_log else "_softmax"
+    if not desc.propagation.is_forward:
+        return _softmax_backward(desc, f"{name}_backward_data")
 
     def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
         operators, src = getattr(torch.ops.aten, name), tensors[Arg.SRC]
@@ -62,6 +65,18 @@ def _softmax(desc: SoftmaxDesc, _: PrimitiveAttr) -> Program:
             return finish()
 
         return run
+
+    return Program(name.removeprefix("_"), plain_views(desc), build)
+
+
+def _softmax_backward(desc: SoftmaxDesc, name: str) -> Program:
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        operators, dst = getattr(torch.ops.aten, name), tensors[Arg.DST]
+        ends = (tensors[Arg.DIFF_DST], dst, desc.axis, dst.dtype)
+        keyword = "out" if desc.alg_kind is Alg.softmax_log else "grad_input"
+        if not all(tensor.is_contiguous() for tensor in (*ends[:2], out)):
+            return lambda: operators.default(*ends)
+        return lambda: operators.out(*ends, **{keyword: out})
 
     return Program(name.removeprefix("_"), plain_views(desc), build)
 
@@ -151,8 +166,8 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
 
 def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     largest = desc.alg_kind is Alg.pooling_max
-    if not desc.propagation.is_forward or not desc.workspace_desc.is_zero:
-        raise Unimplemented("PyTorch numbers elements of src where a workspace numbers taps")
+    if not desc.propagation.is_forward and largest:
+        raise Unimplemented("PyTorch wants elements of src where a workspace has taps")
     if not largest:
         equal_floats(desc)
     space = len(desc.kernel)
@@ -164,9 +179,13 @@ def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     padding = desc.alg_kind is Alg.pooling_avg_include_padding
     extra = (dilations, False) if largest else (False, padding)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
-        call, src = getattr(torch.nn.functional, name), tensors[Arg.SRC]
-        return lambda: call(src, *window, *extra)
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        call = getattr(torch.nn.functional, name)
+        if desc.propagation.is_forward:
+            return lambda: call(tensors[Arg.SRC], *window, *extra)
+        src = torch.empty_like(out)
+        run = gradients(torch, lambda x: call(x, *window, *extra), [src], tensors[Arg.DIFF_DST])
+        return lambda: run()[0]
 
     return Program(name, plain_views(desc), build)
 
