@@ -58,18 +58,25 @@ class Space:
         affine: ``c -> 16 * c_o + c_i``."""
         split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced)}
         ends = [Bound(form, axis.extent) for axis, form in split.items()]
-        exists = [Bound(_substitute(bound.form, split), bound.limit) for bound in where]
+
+        def bounds(given: Sequence[Bound]) -> tuple[Bound, ...]:
+            return tuple(Bound(_substitute(bound.form, split), bound.limit) for bound in given)
+
         return Space(
             axes=tuple(piece for axis in parallel for piece in split[axis].strides),
             inner=tuple(piece for axis in reduced for piece in split[axis].strides),
             accesses={
-                operand: Access.of(operand, tuple(_substitute(f, split) for f in operand.index))
+                operand: Access.of(
+                    operand,
+                    tuple(_substitute(form, split) for form in operand.index),
+                    bounds(operand.inside),
+                )
                 for operand in (*inputs, *outputs)
             },
             outputs=tuple(outputs),
             numbers={number: _substitute(number.form, split) for number in numbers},
             domain=tuple(bound for bound in ends if bound.above),
-            exists=tuple(bound for bound in exists if bound.needed),
+            exists=tuple(bound for bound in bounds(where) if bound.needed),
         )
 
     @property
@@ -128,6 +135,19 @@ class Space:
             lines=tuple(replace(line, form=line.form.substitute(old, form)) for line in self.lines),
         )
         return own._with(old, (loop,) if loop.extent > 1 else ())
+
+    def cut_off(self, old: Axis, part: Axis, size: int) -> Space:
+        """The space with a reduced axis cut into parts of ``size`` iterations, over which goes a
+        parallel axis."""
+        rest = (Axis(size, old.name),) if size > 1 else ()
+        own = self.cut(old, part, sum(map(Affine.of, rest), ZERO), size)._with(part, rest)
+        return replace(own, axes=(*own.axes, part))
+
+    def displaced(self, number: Affine) -> Space:
+        """The space in which the outputs of iterations with that ``number`` lie behind those of the
+        number before."""
+        moved = {output: self.accesses[output].displaced(number) for output in self.outputs}
+        return replace(self, accesses={**self.accesses, **moved})
 
     def _with(self, old: Axis, new: tuple[Axis, ...]) -> Space:
         """The space with ``new`` axes in the place of the ``old`` one."""
