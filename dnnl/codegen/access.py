@@ -181,7 +181,7 @@ class Place:
 
     A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
-    outside ``domain``, which is padding, becomes zero. Whole vectors of the operand ``streamed``
+    outside ``domain``, which is padding, becomes zero. Whole vectors of the operands ``streamed``
     are written by non-temporal stores, to addresses that are then multiples of a vector's size.
     ``known`` says of some bounds that here they hold, or fail, for all lanes.
     """
@@ -198,7 +198,7 @@ class Place:
         masked: bool,
         domain: Sequence[Bound] = (),
         exists: Sequence[Bound] = (),
-        streamed: Operand | None = None,
+        streamed: Sequence[Operand] = (),
         core: ir.Type = F32,
         known: dict[Bound, bool] | None = None,
     ) -> None:
@@ -271,7 +271,7 @@ class Place:
             mask = vector.both(self.e, mask, one)
         if stride in (0, 1):
             where = self.e.element(pointer, self._base(access), row.element)
-            registers.store(self.e, raw, where, mask, streamed=operand is self.streamed)
+            registers.store(self.e, raw, where, mask, streamed=operand in self.streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
@@ -296,7 +296,7 @@ class Place:
             if not vector.is_empty(mask):
                 place = self.e.add(self._base(first), i64(number * self._lanes))
                 where = self.e.element(self._pointers[operands[0]], place, row.element)
-                registers.store(self.e, part, where, mask)
+                registers.store(self.e, part, where, mask, streamed=operands[0] in self.streamed)
 
     def _in_turns(self, operands: Sequence[Operand]) -> bool:
         """Whether the elements of operands of one tensor lie in turns along the lanes."""

@@ -25,7 +25,7 @@ _WAYS = 4
 class Site:
     """Where the code of a nest is written: by whom, after which plan, on which tensors.
 
-    ``streamed`` says that whole vectors of the first output are written by non-temporal stores.
+    ``streamed`` says that whole vectors of dst are written by non-temporal stores.
     """
 
     e: Emitter
@@ -66,7 +66,7 @@ class Point(Place):
         super().__init__(
             site.e, site.pointers, space.accesses, env, lane, lanes,
             masked=masked, domain=space.domain, exists=space.exists,
-            streamed=space.outputs[0] if site.streamed else None,
+            streamed=space.parts_of_dst if site.streamed else (),
             core=site.core, known=known,
         )  # fmt: skip
         self._site, self._loaded = site, loaded

@@ -26,7 +26,15 @@ from dnnl.codegen.builder import F32
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.space import Space
-from dnnl.codegen.vectorize import Squares, Vectors, across, aligned, fills_lines, vectorize
+from dnnl.codegen.vectorize import (
+    Squares,
+    Vectors,
+    across,
+    aligned,
+    fills_lines,
+    turns_of,
+    vectorize,
+)
 from dnnl.codegen.walk import Loop, arrange
 
 
@@ -170,9 +178,10 @@ def _can_stream(
 ) -> bool:
     """Whether the tensors are large together and every whole vector fills cache lines, alone or
     with the next."""
-    descs, dst = [operand.desc for operand in space.accesses], space.dst
+    tensors, dst = {operand.slot: operand.desc for operand in space.accesses}, space.dst
     # Of tensors that are parts of larger ones, their part alone.
-    nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
+    sizes = ((desc.data_type, desc.nelems(padded=True)) for desc in tensors.values())
+    nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
     if nbytes < caches.streamed or dst.offset is None or vectors.reduced:
         return False
     few = _rows_written(space, vectors, squares, loops) <= caches.rows_foreseen
@@ -181,7 +190,11 @@ def _can_stream(
     innermost = loops[-1].axis if loops else None
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
-    return aligned(dst, vectors) and (neighbours or fills_lines(dst, vectors))
+    written = [space.accesses[output] for output in space.parts_of_dst]
+    turns = turns_of(space, dst, vectors.lane)
+    if not all(aligned(access, vectors, turns) for access in written):
+        return False
+    return neighbours or fills_lines(dst, vectors, turns)
 
 
 def _rows_written(

@@ -210,6 +210,11 @@ def test_ranks(dims: tuple[int, ...], tag: str, window: Window, alg: str) -> Non
     back(alg, dims, window, (tag, tag))
 
 
+@pytest.mark.parametrize(("layout", "window"), [("nchw", Window.of(2, 2)), ("nhwc", RESNET)])
+def test_gradients_that_no_cache_holds(layout: str, window: Window) -> None:
+    back(MAX, (2, 64, 192, 192), window, (layout, layout))
+
+
 @pytest.mark.parametrize("alg", ALGS)
 def test_as_pytorch(alg: str) -> None:
     """Forward and backward by the library's own workspace, against autograd."""
