@@ -237,7 +237,8 @@ class Point(Place):
             here = Point(self._site, env, self.masked, self._loaded, known, along=self._lane)
             return here._loops(rest, fold, values)
 
-        return self.e.loop(span.begin, span.end, body, carried, unroll=False, name=axis.name)
+        known_ends = isinstance(span.begin, ir.Constant) and isinstance(span.end, ir.Constant)
+        return self.e.loop(span.begin, span.end, body, carried, unroll=known_ends, name=axis.name)
 
     def _with(self, env: Env, masked: bool | None = None) -> Point:
         masked = self.masked if masked is None else masked
