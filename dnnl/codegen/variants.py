@@ -37,9 +37,10 @@ class Variants:
     tested: tuple[Bound, ...]
 
 
-def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Variants:
+def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1, taps: int = 1) -> Variants:
     """Cut ``axes``, the loops around a point, so that as few ``bounds`` as possible are tested;
-    ``bodies`` is how often a point's body is written for one combination of ranges."""
+    ``bodies`` is how often a point's body is written for one combination of ranges, and ``taps``
+    how many iterations a fold has in it, which are unrolled at the edges of a window."""
     assigned: dict[Axis, list[Bound]] = {}
     tested = []
     for bound in bounds:
@@ -53,6 +54,8 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Varia
     for axis, own in assigned.items():
         pieces = tuple(_ranges(axis, own))
         code = combinations * len(pieces) * bodies * len(bounds) * (2 if tested else 1)
+        if any(bound.below_zero for bound in own):
+            code *= taps
         if code > _MOST_CODE:
             tested += own
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from llvmlite import ir
 
@@ -29,7 +30,9 @@ class Writer:
         if plan.squares is not None:
             self._squares = SquareWriter(site, plan.squares, body, moved)
         self._bounds = plan.bounds
-        self._variants = cut([loop.axis for loop in plan.loops], plan.bounds, plan.columns)
+        taps = prod(axis.extent for axis in plan.space.inner)
+        axes = [loop.axis for loop in plan.loops]
+        self._variants = cut(axes, plan.bounds, plan.columns, taps)
 
     def item(self, item: ir.Value, items: Items) -> None:
         """One work item: decode its number into the outer loops, walk the inner ones."""

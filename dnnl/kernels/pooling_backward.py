@@ -185,12 +185,19 @@ class _Windows:
 def _emit_gradient(module: Module, conf: Conf, arguments: Arguments) -> Phase:
     """diff_src[element] = the sum over the windows that contain it."""
     windows, slot = _Windows(conf, arguments), arguments.slot(Arg.DIFF_SRC)
-    # What pads a block of the image gets nothing, which is said of each element there.
-    whole = conf.diff_src.dims[2:] == conf.diff_src.padded_dims[2:]
-    dims = blocks(conf.windows) if whole else None
+    dims = blocks(conf.windows) if _lie_alike(conf.diff_src, conf.diff_dst) else None
     nest = _summed(conf, windows, slot) if dims is None else _written_out(windows, slot, dims)
     entry = symbol("pooling_backward", [conf.diff_src, conf.diff_dst], module.isa)
     return emit_nest(module, entry, nest)
+
+
+def _lie_alike(diff_src: MemoryDesc, diff_dst: MemoryDesc) -> bool:
+    """Whether vectors lie along the same dimension of both tensors, blocked or not, and no block
+    cuts the image, whose padding would be elements as well."""
+    inner = diff_src.inner_blocks
+    order = [sorted(range(d.ndims), key=lambda dim: -d.strides[dim]) for d in (diff_src, diff_dst)]
+    simple = not inner or (len(inner) == 1 and inner[0][0] < 2)
+    return simple and inner == diff_dst.inner_blocks and order[0] == order[1]
 
 
 def _written_out(windows: _Windows, slot: int, dims: Sequence[Blocks]) -> Nest:
