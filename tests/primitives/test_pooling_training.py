@@ -135,15 +135,15 @@ def test_which_tap(layout: str, window: str, turn: int) -> None:
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw8c"])
 def test_which_tap_on_every_instruction_set(isa: str, layout: str) -> None:
     with config.override("max_cpu_isa", isa):
-        for name in ("resnet", "whole"):
-            train(ties(DIMS, layout), WINDOWS[name], layout)
+        train(ties(DIMS, layout), WINDOWS["whole" if layout == "nhwc" else "resnet"], layout)
 
 
 @pytest.mark.parametrize("kind", ["bf16", "f16", "s8", "u8", "s32"])
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_which_tap_of_other_types(layout: str, kind: str) -> None:
-    for name in ("resnet", "whole"):
-        train(ties(DIMS, layout, kind), WINDOWS[name], layout, kind)
+    train(
+        ties(DIMS, layout, kind), WINDOWS["whole" if layout == "nchw" else "resnet"], layout, kind
+    )
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -179,8 +179,13 @@ def test_gradients_between_layouts(layouts: tuple[str, str]) -> None:
 
 
 @every_isa
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
-@pytest.mark.parametrize(("alg", "window"), [(MAX, "resnet"), (EXCLUDE, "dense"), (MAX, "wide")])
+@pytest.mark.parametrize(
+    ("alg", "window", "layout"),
+    [
+        (MAX, "resnet", "nchw"), (MAX, "dense", "nhwc"), (EXCLUDE, "dense", "nChw16c"),
+        (MAX, "wide", "nhwc"),
+    ],
+)  # fmt: skip
 def test_gradients_on_every_instruction_set(isa: str, alg: str, window: str, layout: str) -> None:
     with config.override("max_cpu_isa", isa):
         back(alg, DIMS, WINDOWS[window], (layout, layout))
@@ -190,8 +195,7 @@ def test_gradients_on_every_instruction_set(isa: str, alg: str, window: str, lay
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
 def test_gradients_of_other_types(layout: str, kind: str) -> None:
     back(MAX, DIMS, RESNET, (layout, layout), kind)
-    back(EXCLUDE, DIMS, RESNET, (layout, layout), kind)
-    back(INCLUDE, DIMS, WINDOWS["side by side"], (layout, layout), kind)
+    back(EXCLUDE, DIMS, WINDOWS["side by side"], (layout, layout), kind)
 
 
 RANKS = [
