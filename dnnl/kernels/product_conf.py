@@ -164,7 +164,9 @@ def plan(
         sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32", plain_tag(src[1].ndims - 1)))
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts), wanted.vectors)
     split = factors[0] not in dict(problem.quantization.zero_points)
-    blocking = choose_blocking(isa, tile, _size(problem, isa, tile, way, terms), split_sums=split)
+    size = _size(problem, isa, tile, way, terms)
+    size = replace(size, in_rows=not wanted.desc.inner_blocks)
+    blocking = choose_blocking(isa, tile, size, split_sums=split)
     partials = None
     if blocking.steps:
         width = tile.vectors * isa.lanes
