@@ -19,6 +19,7 @@ from dnnl.runtime.image import Phase
 from dnnl.runtime.memory import Memory
 from tests.check import poisoned_memory, random_memory
 from tests.guard import guarded
+from tests.launch import launch as launch_on
 
 ENGINE = Engine("cpu")
 Build: TypeAlias = Callable[[Module], Sequence[Phase]]
@@ -70,7 +71,8 @@ def launch_kernel(
             key: _placed(poisoned_memory(m, ENGINE) if isinstance(m, MemoryDesc) else m, at)
             for key, m in arguments.items()
         }
-        executable.launch(tuple(placed[key].pointer for key in image.arguments), threads)
+        addresses = tuple(placed[key].pointer for key in image.arguments)
+        launch_on(executable, addresses, threads)
         for key, given in arguments.items():
             if isinstance(given, Memory):
                 assert (placed[key].data == given.data).all(), "an input was written"

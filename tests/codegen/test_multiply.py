@@ -19,6 +19,7 @@ from dnnl.codegen.phase import PhaseFunction
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.codegen.lanes import runnable_rows
+from tests.launch import launch
 
 EACH_ROW = pytest.mark.parametrize("isa", rows.ROWS, ids=lambda row: row.name)
 EACH_RUNNABLE = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
@@ -96,5 +97,5 @@ def test_columns_become_rows(size: int, isa: Isa) -> None:
     dst = np.zeros((2 * isa.lanes, strips * isa.lanes), np.float32)
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(size, isa, _transposed))
-    Engine("cpu").load(image).launch((src.ctypes.data, dst.ctypes.data), 1)
+    launch(Engine("cpu").load(image), (src.ctypes.data, dst.ctypes.data))
     assert np.array_equal(dst[:, :size], src.T)
