@@ -15,6 +15,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -190,6 +191,17 @@ def _normalization(asked: Asked) -> Handle:
     return asked.create("batch_normalization_forward", desc.prop_kind.value, *ends, *numbers)
 
 
+def _lrn(asked: Asked) -> Handle:
+    desc = asked.desc
+    kinds = desc.prop_kind.value, desc.alg_kind.value
+    size = ctypes.c_int64(desc.local_size)
+    numbers = (size, *map(_float, (desc.alpha, desc.beta, desc.k)))
+    if asked.forward:
+        return asked.create("lrn_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create("lrn_backward", kinds[1], *tensors, *numbers)
+
+
 def _pooling(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
@@ -236,6 +248,7 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,

@@ -13,6 +13,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -26,12 +27,15 @@ from dnnl.tools.bench.peers.pytorch_program import (
     Values,
     alike,
     equal_floats,
+    gradients,
     plain_views,
 )
 from dnnl.tools.bench.peers.pytorch_reorder import reorder
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, NormFlags
+
+_MATRIX = 2
 
 
 def program(desc: Desc, attr: PrimitiveAttr) -> Program:
@@ -163,6 +167,24 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
     return Program("native_batch_norm", plain_views(desc), build)
 
 
+def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
+    if desc.alg_kind is not Alg.lrn_across_channels:
+        raise Unimplemented("PyTorch has no local response normalization within a channel")
+    if desc.local_size % 2 == 0 or desc.src_desc.ndims == _MATRIX:
+        raise Unimplemented("PyTorch has other windows of even sizes, and none without space")
+    equal_floats(desc, Arg.WORKSPACE)
+    numbers = (desc.local_size, desc.alpha, desc.beta, desc.k)
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        call, src = torch.nn.functional.local_response_norm, tensors[Arg.SRC]
+        if desc.propagation.is_forward:
+            return lambda: call(src, *numbers)
+        computed = gradients(torch, lambda x: call(x, *numbers), [src], tensors[Arg.DIFF_DST])
+        return lambda: computed()[0]
+
+    return Program("local_response_norm", plain_views(desc), build)
+
+
 def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     largest = desc.alg_kind is Alg.pooling_max
     if not largest:
@@ -191,6 +213,7 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ConvolutionDesc: convolution,
     InnerProductDesc: inner_product,
