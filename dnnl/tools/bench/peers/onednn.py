@@ -18,6 +18,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -40,7 +41,7 @@ from dnnl.tools.bench.peers.onednn_library import (
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FpmathMode
+from dnnl.types.kinds import FpmathMode, NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
@@ -129,6 +130,8 @@ class PeerOperation:
         self._peer, self._pd = peer, pd
         self._kind = desc.kind
         self._descs = {tensor.argument: tensor.desc for tensor in desc.tensors}
+        if Arg.DIFF_SHIFT in self._descs:  # before version 3.4 there had to be a shift as well
+            self._descs[Arg.SHIFT] = self._descs[Arg.DIFF_SHIFT]
         self._memories: dict[int, _Memory] = {}
         self._src: Array | None = None
         self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None
@@ -318,6 +321,25 @@ def _normalization(peer: OneDnn, desc: BatchNormalizationDesc, attr: Handle) -> 
     return peer.create(function, desc.prop_kind.value, *_ends(peer, desc), *numbers, attr)
 
 
+def _layer_normalization(peer: OneDnn, desc: LayerNormalizationDesc, attr: Handle) -> Handle:
+    """Backward with a hint of the same tensors; types of scale and shift other than f32 came with
+    version 3.4, and the root mean square with 3.8."""
+    name = "layer_normalization"
+    kinds = {desc.scale_shift_data_type, desc.diff_scale_shift_data_type}
+    if kinds != {DataType.f32} or NormFlags.rms_norm in desc.flags:
+        raise Unimplemented(f"{peer.name} is asked for neither rms_norm nor scales of other types")
+    src, stat = peer.memory_desc(desc.src_desc), peer.memory_desc(desc.stat_desc)
+    numbers = _float(desc.epsilon), desc.flags.value
+    kind = desc.prop_kind.value
+    if desc.prop_kind.is_forward:
+        dst = peer.memory_desc(desc.dst_desc)
+        return peer.create(f"{name}_forward", kind, src, dst, stat, *numbers, attr)
+    ends = peer.memory_desc(desc.diff_src_desc), peer.memory_desc(desc.diff_dst_desc)
+    training = PropKind.forward_training.value
+    hint = peer.create(f"{name}_forward", training, src, ends[1], stat, *numbers, None)
+    return peer.create(f"{name}_backward", kind, *ends, src, stat, *numbers, hint, attr)
+
+
 def _pooling(peer: OneDnn, desc: PoolingDesc, attr: Handle) -> Handle:
     kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.kernel, desc.dilations, desc.padding_l, desc.padding_r)
@@ -369,6 +391,7 @@ _MAKERS: dict[type[Desc], Callable[[OneDnn, Any, Handle], Handle]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LayerNormalizationDesc: _layer_normalization,
     PoolingDesc: _pooling,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,
