@@ -106,25 +106,6 @@ PLANNED = (
         {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
     ),
     Planned(
-        "lrn",
-        Driver(
-            "lrn",
-            (
-                DIR, DT, TAG,
-                algorithm(
-                    "ACROSS", {"ACROSS": "lrn_across_channels", "WITHIN": "lrn_within_channel"}
-                ),
-                MB, *ATTRIBUTES,
-            ),
-            Grammar(
-                ("mb", "ic"), tail=("ls", "alpha", "beta", "k"),
-                defaults={"ls": 5, "alpha": 1 / 8192, "beta": 0.75, "k": 1},
-            ),
-        ),
-        "local response normalization: each element by its neighbours",
-        _LIKE_SRC,
-    ),
-    Planned(
         "shuffle",
         Driver(
             "shuffle",

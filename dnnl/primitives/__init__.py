@@ -10,6 +10,7 @@ from dnnl.primitives.inner_product import InnerProductDesc as InnerProductDesc
 from dnnl.primitives.layer_normalization import (
     LayerNormalizationDesc as LayerNormalizationDesc,
 )
+from dnnl.primitives.lrn import LrnDesc as LrnDesc
 from dnnl.primitives.matmul import MatmulDesc as MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc as PoolingDesc
 from dnnl.primitives.primitive import Primitive as Primitive

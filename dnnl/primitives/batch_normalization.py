@@ -194,5 +194,6 @@ BatchNormalizationDesc.operation = Operation(
     in_place=((Arg.DST, Arg.SRC),),
     operands=(4, 16),
     reference=SPECIFICATION,
+    examples=("--flags=GCH,GR --tag=abx,aBx16b mb3ic19ih5",),
     implementations=(Implementation("nest", _forward, FORWARD),),
 )  # fmt: skip

@@ -325,6 +325,11 @@ LayerNormalizationDesc.operation = Operation(
     scales_result=True,
     operands=(4, 16),
     reference=SPECIFICATION,
+    examples=(
+        "--flags=,G,M --tag=abx,axb,aBx16b 3x19x40",
+        # backward_data knows neither scale nor shift
+        "--dir=FWD_D,BWD_DW --flags=CH,GCHM --tag=abx,axb 3x19x40 5x3 2x3x1x2x17",
+    ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),

@@ -110,6 +110,19 @@ class Real(Domain):
 
 
 @dataclass(frozen=True)
+class Whole(Domain):
+    """An integer of at least ``low``."""
+
+    low: int
+
+    def read(self, name: str, value: Any, ndims: int) -> int:
+        (number,) = read_integers(name, (value,))
+        if not self.low <= number < _TOO_FAR:
+            raise InvalidArguments(name, number, f"must be {self.low} or more, below {_TOO_FAR}")
+        return number
+
+
+@dataclass(frozen=True)
 class Reals(Domain):
     """A sequence of numbers."""
 
