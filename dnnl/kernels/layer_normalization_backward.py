@@ -7,7 +7,7 @@ from functools import partial
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.folds import Fold, Reduction, emit_fold
@@ -74,33 +74,36 @@ def _in_chunks(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase,
     chunks = Chunks.of(module.isa, rows, length)
     along, chunk, block = Axis(length, "b"), Axis(chunks.count, "chunk"), Axis(chunks.blocks, "a")
     slot = arguments.slot(Arg.SCRATCHPAD)
-    kept = {
-        arg: MemoryDesc((chunks.slots, length), "f32", offset0=number * chunks.slots * length)
-        for number, arg in enumerate(conf.summed)
-    }
 
-    def sums_of(place: Affine) -> dict[Arg, Operand]:
-        index = place, Affine.of(along)
-        return {arg: Operand(slot, desc, index) for arg, desc in kept.items()}
+    def sums_of(places: Axis, begin: int = 0) -> dict[Arg, Operand]:
+        """The sums in the slots ``begin`` and following; those of one gradient lie together."""
+        descs = {
+            arg: MemoryDesc(
+                (places.extent, length), "f32", offset0=(number * chunks.slots + begin) * length
+            )
+            for number, arg in enumerate(conf.summed)
+        }
+        index = Affine.of(places), Affine.of(along)
+        return {arg: Operand(slot, desc, index) for arg, desc in descs.items()}
 
     first = Affine.of(chunk, chunks.blocks * ROWS) + Affine.of(block, ROWS)
     index = [(first + row,) for row in range(ROWS)]
     rest = Axis(chunks.rest, "a")
     last = Affine.of(rest) + (rows - chunks.rest)
     phases = []
-    for name, parallel, moving, own, place in (
-        ("", (chunk,), block, index, Affine.of(chunk)),
-        ("_rest", (), rest, [(last,)], ZERO + chunks.count),
+    for name, places, moving, own, begin in (
+        ("", chunk, block, index, 0),
+        ("_rest", Axis(1, "chunk"), rest, [(last,)], chunks.count),
     ):
-        if moving.extent and all(axis.extent for axis in parallel):
-            rows_of = Block(parallel, along, tuple(own))
-            step = Gradients(conf, arguments, rows_of, sums_of(place))
+        if places.extent and moving.extent:
+            rows_of = Block((places,), along, tuple(own))
+            step = Gradients(conf, arguments, rows_of, sums_of(places, begin))
             body = partial(_chunk, step, moving.extent)
-            nest = Nest(parallel, (moving, along), step.inputs, step.outputs, body)
+            nest = Nest((places,), (moving, along), step.inputs, step.outputs, body)
             entry = _symbol(conf, module, f"layer_normalization_backward{name}")
             phases.append(emit_nest(module, entry, nest))
     part = Axis(chunks.slots, "part")
-    read = tuple(sums_of(Affine.of(part)).values())
+    read = tuple(sums_of(part).values())
     outputs = tuple(
         Operand(arguments.slot(arg), desc, (Affine.of(along),)) for arg, desc in conf.summed.items()
     )
