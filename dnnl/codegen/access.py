@@ -7,7 +7,7 @@ An :class:`Operand` is a tensor with the element that belongs to each iteration;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llvmlite import ir
@@ -181,7 +181,7 @@ class Place:
 
     A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
-    outside ``domain``, which is padding, becomes zero. Whole vectors of the operand ``streamed``
+    outside ``domain``, which is padding, becomes zero. Whole vectors of the operands ``streamed``
     are written by non-temporal stores, to addresses that are then multiples of a vector's size.
     ``known`` says of some bounds that here they hold, or fail, for all lanes.
     """
@@ -198,7 +198,7 @@ class Place:
         masked: bool,
         domain: Sequence[Bound] = (),
         exists: Sequence[Bound] = (),
-        streamed: Operand | None = None,
+        streamed: Collection[Operand] = (),
         core: ir.Type = F32,
         known: dict[Bound, bool] | None = None,
     ) -> None:
@@ -264,7 +264,7 @@ class Place:
             mask = vector.both(self.e, mask, one)
         if stride in (0, 1):
             where = self.e.element(pointer, self._base(access), row.element)
-            registers.store(self.e, raw, where, mask, streamed=operand is self.streamed)
+            registers.store(self.e, raw, where, mask, streamed=operand in self.streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 

@@ -37,8 +37,8 @@ class Schedule:
     ``space`` has the axes that remain, ``loops`` say how the parallel ones are walked: in this
     order, the outer ones shared out as work items. A point of them is one of ``vectors``, or all
     that is loaded of ``squares`` at a time; meanwhile that of a later iteration of ``ahead`` is
-    fetched. ``streamed`` allows non-temporal stores to dst; ``serial`` forbids sharing out any
-    loop.
+    fetched. ``streamed`` are the outputs to which non-temporal stores are allowed; ``serial``
+    forbids sharing out any loop.
     """
 
     space: Space
@@ -46,7 +46,7 @@ class Schedule:
     squares: Squares | None
     loops: tuple[Loop, ...]
     ahead: Axis | None = None
-    streamed: bool = False
+    streamed: tuple[Operand, ...] = ()
     serial: bool = False
 
     @property
@@ -133,8 +133,9 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     caches = isa.caches
     shape = None if squares is None else squares.shape
     loops, ahead = arrange(space.axes, space.reads, space.dst, shape, space.far, caches)
-    streamed = caches.steered and not (nibbles or style.reads_dst)
-    streamed = streamed and _can_stream(space, vectors, squares, loops, caches)
+    streamed: tuple[Operand, ...] = ()
+    if caches.steered and not (nibbles or style.reads_dst):
+        streamed = _streamed(space, vectors, squares, loops, caches)
     return Schedule(_settled(space), vectors, squares, tuple(loops), ahead, streamed, serial)
 
 
@@ -161,6 +162,20 @@ def _farthest(space: Space, axis: Axis) -> int:
     return max((abs(form.stride(axis)) for form in offsets), default=0)
 
 
+def _streamed(
+    space: Space,
+    vectors: Vectors,
+    squares: Squares | None,
+    loops: list[Loop],
+    caches: Caches,
+) -> tuple[Operand, ...]:
+    """The first output, and those in the same buffer: if the tensors are large together and every
+    whole vector fills cache lines, alone or with the next."""
+    parts = tuple(output for output in space.outputs if output.slot == space.outputs[0].slot)
+    every = all(aligned(space.accesses[output], vectors) for output in parts)
+    return parts if every and _can_stream(space, vectors, squares, loops, caches) else ()
+
+
 def _can_stream(
     space: Space,
     vectors: Vectors,
@@ -168,20 +183,20 @@ def _can_stream(
     loops: list[Loop],
     caches: Caches,
 ) -> bool:
-    """Whether the tensors are large together and every whole vector fills cache lines, alone or
-    with the next."""
     descs, dst = [operand.desc for operand in space.accesses], space.dst
     # Of tensors that are parts of larger ones, their part alone.
     nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
-    if nbytes < caches.streamed or dst.offset is None or vectors.reduced:
+    if nbytes < caches.streamed or dst.offset is None:
         return False
     few = _rows_written(space, vectors, squares, loops) <= caches.rows_foreseen
     if few and not caches.streams_few_rows:
         return False
     innermost = loops[-1].axis if loops else None
+    if vectors.reduced:
+        innermost = vectors.loop
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
-    return aligned(dst, vectors) and (neighbours or fills_lines(dst, vectors))
+    return neighbours or fills_lines(dst, vectors)
 
 
 def _rows_written(
