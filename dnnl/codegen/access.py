@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from dnnl.codegen import nibbles, vector
+from dnnl.codegen import nibbles, registers, vector
 from dnnl.codegen.address import Affine, Axis, block_boundaries, emit_offset, linear_offset
 from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.convert import storage
@@ -137,6 +137,12 @@ class Access:
         assert self.offset is not None
         return replace(self, offset=self.offset.joined(outer, inner, line), index=())
 
+    def displaced(self, number: Affine) -> Access:
+        """The access with each tensor of a row of them in the place of the one: which of them is
+        the ``number`` of an iteration."""
+        assert self.offset is not None
+        return replace(self, offset=self.offset + number * self.operand.desc.nelems(padded=True))
+
     @property
     def stays_in_buffer(self) -> bool:
         """Whether even the iterations outside of all bounds find elements of the buffer."""
@@ -218,7 +224,7 @@ class Place:
             return self._load_nibbles(access, pointer, mask)
         if stride == 1:
             where = self.e.element(pointer, self._base(access), row.element)
-            return vector.load(self.e, where, kind, None if access.contained else mask)
+            return registers.load(self.e, where, kind, None if access.contained else mask)
         if stride == 0:
             return self._broadcast(access, pointer, row.element, mask)
         if stride is not None and 1 < stride <= NEAR:
@@ -246,7 +252,7 @@ class Place:
             mask = vector.both(self.e, mask, one)
         if stride in (0, 1):
             where = self.e.element(pointer, self._base(access), row.element)
-            vector.store(self.e, raw, where, mask, streamed=operand is self.streamed)
+            registers.store(self.e, raw, where, mask, streamed=operand is self.streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
@@ -422,7 +428,7 @@ class Place:
         picked: ir.Value = None
         for start in starts:
             where = self.e.element(pointer, self.e.add(base, i64(start)), kind.element)
-            part = vector.load(self.e, where, kind, self._conditions(bounds, start, stride))
+            part = registers.load(self.e, where, kind, self._conditions(bounds, start, stride))
             inside = [lane * stride - start for lane in range(lanes)]
             if picked is None:
                 picked = vector.shuffle(self.e, part, part, [at % lanes for at in inside])

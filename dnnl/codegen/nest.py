@@ -70,10 +70,21 @@ class Nest:
         """All that is touched."""
         return (*self.inputs, *self.outputs)
 
+    @property
+    def space(self) -> Space:
+        """What is to be walked."""
+        return Space.of(
+            self.parallel, self.reduced, self.inputs, self.outputs, self.where, self.numbers
+        )
+
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
     """Write the phase ``symbol``."""
-    plan = _plan(module.isa, nest)
+    return emit_planned(module, symbol, nest, _plan(module.isa, nest))
+
+
+def emit_planned(module: Module, symbol: str, nest: Nest, plan: Schedule) -> Phase:
+    """Write the phase ``symbol`` after a plan that somebody else made."""
     items = ONE if plan.serial else share_out(module.isa, plan.loops, plan.work_per_point)
     return _emit(module, symbol, [(nest, plan)], items)
 
@@ -109,11 +120,8 @@ def _outermost(plan: Schedule) -> tuple[int, int | None] | None:
 
 
 def _plan(isa: Isa, nest: Nest) -> Schedule:
-    space = Space.of(
-        nest.parallel, nest.reduced, nest.inputs, nest.outputs, nest.where, nest.numbers
-    )
     style = Style(nest.core, nest.registers, nest.moved is not None, nest.reads_dst)
-    return schedule(isa, space, style)
+    return schedule(isa, nest.space, style)
 
 
 def _emit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from llvmlite import ir
 
@@ -163,7 +164,9 @@ class Point(Place):
         of their own, so that none waits for the one before.
         """
         axis, *rest = axes
-        ways = 1 if rest or extent < 2 * _WAYS else _WAYS
+        ways = self._ways
+        if rest or extent < 2 * ways:
+            ways = 1
         count = len(carried)
 
         def body(index: ir.Value, *values: ir.Value) -> Values:
@@ -206,10 +209,41 @@ class Point(Place):
         )
 
     @property
-    def valid(self) -> vector.Mask:
-        """The lanes for which this iteration of a fold counts.
+    def _ways(self) -> int:
+        """How many results to keep apart: fewer where a value fills several registers."""
+        filled: int = self.kind.count * vector.bits(self.kind) // self.e.isa.vector_bits
+        return max(1, _WAYS // max(1, filled))
 
-        Bounds that do not move with the reduction are left out: lanes outside them are never
+    @property
+    def folded(self) -> ir.Value:
+        """How many iterations a fold has here, as values of the core type, which is a float."""
+        plan, tails = self._site.plan, self._site.plan.tails
+        unknown = [b for b in self._moving_bounds() if b not in tails and b not in self._known]
+        if self.masked and unknown:
+
+            def count(p: Point, number: ir.Value) -> Values:
+                return (p.e.b.fadd(number, p.constant(1.0)),)
+
+            def both(e: Emitter, a: Values, b: Values) -> Values:
+                return (e.b.fadd(a[0], b[0]),)
+
+            return self.fold((0.0,), count, both)[0]
+        number = prod(axis.extent for axis in plan.space.inner)
+        if plan.vectors.reduced:
+            assert plan.vectors.loop is not None
+            whole = plan.vectors.loop.extent * plan.vectors.lanes
+            number = number // plan.vectors.loop.extent * min([whole, *(b.limit for b in tails)])
+        return self.constant(float(number))
+
+    @property
+    def valid(self) -> vector.Mask:
+        """The lanes for which this iteration of a fold counts."""
+        return self.conditions(self._moving_bounds())
+
+    def _moving_bounds(self) -> list[Bound]:
+        """The bounds within which an iteration of a fold counts.
+
+        Those that do not move with the reduction are left out: lanes outside them are never
         stored, or stored as zero.
         """
         space, vectors = self._site.plan.space, self._site.plan.vectors
@@ -217,4 +251,4 @@ class Point(Place):
         for access in space.reads:
             bounds += access.window
         moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
-        return self.conditions([b for b in bounds if not moving.isdisjoint(b.form.strides)])
+        return [bound for bound in bounds if not moving.isdisjoint(bound.form.strides)]

@@ -129,6 +129,19 @@ class Space:
         )
         return own._with(old, (loop,) if loop.extent > 1 else ())
 
+    def cut_off(self, old: Axis, part: Axis, size: int) -> Space:
+        """The space with a reduced axis cut into parts of ``size`` iterations, over which goes a
+        parallel axis."""
+        rest = (Axis(size, old.name),) if size > 1 else ()
+        own = self.cut(old, part, sum(map(Affine.of, rest), ZERO), size)._with(part, rest)
+        return replace(own, axes=(*own.axes, part))
+
+    def displaced(self, number: Affine) -> Space:
+        """The space in which the outputs of iterations with that ``number`` lie behind those of the
+        number before."""
+        moved = {output: self.accesses[output].displaced(number) for output in self.outputs}
+        return replace(self, accesses={**self.accesses, **moved})
+
     def _with(self, old: Axis, new: tuple[Axis, ...]) -> Space:
         """The space with ``new`` axes in the place of the ``old`` one."""
 

@@ -1,0 +1,200 @@
+"""Reductions over axes that are worth sharing out: statistics of a batch, gradients of scales.
+
+A kernel says what is folded and what becomes of it::
+
+    fold = Fold(
+        kept=(c,), reduced=(n, h, w), inputs=(src,), outputs=(mean, variance),
+        reduction=moments(lambda p: p.load(src)), finish=store_statistics,
+    )
+    phases = emit_fold(module, "statistics", fold, scratch)
+
+where ``scratch`` is f32 room in the scratchpad as large as ``room`` says. Work items fold a part of
+the reduction each, for some of what is kept, and leave the results there; a second phase merges
+these, always in the same order. If there is too little work to share out, one phase does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest import Nest, emit_nest, emit_planned
+from dnnl.codegen.parts import cut_reduction, most_parts
+from dnnl.codegen.point import Merge, Point
+from dnnl.codegen.schedule import Style, schedule
+from dnnl.runtime.image import Phase
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """How many iterations become a few values.
+
+    ``partial(point)`` folds the reduced axes of a point, or of a part of them. ``merge(e, values,
+    others)`` makes one result of two; ``neutral`` changes nothing when merged.
+    """
+
+    partial: Callable[[Point], Values]
+    merge: Merge
+    neutral: tuple[float, ...]
+
+
+def sums(terms: Callable[[Point], Values], count: int = 1) -> Reduction:
+    """The sums of ``count`` terms of each iteration."""
+    neutral = (0.0,) * count
+
+    def step(p: Point, *totals: Value) -> Values:
+        return _added(p.e, totals, terms(p))
+
+    return Reduction(lambda point: point.fold(neutral, step, _added), _added, neutral)
+
+
+def _added(e: Emitter, a: Values, b: Values) -> Values:
+    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+
+
+def moments(value: Callable[[Point], Value]) -> Reduction:
+    """What :func:`mean_and_variance` takes: the number of iterations, their mean, what rounding it
+    left over, and the sum of the squares of the differences from both together.
+
+    Nothing cancels, however far the mean is from zero: that of a part is known before differences
+    are squared, for which the part is read again, from the cache; two parts are merged by the
+    formula of Chan, Golub and LeVeque.
+    """
+
+    def partial(point: Point) -> Values:
+        b, count = point.e.b, point.folded
+        some = vector.maximum(point.e, count, point.constant(1.0))
+        (total,) = sums(lambda p: (value(p),)).partial(point)
+        mean = b.fdiv(total, some)
+
+        def step(p: Point, rest: Value, squares: Value) -> Values:
+            difference = p.e.b.fsub(value(p), mean)
+            more = vector.multiply_add(p.e, difference, difference, squares)
+            return p.e.b.fadd(rest, difference), more
+
+        total, squares = point.fold((0.0, 0.0), step, _added)
+        rest = b.fdiv(total, some)
+        return count, mean, rest, b.fsub(squares, b.fmul(total, rest))
+
+    return Reduction(partial, _merged_moments, (0.0,) * 4)
+
+
+def mean_and_variance(e: Emitter, values: Values) -> tuple[Value, Value]:
+    """The mean, and the mean of the squares of the differences from it, out of ``moments``."""
+    count, mean, rest, squares = values
+    some = vector.maximum(e, count, vector.splat_constant(count.type, 1.0))
+    return e.b.fadd(mean, rest), e.b.fdiv(squares, some)
+
+
+def _merged_moments(e: Emitter, a: Values, b: Values) -> Values:
+    (n, mean, rest, squares), (m, other, its_rest, more) = a, b
+    zero, one = (vector.splat_constant(n.type, value) for value in (0.0, 1.0))
+    count = e.b.fadd(n, m)
+    share = e.b.fdiv(m, vector.maximum(e, count, one))
+    # The mean stays that of the first part, to which ``rest`` is what is missing.
+    mean = e.b.select(e.b.fcmp_ordered("==", n, zero), other, mean)
+    difference = e.b.fadd(e.b.fsub(other, mean), e.b.fsub(its_rest, rest))
+    apart = e.b.fmul(e.b.fmul(difference, difference), e.b.fmul(n, share))
+    rest = vector.multiply_add(e, difference, share, rest)
+    return count, mean, rest, e.b.fadd(e.b.fadd(squares, more), apart)
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """For every point of ``kept``, the reduction of ``inputs`` over ``reduced``.
+
+    ``finish(point, values)`` stores what becomes of the values to ``outputs``, whose index is over
+    the kept axes alone, as is that of what it reads itself, ``after``.
+    """
+
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    reduction: Reduction
+    finish: Callable[[Point, Values], None]
+    after: tuple[Operand, ...] = ()
+
+
+def room(isa: Isa, kept: int, reduced: int, values: int) -> MemoryDesc:
+    """The room that a fold of ``reduced`` elements to ``values`` for each of ``kept`` takes for its
+    partial results."""
+    parts = most_parts(isa, kept, reduced)
+    return MemoryDesc((parts * values * kept if parts > 1 else 0,), DataType.f32)
+
+
+def emit_fold(
+    module: Module, symbol: str, fold: Fold, scratch: tuple[int, MemoryDesc]
+) -> tuple[Phase, ...]:
+    """Write the phases ``symbol``: all at once, or parts and their merger.
+
+    ``scratch`` is the slot of the scratchpad and the part of it that has ``room``.
+    """
+    isa, reduction = module.isa, fold.reduction
+    kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
+    parts = _Parts(fold, scratch, most_parts(isa, kept, reduced))
+
+    def part(point: Point) -> None:
+        for operand, value in zip(parts.written, reduction.partial(point), strict=True):
+            point.store(operand, value)
+
+    nest = Nest(fold.kept, fold.reduced, fold.inputs, parts.written, part)
+    space, count, registers = cut_reduction(isa, nest.space, kept, reduced)
+    if count == 1:
+        return (emit_nest(module, symbol, _whole(fold)),)
+    plan = schedule(isa, space, Style(registers=registers))
+    first = emit_planned(module, symbol, nest, plan)
+    return first, emit_nest(module, f"merged_{symbol}", parts.merger(count))
+
+
+def _whole(fold: Fold) -> Nest:
+    """Everything at once."""
+
+    def body(point: Point) -> None:
+        fold.finish(point, fold.reduction.partial(point))
+
+    return Nest(fold.kept, fold.reduced, (*fold.inputs, *fold.after), fold.outputs, body)
+
+
+class _Parts:
+    """The partial results of a fold in the scratchpad: each value by itself, with room for the
+    ``most`` parts, part by part.
+
+    ``written`` are those of the first part; those of the next one lie behind.
+    """
+
+    def __init__(self, fold: Fold, scratch: tuple[int, MemoryDesc], most: int) -> None:
+        self._fold, self._most, (self._slot, self._room) = fold, most, scratch
+        self._dims = tuple(axis.extent for axis in fold.kept)
+        self._index = tuple(Affine.of(axis) for axis in fold.kept)
+        self.written = self._operands(self._dims, self._index)
+
+    def _operands(self, dims: tuple[int, ...], index: tuple[Affine, ...]) -> tuple[Operand, ...]:
+        apart = self._most * prod(self._dims)
+        starts = (self._room.offset0 + n * apart for n in range(len(self._fold.reduction.neutral)))
+        return tuple(
+            Operand(self._slot, MemoryDesc(dims, DataType.f32, offset0=start), index)
+            for start in starts
+        )
+
+    def merger(self, count: int) -> Nest:
+        """The merger of the first ``count`` parts."""
+        fold, part = self._fold, Axis(count, "part")
+        read = self._operands((count, *self._dims), (Affine.of(part), *self._index))
+
+        def step(p: Point, *values: Value) -> Values:
+            return fold.reduction.merge(p.e, values, tuple(p.load(operand) for operand in read))
+
+        def body(point: Point) -> None:
+            reduction = fold.reduction
+            fold.finish(point, point.fold(reduction.neutral, step, reduction.merge))
+
+        return Nest(fold.kept, (part,), (*read, *fold.after), fold.outputs, body)

@@ -1,0 +1,70 @@
+"""A reduction cut into parts, which are then as parallel as what is kept.
+
+In how many follows from the shape and the machine's kind, never from the number of threads.
+"""
+
+from __future__ import annotations
+
+from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.sharing import wanted
+from dnnl.codegen.space import Space, stride
+from dnnl.codegen.vectorize import vectorize
+
+REGISTERS = 4
+"""How many registers the vectors of a part fill that lie along what is kept: the rows of a source
+whose channels are innermost are then read a few lines at a time."""
+
+_MOST_PARTS = 512
+_F32 = 4
+# Rows along the innermost axis are cut between vectors, whatever their length.
+_MULTIPLE = 64
+
+
+def most_parts(isa: Isa, kept: int, reduced: int) -> int:
+    """The most parts into which a reduction of ``reduced`` elements to each of ``kept`` is cut."""
+    return _parts(isa, kept, reduced, min(max(1, kept), REGISTERS * isa.lanes))
+
+
+def _parts(isa: Isa, kept: int, reduced: int, width: int) -> int:
+    """Parts enough to be shared out, and so small that a cache holds one, where ``width`` of what
+    is kept are done side by side."""
+    shared = -(-wanted(isa, kept * reduced) // max(1, -(-kept // width)))
+    cached = -(-reduced * width * _F32 // (isa.caches.l2 // 16))
+    return max(1, min(_MOST_PARTS, reduced, max(shared, cached)))
+
+
+def cut_reduction(isa: Isa, space: Space, kept: int, reduced: int) -> tuple[Space, int, int]:
+    """The space with its reduction of ``reduced`` elements to each of ``kept`` in parts, how many
+    they are, and how many registers its vectors had better fill. What each part writes lies behind
+    what the parts before it write."""
+    space = space.merged()
+    _, vectors, _ = vectorize(space, REGISTERS * isa.lanes, isa.caches)
+    width = 1 if vectors.reduced else vectors.lanes
+    parts = min(most_parts(isa, kept, reduced), _parts(isa, kept, reduced, width))
+    count, number = 1, ZERO
+    for axis in sorted(space.inner, key=lambda axis: -_longest_step(space, axis)):
+        pieces = min(axis.extent, parts // count)
+        size = -(-axis.extent // pieces) if pieces else axis.extent
+        if 1 < size < axis.extent:
+            size = _even(space, axis, size)
+        pieces = -(-axis.extent // size)
+        if pieces > 1:
+            part = Axis(pieces, f"{axis.name}_part")
+            space = space.cut_off(axis, part, size)
+            number, count = number * pieces + Affine.of(part), count * pieces
+        if size > 1:
+            break
+    return space.displaced(number), count, 1 if vectors.reduced else REGISTERS
+
+
+def _even(space: Space, axis: Axis, size: int) -> int:
+    """A size near the given one, and no less, that divides the axis or at least cuts it between
+    vectors."""
+    if any(stride(access, axis) == 1 for access in space.reads):
+        return -(-size // _MULTIPLE) * _MULTIPLE
+    return next((s for s in range(size, 2 * size) if axis.extent % s == 0), size)
+
+
+def _longest_step(space: Space, axis: Axis) -> int:
+    return max((space.far(access, axis) for access in space.reads), default=0)

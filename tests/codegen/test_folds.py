@@ -1,0 +1,203 @@
+"""Folds that are shared out: partial results in the scratchpad, merged in a fixed order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dnnl.codegen import sharing
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.builder import Module, Values
+from dnnl.codegen.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room, sums
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.point import Point
+from dnnl.kernels.pointwise import letters
+from dnnl.reference.arrays import Array
+from dnnl.reference.tolerance import PRODUCT_SUM
+from dnnl.runtime.image import Phase
+from dnnl.runtime.memory import Memory
+from tests.check import assert_close, check, logical, memory_of
+from tests.codegen.lanes import runnable_rows
+from tests.codegen.nests import ENGINE, described, launch, random_of
+
+EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
+LAYOUTS = ["abcd", "acdb", "aBcd16b", "aBcd8b", "gaps", "dcba", "ABcd4b16a4b", "cdab"]
+
+
+@pytest.fixture(autouse=True)
+def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little work is worth sharing out."""
+    monkeypatch.setattr(sharing, "LEAST_WORK", 256)
+
+
+def statistics(isa: Isa, src: Memory, kept: tuple[int, ...] = (1,)) -> tuple[Memory, ...]:
+    """The mean and the variance over all dimensions but some."""
+    desc = described(tuple(src.desc.dims[dim] for dim in kept) or (1,), "abcd"[: len(kept) or 1])
+    phases: list[Phase] = []
+    per_kept = int(np.prod([src.desc.dims[dim] for dim in kept]))
+    scratch = room(isa, per_kept, src.desc.nelems() // per_kept, 4)
+
+    def build(module: Module) -> list[Phase]:
+        axes = letters(src.desc.dims)
+        index = tuple(Affine.of(axis) for axis in axes)
+        given, own = Operand(0, src.desc, index), tuple(index[dim] for dim in kept) or (ZERO,)
+        outputs = Operand(1, desc, own), Operand(2, desc, own)
+
+        def finish(point: Point, values: Values) -> None:
+            for output, value in zip(outputs, mean_and_variance(point.e, values), strict=True):
+                point.store(output, value)
+
+        fold = Fold(
+            kept=tuple(axes[dim] for dim in kept),
+            reduced=tuple(axis for dim, axis in enumerate(axes) if dim not in kept),
+            inputs=(given,), outputs=outputs,
+            reduction=moments(lambda p: p.load(given)), finish=finish,
+        )  # fmt: skip
+        phases.extend(emit_fold(module, "statistics", fold, (3, scratch)))
+        return phases
+
+    results = launch(isa, build, [src], [desc, desc], scratch.size)
+    assert scratch.size or len(phases) == 1
+    return tuple(results)
+
+
+@EACH_ISA
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "dims", [(3, 19, 7, 9), (1, 3, 37, 41), (5, 70, 1, 1), (2, 130, 4, 4), (1, 1, 64, 64)]
+)
+def test_statistics_of_channels(dims: tuple[int, ...], layout: str, isa: Isa) -> None:
+    src = random_of(described(dims, layout))
+    mean, variance = statistics(isa, src)
+    values, length = logical(src), dims[0] * dims[2] * dims[3]
+    check(mean, values.mean((0, 2, 3)), PRODUCT_SUM("f32", length))
+    check(variance, values.var((0, 2, 3)), PRODUCT_SUM("f32", length))
+
+
+@EACH_ISA
+@pytest.mark.parametrize("kept", [(), (0,), (0, 1), (2,), (1, 3), (2, 3)])
+@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps"])
+def test_statistics_of_whatever_is_kept(layout: str, kept: tuple[int, ...], isa: Isa) -> None:
+    src = random_of(described((4, 19, 12, 13), layout))
+    mean, variance = statistics(isa, src, kept)
+    values = logical(src)
+    axes = tuple(dim for dim in range(4) if dim not in kept)
+    bound = PRODUCT_SUM("f32", values.size)
+    check(mean, np.atleast_1d(values.mean(axes)), bound)
+    check(variance, np.atleast_1d(values.var(axes)), bound)
+
+
+@EACH_ISA
+@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b"])
+def test_variance_does_not_cancel(layout: str, isa: Isa) -> None:
+    """Means a million times the deviation, an outlier, and channels that never change."""
+    rng = np.random.default_rng(3)
+    values: Array = rng.standard_normal((4, 20, 30, 40))
+    values[:, 0:5] += 1e6
+    values[1, 5:9, 3, 3] = 1e4
+    values[:, 9] = 12345.678
+    src = memory_of(values, described(values.shape, layout), ENGINE)
+    stored = logical(src)
+    mean, variance = statistics(isa, src)
+    assert_close(logical(mean), stored.mean((0, 2, 3)), 1e-6)
+    want, got = stored.var((0, 2, 3)), logical(variance)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-7 * 12345.678**2 * 1e-7)
+
+
+@EACH_ISA
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
+def test_gradients_of_scale_and_shift(layout: str, kind: str, isa: Isa) -> None:
+    """Two sums at once, of products of two tensors and what each channel has; what becomes of them
+    depends on another thing that each channel has."""
+    dims, other = (3, 35, 6, 11), "acdb"
+    src, diff = random_of(described(dims, layout, kind)), random_of(described(dims, other, kind), 2)
+    mean, factor = random_of(described((35,), "a"), 3), random_of(described((35,), "a"), 4)
+    desc = described((35,), "a")
+    scratch = room(isa, 35, 3 * 6 * 11, 2)
+
+    def build(module: Module) -> list[Phase]:
+        axes = letters(dims)
+        index = tuple(Affine.of(axis) for axis in axes)
+        x, dy = Operand(0, src.desc, index), Operand(1, diff.desc, index)
+        middle, scale = Operand(2, desc, index[1:2]), Operand(3, desc, index[1:2])
+        outputs = Operand(4, desc, index[1:2]), Operand(5, desc, index[1:2])
+
+        def terms(p: Point) -> Values:
+            gradient = p.load(dy)
+            return p.e.b.fmul(gradient, p.e.b.fsub(p.load(x), p.load(middle))), gradient
+
+        def finish(point: Point, values: Values) -> None:
+            point.store(outputs[0], point.e.b.fmul(values[0], point.load(scale)))
+            point.store(outputs[1], values[1])
+
+        fold = Fold(
+            axes[1:2], (axes[0], *axes[2:]), (x, dy, middle), outputs, sums(terms, 2), finish,
+            after=(scale,),
+        )  # fmt: skip
+        return list(emit_fold(module, "gradients", fold, (6, scratch)))
+
+    by_scale, by_shift = launch(isa, build, [src, diff, mean, factor], [desc, desc], scratch.size)
+    x, dy, m, f = (logical(memory) for memory in (src, diff, mean, factor))
+    bound = PRODUCT_SUM("f32", 3 * 6 * 11)
+    check(by_scale, (dy * (x - m[:, None, None])).sum((0, 2, 3)) * f, bound)
+    check(by_shift, dy.sum((0, 2, 3)), bound)
+
+
+@EACH_ISA
+def test_any_reduction_that_can_be_merged(isa: Isa) -> None:
+    src = random_of(described((7, 8, 9, 10), "acdb"))
+    desc = described((1,), "a")
+    scratch = room(isa, 1, 5040, 1)
+
+    def build(module: Module) -> list[Phase]:
+        axes = letters(src.desc.dims)
+        given = Operand(0, src.desc, tuple(Affine.of(axis) for axis in axes))
+        product = Operand(1, desc, (ZERO,))
+
+        def larger(point: Point, best: Values) -> Values:
+            e, value = point.e, point.load(given)
+            return (e.b.select(e.b.fcmp_ordered(">", value, best[0]), value, best[0]),)
+
+        merge = Reduction(
+            lambda point: point.fold((-1e30,), lambda p, *best: larger(p, best), largest),
+            largest, (-1e30,),
+        )  # fmt: skip
+        fold = Fold(
+            (), axes, (given,), (product,), merge, lambda point, v: point.store(product, v[0])
+        )
+        return list(emit_fold(module, "largest", fold, (2, scratch)))
+
+    (best,) = launch(isa, build, [src], [desc], scratch.size)
+    assert logical(best)[0] == logical(src).max()
+
+
+def largest(e, a: Values, b: Values) -> Values:  # type: ignore[no-untyped-def]
+    """The larger of two."""
+    return (e.b.select(e.b.fcmp_ordered(">", a[0], b[0]), a[0], b[0]),)
+
+
+@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b"])
+def test_large_reductions_are_cut_for_threads_and_caches(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the layout, there are items for all threads, and what one reads is in a cache when
+    it is read again."""
+    monkeypatch.undo()
+    isa = replace(runnable_rows()[-1])
+    dims = 16, 64, 56, 56
+    desc, scratch = described(dims, layout), room(isa, 64, 16 * 56 * 56, 4)
+    module = Module("statistics", isa)
+    axes = letters(dims)
+    given = Operand(0, desc, tuple(Affine.of(axis) for axis in axes))
+    mean = Operand(1, described((64,), "a"), (Affine.of(axes[1]),))
+    fold = Fold(
+        axes[1:2], (axes[0], *axes[2:]), (given,), (mean,), moments(lambda p: p.load(given)),
+        lambda point, values: point.store(mean, values[1]),
+    )  # fmt: skip
+    parts, merger = emit_fold(module, "statistics", fold, (2, scratch))
+    assert 32 <= parts.count <= 512
+    assert merger.count <= 32
