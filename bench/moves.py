@@ -26,7 +26,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import convert, core_type
 from dnnl.reference.reorder import reorder
 from dnnl.runtime.gather import gather, scatter
-from dnnl.tools.bench.peers.onednn import PeerOperation
+from dnnl.tools.bench.peers.onednn_operation import PeerOperation
 
 Cells = dict[str, str | float | None]
 BEST = "best "

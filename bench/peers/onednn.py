@@ -13,7 +13,7 @@ from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
 from dnnl.tools.bench.peers.onednn import OneDnn as _OneDnn
-from dnnl.tools.bench.peers.onednn import PeerOperation
+from dnnl.tools.bench.peers.onednn_operation import PeerOperation
 
 
 class OneDnn:

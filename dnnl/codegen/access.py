@@ -26,46 +26,6 @@ NEAR = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Operand:
-    """A tensor of a kernel: its place in the argument list, its descriptor, and which element of
-    it belongs to an iteration: one affine form over the axes per dimension.
-
-    ``groups``, for plain tensors only, is what the index of each dimension is divided by. An index
-    behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it.
-    ``codes`` is the 4-bit type of the values where the elements are bytes with codes of it."""
-
-    slot: int
-    desc: MemoryDesc
-    index: tuple[Affine, ...]
-    groups: tuple[int, ...] = ()
-    bare: frozenset[int] = frozenset()
-    codes: DataType | None = None
-
-    @property
-    def data_type(self) -> DataType:
-        """The type of the values."""
-        return self.codes or self.desc.data_type
-
-    def boundaries(self, dim: int) -> tuple[int, ...]:
-        """The sizes of the nested blocks of a dimension or of its groups, smallest first."""
-        return self.groups[dim : dim + 1] if self.groups else block_boundaries(self.desc, dim)
-
-    def limit(self, dim: int) -> int:
-        """The index at which a dimension ends, padding included if that may be read."""
-        if dim in self.bare:
-            return self.desc.dims[dim]
-        return self.desc.padded_dims[dim] * (self.groups[dim] if self.groups else 1)
-
-    def offset(self, index: Sequence[Affine]) -> Affine | None:
-        """The element offset of ``index``, or None if it is not affine."""
-        if not self.groups:
-            return linear_offset(self.desc, index)
-        cut = [form.divmod(size) for form, size in zip(index, self.groups, strict=True)]
-        whole = [pair[0] for pair in cut if pair is not None]
-        return linear_offset(self.desc, whole) if len(whole) == len(cut) else None
-
-
-@dataclass(frozen=True, eq=False)
 class Number:
     """A number that follows from the iteration alone, which a body may ask for: ``form``, below
     2^24, such as that of a tap in its window."""
@@ -101,26 +61,73 @@ class Bound:
 
 
 @dataclass(frozen=True, eq=False)
+class Operand:
+    """A tensor of a kernel: its place in the argument list, its descriptor, and which element of
+    it belongs to an iteration: one affine form over the axes per dimension.
+
+    ``groups``, for plain tensors only, is what the index of each dimension is divided by. An index
+    behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it.
+    ``codes`` is the 4-bit type of the values where the elements are bytes with codes of it. Outside
+    the bounds ``inside`` an iteration has no element here: it reads zero, and a fold leaves it
+    out."""
+
+    slot: int
+    desc: MemoryDesc
+    index: tuple[Affine, ...]
+    groups: tuple[int, ...] = ()
+    bare: frozenset[int] = frozenset()
+    codes: DataType | None = None
+    inside: tuple[Bound, ...] = ()
+
+    @property
+    def data_type(self) -> DataType:
+        """The type of the values."""
+        return self.codes or self.desc.data_type
+
+    def boundaries(self, dim: int) -> tuple[int, ...]:
+        """The sizes of the nested blocks of a dimension or of its groups, smallest first."""
+        return self.groups[dim : dim + 1] if self.groups else block_boundaries(self.desc, dim)
+
+    def limit(self, dim: int) -> int:
+        """The index at which a dimension ends, padding included if that may be read."""
+        if dim in self.bare:
+            return self.desc.dims[dim]
+        return self.desc.padded_dims[dim] * (self.groups[dim] if self.groups else 1)
+
+    def offset(self, index: Sequence[Affine]) -> Affine | None:
+        """The element offset of ``index``, or None if it is not affine."""
+        if not self.groups:
+            return linear_offset(self.desc, index)
+        cut = [form.divmod(size) for form, size in zip(index, self.groups, strict=True)]
+        whole = [pair[0] for pair in cut if pair is not None]
+        return linear_offset(self.desc, whole) if len(whole) == len(cut) else None
+
+
+@dataclass(frozen=True, eq=False)
 class Access:
     """An operand under a schedule.
 
-    ``offset`` is its affine element offset, or None where only ``index`` can say it. ``window``
-    are the bounds inside which it may be touched at all; if ``contained``, vectors are read whole
-    all the same, since processors fetch nothing ahead of loads under masks.
+    ``offset`` is its affine element offset, or None where only ``index`` can say it. It may be
+    touched before the ``ends`` of its dimensions and ``inside`` the bounds that the operand has
+    itself; if ``contained``, vectors are read whole all the same, since processors fetch nothing
+    ahead of loads under masks.
     """
 
     operand: Operand
     index: tuple[Affine, ...]
     offset: Affine | None
-    window: tuple[Bound, ...] = ()
+    ends: tuple[Bound, ...] = ()
+    inside: tuple[Bound, ...] = ()
     contained: bool = False
 
     @staticmethod
-    def of(operand: Operand, index: tuple[Affine, ...]) -> Access:
-        """The access of ``operand`` at ``index``, with the bounds of its padded dimensions."""
+    def of(operand: Operand, index: tuple[Affine, ...], inside: tuple[Bound, ...] = ()) -> Access:
+        """The access of ``operand`` at ``index``, ``inside`` these bounds and those of its padded
+        dimensions."""
+        known = [(bound.form, bound.limit) for bound in inside]
         ends = [Bound(form, operand.limit(dim)) for dim, form in enumerate(index)]
-        window = tuple(bound for bound in ends if bound.needed)
-        return Access(operand, index, operand.offset(index), window)
+        ends = [end for end in ends if end.needed and (end.form, end.limit) not in known]
+        return Access(operand, index, operand.offset(index), tuple(ends), inside)
 
     def substitute(self, axis: Axis, form: Affine) -> Access:
         """The access with ``axis`` replaced by ``form``."""
@@ -129,7 +136,8 @@ class Access:
             self,
             offset=offset,
             index=tuple(index.substitute(axis, form) for index in self.index),
-            window=tuple(bound.substitute(axis, form) for bound in self.window),
+            ends=tuple(bound.substitute(axis, form) for bound in self.ends),
+            inside=tuple(bound.substitute(axis, form) for bound in self.inside),
         )
 
     def joined(self, outer: Axis, inner: Axis, line: Axis) -> Access:
@@ -142,6 +150,11 @@ class Access:
         the ``number`` of an iteration."""
         assert self.offset is not None
         return replace(self, offset=self.offset + number * self.operand.desc.nelems(padded=True))
+
+    @property
+    def window(self) -> tuple[Bound, ...]:
+        """All bounds inside which it may be touched."""
+        return (*self.ends, *self.inside)
 
     @property
     def stays_in_buffer(self) -> bool:

@@ -22,13 +22,6 @@ _MAGNITUDE = 0x7FFF
 _INFINITY = 0x7F80
 _QUIET = 0x40
 
-# Instructions on registers of 16 lanes, by the lanes that they round: the upper register first.
-_REGISTER = 16
-_ROUND = {
-    _REGISTER: "llvm.x86.avx512bf16.cvtneps2bf16.512",
-    2 * _REGISTER: "llvm.x86.avx512bf16.cvtne2ps2bf16.512",
-}
-_CLASSIFY = "llvm.x86.avx512.fpclass.ps.512"
 _DENORMALS = 0x20
 # The elements of a table of i16.
 _TABLE = 32
@@ -42,11 +35,11 @@ def bits(value: float) -> int:
 
 def narrow(e: Emitter, value: ir.Value) -> ir.Value:
     """The code nearest to an f32, the even one of two."""
-    instruction = _ROUND.get(value.type.count)
-    if not e.isa.bfloat or instruction is None:
+    instruction = e.isa.instruction("narrow to bf16", "f32", value.type.count)
+    if instruction is None:
         return _narrow_bits(e, value)
     # The instruction takes denormals for zero.
-    parts = vector.split(e, value, _REGISTER)
+    parts = vector.split(e, value, e.isa.lanes)
     denormal = reduce(e.b.or_, [_is_denormal(e, part) for part in parts])
 
     def round_normal() -> Values:
@@ -182,7 +175,9 @@ def _narrow_bits(e: Emitter, value: ir.Value) -> ir.Value:
 
 
 def _is_denormal(e: Emitter, value: ir.Value) -> ir.Value:
-    return e.intrinsic(_CLASSIFY, _like(value, I1), [value, ir.Constant(I32, _DENORMALS)])
+    name = e.isa.instruction("classify", "f32", value.type.count)
+    assert name is not None, "what rounds by an instruction classifies by one"
+    return e.intrinsic(name, _like(value, I1), [value, ir.Constant(I32, _DENORMALS)])
 
 
 def _halves(e: Emitter, code: ir.Value) -> list[ir.Value]:

@@ -1,45 +1,103 @@
 """The generator for compute-bound work: batch-reduce matrix products on a tile of registers.
 
-A *tile* is what the registers hold: ``rows`` x ``vectors`` accumulators. Its product with a panel
-of weights is a sum over nested *levels*, the innermost over neighbouring k, the outer ones over
-whatever the operation reduces besides: blocks of channels, taps of a convolution, a batch::
+A *tile* is what the registers hold: rows x vectors of sums. Its product with a panel of weights is
+a sum over nested *levels*, the innermost over neighbouring k, the outer ones over whatever the
+operation reduces besides: blocks of channels, taps of a convolution, a batch::
 
              vectors x lanes columns of B
              +-----------+-----------+
        k ->  |  b0       |  b1       |    one vector load each
              +-----------+-----------+
-    row 0  a | acc[0][0] | acc[0][1] |    one broadcast load a row,
-    row 1  a | acc[1][0] | acc[1][1] |    one multiply-add a cell
+    row 0  a | sum[0][0] | sum[0][1] |    one broadcast load a row,
+    row 1  a | sum[1][0] | sum[1][1] |    one multiply-add a cell
      ...     |           |           |
              +-----------+-----------+
 
-Rows of A lie anywhere (a constant offset each), its k elements at any constant stride; columns of B
-are contiguous. The tile never leaves the registers until the last level is done.
+A k is one element of f32, or a group of smaller ones (`dnnl.codegen.multiply`). Rows of A lie
+anywhere (a constant offset each), their k at any constant stride; columns of B are contiguous. The
+tile never leaves the registers until the last level is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import F32, Emitter, Values, i64
+from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.multiply import Multiply
 
 
 @dataclass(frozen=True)
-class Tile:
-    """The register tile: ``rows`` x ``vectors`` accumulators of the target's vector width."""
+class TileShape:
+    """How many rows of how many vectors of the target's width a tile has."""
 
     rows: int
     vectors: int
 
 
-def max_rows(isa: Isa, vectors: int) -> int:
-    """How many rows fit beside ``vectors`` columns of B and one broadcast."""
-    return max(1, (isa.registers - vectors - 1) // vectors)
+@dataclass(frozen=True)
+class Tile:
+    """What registers hold: ``vectors`` values of one vector type in each row, row by row."""
+
+    vectors: int
+    cells: Values
+
+    @staticmethod
+    def of(value: ir.Value, rows: int, vectors: int) -> Tile:
+        """A tile with one value in all cells."""
+        return Tile(vectors, (value,) * (rows * vectors))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.cells) // self.vectors
+
+    def row(self, number: int) -> Values:
+        """The vectors of one row."""
+        return self.cells[number * self.vectors : (number + 1) * self.vectors]
+
+    def take(self, rows: Iterable[int]) -> Tile:
+        """The tile of some rows."""
+        return Tile(self.vectors, tuple(cell for row in rows for cell in self.row(row)))
+
+    def put(self, rows: Iterable[int], part: Tile) -> Tile:
+        """This tile with the rows of ``part`` in the places of ``rows``."""
+        kept = [self.row(number) for number in range(self.rows)]
+        for number, row in enumerate(rows):
+            kept[row] = part.row(number)
+        return Tile(self.vectors, tuple(cell for row in kept for cell in row))
+
+    def map(self, function: Callable[[int, int, ir.Value], ir.Value]) -> Tile:
+        """The tile of ``function(row, vector, value)``."""
+        values = [
+            function(*divmod(number, self.vectors), value)
+            for number, value in enumerate(self.cells)
+        ]
+        return Tile(self.vectors, tuple(values))
+
+    def transposed(self, e: Emitter) -> Tile:
+        """The tile whose rows are the columns of this one, in the order of the lanes. What lies
+        behind the last element of each is any value."""
+        lanes = self.cells[0].type.count
+        strips = []
+        for first in range(0, self.rows, lanes):
+            rows = [self.row(min(row, self.rows - 1)) for row in range(first, first + lanes)]
+            columns = zip(*rows, strict=True)
+            strips.append([c for part in columns for c in vector.transpose_registers(e, part)])
+        return Tile(len(strips), tuple(cell for row in zip(*strips, strict=True) for cell in row))
+
+
+def max_rows(isa: Isa, vectors: int, parts: int = 1) -> int:
+    """How many rows fit beside ``vectors`` columns of B and one broadcast.
+
+    Operands of several ``parts`` fill as many registers each, and one more holds products.
+    """
+    taken = (vectors + 1) * parts + (parts > 1)
+    return max(1, (isa.registers - taken) // vectors)
 
 
 def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
@@ -47,14 +105,14 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
 
     Two vectors need the fewest loads a product of those shapes whose rows still divide common
     sizes; another width is taken only where it leaves fewer columns idle. ``row_step`` is the
-    distance of the rows of A in elements: where the rows of such a tile would fall into the same
+    distance of the rows of A in bytes: where the rows of such a tile would fall into the same
     few sets of the first-level cache and drive each other out, the tile is made wide and low.
     Of scalars a tile is as square as registers allow: idle ones cost little.
     """
     if isa.lanes == 1:
         return 4 if columns > 2 else 2
     widths: tuple[int, ...] = (2, 3, 1)
-    if columns >= 4 * isa.lanes and max_rows(isa, 2) > isa.caches.lines_kept(4 * row_step):
+    if columns >= 4 * isa.lanes and max_rows(isa, 2) > isa.caches.lines_kept(row_step):
         widths = (4,)
     best, least = widths[0], None
     for vectors in widths:
@@ -99,7 +157,7 @@ class Level:
 
 
 def merge_levels(levels: Sequence[Level]) -> list[Level]:
-    """The same levels with those joined that step through A and B as one longer line."""
+    """The levels, with those joined that step through A and B as one longer line."""
     merged: list[Level] = []
     for level in reversed(levels):
         inner = merged[0] if merged else None
@@ -114,74 +172,90 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
 
 
 @dataclass(frozen=True)
-class Panels:
-    """Where one product finds its operands: the bases of A and B, the offset of each row in A and
-    of each vector in B, in elements."""
+class Factors:
+    """The operands of a product: the addresses of A and B, the offset of each row in A and of each
+    vector in B, in elements, and how they are multiplied. A row of offset None is all ones."""
 
     a: ir.Value
     b: ir.Value
-    rows: tuple[int, ...]
+    rows: tuple[int | None, ...]
     vectors: tuple[int, ...]
+    multiply: Multiply
+
+    def moved(self, e: Emitter, a_step: ir.Value, b_step: ir.Value) -> Factors:
+        """The same rows and vectors so many elements further on in A and in B."""
+        a_element, b_element = self.multiply.element
+        a, b = e.element(self.a, a_step, a_element), e.element(self.b, b_step, b_element)
+        return replace(self, a=a, b=b)
+
+    def of_rows(self, numbers: Iterable[int]) -> Factors:
+        """Some of the rows."""
+        return replace(self, rows=tuple(self.rows[number] for number in numbers))
+
+    def opaque(self, e: Emitter) -> Factors:
+        """The same with addresses of which LLVM knows nothing more."""
+        return replace(self, a=e.opaque(self.a), b=e.opaque(self.b))
 
 
-def zeros(e: Emitter, tile: Tile) -> Values:
-    """The accumulators of a fresh tile, row by row."""
-    kind = vector.vector_type(F32, e.isa.lanes)
-    return (vector.splat_constant(kind, 0.0),) * (tile.rows * tile.vectors)
-
-
-Leaf = Callable[[Emitter, Values, Panels], Values]
+Leaf = Callable[[Emitter, Tile, Factors], Tile]
 
 
 def accumulate(
-    e: Emitter, acc: Values, panels: Panels, levels: Sequence[Level], leaf: Leaf | None = None
-) -> Values:
-    """acc + the sum over all levels of A's column times B's row; ``acc`` is row by row.
+    e: Emitter, tile: Tile, factors: Factors, levels: Sequence[Level], leaf: Leaf | None = None
+) -> Tile:
+    """tile + the sum over all levels of A's column times B's row.
 
     ``leaf`` does what is inside the innermost level instead of one such product.
     """
     if not levels:
-        return leaf(e, acc, panels) if leaf else _rank_one(e, acc, panels)
+        return leaf(e, tile, factors) if leaf else _rank_one(e, tile, factors)
     level = levels[0]
     if e.isa.device is not None:
-        return _by_index(e, acc, panels, levels, leaf)
-    a = e.opaque(e.element(panels.a, e.mul(level.begin, level.a_step), F32))
-    b = e.opaque(e.element(panels.b, e.mul(level.begin, level.b_step), F32))
+        return _by_index(e, tile, factors, levels, leaf)
+    first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
+    first = first.opaque(e)
 
-    def body(_: ir.Value, a: ir.Value, b: ir.Value, *values: ir.Value) -> Values:
-        at = Panels(a, b, panels.rows, panels.vectors)
-        results = accumulate(e, values, at, levels[1:], leaf)
-        following = e.element(a, i64(level.a_step), F32), e.element(b, i64(level.b_step), F32)
-        return (*following, *results)
+    def body(_: ir.Value, a: ir.Value, b: ir.Value, *cells: ir.Value) -> Values:
+        here = replace(factors, a=a, b=b)
+        result = accumulate(e, Tile(tile.vectors, cells), here, levels[1:], leaf)
+        following = here.moved(e, i64(level.a_step), i64(level.b_step))
+        return (following.a, following.b, *result.cells)
 
-    return e.loop(level.begin, level.end, body, (a, b, *acc), unroll=False, name="k")[2:]
+    carried = (first.a, first.b, *tile.cells)
+    cells = e.loop(level.begin, level.end, body, carried, unroll=False, name="k")[2:]
+    return Tile(tile.vectors, cells)
 
 
 def _by_index(
-    e: Emitter, acc: Values, panels: Panels, levels: Sequence[Level], leaf: Leaf | None
-) -> Values:
+    e: Emitter, tile: Tile, factors: Factors, levels: Sequence[Level], leaf: Leaf | None
+) -> Tile:
     """`accumulate` with addresses from the number of the step: pointers that a loop carries lose
     their types on the way to SPIR-V."""
     level = levels[0]
 
-    def body(index: ir.Value, *values: ir.Value) -> Values:
-        a = e.element(panels.a, e.mul(index, level.a_step), F32)
-        b = e.element(panels.b, e.mul(index, level.b_step), F32)
-        return accumulate(e, values, Panels(a, b, panels.rows, panels.vectors), levels[1:], leaf)
+    def body(index: ir.Value, *cells: ir.Value) -> Values:
+        here = factors.moved(e, e.mul(index, level.a_step), e.mul(index, level.b_step))
+        return accumulate(e, Tile(tile.vectors, cells), here, levels[1:], leaf).cells
 
-    return e.loop(level.begin, level.end, body, acc, unroll=False, name="k")
+    cells = e.loop(level.begin, level.end, body, tile.cells, unroll=False, name="k")
+    return Tile(tile.vectors, cells)
 
 
-def _rank_one(e: Emitter, acc: Values, panels: Panels) -> Values:
-    lanes = e.isa.lanes
-    kind = vector.vector_type(F32, lanes)
+def _rank_one(e: Emitter, tile: Tile, factors: Factors) -> Tile:
+    multiply = factors.multiply
+    a_element, b_element = multiply.element
     columns = [
-        vector.load(e, e.element(panels.b, i64(offset), F32), kind) for offset in panels.vectors
+        multiply.load(e, e.element(factors.b, i64(offset), b_element)) for offset in factors.vectors
     ]
-    result = []
-    cells = iter(acc)
-    for offset in panels.rows:
-        scalar = e.b.load(e.element(panels.a, i64(offset), F32), typ=F32, align=4)
-        row = vector.splat(e, scalar, lanes)
-        result += [vector.multiply_add(e, row, column, next(cells)) for column in columns]
-    return tuple(result)
+
+    def sums() -> Iterator[ir.Value]:
+        cells = iter(tile.cells)
+        for offset in factors.rows:
+            if offset is None:
+                row = multiply.ones(e)
+            else:
+                row = multiply.broadcast(e, e.element(factors.a, i64(offset), a_element))
+            for column in columns:
+                yield multiply.add(e, row, column, next(cells))
+
+    return Tile(tile.vectors, tuple(sums()))

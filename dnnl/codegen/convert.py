@@ -2,10 +2,10 @@
 
 A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
-f64 where the result is f64, or where only types pass that do not fit f32; i32 where s8 are counted;
-i16 for the bits of a bf16 that a narrower type becomes or is made of; or an integer as wide as the
-elements of the result, where their bits are moved and mean nothing, or are those of the s8 and u8
-that s4 and u4 become.
+f64 where the result is f64, or where only types pass that do not fit f32; i32 where integers are
+counted; i16 for the bits of a bf16 that a narrower type becomes or is made of; or an integer as
+wide as the elements of the result, where their bits are moved and mean nothing, or are those of the
+s8 and u8 that s4 and u4 become.
 
 Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
 """
@@ -165,12 +165,18 @@ _IN_F32 = {
     DataType.e8m0: _coded(I8, small_float.widen_e8m0, small_float.narrow_e8m0),
 }
 _IN_I8 = {DataType.s4: Storage(I8, _extended_s4, _same)}
+
+
+def _integer_in_i32(extend: Conversion) -> Storage:
+    """The row of an integer of at most 8 bits in i32; only its bits go back."""
+    return Storage(I8, extend, lambda e, value: e.b.trunc(value, _like(value, I8)))
+
+
 _IN_I32 = {
-    DataType.s8: Storage(
-        I8,
-        lambda e, value: e.b.sext(value, _like(value, I32)),
-        lambda e, value: e.b.trunc(value, _like(value, I8)),
-    ),
+    DataType.s8: _integer_in_i32(lambda e, value: e.b.sext(value, _like(value, I32))),
+    DataType.u8: _integer_in_i32(lambda e, value: e.b.zext(value, _like(value, I32))),
+    DataType.s4: _integer_in_i32(lambda e, code: e.b.sext(_extended_s4(e, code), _like(code, I32))),
+    DataType.u4: _integer_in_i32(lambda e, code: e.b.zext(code, _like(code, I32))),
 }
 
 

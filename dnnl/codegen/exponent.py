@@ -1,6 +1,6 @@
 """Taking the exponent of f32 vectors out, and putting one in.
 
-AVX-512 has an instruction for each; everywhere else the bits of the format do it.
+Some targets have an instruction for each; everywhere else the bits of the format do it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from llvmlite import ir
 from dnnl.codegen import vector
 from dnnl.codegen.builder import I32, Emitter
 
-_REGISTER_BITS = {4: 128, 8: 256, 16: 512}
 _CURRENT_ROUNDING = 4
 # Mantissas in [3/4, 3/2); NaN for negative values.
 _MANTISSA_NEAR_ONE = 0b1011
@@ -25,12 +24,12 @@ _DENORMAL_SHIFT = 24
 
 def is_native(e: Emitter, kind: ir.VectorType) -> bool:
     """Whether the target scales vectors of this type by powers of two in one instruction."""
-    return e.isa.exponents and kind.count in _REGISTER_BITS
+    return e.isa.instruction("scale", "f32", kind.count) is not None
 
 
 def scale(e: Emitter, value: ir.Value, exponent: ir.Value) -> ir.Value:
     """value * 2^exponent, rounded once; f32 both, and only where ``is_native``."""
-    return _native(e, "scalef", value, exponent)
+    return _native(e, "scale", value, exponent)
 
 
 def split(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -40,9 +39,9 @@ def split(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
     one is then finite or NaN.
     """
     if is_native(e, x.type):
-        mantissa = _native(e, "getmant", x, ir.Constant(I32, _MANTISSA_NEAR_ONE))
+        mantissa = _native(e, "mantissa", x, ir.Constant(I32, _MANTISSA_NEAR_ONE))
         # The exponent belongs to mantissas in [1, 2); those below 1 were halved once more.
-        exponent = e.b.fsub(_native(e, "getexp", x), _native(e, "getexp", mantissa))
+        exponent = e.b.fsub(_native(e, "exponent", x), _native(e, "exponent", mantissa))
         return mantissa, exponent
     return _split_bits(e, x)
 
@@ -68,11 +67,13 @@ def _split_bits(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def _native(e: Emitter, operation: str, x: ir.Value, *operands: ir.Value) -> ir.Value:
-    """An AVX-512 instruction on all lanes."""
+    """An instruction on all lanes: with what masked-off lanes hold, and a mask that has them all.
+    Those of whole registers are told how to round."""
     lanes = x.type.count
-    width = _REGISTER_BITS[lanes]
     mask = ir.Constant(ir.IntType(max(lanes, 8)), -1)
     args = [x, *operands, ir.Constant(x.type, ir.Undefined), mask]
-    if width == 512:
+    if lanes == e.isa.lanes:
         args.append(ir.Constant(I32, _CURRENT_ROUNDING))
-    return e.intrinsic(f"llvm.x86.avx512.mask.{operation}.ps.{width}", x.type, args)
+    name = e.isa.instruction(operation, "f32", lanes)
+    assert name is not None, "only where it is native"
+    return e.intrinsic(name, x.type, args)

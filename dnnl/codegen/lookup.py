@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import F32, I16, Emitter
+from dnnl.codegen.builder import Emitter
 
-_REGISTER_BITS = 512
-_PICK = {F32: "llvm.x86.avx512.permvar.sf.512", I16: "llvm.x86.avx512.permvar.hi.512"}
+
+def _register(e: Emitter, element: ir.Type) -> tuple[int, str] | None:
+    """How many elements of a type, f32 or i16, a register holds of which the target picks, and the
+    instruction."""
+    lanes = e.isa.vector_bits // vector.bits(element)
+    name = e.isa.instruction("pick", vector.suffix(element), lanes)
+    return (lanes, name) if name else None
 
 
 def is_native(e: Emitter, kind: ir.Type) -> bool:
     """Whether the target picks elements of this type, f32 or i16, for all registers of it."""
-    return e.isa.lookup and vector.bits(kind) * kind.count % _REGISTER_BITS == 0
+    register = _register(e, kind.element)
+    return register is not None and kind.count % register[0] == 0
 
 
 def pick(e: Emitter, table: Sequence[float], index: ir.Value, element: ir.Type) -> ir.Value:
@@ -23,8 +29,10 @@ def pick(e: Emitter, table: Sequence[float], index: ir.Value, element: ir.Type) 
 
     The table has 16 elements, or 32 of i16. Only where ``is_native``.
     """
-    lanes = _REGISTER_BITS // vector.bits(element)
+    register = _register(e, element)
+    assert register is not None, "only where it is native"
+    lanes, name = register
     kind = vector.vector_type(element, lanes)
-    register = ir.Constant(kind, [*table] * (lanes // len(table)))
+    contents = ir.Constant(kind, [*table] * (lanes // len(table)))
     parts = vector.split(e, index, lanes)
-    return vector.join(e, [e.intrinsic(_PICK[element], kind, [register, part]) for part in parts])
+    return vector.join(e, [e.intrinsic(name, kind, [contents, part]) for part in parts])

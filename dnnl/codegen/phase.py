@@ -82,6 +82,7 @@ class PhaseFunction:
     @property
     def thread(self) -> ir.Value:
         """The number of the thread; on processors only. No two have the same at the same time."""
+        assert self.e.isa.device is None
         return self.e.function.args[3]
 
     def scratch(self, nbytes: int) -> ir.Value:

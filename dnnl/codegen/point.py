@@ -218,7 +218,7 @@ class Point(Place):
     def folded(self) -> ir.Value:
         """How many iterations a fold has here, as values of the core type, which is a float."""
         plan, tails = self._site.plan, self._site.plan.tails
-        unknown = [b for b in self._moving_bounds() if b not in tails and b not in self._known]
+        unknown = [b for b in self._fold_bounds() if b not in tails and b not in self._known]
         if self.masked and unknown:
 
             def count(p: Point, number: ir.Value) -> Values:
@@ -238,17 +238,16 @@ class Point(Place):
     @property
     def valid(self) -> vector.Mask:
         """The lanes for which this iteration of a fold counts."""
-        return self.conditions(self._moving_bounds())
+        return self.conditions(self._fold_bounds())
 
-    def _moving_bounds(self) -> list[Bound]:
+    def _fold_bounds(self) -> list[Bound]:
         """The bounds within which an iteration of a fold counts.
 
-        Those that do not move with the reduction are left out: lanes outside them are never
-        stored, or stored as zero.
+        Ends of dimensions that do not move with the reduction are left out: lanes behind them are
+        never stored, or stored as zero.
         """
         space, vectors = self._site.plan.space, self._site.plan.vectors
-        bounds = [*space.exists, *space.domain]
-        for access in space.reads:
-            bounds += access.window
+        ends = [*space.exists, *space.domain, *(end for read in space.reads for end in read.ends)]
         moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
-        return [bound for bound in bounds if not moving.isdisjoint(bound.form.strides)]
+        moved = [bound for bound in ends if not moving.isdisjoint(bound.form.strides)]
+        return [*moved, *(bound for read in space.reads for bound in read.inside)]

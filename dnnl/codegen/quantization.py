@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -32,6 +32,14 @@ class Quantization:
             tuple(sorted(attr.scales.items(), key=_by_arg)),
             tuple(sorted(attr.zero_points.items(), key=_by_arg)),
         )
+
+    def of_arguments(self, wanted: Container[int]) -> Quantization:
+        """What is said of some arguments."""
+
+        def some(specs: Specs) -> Specs:
+            return tuple((arg, spec) for arg, spec in specs if arg in wanted)
+
+        return Quantization(some(self.scales), some(self.zero_points))
 
     def refuse(self, tensors: Mapping[int, MemoryDesc]) -> Refusal | None:
         """Why this cannot be generated for ``tensors``, the quantizable arguments, or None.
@@ -74,6 +82,14 @@ class Quantizer:
     def operands(self) -> tuple[Operand, ...]:
         """What is read besides the tensors."""
         return (*self._scales.values(), *self._zero_points.values())
+
+    def scale(self, argument: int) -> Operand | None:
+        """The scales of an argument, if it has any."""
+        return self._scales.get(argument)
+
+    def zero_point(self, argument: int) -> Operand | None:
+        """The zero points of an argument, if it has any."""
+        return self._zero_points.get(argument)
 
     def dequantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
         """scale * (value - zero_point)."""

@@ -58,18 +58,25 @@ class Space:
         affine: ``c -> 16 * c_o + c_i``."""
         split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced)}
         ends = [Bound(form, axis.extent) for axis, form in split.items()]
-        exists = [Bound(_substitute(bound.form, split), bound.limit) for bound in where]
+
+        def bounds(given: Sequence[Bound]) -> tuple[Bound, ...]:
+            return tuple(Bound(_substitute(bound.form, split), bound.limit) for bound in given)
+
         return Space(
             axes=tuple(piece for axis in parallel for piece in split[axis].strides),
             inner=tuple(piece for axis in reduced for piece in split[axis].strides),
             accesses={
-                operand: Access.of(operand, tuple(_substitute(f, split) for f in operand.index))
+                operand: Access.of(
+                    operand,
+                    tuple(_substitute(form, split) for form in operand.index),
+                    bounds(operand.inside),
+                )
                 for operand in (*inputs, *outputs)
             },
             outputs=tuple(outputs),
             numbers={number: _substitute(number.form, split) for number in numbers},
             domain=tuple(bound for bound in ends if bound.above),
-            exists=tuple(bound for bound in exists if bound.needed),
+            exists=tuple(bound for bound in bounds(where) if bound.needed),
         )
 
     @property

@@ -152,7 +152,7 @@ def known_lanes(known: Sequence[bool]) -> Mask:
 
 def is_empty(mask: Mask) -> bool:
     """Whether a mask is known to hold no lane."""
-    return isinstance(mask, ir.Constant) and mask.constant is None
+    return isinstance(mask, ir.Constant) and not any(flags(mask))
 
 
 def _first_known(mask: Mask) -> int:
@@ -208,10 +208,10 @@ def _in_register(e: Emitter, loaded: ir.Value) -> ir.Value:
     """
     kind = loaded.type
     whole = _REGISTERS.get(bits(kind) * kind.count)
-    if not e.isa.masked_bytes or whole is None:  # elsewhere arithmetic takes no masks
+    if not e.isa.merging or whole is None:
         return loaded
     code = e.b.bitcast(loaded, whole)
-    code = e.b.asm(ir.FunctionType(whole, [whole]), "", "=v,0", [code], False)
+    code = e.b.asm(ir.FunctionType(whole, [whole]), "", f"={e.isa.merging},0", [code], False)
     return e.b.bitcast(code, kind)
 
 
@@ -460,6 +460,35 @@ def transpose(
             rows = [load(row, piece) if row or piece else first for row in range(k, lanes, unit)]
             regs[piece].append(join(e, rows))
     return [column for square in regs for column in _interleave(e, square, unit)]
+
+
+def transpose_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Columns from as many rows, each of them a register, as it has lanes.
+
+    Units of 128 bits change places first, so that each register has the same unit of all rows that
+    are a unit's lanes apart; the rest stays inside the units.
+    """
+    lanes = rows[0].type.count
+    unit = min(lanes, 128 // bits(rows[0].type))
+    squares = [list(rows[first::unit]) for first in range(unit)]
+    for _ in range((lanes // unit).bit_length() - 1):
+        squares = [_unzip(e, square, unit) for square in squares]
+    pieces = range(lanes // unit)
+    return [
+        column
+        for piece in pieces
+        for column in _interleave(e, [square[piece] for square in squares], unit)
+    ]
+
+
+def _unzip(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:
+    """The even units of each pair of registers, then the odd ones of each."""
+    lanes = range(2 * regs[0].type.count)
+    return [
+        shuffle(e, a, b, [lane for lane in lanes if lane // unit % 2 == odd])
+        for odd in (0, 1)
+        for a, b in zip(regs[::2], regs[1::2], strict=True)
+    ]
 
 
 def _interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:

@@ -11,16 +11,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.address import block_boundaries
-from dnnl.codegen.brgemm import Tile, choose_vectors, max_rows
+from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.multiply import multiply
 from dnnl.errors import InvalidArguments
+from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_compute import Compute, emit_compute
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
-from dnnl.kernels.scratchpad import Argument, Copy, Scratchpad
+from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -64,8 +66,8 @@ class Conf:
     """
 
     compute: Compute
-    copies_in: tuple[Copy, ...]
-    copy_out: Copy | None
+    copies_in: tuple[Relayout, ...]
+    copy_out: Relayout | None
     post_ops: tuple[PostOp, ...]
     scratchpad: int
 
@@ -126,7 +128,8 @@ def _panels(problem: Problem, isa: Isa) -> MemoryDesc:
 
 def _vectors(problem: Problem, outputs: int, isa: Isa) -> int:
     """How many vectors wide the tile is; its rows are neighbouring pixels."""
-    return choose_vectors(isa, outputs, problem.src.strides[-1] * problem.space[2].stride)
+    step = problem.src.strides[-1] * problem.src.data_type.size
+    return choose_vectors(isa, outputs, step * problem.space[2].stride)
 
 
 def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
@@ -200,7 +203,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         return refusal
     problem = flatten(problem)
     scratchpad = Scratchpad()
-    copy_out: Copy | None = None
+    copy_out: Relayout | None = None
     post_ops = problem.post_ops
     first = 1 if problem.grouped else 0
     outputs, channels = problem.weights.dims[first : first + 2]
@@ -214,6 +217,8 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         computed = scratchpad.take(_channels_last(problem.dst))
         copy_out = (computed, dst)
         dst, post_ops = computed, ()
+    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    assert way is not None, "refused before"
     panels = _panels(problem, isa)
     if problem.weights != panels:
         weights = scratchpad.copy(weights, panels)
@@ -221,7 +226,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=post_ops,
         groups=problem.groups, channels=channels, outputs=outputs,
         channel_block=_channel_block(problem), space=problem.space,
-        tile=_tile(problem, outputs, isa), keep_weights=_keep_weights(panels, isa),
+        multiply=way, blocking=_blocking(problem, panels, outputs, isa),
     )  # fmt: skip
     return Conf(compute, tuple(scratchpad.copies), copy_out, problem.post_ops, scratchpad.size)
 
@@ -230,15 +235,12 @@ def _channels_last(desc: MemoryDesc) -> MemoryDesc:
     return MemoryDesc(desc.dims, desc.data_type, FormatTag(f"a{_LETTERS[2 : desc.ndims]}b"))
 
 
-def _tile(problem: Problem, outputs: int, isa: Isa) -> Tile:
-    vectors = _vectors(problem, outputs, isa)
-    return Tile(max_rows(isa, vectors), vectors)
-
-
-def _keep_weights(panels: MemoryDesc, isa: Isa) -> bool:
-    """Whether one panel of weights should stay in the cache for all pixels, because all panels
+def _blocking(problem: Problem, panels: MemoryDesc, outputs: int, isa: Isa) -> Blocking:
+    """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
     together would not."""
-    return panels.size > isa.caches.l2 // 2
+    vectors = _vectors(problem, outputs, isa)
+    tile = TileShape(max_rows(isa, vectors), vectors)
+    return Blocking(tile, panels=1 if panels.size > isa.caches.l2 // 2 else 0)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -247,7 +249,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("convolution", isa)
     phases = emit_copies(module, "convolution", conf.copies_in, arguments)
     compute = conf.compute
-    tile = f"{compute.tile.rows}x{compute.tile.vectors * isa.lanes}"
+    shape = compute.blocking.tile
+    tile = f"{shape.rows}x{shape.vectors * isa.lanes}"
     symbol = f"convolution__f32__{tile}__{isa.name}"
     phases.append(emit_compute(module, symbol, compute, arguments))
     if conf.copy_out is not None:

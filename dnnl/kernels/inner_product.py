@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis, block_boundaries
+from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.brgemm import choose_vectors
-from dnnl.codegen.epilogue import Arguments, Epilogue
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
-from dnnl.kernels.product import Product, column_axes
-from dnnl.kernels.product_conf import LETTERS, Conf, Problem
-from dnnl.kernels.product_conf import build as build_product
+from dnnl.kernels.product import Product, along_line
+from dnnl.kernels.product_conf import (
+    LETTERS,
+    Conf,
+    Indices,
+    Panels,
+    Problem,
+    Shape,
+    finish,
+    partials,
+    plan,
+)
+from dnnl.kernels.product_store import Columns
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 from dnnl.types.tag import FormatTag
 
 
 def resolve(problem: Problem, isa: Isa) -> Problem:
     """Decide the layouts that are ``any``: activations plain, weights in panels in src's order."""
-    return product_conf.resolve(problem, _walkable, partial(_panels, isa))
+    return product_conf.resolve(problem, isa, _shape(isa))
+
+
+def _shape(isa: Isa) -> Shape:
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
@@ -36,24 +51,28 @@ def _block(src: MemoryDesc) -> int:
     return sizes[-1] if sizes else 0
 
 
-def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc) -> tuple[MemoryDesc, int]:
-    """Panels of a tile's output channels, each with all that is summed in one stream; their number
-    of vectors."""
-    vectors = choose_vectors(isa, weights.dims[0], src.strides[0])
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, _: Multiply) -> Panels:
+    """Panels of a tile's output channels, each with all that is summed in one stream."""
+    vectors = choose_vectors(isa, weights.dims[0], src.strides[0] * src.data_type.size)
     block = _block(src)
     names = "".join(
         LETTERS[dim].upper() if dim == 1 and block else LETTERS[dim] for dim in _order(src)
     )
     channels = f"{block}b" if block else ""
-    return weights.with_tag(FormatTag(f"A{names}{channels}{vectors * isa.lanes}a")), vectors
+    tag = FormatTag(f"A{names}{channels}{vectors * isa.lanes}a")
+    return Panels(weights.with_tag(tag), vectors)
 
 
-def _walkable(src: MemoryDesc) -> bool:
+def _walkable(src: MemoryDesc, _: Multiply) -> bool:
     """Whether all offsets of src are affine in channel blocks, with blocks of channels only, all of
     which belong to src as a whole."""
     sizes = block_boundaries(src, 1)
     whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
     return len(src.inner_blocks) == len(sizes) <= 1 and whole
+
+
+def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
+    return product_conf.plain(src.with_data_type(way.a))
 
 
 def _plain(dst: MemoryDesc) -> bool:
@@ -64,22 +83,22 @@ def _plain(dst: MemoryDesc) -> bool:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan an inner product whose layouts are all decided (see :func:`resolve`): dst is (N, OC),
     bias (OC), weights have the dimensions of src with OC for N."""
-    return product_conf.refuse_problem(problem) or product_conf.plan(
+    return product_conf.refuse_problem(problem, integers=False) or plan(
         problem, isa, (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights),
-        src_walkable=_walkable, dst_walkable=_plain, panels=partial(_panels, isa),
+        prod(problem.src.dims[1:]), _shape(isa),
     )  # fmt: skip
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product."""
-    return build_product("inner_product", conf, isa, partial(_product, conf, isa))
+    return product_conf.build("inner_product", conf, isa, _product)
 
 
-def _product(conf: Conf, isa: Isa, post_ops: tuple[PostOp, ...], arguments: Arguments) -> Product:
+def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     src, weights = conf.src[1], conf.weights[1]
     block = _block(src)
     row = Axis(src.dims[0], "n")
-    panel, vector, lane, column = column_axes(weights.dims[0], conf.tile, isa.lanes)
+    columns = Columns.of(weights.dims[0], conf.blocking.tile, isa.lanes)
     summed: list[Axis] = []
     forms: dict[int, Affine] = {}
     for dim in _order(src):
@@ -94,15 +113,15 @@ def _product(conf: Conf, isa: Isa, post_ops: tuple[PostOp, ...], arguments: Argu
         summed.append(inner)
         forms[1] = forms[1] + Affine.of(inner)
     tail = tuple(forms[dim] for dim in range(1, src.ndims))
-    rows = Affine.of(row)
-    dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, column))
-    bias = None
-    if not conf.bias.is_zero:
-        bias = Operand(arguments.slot(Arg.BIAS), conf.bias, (column,))
+    rows, nothing = Affine.of(row), (ZERO,) * len(tail)
+    dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
+    at = Indices((columns.form,), (rows, *nothing), (columns.form, *nothing))
+    space, places, taps = along_line(row)
     return Product(
-        (), row, tuple(summed), weights.dims[0], panel, vector, lane, column,
-        src=Operand(arguments.slot(conf.src[0]), src, (rows, *tail)),
-        weights=Operand(arguments.slot(conf.weights[0]), weights, (column, *tail)),
-        dst=dst, bias=bias, epilogue=Epilogue(post_ops, dst, arguments),
-        tile=conf.tile, keep_weights=conf.keep_weights,
+        (), space, places, taps, (), tuple(summed), columns,
+        Operand(arguments.slot(conf.src[0]), src, (rows, *tail)),
+        Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
+        conf.multiply, finish(conf, arguments, dst, at, prod(src.dims[1:])), conf.blocking,
+        domain=(columns.inside,) if columns.inside.needed else (),
+        partials=partials(conf, arguments, (rows,), columns),
     )  # fmt: skip

@@ -6,33 +6,54 @@ from dataclasses import replace
 from functools import partial
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis, linear_offset
+from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
 from dnnl.codegen.brgemm import choose_vectors
-from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
-from dnnl.kernels.product import Product, column_axes
-from dnnl.kernels.product_conf import LETTERS, Conf, Problem
-from dnnl.kernels.product_conf import build as build_product
+from dnnl.kernels.product import Product, along_line
+from dnnl.kernels.product_conf import (
+    LETTERS,
+    Conf,
+    Indices,
+    Panels,
+    Problem,
+    Shape,
+    finish,
+    partials,
+    plan,
+)
+from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
+from dnnl.types.attr import ScaleSpec
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
+from dnnl.types.post_ops import PostOpBinary, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
 
 def resolve(problem: Problem, isa: Isa) -> Problem:
     """Decide the layouts that are ``any``: src, dst and bias row-major, weights in panels."""
-    return product_conf.resolve(problem, _walkable, partial(_panels, isa))
+    return product_conf.resolve(problem, isa, _shape(isa))
 
 
-def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc) -> tuple[MemoryDesc, int]:
-    """Panels of a tile's columns, each with all of k in one stream; their number of vectors."""
-    vectors = choose_vectors(isa, weights.dims[-1], src.strides[-2])
+def _shape(isa: Isa) -> Shape:
+    return Shape(_walkable, _packed, partial(_panels, isa), _affine)
+
+
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply) -> Panels:
+    """Panels of a tile's columns, each with all of k in one stream."""
+    row_step = src.strides[-2] * src.data_type.size
+    vectors = choose_vectors(isa, weights.dims[-1], row_step)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
-    tag = FormatTag(f"{batch}{n.upper()}{k}{vectors * isa.lanes}{n}")
-    return weights.with_tag(tag), vectors
+    width, group = vectors * isa.lanes, way.group
+    if group == 1:
+        return Panels(weights.with_tag(FormatTag(f"{batch}{n.upper()}{k}{width}{n}")), vectors)
+    tag = f"{batch}{n.upper()}{k.upper()}{width}{n}{group}{k}"
+    return Panels(weights.with_tag(FormatTag(tag)), vectors)
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
@@ -40,7 +61,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
     ``bias`` has as many dimensions as dst, each 1 or dst's.
     """
-    refusal = product_conf.refuse_problem(problem)
+    refusal = product_conf.refuse_problem(problem, integers=True) or _refuse_quantization(problem)
     if refusal is not None:
         return refusal
     src: Argument = (Arg.SRC, problem.src)
@@ -48,16 +69,31 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if _column_major(problem):
         problem = _transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
-    return product_conf.plan(
-        problem, isa, src, weights,
-        src_walkable=_walkable, dst_walkable=_walkable, panels=partial(_panels, isa),
-    )  # fmt: skip
+    return plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
+
+
+def _refuse_quantization(problem: Problem) -> Refusal | None:
+    """Why the attributes cannot be taken: values of src or weights that change along k would have
+    to be applied inside the sums."""
+    tensors = {Arg.SRC: problem.src, Arg.WEIGHTS: problem.weights, Arg.DST: problem.dst}
+    refusal = problem.quantization.refuse({int(arg): desc for arg, desc in tensors.items()})
+    if refusal is not None:
+        return refusal
+    depth = {Arg.SRC: -1, Arg.WEIGHTS: -2}
+    for arg, spec in (*problem.quantization.scales, *problem.quantization.zero_points):
+        if arg in depth and spec.shape(tensors[Arg(arg)].dims)[depth[Arg(arg)]] != 1:
+            return Refusal(Reason.ATTRIBUTE, f"values of {Arg(arg).name} that change along K")
+    return None
 
 
 def _column_major(problem: Problem) -> bool:
     """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows."""
     dst = problem.dst
     if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
+        return False
+    both = 0b11 << (dst.ndims - 2)
+    quantization = (*problem.quantization.scales, *problem.quantization.zero_points)
+    if any(spec.mask & both == both for _, spec in quantization):
         return False
     return not dst.inner_blocks and dst.strides[-2] == 1 and dst.strides[-1] != 1
 
@@ -77,50 +113,84 @@ def _transposed(problem: Problem) -> Problem:
         else entry
         for entry in problem.post_ops
     )
-    return Problem(
-        turn(problem.weights), turn(problem.src), turn(problem.bias), turn(problem.dst), post_ops
+    given = problem.quantization
+    first = problem.dst.ndims - 2
+    scales, zero_points = (
+        tuple((arg, _turned(spec, first)) for arg, spec in specs)
+        for specs in (given.scales, given.zero_points)
     )
+    return Problem(
+        turn(problem.weights), turn(problem.src), turn(problem.bias), turn(problem.dst),
+        post_ops, Quantization(scales, zero_points),
+    )  # fmt: skip
 
 
-def _walkable(desc: MemoryDesc) -> bool:
+def _turned(spec: ScaleSpec, first: int) -> ScaleSpec:
+    """The values of the transposed matrix, whose dimensions are ``first`` and the next one."""
+    low, high = spec.mask >> first & 1, spec.mask >> (first + 1) & 1
+    mask = spec.mask & ((1 << first) - 1) | high << first | low << (first + 1)
+    return ScaleSpec(mask, spec.groups[::-1], spec.data_type)
+
+
+def _affine(desc: MemoryDesc) -> bool:
     """Whether offsets are affine in single steps along the last two dimensions, and there is no
     padding to be kept zero."""
     index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
     return linear_offset(desc, index) is not None and desc.dims == desc.padded_dims
 
 
+def _walkable(src: MemoryDesc, way: Multiply) -> bool:
+    """Whether the product reads src as it is: single elements anywhere, groups of k side by side,
+    with nothing behind the last one."""
+    if way.group == 1:
+        return _affine(src)
+    return _affine(src) and src.strides[-1] == 1 and src.dims[-1] % way.group == 0
+
+
+def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
+    """Rows of whole groups."""
+    *rows, k = (*LETTERS[: src.ndims],)
+    depth = f"{k.upper()}{way.group}{k}" if way.group > 1 else k
+    return src.with_data_type(way.a).with_tag(FormatTag("".join(rows) + depth))
+
+
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product with the batch around it."""
-    return build_product("matmul", conf, isa, partial(_product, conf, isa))
+    return product_conf.build("matmul", conf, isa, _product)
 
 
-def _product(conf: Conf, isa: Isa, post_ops: tuple[PostOp, ...], arguments: Arguments) -> Product:
+def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     *batch_dims, m, n = conf.dst[1].dims
+    group, terms = conf.multiply.group, conf.src[1].dims[-1]
     batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))
-    row, k = Axis(m, "m"), Axis(conf.src[1].dims[-1], "k")
-    panel, vector, lane, column = column_axes(n, conf.tile, isa.lanes)
+    row, k = Axis(m, "m"), Axis(-(-terms // group), "k")
+    columns = Columns.of(n, conf.blocking.tile, isa.lanes)
     outer = [Affine.of(axis) for axis in batch]
-    rows, depth = Affine.of(row), Affine.of(k)
+    rows, depth = Affine.of(row), Affine.of(k, group)
 
     def operand(source: Argument, last: tuple[Affine, Affine]) -> Operand:
-        head = _batch_index(source[1], outer)
-        return Operand(arguments.slot(source[0]), source[1], (*head, *last))
+        index = (*_batch_index(source[1], outer), *last)
+        return Operand(arguments.slot(source[0]), source[1], index)
 
-    dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, column))
-    bias = None
-    if not conf.bias.is_zero:
-        index = broadcast(conf.bias, dst.index)
-        bias = Operand(arguments.slot(Arg.BIAS), conf.bias, index)
+    src = operand(conf.src, (rows, depth))
+    weights = operand(conf.weights, (depth, columns.form))
+    dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
+    at = Indices(
+        dst.index,
+        (*_batch_index(conf.src[1], outer), rows, ZERO),
+        (*_batch_index(conf.weights[1], outer), ZERO, columns.form),
+    )
+    space, places, taps = along_line(row)
     return Product(
-        batch, row, (k,), n, panel, vector, lane, column,
-        src=operand(conf.src, (rows, depth)), weights=operand(conf.weights, (depth, column)),
-        dst=dst, bias=bias, epilogue=Epilogue(post_ops, dst, arguments),
-        tile=conf.tile, keep_weights=conf.keep_weights,
+        batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
+        finish(conf, arguments, dst, at, terms), conf.blocking,
+        domain=(columns.inside,) if columns.inside.needed else (),
+        partials=partials(conf, arguments, (*outer, rows), columns),
     )  # fmt: skip
 
 
 def _batch_index(desc: MemoryDesc, outer: list[Affine]) -> tuple[Affine, ...]:
     """The batch part of an operand's index: dimensions of size 1 stay where they are."""
     return tuple(
-        form if extent != 1 else Affine({}) for extent, form in zip(desc.dims, outer, strict=False)
+        form if extent != 1 else ZERO for extent, form in zip(desc.dims, outer, strict=False)
     )

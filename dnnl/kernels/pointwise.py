@@ -7,12 +7,14 @@ from collections.abc import Callable, Collection, Sequence
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, Module, Type, Value
+from dnnl.codegen.convert import bare_core
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.scratchpad import Copy
+from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.scratchpad import Relayout
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -24,6 +26,7 @@ Compute = Callable[[Point, list[Value]], Value]
 FLOATS = frozenset({DataType.f32, DataType.bf16, DataType.f16})
 INTEGERS = frozenset({DataType.s32, DataType.s8, DataType.u8})
 _F32 = frozenset({DataType.f32})
+_NONE = Quantization()
 
 
 def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
@@ -96,31 +99,35 @@ def emit_copy(
     dst: tuple[int, MemoryDesc],
     arguments: Arguments,
     post_ops: Sequence[PostOp] = (),
+    quantization: Quantization = _NONE,
     core: Type = F32,
 ) -> Phase:
-    """Write a phase that copies one argument into another through post-ops, as values of
-    ``core``."""
+    """Write a phase that copies one argument into another through post-ops and the ``quantization``
+    of dst, as values of ``core``."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
     output = Operand(arguments.slot(dst[0]), dst[1], index)
     epilogue = Epilogue(post_ops, output, arguments)
+    quantizer = Quantizer(quantization, {Arg.DST: output}, arguments)
 
     def body(point: Point) -> None:
-        point.store(output, epilogue.apply(point, point.load(given)))
+        value = epilogue.apply(point, point.load(given))
+        point.store(output, quantizer.quantize(point, Arg.DST, value))
 
-    read = (given, *epilogue.operands)
+    read = (given, *epilogue.operands, *quantizer.operands)
     nest = Nest(axes, (), read, (output,), body, reads_dst=epilogue.reads_dst, core=core)
     return emit_nest(module, symbol, nest)
 
 
 def emit_copies(
-    module: Module, name: str, copies: Sequence[Copy], arguments: Arguments
+    module: Module, name: str, copies: Sequence[Relayout], arguments: Arguments
 ) -> list[Phase]:
     """Write a phase for each copy of an operand into the scratchpad."""
     phases = []
     for number, (given, part) in enumerate(copies):
         isa = module.isa
         entry = f"{name}_in{number}__{part[1].data_type}__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_copy(module, entry, given, part, arguments))
+        core = bare_core(given[1].data_type, part[1].data_type)
+        phases.append(emit_copy(module, entry, given, part, arguments, core=core))
     return phases

@@ -1,70 +1,92 @@
-"""The compute phase of matrix products: register tiles of rows times panels of columns.
+"""The compute phase of convolution, matmul and inner product: one writer of loops for the three.
 
-Matmul and inner product are both ``dst[row, column] = sum_k src[row, k] * weights[k, column]``;
-they differ in what the row and the summed dimensions of their tensors are called. A
-:class:`Product` names them by their index forms.
+All compute ``dst[.., place, column] = sum src[.., place, k] * weights[.., k, column]``. The places
+of a matrix are its rows, on a line of their own; those of a convolution are pixels in three
+dimensions, and its sums go over taps as well. A :class:`Product` says so by index forms.
+
+A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is used
+again (`Blocking`): places, panels and steps of the sums. What tiles have summed up in one block
+waits for the next one in the scratchpad.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from math import prod
 
-from dnnl.codegen.access import Access, Bound, Env, Operand, Place
-from dnnl.codegen.address import Affine, Axis, decode, linear_offset
-from dnnl.codegen.brgemm import Level, Panels, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import F32, Module, Value, Values, i64
-from dnnl.codegen.epilogue import Epilogue
+from dnnl.codegen import vector
+from dnnl.codegen.access import Bound, Env, Operand
+from dnnl.codegen.address import Axis, decode
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
+from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
+from dnnl.codegen.finish import Finish
+from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
+from dnnl.kernels.blocking import ENOUGH_IN_BLOCKS, Blocking
+from dnnl.kernels.conv_tiles import (
+    BandRun,
+    Spatial,
+    TileRun,
+    band_runs,
+    pixels,
+    rows_per_band,
+    static_taps,
+    tile_runs,
+)
+from dnnl.kernels.product_store import Columns, Store
 from dnnl.runtime.image import Phase
+
+# Work items that are enough for any number of threads.
+_ENOUGH = 128
+
+ONE = Spatial(1, 1, 1, 1, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Product:
     """A product whose operands are affine in all axes.
 
-    ``batch`` are looped over, ``summed`` are the reduction, outermost first. ``columns`` is how
-    many columns there are; ``column`` is the form ``panel * width + vector * lanes + lane`` over
-    the axes ``panel``, ``vector`` and ``lane``. ``keep_weights`` lets one panel of weights meet
-    all rows before the next one.
+    ``order`` are the axes outside of the places, outermost first; the panels are among them if each
+    is to meet more than the places of a line. Places are depth, height and width, along which tiles
+    lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
+    ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
+    ``partials`` hold sums between two blocks, if there are several.
     """
 
-    batch: tuple[Axis, ...]
-    row: Axis
-    summed: tuple[Axis, ...]
-    columns: int
-    panel: Axis
-    vector: Axis
-    lane: Axis
-    column: Affine
+    order: tuple[Axis, ...]
+    space: tuple[Spatial, Spatial, Spatial]
+    places: tuple[Axis, Axis, Axis]
+    taps: tuple[Axis, Axis, Axis]
+    around: tuple[Axis, ...]
+    inside: tuple[Axis, ...]
+    columns: Columns
     src: Operand
     weights: Operand
-    dst: Operand
-    bias: Operand | None
-    epilogue: Epilogue
-    tile: Tile
-    keep_weights: bool
-
-    @property
-    def written(self) -> tuple[Operand, ...]:
-        """What is touched where the results are: dst, bias and the operands of post-ops."""
-        bias = () if self.bias is None else (self.bias,)
-        return (self.dst, *self.epilogue.operands, *bias)
+    multiply: Multiply
+    finish: Finish
+    blocking: Blocking
+    domain: tuple[Bound, ...] = ()
+    exists: tuple[Bound, ...] = ()
+    partials: Operand | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Everything that the product touches."""
-        return (self.src, self.weights, *self.written)
+        partials = () if self.partials is None else (self.partials,)
+        return (self.src, self.weights, *self.finish.operands, *partials)
 
 
-def column_axes(columns: int, tile: Tile, lanes: int) -> tuple[Axis, Axis, Axis, Affine]:
-    """The axes panel, vector and lane, and the form of the column."""
-    width = tile.vectors * lanes
-    panel, vector = Axis(-(-columns // width), "panel"), Axis(tile.vectors, "vector")
-    lane = Axis(lanes, "lane")
-    form = Affine.of(panel, width) + Affine.of(vector, lanes) + Affine.of(lane)
-    return panel, vector, lane, form
+Axes = tuple[Axis, Axis, Axis]
+
+
+def along_line(row: Axis) -> tuple[tuple[Spatial, Spatial, Spatial], Axes, Axes]:
+    """Space, places and taps of rows without any neighbours."""
+    line = Spatial(row.extent, row.extent, 1, 1, 0, 1)
+    places = Axis(1, "depth"), Axis(1, "height"), row
+    return (ONE, ONE, line), places, (Axis(1, "kd"), Axis(1, "kh"), Axis(1, "kw"))
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
@@ -81,122 +103,293 @@ class _Writer:
     def __init__(self, phase: PhaseFunction, problem: Product) -> None:
         self.e, self.problem = phase.e, problem
         self.pointers = phase.pointers(problem.operands)
-        a_form = linear_offset(problem.src.desc, problem.src.index)
-        b_form = linear_offset(problem.weights.desc, problem.weights.index)
+        a_form = problem.src.offset(problem.src.index)
+        b_form = problem.weights.offset(problem.weights.index)
         assert a_form is not None, "configure admits only affine layouts"
         assert b_form is not None, "panels are affine"
         self.a_form, self.b_form = a_form, b_form
-        self.accesses = {operand: Access.of(operand, operand.index) for operand in problem.written}
-        inside = Bound(problem.column, problem.columns)
-        self.domain = [inside] if inside.needed else []
+        _, h, w = problem.space
+        rows = problem.blocking.tile.rows
+        self.band_rows = rows_per_band(h, w, rows)
+        self.bands = band_runs(h, self.band_rows)
+        self.tiles = tile_runs(w, rows)
+        self.store = Store(
+            self.e, self.pointers, problem.finish, problem.places, problem.columns,
+            problem.domain, problem.exists, problem.partials, self.band_rows > 1,
+        )  # fmt: skip
         self._share_out()
 
     def _share_out(self) -> None:
-        """Cut the rows into tiles, even in size, and these into work items."""
-        problem = self.problem
-        rows = problem.row.extent
-        self.tiles = -(-rows // problem.tile.rows)
-        self.base, self.wide = divmod(rows, self.tiles)  # the first `wide` tiles have a row more
-        outer = prod(axis.extent for axis in problem.batch)
-        outer *= problem.panel.extent if problem.keep_weights else 1
-        chunks = self.tiles
+        """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
+        some panels."""
+        problem, blocking = self.problem, self.problem.blocking
+        panels = problem.columns.panel.extent
+        grouped = blocking.panels and problem.columns.panel not in problem.order
+        self.group = min(panels, blocking.panels) if grouped else panels
+        self.groups = Axis(-(-panels // self.group), "group")
+        self.per_band = self.tiles[-1].first + self.tiles[-1].count
+        depth = problem.places[0]
+        self.band = Axis(sum(run.count for run in self.bands), "band")
+        outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
+        chunks, enough = self.per_band, ENOUGH_IN_BLOCKS if grouped else _ENOUGH
         if self.e.isa.device is None:
-            chunks = min(self.tiles, max(1, 128 // outer))
-        self.chunk = -(-self.tiles // chunks)
-        self.chunks = Axis(-(-self.tiles // self.chunk), "chunk")
-        kept = [problem.panel] if problem.keep_weights else []
-        self.loops = [*problem.batch, *kept, self.chunks]
-        self.items = prod(axis.extent for axis in self.loops)
+            chunks = min(self.per_band, max(1, enough // max(1, outer)))
+        self.chunk = -(-self.per_band // chunks)
+        if blocking.places:
+            self.chunk = min(self.chunk, max(1, blocking.places // blocking.tile.rows))
+        self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
+        self.loops = [*problem.order, depth, self.band, self.chunks, self.groups]
+        self.items = outer * self.chunks.extent
 
     def item(self, item: Value) -> None:
-        """One work item: decode its number, walk its tiles."""
-        e = self.e
-        env = decode(e, item, self.loops)
-        low = e.mul(env[self.chunks], self.chunk)
-        high = e.smaller(e.add(low, i64(self.chunk)), i64(self.tiles))
-        split = i64(self.wide)
-        if self.wide:
-            body = self._tile_body(env, self.base + 1, 0)
-            e.loop(low, e.smaller(high, split), body, unroll=False, name="tile")
-        if self.wide < self.tiles:
-            body = self._tile_body(env, self.base, self.wide)
-            e.loop(e.larger(low, split), high, body, unroll=False, name="tile")
+        """One work item."""
+        env = decode(self.e, item, self.loops)
+        self._bands(env, list(self.bands))
 
-    def _tile_body(self, env: Env, rows: int, wide: int) -> Callable[[Value], None]:
-        problem = self.problem
+    def _bands(self, env: Env, runs: list[BandRun]) -> None:
+        """Branch to the code of the run that the band belongs to."""
+        run = runs[0]
+        if len(runs) == 1:
+            self._blocks(env, run)
+            return
+
+        def here() -> Values:
+            self._blocks(env, run)
+            return ()
+
+        def later() -> Values:
+            self._bands(env, runs[1:])
+            return ()
+
+        before = self.e.b.icmp_signed("<", env[self.band], i64(run.first + run.count))
+        self.e.branch(before, here, later)
+
+    def _blocks(self, env: Env, run: BandRun) -> None:
+        """The tiles of one band that belong to the work item, for each block of the sums."""
+        height = self.problem.places[1]
+        env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
+        self.e.loop(
+            i64(0), i64(self._block_count),
+            lambda block: self._panels(env, run, block),
+            unroll=False, name="block",
+        )  # fmt: skip
+
+    def _panels(self, env: Env, run: BandRun, block: Value) -> None:
+        """The panels of the work item, outside of its tiles if there is an order among them."""
+        e, panel = self.e, self.problem.columns.panel
+        if panel in env or not self.problem.blocking.panels:
+            self._tiles(env, run, block)
+            return
+        low = e.mul(env[self.groups], self.group)
+        high = e.add(low, i64(self.group))
+        if panel.extent % self.group:
+            high = e.smaller(high, i64(panel.extent))
+        e.loop(
+            low, high, lambda number: self._tiles({**env, panel: number}, run, block),
+            unroll=False, name="panel",
+        )  # fmt: skip
+
+    def _tiles(self, env: Env, run: BandRun, block: Value) -> None:
+        e = self.e
+        low = e.mul(env[self.chunks], self.chunk)
+        high = e.add(low, i64(self.chunk))
+        for tile in self.tiles:
+            first, last = i64(tile.first), i64(tile.first + tile.count)
+            whole = self.chunks.extent == 1
+            begin = first if whole else _clamp(e, low, first, last)
+            end = last if whole else _clamp(e, high, first, last)
+            body = self._tile_body(env, run, tile, block)
+            e.loop(begin, end, body, unroll=False, name="tile")
+
+    def _tile_body(
+        self, env: Env, run: BandRun, tile: TileRun, block: Value
+    ) -> Callable[[Value], None]:
+        width, panel = self.problem.places[2], self.problem.columns.panel
 
         def body(number: Value) -> None:
-            row = self.e.add(self.e.mul(number, rows), i64(wide))
-            here = {**env, problem.row: row}
-            if problem.panel in here:
-                self._tile(here, rows)
+            offset = self.e.mul(number, tile.width)
+            begin = self.e.add(offset, i64(tile.begin - tile.first * tile.width))
+            here = {**env, width: begin}
+            if panel in here:
+                self._tile(here, run, tile, block)
                 return
             self.e.loop(
-                i64(0), i64(problem.panel.extent),
-                lambda panel: self._tile({**here, problem.panel: panel}, rows),
+                i64(0), i64(panel.extent),
+                lambda number: self._tile({**here, panel: number}, run, tile, block),
                 unroll=False, name="panel",
             )  # fmt: skip
 
         return body
 
-    def _tile(self, env: Env, rows: int) -> None:
-        """One register tile: bias, the sum, post-ops, store."""
+    def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
+        """One register tile: all products, then its end."""
         e, problem = self.e, self.problem
-        step = self.a_form.stride(problem.row)
-        panels = Panels(
-            e.element(self.pointers[problem.src], self.a_form.along(env).emit(e, env), F32),
-            e.element(self.pointers[problem.weights], self.b_form.along(env).emit(e, env), F32),
-            tuple(row * step for row in range(rows)),
-            tuple(self.b_form.stride(problem.vector) * v for v in range(problem.vector.extent)),
+        _, height, width = problem.places
+        places = list(pixels(run, tile))
+        steps = self.a_form.stride(height), self.a_form.stride(width)
+        rows: list[int | None] = [row * steps[0] + column * steps[1] for row, column in places]
+        if problem.finish.needs_column_sums:
+            rows.append(None)
+        vectors = problem.columns.vector
+        a_element, b_element = problem.multiply.element
+        factors = Factors(
+            e.element(self.pointers[problem.src], self.a_form.along(env).emit(e, env), a_element),
+            e.element(
+                self.pointers[problem.weights], self.b_form.along(env).emit(e, env), b_element
+            ),
+            tuple(rows),
+            tuple(self.b_form.stride(vectors) * v for v in range(vectors.extent)),
+            problem.multiply,
         )
-        levels = [
-            Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))
-            for axis in problem.summed
-        ]
-        acc = accumulate(e, self._start(env, rows), panels, merge_levels(levels))
-        self._store(env, acc)
-
-    def _place(self, env: Env, number: Value, masked: bool) -> Place:
-        """The place of one vector of the tile."""
-        problem = self.problem
-        row, v = self.e.divmod(number, problem.vector.extent)
-        here = {**env, problem.row: self.e.add(env[problem.row], row), problem.vector: v}
-        return Place(
-            self.e, self.pointers, self.accesses, here, problem.lane, problem.lane.extent,
-            masked=masked, domain=self.domain,
-        )  # fmt: skip
-
-    def _start(self, env: Env, rows: int) -> Values:
-        """The accumulators before the first product: the bias."""
-        bias, vectors = self.problem.bias, self.problem.vector.extent
-        if bias is None:
-            return (self._place(env, i64(0), False).constant(0.0),) * (rows * vectors)
-        if not self.accesses[bias].index or not _varies(self.accesses[bias], self.problem.row):
-            return self._load(env, bias, vectors) * rows
-        return self._load(env, bias, rows * vectors)
-
-    def _load(self, env: Env, operand: Operand, results: int) -> Values:
-        """The operand where the first ``results`` of the tile are."""
-        return tuple(self._place(env, i64(number), True).load(operand) for number in range(results))
-
-    def _store(self, env: Env, acc: Values) -> None:
-        problem = self.problem
-
-        def store(masked: bool) -> Values:
-            def one(number: Value, value: Value) -> None:
-                place = self._place(env, number, masked)
-                place.store(problem.dst, problem.epilogue.apply(place, value))
-
-            problem.epilogue.each(self.e, acc, one)
-            return ()
-
-        if not (self.domain or any(access.window for access in self.accesses.values())):
-            store(masked=False)
+        at = self.store.at(env, tile.width, len(places))
+        if self._block_count == 1:
+            at.prefetch()
+            sums = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
+            at.finish(self._products(env, sums, factors, run, tile))
             return
-        last = i64(problem.panel.extent - 1)
-        inside = self.e.b.icmp_signed("<", env[problem.panel], last)
-        self.e.branch(inside, lambda: store(False), lambda: store(True))
+        first = e.b.icmp_signed("==", block, i64(0))
+        last = e.b.icmp_signed("==", block, i64(self._block_count - 1))
+        sums = at.begun(first, Tile.of(problem.multiply.zero(e), len(rows), vectors.extent))
+        sums = self._product_block(sums, factors, block)
+        e.branch(last, partial(_run, at.finish, sums), partial(_run, at.put_off, sums))
+
+    @property
+    def _line(self) -> list[Level]:
+        """The levels of a sum without taps, as few as there can be."""
+        axes = (*self.problem.around, *self.problem.inside)
+        return merge_levels([self._level(axis) for axis in axes])
+
+    @property
+    def _block_steps(self) -> int:
+        """How many steps of the outermost level make a block."""
+        _, *rest = self._line
+        return max(1, self.problem.blocking.steps // prod(level.count or 1 for level in rest))
+
+    @property
+    def _block_count(self) -> int:
+        """In how many parts each sum is computed."""
+        if not self.problem.blocking.steps:
+            return 1
+        return -(-(self._line[0].count or 0) // self._block_steps)
+
+    def _product_block(self, sums: Tile, factors: Factors, block: Value) -> Tile:
+        """The sum over one block of the outermost level."""
+        e, steps = self.e, self._block_steps
+        outer, *rest = self._line
+        begin = e.mul(block, steps)
+        end = e.smaller(e.add(begin, i64(steps)), outer.end)
+        level = Level(begin, end, outer.a_step, outer.b_step)
+        return accumulate(e, sums, factors, [level, *rest])
+
+    def _products(
+        self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun
+    ) -> Tile:
+        """The sum over everything."""
+        problem = self.problem
+        d, h, w = problem.space
+        kd, kh, kw = problem.taps
+        levels = [
+            *(self._level(axis) for axis in problem.around),
+            self._taps(kd, d, env[problem.places[0]]),
+        ]
+        inner = [self._level(axis) for axis in problem.inside]
+        if not static_taps(run, tile, w.kernel):
+            spans = run.taps[0] if run.taps else None
+            levels.append(self._taps(kh, h, env[problem.places[1]], spans))
+            levels.append(self._level(kw))
+            ahead = tile.width * self.a_form.stride(problem.places[2]) if self._streams() else 0
+            if not ahead:
+                return accumulate(self.e, sums, factors, merge_levels([*levels, *inner]))
+
+            def block(e: Emitter, sums: Tile, at: Factors) -> Tile:
+                for offset in at.rows:
+                    if offset is not None:
+                        further = at.moved(e, i64(offset + ahead), i64(0))
+                        vector.prefetch(e, further.a)
+                return accumulate(e, sums, at, inner)
+
+            return accumulate(self.e, sums, factors, levels, block)
+        if run.taps is None or len(set(run.taps)) == 1:
+            spans = run.taps[0] if run.taps else None
+            levels.append(self._taps(kh, h, env[problem.places[1]], spans))
+            taps = [(0, tap) for tap in range(w.kernel)]
+            rows_h = ((0, 1),) * run.rows
+        else:
+            taps = list(product(range(h.kernel), range(w.kernel)))
+            rows_h = run.taps
+
+        def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
+            for tap in taps:
+                sums = self._tap(sums, at, inner, tap, rows_h, tile)
+            return sums
+
+        return accumulate(self.e, sums, factors, levels, leaf)
+
+    def _streams(self) -> bool:
+        """Whether src is read once, block of channels by block, from beyond the caches: then each
+        tile asks for the next one's, since the gaps between blocks hide the stream."""
+        problem = self.problem
+        large = problem.src.desc.size > self.e.isa.caches.l2 // 2
+        taps = prod(axis.extent for axis in problem.taps)
+        return large and taps == 1 and any(axis.extent > 1 for axis in problem.around)
+
+    def _tap(
+        self,
+        sums: Tile,
+        factors: Factors,
+        inner: list[Level],
+        tap: tuple[int, int],
+        rows_h: Sequence[tuple[int, int]],
+        tile: TileRun,
+    ) -> Tile:
+        """One tap, for the pixels that have it."""
+        chosen = [
+            number
+            for number, (row, column) in enumerate(product(range(len(rows_h)), range(tile.width)))
+            if rows_h[row][0] <= tap[0] < rows_h[row][1]
+            and tile.taps[column][0] <= tap[1] < tile.taps[column][1]
+        ]
+        if not chosen:
+            return sums
+        _, kh, kw = self.problem.taps
+        a_step, b_step = (
+            form.stride(kh) * tap[0] + form.stride(kw) * tap[1]
+            for form in (self.a_form, self.b_form)
+        )
+        part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
+        return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
+
+    def _level(self, axis: Axis) -> Level:
+        return Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))
+
+    def _taps(
+        self, axis: Axis, space: Spatial, out: Value, span: tuple[int, int] | None = None
+    ) -> Level:
+        """The taps of one output that lie inside the image."""
+        steps = self.a_form.stride(axis), self.b_form.stride(axis)
+        if span is not None:
+            return Level(i64(span[0]), i64(span[1]), *steps)
+        if not space.padded:
+            return Level(i64(0), i64(space.kernel), *steps)
+        e, b = self.e, self.e.b
+        first = e.add(e.mul(out, space.stride), i64(-space.padding))
+        missing = _ceil_div(e, b.neg(first), space.dilation)
+        reach = _ceil_div(e, b.sub(i64(space.src), first), space.dilation)
+        low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
+        return Level(low, high, *steps)
 
 
-def _varies(access: Access, axis: Axis) -> bool:
-    return any(form.stride(axis) for form in access.index)
+def _run(end: Callable[[Tile], None], sums: Tile) -> Values:
+    end(sums)
+    return ()
+
+
+def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:
+    return e.smaller(e.larger(value, low), high)
+
+
+def _ceil_div(e: Emitter, value: Value, divisor: int) -> Value:
+    """ceil(value / divisor) for values above -divisor; anything at most 0 for those below."""
+    if divisor == 1:
+        return value
+    return e.b.sdiv(e.b.add(value, i64(divisor - 1)), i64(divisor))

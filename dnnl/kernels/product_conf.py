@@ -7,15 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dnnl.codegen.brgemm import Tile, max_rows
-from dnnl.codegen.builder import Module
-from dnnl.codegen.epilogue import Arguments, refuse
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine
+from dnnl.codegen.brgemm import TileShape, max_rows
+from dnnl.codegen.builder import F32, I32, Module
+from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
+from dnnl.codegen.finish import Depth, Finish, needs_row_sums
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.multiply import Multiply, multiply
+from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.blocking import Blocking, Size, choose_blocking
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import Product, emit_product
-from dnnl.kernels.scratchpad import Argument, Copy, Scratchpad
+from dnnl.kernels.product_store import Columns
+from dnnl.kernels.row_sums import emit_row_sums
+from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -23,19 +32,43 @@ from dnnl.types.tag import FormatTag
 
 LETTERS = "abcdefghijkl"
 
-Walkable = Callable[[MemoryDesc], bool]
-Panels = Callable[[MemoryDesc, MemoryDesc], tuple[MemoryDesc, int]]
+_BYTES = frozenset({DataType.u8, DataType.s8})
+_NONE = Quantization()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """dst = post_ops(bias + src * weights); ``bias`` may be the zero descriptor."""
+    """dst = post_ops(bias + src * weights) of quantized tensors; ``bias`` may be the zero
+    descriptor."""
 
     src: MemoryDesc
     weights: MemoryDesc
     bias: MemoryDesc
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
+    quantization: Quantization = _NONE
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Weights as a product reads them: their layout, and how many vectors a panel is wide."""
+
+    desc: MemoryDesc
+    vectors: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What an operation knows of its tensors for `plan`.
+
+    ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
+    layout to which it is copied otherwise. ``panels`` are those of weights for a src.
+    """
+
+    walkable: Callable[[MemoryDesc, Multiply], bool]
+    packed: Callable[[MemoryDesc, Multiply], MemoryDesc]
+    panels: Callable[[MemoryDesc, MemoryDesc, Multiply], Panels]
+    dst_walkable: Callable[[MemoryDesc], bool]
 
 
 @dataclass(frozen=True)
@@ -43,8 +76,10 @@ class Conf:
     """A product with every layout decided: the operands as the product reads and writes them, and
     what to copy.
 
-    ``copy_out`` goes after the product, if dst is not computed in place, and then does the
-    ``post_ops``. ``scratchpad`` is in bytes.
+    ``factors`` are the arguments whose quantization is that of src and weights. ``row_sums`` and
+    ``partials`` are parts of the scratchpad, where they are needed. ``copy_out`` goes after the
+    product, if dst is not computed in place, and then does all that follows on the sums'
+    compensation. ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -52,10 +87,14 @@ class Conf:
     dst: Argument
     bias: MemoryDesc
     post_ops: tuple[PostOp, ...]
-    tile: Tile
-    keep_weights: bool
-    copies_in: tuple[Copy, ...]
-    copy_out: Copy | None
+    quantization: Quantization
+    factors: tuple[int, int]
+    multiply: Multiply
+    blocking: Blocking
+    row_sums: Argument | None
+    partials: Argument | None
+    copies_in: tuple[Relayout, ...]
+    copy_out: Relayout | None
     scratchpad: int
 
 
@@ -64,72 +103,177 @@ def plain(desc: MemoryDesc) -> MemoryDesc:
     return desc.with_tag(FormatTag(LETTERS[: desc.ndims]))
 
 
-def resolve(problem: Problem, walkable: Walkable, panels: Panels) -> Problem:
-    """Decide the layouts that are ``any``: row-major ones, and ``panels(src, weights)``, with the
-    number of vectors in a panel, for the weights."""
+def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
+    """Decide the layouts that are ``any``: row-major ones, and panels for the weights."""
     decided: dict[str, Any] = {
         name: plain(desc)
         for name in ("src", "dst", "bias")
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    if problem.weights.format_kind is FormatKind.any:
-        src = problem.src if walkable(problem.src) else plain(problem.src)
-        problem = replace(problem, weights=panels(src, problem.weights)[0])
+    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    if problem.weights.format_kind is FormatKind.any and way is not None:
+        src = _read(problem.src, way, shape)
+        problem = replace(problem, weights=shape.panels(src, problem.weights, way).desc)
     return problem
 
 
-def refuse_problem(problem: Problem) -> Refusal | None:
-    """Why the product cannot be generated, or None."""
-    tensors = [problem.src, problem.weights, problem.dst]
-    tensors += [] if problem.bias.is_zero else [problem.bias]
-    return refuse_types(*tensors) or refuse(problem.post_ops, problem.dst)
+def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
+    """src as the product reads it."""
+    if src.data_type is way.a and shape.walkable(src, way):
+        return src
+    return shape.packed(src, way)
+
+
+def refuse_problem(problem: Problem, *, integers: bool) -> Refusal | None:
+    """Why the product cannot be generated, or None; ``integers`` allows bytes."""
+    allowed = FLOATS | _BYTES if integers else FLOATS
+    others = [problem.dst] + ([] if problem.bias.is_zero else [problem.bias])
+    src, weights = problem.src, problem.weights
+    refusal = refuse_types(src, weights, allowed=allowed)
+    refusal = refusal or refuse_types(*others, allowed=FLOATS | INTEGERS)
+    types = {src.data_type, weights.data_type}
+    if refusal is None and len(types) > 1 and not types <= _BYTES:
+        return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}")
+    return refusal or refuse(problem.post_ops, problem.dst)
 
 
 def plan(
-    problem: Problem,
-    isa: Isa,
-    src: Argument,
-    weights: Argument,
-    *,
-    src_walkable: Walkable,
-    dst_walkable: Walkable,
-    panels: Panels,
+    problem: Problem, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape
 ) -> Conf:
-    """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are."""
+    """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
+    sum has so many ``terms``."""
+    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    assert way is not None, "refused before"
+    factors = src[0], weights[0]
     scratchpad = Scratchpad()
     dst: Argument = (Arg.DST, problem.dst)
-    copy_out: Copy | None = None
-    if not src_walkable(problem.src):
-        src = scratchpad.copy(src, plain(problem.src))
-    wanted, vectors = panels(src[1], problem.weights)
-    if problem.weights != wanted:
-        weights = scratchpad.copy(weights, wanted)
-    if not dst_walkable(problem.dst):
-        computed = scratchpad.take(plain(problem.dst))
+    copy_out: Relayout | None = None
+    read = _read(problem.src, way, shape)
+    if read is not problem.src:
+        src = scratchpad.copy(src, read)
+    wanted = shape.panels(src[1], problem.weights, way)
+    if problem.weights != wanted.desc:
+        weights = scratchpad.copy(weights, wanted.desc)
+    if not shape.dst_walkable(problem.dst):
+        computed = scratchpad.take(plain(problem.dst.with_data_type(_between(problem, way))))
         copy_out = (computed, dst)
         dst = computed
+    sums = None
+    if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
+        sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32", plain_tag(src[1].ndims - 1)))
+    tile = TileShape(max_rows(isa, wanted.vectors, way.parts), wanted.vectors)
+    split = factors[0] not in dict(problem.quantization.zero_points)
+    blocking = choose_blocking(isa, tile, _size(problem, isa, tile, way, terms), split_sums=split)
+    partials = None
+    if blocking.steps:
+        width = tile.vectors * isa.lanes
+        partials = scratchpad.take(_partials(problem.dst, width, way))
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        tile=Tile(max_rows(isa, vectors), vectors), keep_weights=wanted.size > isa.caches.l2 // 2,
+        quantization=problem.quantization, factors=factors, multiply=way,
+        blocking=blocking, row_sums=sums, partials=partials,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
 
 
+def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int) -> Size:
+    *_, rows, columns = problem.dst.dims
+    width = tile.vectors * isa.lanes
+    return Size(
+        rows, -(-columns // width), -(-terms // way.group),
+        way.group * way.a.size, way.group * width * way.b.size,
+    )  # fmt: skip
+
+
+def _partials(dst: MemoryDesc, width: int, way: Multiply) -> MemoryDesc:
+    """Room for all sums, with those of the last panel's padding."""
+    *rows, columns = dst.dims
+    dims = (*rows, -(-columns // width) * width)
+    return MemoryDesc(dims, way.dot.accumulator, plain_tag(len(dims)))
+
+
+def _between(problem: Problem, way: Multiply) -> DataType:
+    """The type of results on the way to dst: integers where they are to be stored as they are."""
+    bare = problem.bias.is_zero and not problem.post_ops
+    exact = way.is_integer and problem.dst.data_type is DataType.s32
+    scaled = problem.quantization.scales or problem.quantization.of_arguments((Arg.DST,)) != _NONE
+    return DataType.s32 if bare and exact and not scaled else DataType.f32
+
+
+def plain_tag(ndims: int) -> FormatTag:
+    """The tag of row-major order."""
+    return FormatTag(LETTERS[:ndims])
+
+
+@dataclass(frozen=True)
+class Indices:
+    """Where the values lie that belong to a result, in axes of dst: the index of bias, and those of
+    src and weights with zero for all that is summed up."""
+
+    bias: tuple[Affine, ...]
+    src: tuple[Affine, ...]
+    weights: tuple[Affine, ...]
+
+
+def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: int) -> Finish:
+    """The end of the product that computes ``dst`` from sums of so many terms."""
+    here = conf.copy_out is None
+    bias = None
+    if not conf.bias.is_zero:
+        bias = Operand(arguments.slot(Arg.BIAS), conf.bias, broadcast(conf.bias, at.bias))
+    tensors = {
+        conf.factors[0]: Operand(0, conf.src[1], at.src),
+        conf.factors[1]: Operand(0, conf.weights[1], at.weights),
+        int(Arg.DST): dst,
+    }
+    wanted = tensors if here else conf.factors
+    sums = None
+    if conf.row_sums is not None:
+        slot, desc = conf.row_sums
+        sums = Operand(arguments.slot(slot), desc, broadcast(desc, at.src[:-1]))
+    padded = -(-terms // conf.multiply.group) * conf.multiply.group
+    return Finish(
+        conf.multiply, dst, bias, Epilogue(conf.post_ops if here else (), dst, arguments),
+        Quantizer(conf.quantization.of_arguments(wanted), tensors, arguments),
+        conf.factors, Depth(terms, padded), sums,
+    )  # fmt: skip
+
+
+def partials(
+    conf: Conf, arguments: Arguments, rows: tuple[Affine, ...], columns: Columns
+) -> Operand | None:
+    """The operand that keeps sums between two blocks, if there are several."""
+    if conf.partials is None:
+        return None
+    slot, desc = conf.partials
+    return Operand(arguments.slot(slot), desc, (*rows, columns.form))
+
+
 def build(
-    name: str,
-    conf: Conf,
-    isa: Isa,
-    product: Callable[[tuple[PostOp, ...], Arguments], Product],
+    name: str, conf: Conf, isa: Isa, product: Callable[[Conf, Isa, Arguments], Product]
 ) -> Kernel:
-    """The copies in, the product with the post-ops that it does, the copy out."""
+    """The copies in, the product with what it does at its end, the copy out."""
     arguments = Arguments()
     module = Module(name, isa)
     phases = emit_copies(module, name, conf.copies_in, arguments)
-    problem = product(conf.post_ops if conf.copy_out is None else (), arguments)
-    symbol = f"{name}__f32__{conf.tile.rows}x{conf.tile.vectors * isa.lanes}__{isa.name}"
-    phases.append(emit_product(module, symbol, problem))
+    if conf.row_sums is not None:
+        symbol = f"{name}_sums__{conf.src[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
+        phases.append(emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments))
+    tile = conf.blocking.tile
+    types = "_".join(
+        dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))
+    )
+    symbol = f"{name}__{types}__{tile.rows}x{tile.vectors * isa.lanes}__{isa.name}"
+    phases.append(emit_product(module, symbol, product(conf, isa, arguments)))
     if conf.copy_out is not None:
-        symbol = f"{name}_out__f32__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops))
+        given, dst = conf.copy_out
+        symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
+        core = I32 if given[1].data_type is DataType.s32 else F32
+        phases.append(
+            emit_copy(
+                module, symbol, given, dst, arguments, conf.post_ops,
+                conf.quantization.of_arguments((Arg.DST,)), core,
+            )
+        )  # fmt: skip
     return Kernel(module, tuple(phases), arguments.ids)

@@ -8,7 +8,8 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 Argument = tuple[int, MemoryDesc]
-Copy = tuple[Argument, Argument]
+Relayout = tuple[Argument, Argument]
+"""A tensor where it lies, and where it is to lie in another layout or type."""
 
 _LINE = 64
 
@@ -18,7 +19,7 @@ class Scratchpad:
     """Hands out parts; each begins on a cache line of its own. ``size`` is in bytes."""
 
     size: int = 0
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[Relayout] = field(default_factory=list)
 
     def take(self, desc: MemoryDesc) -> Argument:
         """The scratchpad argument with the tagged layout ``desc`` moved to a part of its own."""

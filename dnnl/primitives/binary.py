@@ -129,6 +129,7 @@ BinaryDesc.operation = Operation(
     in_place=((Arg.DST, Arg.SRC_0),),
     sums=True,
     reference=SPECIFICATION,
+    examples=("--alg=MUL --stag=axb:any 3x19x5:1x19x5",),
     implementations=(Implementation("nest", _nest),),
     invalid=_invalid,
 )  # fmt: skip

@@ -318,6 +318,7 @@ ConvolutionDesc.operation = Operation(
     flops=_flops,
     sums=True,
     reference=SPECIFICATION,
+    examples=("--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD),

@@ -128,6 +128,7 @@ EltwiseDesc.operation = Operation(
     ),
     in_place=((Arg.DST, Arg.SRC),),
     reference=SPECIFICATION,
+    examples=("--alg=tanh --tag=abx,axb 3x19x5", "--alg=linear --alpha=2 --beta=1 3x19"),
     implementations=(Implementation("nest", _forward, FORWARD),),
     invalid=_invalid,
 )  # fmt: skip

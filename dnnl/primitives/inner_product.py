@@ -161,6 +161,7 @@ InnerProductDesc.operation = Operation(
     flops=lambda desc: 2 * desc.src_desc.dims[0] * desc.weights_desc.nelems(),
     sums=True,
     reference=SPECIFICATION,
+    examples=("mb3ic19ih3oc33",),
     implementations=(Implementation("brgemm", _brgemm, FORWARD),),
     mask=_mask,
 )  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
 from dnnl.kernels.product_conf import Problem
@@ -105,12 +106,13 @@ def _broadcast(a: int, b: int) -> int:
 
 
 def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
     open_problem = Problem(
-        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops)
-    )
+        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+        Quantization.of(attr),
+    )  # fmt: skip
     problem = kernel.resolve(open_problem, isa)
     problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
     conf = kernel.configure(problem, isa)
@@ -224,6 +226,7 @@ MatmulDesc.operation = Operation(
     sums=True,
     channels=-1,
     reference=SPECIFICATION,
+    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17",),
     implementations=(Implementation("brgemm", _brgemm, FORWARD),),
     invalid=_invalid,
     mask=_mask,

@@ -101,7 +101,8 @@ class Operation:
     """One operation.
 
     ``kind`` is its name in verbose lines, ``summary`` what it does in one line, ``driver`` the
-    language of its cases. ``in_place`` are the pairs of an output and an input that may share one
+    language of its cases, and ``examples`` are cases that the generic tests run in every
+    propagation. ``in_place`` are the pairs of an output and an input that may share one
     buffer if their descriptors are equal. ``compensated`` are the weights that may have sums behind
     them; ``across_engines`` says whether src may lie on another engine than dst.
 
@@ -121,6 +122,7 @@ class Operation:
     parameters: tuple[Parameter, ...]
     reference: Specification
     implementations: tuple[Implementation, ...]
+    examples: tuple[str, ...]
     in_place: tuple[tuple[int, int], ...] = ()
     compensated: tuple[int, ...] = ()
     across_engines: bool = False

@@ -183,6 +183,7 @@ PoolingDesc.operation = Operation(
     ),
     operands=(0, 16),
     reference=SPECIFICATION,
+    examples=("--alg=max,avg_np --tag=abx,axb ic19ih9kh3sh2ph1",),
     implementations=(Implementation("nest", _forward, FORWARD),),
     invalid=_invalid,
 )  # fmt: skip

@@ -27,7 +27,9 @@ def select_isa(engine: Engine) -> isas.Isa:
     Raises InvalidArguments if ``DNNL_MAX_CPU_ISA`` names none.
     """
     features = engine.features
-    return isas.select(features.arch, features.cpu, features.flags, features.universal)
+    return isas.select(
+        features.arch, features.cpu, features.flags, features.universal, features.caches
+    )
 
 
 class PrimitiveDesc:

@@ -113,5 +113,6 @@ SumDesc.operation = Operation(
     ),
     in_place=((Arg.DST, Arg.MULTIPLE_SRC),),
     reference=SPECIFICATION,
+    examples=("--sdt=f32:f32:f32 --scales=0.25:2:0.5 --stag=axb 3x19x5",),
     implementations=(Implementation("nest", _nest),),
 )  # fmt: skip

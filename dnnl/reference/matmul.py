@@ -10,14 +10,19 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.product import ProductSpecification
 from dnnl.reference.specification import Values
-from dnnl.reference.tolerance import PRODUCT_SUM
+from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, Tolerance
 from dnnl.types.arg import Arg
 
 TOLERANCE = PRODUCT_SUM  # length: K
+# Sums of integers are exact. Roundings: to f32, by each scale, by bias, and by dst's zero point.
+QUANTIZED_TOLERANCE = Tolerance(ulps=6, floor=None)
+# Nothing is done to them, and dst is s32.
+INTEGER_TOLERANCE = EXACT
 
 
 def matmul(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = None) -> Array:
-    """All operands have the same rank; batch dimensions of 1 broadcast, both ways.
+    """All operands have the same rank; batch dimensions of 1 broadcast, both ways. Quantized ones
+    come dequantized.
 
     Each dimension of ``bias`` is 1 or that of the result.
     """

@@ -30,12 +30,20 @@ class Bound:
     """Which results are right for one destination type and one length of sum.
 
     ``floor`` is the magnitude below which errors are absolute; None stands for the root mean
-    square of the wanted values, which is the size of the terms where random ones cancel.
+    square of the wanted values, which is the size of the terms where random ones cancel. It is no
+    less than ``before``, the size of sums from which the values were computed.
     """
 
     data_type: DataType
     relative: float
     floor: float | None = 0.0
+    before: float = 0.0
+
+    def after(self, sums: Array) -> Bound:
+        """This bound where ``sums`` were computed first, and what is compared out of them: it has
+        their errors, which may be larger than itself."""
+        size = float(np.sqrt(np.mean(sums**2))) if sums.size else 0.0
+        return replace(self, before=size)
 
     def interval(self, want: Array) -> tuple[Array, Array]:
         """The lowest and the highest right result for each element of ``want`` (float64)."""
@@ -43,6 +51,7 @@ class Bound:
         floor = self.floor
         if floor is None:
             floor = float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
+        floor = max(floor, self.before)
         delta = self.relative * np.maximum(np.abs(finite), floor)
         delta = np.where(np.isfinite(want), delta, 0.0)
         core = core_type(self.data_type, self.data_type)

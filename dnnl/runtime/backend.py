@@ -17,19 +17,28 @@ from dnnl.runtime.image import Image
 from dnnl.runtime.storage import address_of, allocate
 
 
+class CacheSizes(NamedTuple):
+    """Bytes and ways of the first-level data cache, bytes of the second level."""
+
+    l1: int
+    l1_ways: int
+    l2: int
+
+
 @dataclass(frozen=True, slots=True)
 class Features:
     """What an engine can execute: architecture, processor and LLVM's names of its features.
 
     ``arch`` is the first part of an LLVM triple: that of a processor (``x86_64``, ``aarch64``, ...)
     or of a device (``spirv64``, ``nvptx64``). A ``universal`` engine claims every feature of every
-    processor.
+    processor. ``caches`` is None where the system does not tell.
     """
 
     arch: str
     cpu: str
     flags: frozenset[str]
     universal: bool = False
+    caches: CacheSizes | None = None
 
     def has(self, *flags: str) -> bool:
         """Whether all of these features are there."""

@@ -43,7 +43,8 @@ def engines() -> Rows:
                 yield f"{kind}:{index}", "every instruction set; executes nothing"
                 continue
             row = isa.select(features.arch, features.cpu, features.flags)
-            dot = f", native {' '.join(row.dot)}" if row.dot else ""
+            native = [dot.a + dot.b for dot in row.dots if dot.instruction and dot.a != "s16"]
+            dot = f", native {' '.join(native)}" if native else ""
             text = f"{row.name}: {row.registers} registers of {row.vector_bits} bits{dot}"
             yield f"{kind}:{index}", f"{features.arch} {features.cpu}, {text}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -32,7 +32,9 @@ _serial = itertools.count()
 def runnable_rows() -> tuple[Isa, ...]:
     """The rows of this machine that differ in how they compute f32."""
     features = Engine("cpu").features
-    return tuple(row for row in rows.available(features.arch, features.flags) if not row.dot)
+    every = rows.available(features.arch, features.flags)
+    alike = {replace(row, name="", features=(), dots=()): row for row in reversed(every)}
+    return tuple(reversed(alike.values()))
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,21 @@ from dnnl import config
 from dnnl.codegen import isa as rows
 from dnnl.codegen import jit, vector
 from dnnl.codegen.brgemm import (
+    Factors,
     Level,
-    Panels,
     Tile,
     accumulate,
     choose_vectors,
     max_rows,
     merge_levels,
-    zeros,
 )
-from dnnl.codegen.builder import F32, Emitter, Module, Values, i64
+from dnnl.codegen.builder import F32, Emitter, Module, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
+from dnnl.codegen.multiply import multiply
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.runtime.engine import Engine
+from dnnl.types.dtype import DataType
 from tests.codegen.lanes import runnable_rows
 from tests.launch import launch
 
@@ -71,10 +72,10 @@ def test_tiles_of_scalars_load_little_for_what_they_multiply(isa: Isa) -> None:
 @EACH_ROW
 def test_rows_that_share_cache_sets_make_wide_tiles(isa: Isa) -> None:
     columns = 8 * isa.lanes
-    way = isa.caches.l1 // isa.caches.l1_ways // 4  # so many f32 apart, all rows fall into one set
+    way = isa.caches.l1 // isa.caches.l1_ways  # so many bytes apart, all rows fall into one set
     fits = max_rows(isa, 2) <= isa.caches.l1_ways
     assert choose_vectors(isa, columns, way) == (2 if fits else 4)
-    assert choose_vectors(isa, columns, way + 16) == 2
+    assert choose_vectors(isa, columns, way + 64) == 2
     assert choose_vectors(isa, columns, 3) == 2
     assert choose_vectors(isa, 4 * isa.lanes - 1, way) != 4
 
@@ -150,16 +151,18 @@ def _build(conf: _Conf, isa: Isa) -> Kernel:
     if conf.bounded:
         given = e.b.load(end, typ=ir.IntType(64))
         levels[0] = Level(i64(1), given, levels[0].a_step, levels[0].b_step)
-    panels = Panels(a, b, conf.rows, conf.vectors)
-    tile = Tile(len(conf.rows), len(conf.vectors))
+    way = multiply(isa, DataType.f32, DataType.f32)
+    assert way is not None
+    factors = Factors(a, b, conf.rows, conf.vectors, way)
 
-    def twice(e: Emitter, acc: Values, at: Panels) -> Values:
+    def twice(e: Emitter, tile: Tile, at: Factors) -> Tile:
         for _ in range(2):
-            acc = accumulate(e, acc, at, [])
-        return acc
+            tile = accumulate(e, tile, at, [])
+        return tile
 
-    acc = accumulate(e, zeros(e, tile), panels, levels, twice if conf.leaf else None)
-    for number, value in enumerate(acc):
+    start = Tile.of(way.zero(e), len(conf.rows), len(conf.vectors))
+    sums = accumulate(e, start, factors, levels, twice if conf.leaf else None)
+    for number, value in enumerate(sums.cells):
         vector.store(e, value, e.element(c, i64(number * isa.lanes), F32))
     return Kernel(module, (phase.end(1),), (0, 1, 2, 3))
 

@@ -42,3 +42,10 @@ def test_a_limit_to_the_instructions_leaves_the_caches(name: str) -> None:
 def test_code_for_devices_does_not_steer_caches(row: Isa) -> None:
     assert isa.select(row.arch, "", row.features) == row
     assert not row.caches.steered
+
+
+def test_sizes_of_caches_are_those_of_the_machine() -> None:
+    flags = {flag for row in isa.ROWS for flag in row.features}
+    row = isa.select("x86_64", CASCADE_LAKE, flags, caches=(48 * 2**10, 12, 2**21))
+    assert (row.caches.l1, row.caches.l1_ways, row.caches.l2) == (48 * 2**10, 12, 2**21)
+    assert row.caches.follows_rows

@@ -19,10 +19,10 @@ SMALL_STREAM = 8192
 _caches_of = caches.of
 
 
-def small_caches(cpu: str, otherwise: Caches) -> Caches:
+def small_caches(cpu: str, sized: Caches) -> Caches:
     """Those of ``cpu``, but so small that tests have sizes on either side of their limits."""
     return replace(
-        _caches_of(cpu, otherwise),
+        _caches_of(cpu, sized),
         l2=SMALL_STREAM // 2,
         shared=SMALL_STREAM,
         memory=2 * SMALL_STREAM,
@@ -47,5 +47,5 @@ def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Kernels are written as if the machine had the caches of the processor of that name."""
     cpu = str(request.param)
-    monkeypatch.setattr(caches, "of", lambda _, otherwise: small_caches(cpu, otherwise))
+    monkeypatch.setattr(caches, "of", lambda _, sized: small_caches(cpu, sized))
     return cpu

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from dnnl import (
     Arg,
     ConvolutionDesc,
@@ -22,7 +24,7 @@ from dnnl import (
     PrimitiveDesc,
 )
 from dnnl.primitives.desc import Desc
-from dnnl.reference import convolution, inner_product, matmul, post_ops
+from dnnl.reference import convolution, inner_product, matmul, post_ops, quantization
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu, PostOpSum
@@ -113,16 +115,46 @@ def verify(
     Sums of small integers are exact, so that with ``integers`` a single wrong term shows.
     """
     pd = PrimitiveDesc(desc, ENGINE, attr)
-    args = inputs(pd, fill, seed)
+    verify_on(pd, inputs(pd, fill, seed), fill, seed)
+
+
+def verify_on(
+    pd: PrimitiveDesc, args: dict[int, Memory], fill: Fill = "integers", seed: int = 1
+) -> None:
+    """Run ``pd`` on memories and check the result against the reference."""
     entries: tuple[PostOp, ...] = tuple(pd.attr.post_ops)
     adds = any(isinstance(entry, PostOpSum) for entry in entries)
     old = random_memory(pd.dst_desc, ENGINE, seed + 40, fill) if adds else None
-    values = {arg: logical(memory) for arg, memory in args.items()}
-    want, length, tolerance = expected(pd.desc, values)
+    stored = {arg: logical(memory) for arg, memory in args.items()}
+    values = {**stored, **dequantized(pd, stored)}
+    sums, length, tolerance = expected(pd, values)
     held = None if old is None else logical(old)
-    want = post_ops.apply_post_ops(want, entries, values, held)
-    got = execute(desc, args, attr, old)
-    check(got, want, post_ops.tolerance(tolerance, entries)("f32", length))
+    want = post_ops.apply_post_ops(sums, entries, values, held)
+    scale = _parameter(pd, stored, Arg.SCALES, Arg.DST)
+    want = quantization.quantize(want, scale, _parameter(pd, stored, Arg.ZERO_POINTS, Arg.DST))
+    got = execute(pd.desc, args, pd.attr, old)
+    bound = post_ops.tolerance(tolerance, entries)(pd.dst_desc.data_type, length)
+    check(got, want, bound.after(quantization.quantize(sums, scale)))
+
+
+def dequantized(pd: PrimitiveDesc, stored: dict[int, Array]) -> dict[int, Array]:
+    """What src and weights stand for."""
+    return {
+        arg: quantization.dequantize(
+            stored[arg],
+            _parameter(pd, stored, Arg.SCALES, arg),
+            _parameter(pd, stored, Arg.ZERO_POINTS, arg),
+        )
+        for arg in (Arg.SRC, Arg.WEIGHTS)
+    }
+
+
+def _parameter(pd: PrimitiveDesc, stored: dict[int, Array], flag: Arg, arg: Arg) -> Array:
+    """The scales or zero points of an argument for each of its elements."""
+    specs = pd.attr.scales if flag is Arg.SCALES else pd.attr.zero_points
+    if arg not in specs:
+        return np.array(1.0 if flag is Arg.SCALES else 0.0)
+    return quantization.expand(stored[flag | arg], pd.arg_desc(arg).dims, specs[arg])
 
 
 def inputs(pd: PrimitiveDesc, fill: Fill = "normal", seed: int = 1) -> dict[int, Memory]:
@@ -134,17 +166,25 @@ def inputs(pd: PrimitiveDesc, fill: Fill = "normal", seed: int = 1) -> dict[int,
             arguments.append(flag | Arg.SRC_1)
         if isinstance(entry, PostOpPrelu):
             arguments.append(flag | Arg.WEIGHTS)
-    return {
+    given = {
         argument: random_memory(pd.arg_desc(argument), ENGINE, seed + number, fill)
         for number, argument in enumerate(arguments)
     }
+    for flag, specs in ((Arg.SCALES, pd.attr.scales), (Arg.ZERO_POINTS, pd.attr.zero_points)):
+        for arg, spec in specs.items():
+            values: Fill = "positive" if flag is Arg.SCALES else "integers"
+            desc = spec.desc(pd.arg_desc(arg).dims)
+            given[flag | arg] = random_memory(desc, ENGINE, seed + arg, values)
+    return given
 
 
-def expected(desc: Desc, values: dict[int, Array]) -> tuple[Array, int, Tolerance]:
+def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, Tolerance]:
     """The result before post-ops, how many terms each sum has, and the tolerance."""
+    desc: Desc = pd.desc
     operands = values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS)
     if isinstance(desc, MatmulDesc):
-        return matmul.matmul(*operands), max(1, operands[0].shape[-1]), matmul.TOLERANCE
+        length = max(1, operands[0].shape[-1])
+        return matmul.matmul(*operands), length, matmul_tolerance(pd)
     if isinstance(desc, InnerProductDesc):
         length = max(1, prod(operands[0].shape[1:]))
         return inner_product.inner_product(*operands), length, inner_product.TOLERANCE
@@ -159,6 +199,16 @@ def expected(desc: Desc, values: dict[int, Array]) -> tuple[Array, int, Toleranc
     want = want[(slice(None), slice(None), *map(slice, outputs))]
     taps = desc.weights_desc.dims[desc.weights_desc.ndims - len(outputs) - 1 :]
     return want, max(1, prod(taps)), convolution.TOLERANCE
+
+
+def matmul_tolerance(pd: PrimitiveDesc) -> Tolerance:
+    """The tolerance that the operation states for the types and attributes of ``pd``."""
+    if not pd.src_desc.data_type.is_integer:
+        return matmul.TOLERANCE
+    bare = pd.bias_desc.is_zero and not pd.attr.scales and Arg.DST not in pd.attr.zero_points
+    if bare and not tuple(pd.attr.post_ops) and str(pd.dst_desc.data_type) == "s32":
+        return matmul.INTEGER_TOLERANCE
+    return matmul.QUANTIZED_TOLERANCE
 
 
 def attr_of(*entries: Sequence[object]) -> PrimitiveAttr:

@@ -140,7 +140,9 @@ def test_scratchpad(at: str) -> None:
     pd = PrimitiveDesc(desc, ENGINE, attr)
     assert not pd.scratchpad_desc.is_zero
     args = inputs(pd)
-    want, length, _ = expected(desc, {arg: logical(memory) for arg, memory in args.items()})
+    want, length, _ = expected(
+        PrimitiveDesc(desc, ENGINE), {arg: logical(memory) for arg, memory in args.items()}
+    )
     dst = poisoned_memory(desc.dst_desc, ENGINE)
     given: dict[int, Memory] = {**args, Arg.DST: dst}
     if at == "user":

@@ -98,6 +98,23 @@ def test_sizes_of_the_execution(far: tuple[Engine, FarBackend]) -> None:
         assert (there.numpy() == here.numpy()).all()
 
 
+def test_sizes_of_the_execution_there(far: tuple[Engine, FarBackend]) -> None:
+    """What the library tells the kernel about them lies there too, and lives as long as it must."""
+    engine, device = far
+    plain = MemoryDesc((RUNTIME_DIM, RUNTIME_DIM), "f32")
+    primitive = Primitive(PrimitiveDesc(ReorderDesc(plain, plain.permute_axes((1, 0))), engine))
+    stream = Stream(engine, in_order=False)
+    pairs = []
+    with device.held():
+        for rows in range(1, 300):  # more than are kept prepared
+            here = random_memory(MemoryDesc((rows, 40), "f32"), ENGINE)
+            there = Memory(MemoryDesc((rows, 40), "f32", "ba"), engine)
+            primitive.execute(stream, {Arg.SRC: moved(here, engine), Arg.DST: there})
+            pairs.append((here, there))
+    for here, there in pairs:
+        assert (there.numpy() == here.numpy()).all()
+
+
 def test_wrong_uses_are_named(far: tuple[Engine, FarBackend]) -> None:
     engine, _ = far
     plain = MemoryDesc((3, 4), "f32")

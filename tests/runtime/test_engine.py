@@ -17,7 +17,8 @@ from dnnl import config
 from dnnl.errors import Error, InvalidArguments
 from dnnl.runtime import engine as engines
 from dnnl.runtime.backend import Features
-from dnnl.runtime.engine import Engine, _backend_class, engine_kinds
+from dnnl.runtime.engine import Engine, _backend_class, engine_kinds, register
+from dnnl.runtime.engines.null import Engine as Null
 from dnnl.runtime.image import Image, Phase
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import available_cpus, get_num_threads, set_num_threads
@@ -49,6 +50,31 @@ def test_a_new_engine_is_one_new_file(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "toy" in engine_kinds()
     finally:
         engines._files.cache_clear()
+
+
+def test_a_kind_of_somebody_elses_is_registered() -> None:
+    class Toy(Null):
+        @classmethod
+        def count(cls) -> int:
+            return 3
+
+    class Other(Toy):
+        pass
+
+    register("foreign", Toy)
+    try:
+        register("foreign", Toy)
+        assert Engine("foreign", 2).index == 2
+        assert "foreign" in engine_kinds()
+        for taken in ("foreign", "cpu"):
+            with pytest.raises(
+                InvalidArguments, match=f"kind = '{taken}': there is an engine kind"
+            ):
+                register(taken, Other)
+    finally:
+        del engines._added["foreign"]
+    with pytest.raises(InvalidArguments, match="no such engine kind"):
+        Engine("foreign")
 
 
 def test_unknown_kinds_and_indices_are_refused() -> None:

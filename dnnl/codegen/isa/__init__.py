@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dnnl import config
-from dnnl.codegen.isa import aarch64, caches, generic, nvptx, spirv, x86
-from dnnl.codegen.isa.row import Isa
+from dnnl.codegen.isa import aarch64, generic, nvptx, spirv, x86
+from dnnl.codegen.isa import caches as behaviour
+from dnnl.codegen.isa.row import Dot, Instruction, Isa
 from dnnl.errors import InvalidArguments
 
-__all__ = ["DEVICES", "GENERIC", "ROWS", "Isa", "available", "find", "select"]
+__all__ = ["DEVICES", "GENERIC", "ROWS", "Dot", "Instruction", "Isa", "available", "find", "select"]
 
 GENERIC = generic.ROWS[0]
 ROWS = (*generic.ROWS, *aarch64.ROWS, *x86.ROWS)
@@ -37,11 +38,25 @@ def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple
     return tuple(row for row in rows if have.issuperset(row.features))
 
 
-def select(arch: str, cpu: str, flags: Iterable[str], universal: bool = False) -> Isa:
+def select(
+    arch: str,
+    cpu: str,
+    flags: Iterable[str],
+    universal: bool = False,
+    caches: tuple[int, int, int] | None = None,
+) -> Isa:
     """The strongest row a machine can run, for a processor at most ``DNNL_MAX_CPU_ISA`` where
-    that is set, with the caches of the processor ``cpu`` if they are known."""
+    that is set.
+
+    ``caches`` are the bytes and the ways of the first-level cache and the bytes of the second, if
+    they are known; how they behave is that of the processor ``cpu``.
+    """
     row = _strongest(arch, flags, universal)
-    return replace(row, caches=caches.of(cpu, row.caches))
+    sized = row.caches
+    if caches is not None:
+        l1, l1_ways, l2 = caches
+        sized = replace(sized, l1=l1, l1_ways=l1_ways, l2=l2)
+    return replace(row, caches=behaviour.of(cpu, sized))
 
 
 def _strongest(arch: str, flags: Iterable[str], universal: bool) -> Isa:

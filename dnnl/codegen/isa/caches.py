@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 LINE = 64
@@ -44,10 +44,11 @@ class Caches:
         return self.l1_ways * (sets // gcd(lines, sets))
 
 
-_SKYLAKE = Caches(streams_few_rows=False, follows_rows=True)
+_SKYLAKE = {"streams_few_rows": False, "follows_rows": True}
 _KNOWN = {"skylake-avx512": _SKYLAKE, "cascadelake": _SKYLAKE, "cooperlake": _SKYLAKE}
 
 
-def of(cpu: str, otherwise: Caches) -> Caches:
-    """Those of the processor that LLVM calls ``cpu``; ``otherwise`` if nobody has measured it."""
-    return _KNOWN.get(cpu, otherwise)
+def of(cpu: str, sized: Caches) -> Caches:
+    """``sized`` with how the caches of the processor behave that LLVM calls ``cpu``, if somebody
+    has measured it."""
+    return replace(sized, **_KNOWN.get(cpu, {}))

@@ -30,19 +30,54 @@ class Device:
 
 
 @dataclass(frozen=True)
+class Dot:
+    """A product of vectors in one step: accumulator[i] += sum over j < group of
+    a[i * group + j] * b[i * group + j].
+
+    ``a``, ``b`` and ``accumulator`` name the types of the elements. ``instruction`` is LLVM's name
+    of what does it, with the operands (accumulator, a, b), or (a, b) if it only multiplies and does
+    not ``add``. Without a name it is multiplication and addition of the plain kind.
+    """
+
+    a: str
+    b: str
+    accumulator: str
+    group: int = 1
+    instruction: str = ""
+    add: bool = True
+
+
+FLOATS = Dot("f32", "f32", "f32")
+INTEGERS = Dot("s32", "s32", "s32")
+"""The products that every vector unit has, of one instruction or two."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What the target does to ``lanes`` elements by the instruction that LLVM calls ``name``."""
+
+    operation: str
+    element: str
+    lanes: int
+    name: str
+
+
+@dataclass(frozen=True)
 class Isa:
     """One instruction set level of one architecture.
 
     ``vector_bits`` and ``registers`` size vectors and register tiles. ``fma`` says whether a fused
     multiply-add is one instruction: where it is not, LLVM would call a library function. ``masked``
     says whether loads and stores of 32 bits and more take a mask natively, ``masked_bytes`` whether
-    those of smaller elements do, ``rounding`` whether rounding to integers is
-    one instruction, ``exponents`` whether taking exponents out and putting them in is, ``half``
-    whether converting between f16 and f32 is, ``bfloat`` whether rounding f32 to bf16 is, but for
-    denormals, which are taken for zero, ``lookup`` whether picking elements of a register by those
-    of another is, for 16 and 32 bits. ``dot`` names the native products of low-precision
-    types, as ``"u8s8"`` or ``"bf16"``. ``caches`` are what a machine of this level has at least.
-    ``device`` is None for processors.
+    those of smaller elements do, ``rounding`` whether rounding to integers is one instruction,
+    ``half`` whether converting between f16 and f32 is. ``merging`` is the letter by which inline
+    assembly asks for a vector register where arithmetic takes masks as well.
+
+    ``instructions`` are those that generators cannot say in plain LLVM IR: ``pick`` elements of a
+    register by the lanes of another; ``scale`` by a power of two, take the ``mantissa`` or the
+    ``exponent``; ``narrow to bf16``, for which denormals are zero, the upper register first, and
+    ``classify``. ``dots`` are the products of register tiles. ``caches`` are what a machine of this
+    level has at least. ``device`` is None for processors.
     """
 
     name: str
@@ -56,11 +91,10 @@ class Isa:
     masked: bool
     masked_bytes: bool = False
     rounding: bool = True
-    exponents: bool = False
     half: bool = True
-    bfloat: bool = False
-    lookup: bool = False
-    dot: tuple[str, ...] = ()
+    merging: str = ""
+    instructions: tuple[Instruction, ...] = ()
+    dots: tuple[Dot, ...] = (FLOATS, INTEGERS)
     caches: Caches = field(default_factory=Caches)
     device: Device | None = None
 
@@ -74,6 +108,13 @@ class Isa:
     def lanes(self) -> int:
         """How many f32 values one vector register holds."""
         return self.vector_bits // 32
+
+    def instruction(self, operation: str, element: str, lanes: int) -> str | None:
+        """LLVM's name of the instruction that does ``operation`` to so many elements, if any."""
+        for row in self.instructions:
+            if (row.operation, row.element, row.lanes) == (operation, element, lanes):
+                return row.name
+        return None
 
     @property
     def target(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.isa.row import Isa
+from dnnl.codegen.isa.row import FLOATS, INTEGERS, Dot, Instruction, Isa
 
 _TRIPLE = "x86_64-unknown-linux-gnu"
 _AVX2 = ("avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "popcnt")
@@ -11,20 +11,51 @@ _SMALL = Caches(l2=256 * 2**10)
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 
-def _avx512(name: str, extra: tuple[str, ...], dot: tuple[str, ...]) -> Isa:
+def _words(name: str) -> Dot:
+    """Pairs of 16 bits, whose sums have 32: exact but for one, that of four times -2**15."""
+    return Dot("s16", "s16", "s32", 2, name, add=False)
+
+
+_BYTES = Dot("u8", "s8", "s32", 4, "llvm.x86.avx512.vpdpbusd.512")
+_BFLOATS = Dot("bf16", "bf16", "f32", 2, "llvm.x86.avx512bf16.dpbf16ps.512")
+_EXPONENTS = tuple(
+    Instruction(operation, "f32", bits // 32, f"llvm.x86.avx512.mask.{name}.ps.{bits}")
+    for operation, name in (("scale", "scalef"), ("mantissa", "getmant"), ("exponent", "getexp"))
+    for bits in (128, 256, 512)
+)
+_LOOKUP = (
+    Instruction("pick", "f32", 16, "llvm.x86.avx512.permvar.sf.512"),
+    Instruction("pick", "i16", 32, "llvm.x86.avx512.permvar.hi.512"),
+)
+_NARROW = (
+    Instruction("narrow to bf16", "f32", 16, "llvm.x86.avx512bf16.cvtneps2bf16.512"),
+    Instruction("narrow to bf16", "f32", 32, "llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
+    Instruction("classify", "f32", 16, "llvm.x86.avx512.fpclass.ps.512"),
+)
+
+
+def _avx512(
+    name: str,
+    extra: tuple[str, ...] = (),
+    dots: tuple[Dot, ...] = (),
+    instructions: tuple[Instruction, ...] = (),
+) -> Isa:
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
-        vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True,
-        exponents=True, bfloat="bf16" in dot, lookup=True, dot=dot,
+        vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
+        instructions=(*_EXPONENTS, *_LOOKUP, *instructions),
+        dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
     )  # fmt: skip
 
 
 ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
-        vector_bits=128, registers=16, fma=False, masked=False, half=False, caches=_SMALL),
+        vector_bits=128, registers=16, fma=False, masked=False, half=False, caches=_SMALL,
+        dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
     Isa("avx2", "x86_64", _TRIPLE, "x86-64-v3", _AVX2,
-        vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL),
-    _avx512("avx512_core", (), ()),
-    _avx512("avx512_core_vnni", ("avx512vnni",), ("u8s8",)),
-    _avx512("avx512_core_bf16", ("avx512vnni", "avx512bf16"), ("u8s8", "bf16")),
+        vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
+        dots=(FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS)),
+    _avx512("avx512_core"),
+    _avx512("avx512_core_vnni", ("avx512vnni",), (_BYTES,)),
+    _avx512("avx512_core_bf16", ("avx512vnni", "avx512bf16"), (_BYTES, _BFLOATS), _NARROW),
 )  # fmt: skip

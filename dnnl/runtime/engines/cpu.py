@@ -10,6 +10,7 @@ from dnnl import log
 from dnnl.errors import Error, InvalidArguments
 from dnnl.runtime.backend import Backend, Features, Queue
 from dnnl.runtime.engines import cpu_jit
+from dnnl.runtime.engines.cpu_caches import cache_sizes
 from dnnl.runtime.engines.cpu_launch import CpuQueue, LoadedProgram, Program, entry_function
 from dnnl.runtime.engines.cpu_pool import NativePool
 from dnnl.runtime.engines.cpu_serial import SerialPool
@@ -58,7 +59,7 @@ class Engine(Backend):
 
 @cache
 def _features() -> Features:
-    return Features(*cpu_jit.host())
+    return Features(*cpu_jit.host(), caches=cache_sizes())
 
 
 def pool_name() -> str:

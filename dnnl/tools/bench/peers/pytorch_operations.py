@@ -49,6 +49,8 @@ def program(desc: Desc, attr: PrimitiveAttr) -> Program:
 def _softmax(desc: SoftmaxDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
     name = "_log_softmax" if desc.alg_kind is Alg.softmax_log else "_softmax"
+    if not desc.propagation.is_forward:
+        return _softmax_backward(desc, f"{name}_backward_data")
 
     def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
         operators, src = getattr(torch.ops.aten, name), tensors[Arg.SRC]
@@ -62,6 +64,18 @@ def _softmax(desc: SoftmaxDesc, _: PrimitiveAttr) -> Program:
             return finish()
 
         return run
+
+    return Program(name.removeprefix("_"), plain_views(desc), build)
+
+
+def _softmax_backward(desc: SoftmaxDesc, name: str) -> Program:
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        operators, dst = getattr(torch.ops.aten, name), tensors[Arg.DST]
+        ends = (tensors[Arg.DIFF_DST], dst, desc.axis, dst.dtype)
+        keyword = "out" if desc.alg_kind is Alg.softmax_log else "grad_input"
+        if not all(tensor.is_contiguous() for tensor in (*ends[:2], out)):
+            return lambda: operators.default(*ends)
+        return lambda: operators.out(*ends, **{keyword: out})
 
     return Program(name.removeprefix("_"), plain_views(desc), build)
 

@@ -1,0 +1,181 @@
+"""What is done to the sums of a product before they are stored, the same for every product:
+
+    compensation    what zero points and shifted operands added to sums of integers
+    dequantization  the scales of src and weights
+    bias
+    post-ops
+    quantization    scale and zero point of dst
+    conversion      to dst's type
+
+With stored integers a and w that stand for a - za and w - zw, and C and R the sums of a column of
+weights and of a row of src, all of K terms::
+
+    sum (a - za) * (w - zw) = sum a * w  -  zw * R  -  za * (C - K * zw)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.brgemm import Tile
+from dnnl.codegen.builder import F32, I32, Values, i64
+from dnnl.codegen.epilogue import Epilogue
+from dnnl.codegen.isa.caches import Caches
+from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.quantization import Quantizer
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+
+PlaceOf = Callable[[ir.Value, ir.Type], Place]
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How many terms a sum has, and how many with the padding of the panels."""
+
+    terms: int
+    padded: int
+
+
+class Finish:
+    """The end of a product bound to what it reads.
+
+    ``factors`` are the arguments that are src and weights of the product. ``row_sums`` are the sums
+    R of the rows of src, there where ``needs_row_sums``.
+    """
+
+    def __init__(
+        self,
+        multiply: Multiply,
+        dst: Operand,
+        bias: Operand | None,
+        epilogue: Epilogue,
+        quantizer: Quantizer,
+        factors: tuple[int, int],
+        depth: Depth,
+        row_sums: Operand | None = None,
+    ) -> None:
+        self.dst = dst
+        self._multiply, self._bias, self._epilogue = multiply, bias, epilogue
+        self._quantizer, self._factors, self._depth = quantizer, factors, depth
+        self._row_sums = row_sums
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """dst and what is read besides src and weights."""
+        others = tuple(operand for operand in (self._bias, self._row_sums) if operand is not None)
+        return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *others)
+
+    def far(self, caches: Caches) -> list[Operand]:
+        """What is better asked for ahead: what post-ops read, if it is too much to be in the second
+        cache, and what is only overwritten, if it may not be in any."""
+        read = (self.dst,) if self._epilogue.reads_dst else ()
+        large = [op for op in (*read, *self._epilogue.operands) if op.desc.size > caches.l2 // 2]
+        if not read and self.dst.desc.size >= caches.shared:
+            large.append(self.dst)
+        return large
+
+    @property
+    def needs_column_sums(self) -> bool:
+        """Whether the product has to sum up the columns of the weights: a row of ones of A, behind
+        all others, does."""
+        return self._zero(0) is not None
+
+    @property
+    def core(self) -> ir.Type:
+        """The type of what is stored: i32 where sums of integers are stored as they are."""
+        bare = not (self._bias or self._epilogue.operands or self._epilogue.instructions)
+        scales = [self._quantizer.scale(arg) for arg in (*self._factors, Arg.DST)]
+        quantized = any(scales) or self._quantizer.zero_point(Arg.DST) is not None
+        exact = self._multiply.is_integer and self.dst.desc.data_type is DataType.s32
+        return I32 if bare and exact and not quantized else F32
+
+    def complete(self, tile: Tile, place_of: PlaceOf) -> Tile:
+        """The sums without what zero points and shifts added, in the type of the core.
+
+        ``place_of(number, core)`` is the place of cell ``number``. The row of ones is gone.
+        """
+        if not self._multiply.is_integer:
+            return tile
+        columns: Values = ()
+        if self.needs_column_sums:
+            ones = tile.row(tile.rows - 1)
+            tile = tile.take(range(tile.rows - 1))
+            columns = tuple(
+                self._column(place_of(i64(v), I32), value) for v, value in enumerate(ones)
+            )
+
+        def one(row: int, v: int, value: ir.Value) -> ir.Value:
+            place = place_of(i64(row * tile.vectors + v), I32)
+            b = place.e.b
+            if columns:
+                value = b.sub(value, b.mul(self._load_zero(place, 0), columns[v]))
+            value = self._without_rows(place, value)
+            if self.core is I32:
+                return value
+            return b.sitofp(value, vector.vector_type(F32, value.type.count))
+
+        return tile.map(one)
+
+    def store(self, tile: Tile, place_of: PlaceOf) -> None:
+        """Finish every cell, and store it."""
+        core = self.core
+        e = place_of(i64(0), core).e
+
+        def one(number: ir.Value, value: ir.Value) -> None:
+            place = place_of(number, core)
+            place.store(self.dst, value if core is I32 else self._finished(place, value))
+
+        self._epilogue.each(e, tile.cells, one)
+
+    def _finished(self, place: Place, value: ir.Value) -> ir.Value:
+        b = place.e.b
+        for argument in self._factors:
+            scale = self._quantizer.scale(argument)
+            if scale is not None:
+                value = b.fmul(value, place.load(scale))
+        if self._bias is not None:
+            value = b.fadd(value, place.load(self._bias))
+        value = self._epilogue.apply(place, value)
+        return self._quantizer.quantize(place, Arg.DST, value)
+
+    def _zero(self, side: int) -> Operand | None:
+        """The zero points of src, 0, or weights, 1."""
+        return self._quantizer.zero_point(self._factors[side])
+
+    def _load_zero(self, place: Place, side: int) -> ir.Value:
+        operand = self._zero(side)
+        assert operand is not None
+        return place.load(operand)
+
+    def _column(self, place: Place, total: ir.Value) -> ir.Value:
+        """C - K * zw from the sums of a row of ones."""
+        b = place.e.b
+        shifted = self._multiply.shift * self._depth.padded
+        if shifted:
+            total = b.sub(total, vector.splat_constant(total.type, shifted))
+        if self._zero(1) is not None:
+            terms = vector.splat_constant(total.type, self._depth.terms)
+            total = b.sub(total, b.mul(self._load_zero(place, 1), terms))
+        return total
+
+    def _without_rows(self, place: Place, value: ir.Value) -> ir.Value:
+        """The sums without (zw + shift) * R."""
+        if self._row_sums is None:
+            return value
+        b, rows = place.e.b, place.load(self._row_sums)
+        factor: ir.Value = vector.splat_constant(value.type, self._multiply.shift)
+        if self._zero(1) is not None:
+            factor = b.add(factor, self._load_zero(place, 1))
+        return b.sub(value, b.mul(rows, factor))
+
+
+def needs_row_sums(multiply: Multiply, zero_points: Mapping[int, object], weights: int) -> bool:
+    """Whether the sums of src's rows take part: argument ``weights`` has zero points, or its
+    elements are shifted."""
+    return multiply.is_integer and (bool(multiply.shift) or weights in zero_points)

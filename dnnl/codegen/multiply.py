@@ -1,0 +1,166 @@
+"""Products of typed operands: what lies in memory, what registers hold, and what multiplies.
+
+A product sums over k. *A* is broadcast: of a row, one word with as many k as a *group* has. *B* is
+read by vectors: panels have a word with the group's k for each column, side by side::
+
+    A   row      | k0 k1 k2 k3 |                              -> all lanes
+    B   k-group  | k0 k1 k2 k3 | k0 k1 k2 k3 | k0 k1 k2 k3 |
+                     column 0      column 1      column 2
+
+Floats that no instruction multiplies as they are become f32: those of A before, those of B when
+they are loaded. Bytes that no instruction multiplies are widened to 16 bits, or 32, in registers;
+no sum on the way leaves 32 bits, so that they are exact everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.builder import BF16, F32, I8, I16, I32, Emitter, Values
+from dnnl.codegen.convert import storage
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS, INTEGERS, Dot
+from dnnl.types.dtype import DataType
+
+_FLOATS = (DataType.f32, DataType.bf16, DataType.f16)
+_BYTES = (DataType.u8, DataType.s8)
+_ELEMENTS = {"bf16": BF16, "u8": I8, "s8": I8, "s16": I16, "s32": I32}
+_HALF_RANGE = 128
+_SIGNS = 0x80808080
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """How two types are multiplied.
+
+    ``a`` and ``b`` are the types of A and of the panels in memory, ``group`` how many k a word has.
+    ``dot`` is the instruction; if ``swapped``, it takes B first. Where it wants a B of the other
+    sign, ``shift`` is what loading adds to each element: the sums are then too large by ``shift``
+    times the sum of A's row.
+    """
+
+    a: DataType
+    b: DataType
+    group: int
+    dot: Dot
+    swapped: bool = False
+    shift: int = 0
+
+    @property
+    def accumulator(self) -> ir.Type:
+        """The type of the sums, f32 or i32."""
+        return F32 if self.dot.accumulator == "f32" else I32
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether bytes are multiplied."""
+        return self.a in _BYTES
+
+    @property
+    def parts(self) -> int:
+        """How many registers the operands of one vector fill."""
+        return self.group // self.dot.group
+
+    @property
+    def element(self) -> tuple[ir.Type, ir.Type]:
+        """The types by which A and B are addressed."""
+        return storage(self.a).element, storage(self.b).element
+
+    def zero(self, e: Emitter) -> ir.Constant:
+        """The sums of nothing."""
+        return vector.splat_constant(vector.vector_type(self.accumulator, e.isa.lanes), 0)
+
+    def ones(self, e: Emitter) -> Values:
+        """A row of ones: its sums are those of the columns of B."""
+        words = vector.vector_type(I32, e.isa.lanes)
+        return self._registers(e, vector.splat_constant(words, 0x01010101), self.a)
+
+    def broadcast(self, e: Emitter, pointer: ir.Value) -> Values:
+        """The word of A at an address, in all lanes."""
+        lanes = e.isa.lanes
+        if self.group == 1:
+            return (vector.splat(e, e.b.load(pointer, typ=F32, align=4), lanes),)
+        word = e.b.load(pointer, typ=I32, align=self.a.size)
+        return self._registers(e, vector.splat(e, word, lanes), self.a)
+
+    def load(self, e: Emitter, pointer: ir.Value) -> Values:
+        """The words of a vector of columns at an address of a panel."""
+        lanes = e.isa.lanes
+        if self.group == 1:
+            row = storage(self.b)
+            kind = vector.vector_type(row.element, lanes)
+            return (row.to_core(e, vector.load(e, pointer, kind)),)
+        kind = vector.vector_type(I32, lanes)
+        words = e.b.load(pointer, typ=kind, align=self.b.size)
+        if self.shift:
+            words = e.b.xor(words, vector.splat_constant(kind, _SIGNS))
+        signed = self.b is DataType.s8
+        stands_for = DataType.s8 if signed != bool(self.shift) else DataType.u8
+        return self._registers(e, words, stands_for if self.is_integer else self.b)
+
+    def add(self, e: Emitter, a: Values, b: Values, total: ir.Value) -> ir.Value:
+        """total + the products of the words of A and B."""
+        dot = self.dot
+        for pair in zip(a, b, strict=True):
+            first, second = reversed(pair) if self.swapped else pair
+            if dot.instruction:
+                operands = [total, first, second] if dot.add else [first, second]
+                result = e.intrinsic(dot.instruction, total.type, operands)
+                total = result if dot.add else e.b.add(total, result)
+            elif self.accumulator is F32:
+                total = vector.multiply_add(e, first, second, total)
+            else:
+                total = e.b.add(total, e.b.mul(first, second))
+        return total
+
+    def _registers(self, e: Emitter, words: ir.Value, of: DataType) -> Values:
+        """The operands of the instruction out of words of elements of a type."""
+        lanes, signed = words.type.count, of is DataType.s8
+        if self.parts == 1:
+            kind = vector.vector_type(_ELEMENTS[of.name], lanes * self.group)
+            return (e.b.bitcast(words, kind),)
+        element = _ELEMENTS[self.dot.a]
+        kind = vector.vector_type(element, lanes * 32 // element.width)
+        values = e.b.bitcast(words, kind)
+        return tuple(
+            _byte(e, values, number, signed=signed) for number in range(element.width // 8)
+        )
+
+
+def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Value:
+    """Byte ``number`` of each element, as wide as the element."""
+    kind, width = values.type, values.type.element.width
+    up, down = width - 8 - 8 * number, width - 8
+    if signed:
+        top = e.b.shl(values, vector.splat_constant(kind, up)) if up else values
+        return e.b.ashr(top, vector.splat_constant(kind, down))
+    low = e.b.lshr(values, vector.splat_constant(kind, 8 * number)) if number else values
+    return e.b.and_(low, vector.splat_constant(kind, 0xFF)) if up else low
+
+
+def multiply(isa: Isa, src: DataType, weights: DataType) -> Multiply | None:
+    """The best way to multiply two types, or None: f32, bf16 and f16, or u8 and s8."""
+    if src in _BYTES and weights in _BYTES:
+        return _of_bytes(isa, src, weights)
+    if src not in _FLOATS or weights not in _FLOATS:
+        return None
+    for dot in isa.dots:
+        if dot.group > 1 and (dot.a, dot.b) == (src.name, weights.name):
+            return Multiply(src, weights, dot.group, dot)
+    return Multiply(DataType.f32, weights, 1, FLOATS)
+
+
+def _of_bytes(isa: Isa, src: DataType, weights: DataType) -> Multiply:
+    other = DataType.u8 if weights is DataType.s8 else DataType.s8
+    shift = _HALF_RANGE if weights is DataType.s8 else -_HALF_RANGE
+    for b, added in ((weights, 0), (other, shift)):
+        for dot in isa.dots:
+            pair = (src.name, b.name)
+            if (dot.a, dot.b) in (pair, pair[::-1]):
+                swapped = (dot.a, dot.b) != pair
+                return Multiply(src, weights, dot.group, dot, swapped, added)
+    words = next((dot for dot in isa.dots if dot.a == dot.b == "s16"), INTEGERS)
+    return Multiply(src, weights, 4, words)

@@ -1,0 +1,75 @@
+"""What of a product is kept where: tiles in registers, blocks in the second-level cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen.brgemm import TileShape
+from dnnl.codegen.isa import Isa
+
+# Tiles that make up for loading a part of a panel.
+_TILES = 16
+_PAGE = 4096
+ENOUGH_IN_BLOCKS = 16
+"""Work items of whole blocks that keep several threads busy."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """The sizes of the blocks of a product with tiles of shape ``tile``.
+
+    ``panels`` of weights, one after the other, meet a block of ``places`` before the next places
+    do; 0 lets each tile meet all panels, which then had better be in a cache together. The places
+    are all of a line if their number is 0. Of each sum ``steps`` are computed before those of the
+    next tile of a block, all of them if 0.
+    """
+
+    tile: TileShape
+    panels: int = 0
+    places: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True)
+class Size:
+    """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
+    a sum, and the bytes of one step in a row of src and in a panel."""
+
+    rows: int
+    panels: int
+    steps: int
+    src_step: int
+    panel_step: int
+
+
+def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) -> Blocking:
+    """Blocks for the second-level cache.
+
+    All panels stay in it if they take half of it or less; else one does, while the rows of src pass
+    by, of which processors follow each that has pages of its own. Rows that share pages are kept in
+    blocks. Where one panel is too large, the sums are computed in parts, if they may be.
+    """
+    if isa.device is not None:
+        return Blocking(tile, panels=1)
+    cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
+    if size.panels * panel <= cache:
+        return Blocking(tile)
+    if size.rows <= tile.rows:
+        return Blocking(tile, panels=1)
+    if panel > cache and split_sums:
+        return _in_parts(isa, tile, size)
+    row = size.steps * size.src_step
+    return Blocking(tile, panels=1, places=0 if row >= _PAGE else cache // 4 // row)
+
+
+def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
+    """A block of src fills half of the cache, and the sums of some panels a quarter; fewer panels
+    where threads would have nothing to do."""
+    cache = isa.caches.l2 // 2
+    places = min(size.rows, _TILES * tile.rows)
+    steps = max(1, cache // (places * size.src_step))
+    sums = places * tile.vectors * isa.vector_bits // 8
+    panels = max(1, min(size.panels, cache // 2 // sums))
+    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < ENOUGH_IN_BLOCKS:
+        panels = -(-panels // 2)
+    return Blocking(tile, panels, places, steps)

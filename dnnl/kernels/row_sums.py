@@ -1,0 +1,35 @@
+"""Sums of the rows of src, which correct products of integers that are shifted."""
+
+from __future__ import annotations
+
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine
+from dnnl.codegen.builder import I32, Emitter, Module, Value, Values
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.kernels.pointwise import letters
+from dnnl.kernels.scratchpad import Argument
+from dnnl.runtime.image import Phase
+
+
+def emit_row_sums(
+    module: Module, symbol: str, src: Argument, sums: Argument, arguments: Arguments
+) -> Phase:
+    """Write a phase that adds up integers over the last dimension of ``src``, in s32."""
+    axes = letters(src[1].dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    given = Operand(arguments.slot(src[0]), src[1], index)
+    total = Operand(arguments.slot(sums[0]), sums[1], index[:-1])
+
+    def add(point: Point, value: Value) -> Values:
+        return (point.e.b.add(value, point.load(given)),)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (e.b.add(a[0], b[0]),)
+
+    def body(point: Point) -> None:
+        point.store(total, *point.fold((0,), add, merge))
+
+    nest = Nest(axes[:-1], axes[-1:], (given,), (total,), body, core=I32)
+    return emit_nest(module, symbol, nest)

@@ -1,0 +1,239 @@
+"""Matrix products of every type: exact sums of integers, scales, zero points, and all dst types."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dnnl import Arg, MatmulDesc, Memory, MemoryDesc, PrimitiveAttr, PrimitiveDesc, config
+from dnnl.codegen import isa as rows
+from tests.check import Fill, memory_of
+from tests.primitives.harness import ENGINE
+from tests.primitives.products import (
+    Dims,
+    attr_of,
+    broadcast_dims,
+    inputs,
+    lay_out,
+    verify,
+    verify_on,
+)
+
+BYTES = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")]
+THREE = [("u8", "s8", "s32"), ("s8", "s8", "f32"), ("bf16",) * 3]
+LAYOUTS = ["plain", "gaps", "part", "reversed"]
+ZERO_POINTS = [*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))]
+FLOATS = ["bf16", "f16"]
+DST = ["f32", "bf16", "f16", "s32", "s8", "u8"]
+NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
+
+
+every_row = pytest.mark.parametrize("isa", NAMES)
+pairs = pytest.mark.parametrize("types", BYTES, ids="-".join)
+
+
+def matmul(
+    sizes: Dims,
+    types: tuple[str, str, str],
+    layouts: tuple[str, str, str] = ("any", "any", "any"),
+    bias: MemoryDesc | None = None,
+    batch: tuple[Dims, Dims] = ((), ()),
+) -> MatmulDesc:
+    """A description of sizes (M, K, N); ``batch`` are the leading dims of src and weights."""
+    m, k, n = sizes
+    both = tuple(map(max, *batch)) if batch[0] else ()
+    dims = (*batch[0], m, k), (*batch[1], k, n), (*both, m, n)
+    src, weights, dst = (
+        lay_out(size, layout).with_data_type(data_type)
+        for size, layout, data_type in zip(dims, layouts, types, strict=True)
+    )
+    return MatmulDesc(src, weights, dst, bias)
+
+
+def extreme(pd: PrimitiveDesc, src: int, weights: int) -> dict[int, Memory]:
+    """Memories of one value each."""
+    return {
+        arg: memory_of(np.full(pd.arg_desc(arg).dims, value), pd.arg_desc(arg), ENGINE)
+        for arg, value in ((Arg.SRC, src), (Arg.WEIGHTS, weights))
+    }
+
+
+@every_row
+@pairs
+@pytest.mark.parametrize("layout", ["any", "plain", "reversed"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (13, 5, 17), (15, 64, 35), (31, 19, 16)], ids=str)
+def test_sums_of_bytes_are_exact(
+    sizes: Dims, layout: str, types: tuple[str, str], isa: str
+) -> None:
+    with config.override("max_cpu_isa", isa):
+        verify(matmul(sizes, (*types, "s32"), (layout,) * 3), fill="normal")
+
+
+@every_row
+@pairs
+@pytest.mark.parametrize("high", [*itertools.product((False, True), repeat=2)], ids=str)
+def test_no_sum_saturates(high: tuple[bool, bool], types: tuple[str, str], isa: str) -> None:
+    """Products of the largest bytes, of which two do not fit 16 bits."""
+    limits = {"u8": (0, 255), "s8": (-128, 127)}
+    values = [limits[name][top] for name, top in zip(types, high, strict=True)]
+    with config.override("max_cpu_isa", isa):
+        pd = PrimitiveDesc(matmul((9, 102, 33), (*types, "s32")), ENGINE)
+        verify_on(pd, extreme(pd, *values))
+
+
+@every_row
+@pytest.mark.parametrize("layout", ["any", "plain", "reversed"])
+@pytest.mark.parametrize("dst", ["f32", "own"])
+@pytest.mark.parametrize("data_type", FLOATS)
+def test_small_floats(data_type: str, dst: str, layout: str, isa: str) -> None:
+    types = (data_type, data_type, data_type if dst == "own" else dst)
+    with config.override("max_cpu_isa", isa):
+        verify(matmul((15, 37, 35), types, (layout,) * 3), fill="normal")
+        verify(matmul((15, 37, 35), types, (layout,) * 3))
+
+
+@pytest.mark.parametrize("layouts", [*itertools.product(LAYOUTS, repeat=2)])
+@pytest.mark.parametrize(
+    "types", [("u8", "s8", "s32"), ("s8", "s8", "f32"), ("bf16",) * 3], ids=str
+)
+def test_layouts(types: tuple[str, str, str], layouts: tuple[str, str]) -> None:
+    for sizes in ((15, 12, 34), (15, 9, 34)):
+        verify(matmul(sizes, types, (layouts[0], layouts[1], "plain")))
+        verify(matmul(sizes, types, (layouts[0], "any", layouts[1])))
+
+
+@pytest.mark.parametrize("layout", ["AB16a16b", "aB16b", "Ab8a", "BA8b4a", "behind"])
+@pytest.mark.parametrize("side", [0, 1, 2])
+def test_blocked_layouts(side: int, layout: str) -> None:
+    for types in (("u8", "s8", "s32"), ("s8", "s8", "u8"), ("f16", "f16", "f32")):
+        layouts = ["plain"] * 3
+        layouts[side] = layout
+        verify(matmul((19, 37, 21), types, (layouts[0], layouts[1], layouts[2])))
+
+
+@pytest.mark.parametrize("types", [("u8", "s8"), ("s8", "s8"), ("bf16", "bf16")], ids="-".join)
+@pytest.mark.parametrize("dst", DST)
+@pytest.mark.parametrize("layout", ["plain", "reversed", "AB16a16b"])
+def test_every_dst(layout: str, dst: str, types: tuple[str, str]) -> None:
+    verify(matmul((7, 12, 35), (*types, dst), ("plain", "any", layout)), fill="normal")
+
+
+@every_row
+@pytest.mark.parametrize("dst", ["f32", "s8"])
+@pytest.mark.parametrize("bias", DST)
+def test_types_of_bias(bias: str, dst: str, isa: str) -> None:
+    desc = MemoryDesc((1, 35), bias)
+    with config.override("max_cpu_isa", isa):
+        verify(matmul((7, 12, 35), ("u8", "s8", dst), bias=desc), fill="normal")
+
+
+@pytest.mark.parametrize("dst", ["plain", "reversed", "AB16a16b"])
+@pytest.mark.parametrize("types", [("u8", "s8", "s8"), ("s8", "s8", "f32"), ("f32",) * 3], ids=str)
+@pytest.mark.parametrize("masks", [*itertools.product((0, 1), (0, 2), (0, 1, 2, 3))], ids=str)
+def test_scales(masks: Dims, types: tuple[str, str, str], dst: str) -> None:
+    attr = PrimitiveAttr()
+    for arg, mask in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), masks, strict=True):
+        attr.set_scales(arg, mask)
+    desc = matmul((7, 12, 35), types, ("plain", "any", dst), MemoryDesc((1, 35), "f32"))
+    verify(desc, attr, "normal")
+
+
+@pytest.mark.parametrize("data_type", ["f32", "bf16", "f16", "e8m0", "f8_e4m3"])
+@pytest.mark.parametrize("arg", [Arg.SRC, Arg.WEIGHTS, Arg.DST])
+def test_types_of_scales(arg: Arg, data_type: str) -> None:
+    attr = PrimitiveAttr()
+    attr.set_scales(arg, 2 if arg is Arg.WEIGHTS else 1, (), data_type)
+    verify(matmul((7, 12, 35), ("u8", "s8", "f32")), attr, "normal")
+
+
+@every_row
+@pairs
+@pytest.mark.parametrize(
+    "masks", [*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))], ids=str
+)
+def test_zero_points(masks: tuple[int | None, ...], types: tuple[str, str], isa: str) -> None:
+    attr = PrimitiveAttr()
+    for arg, mask in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), masks, strict=True):
+        if mask is not None:
+            attr.set_zero_points(arg, mask)
+    with config.override("max_cpu_isa", isa):
+        for k in (12, 13):
+            verify(matmul((15, k, 35), (*types, "s32")), attr, "normal")
+
+
+@pytest.mark.parametrize("data_type", ["s32", "s8", "u8", "s4", "u4"])
+@pytest.mark.parametrize("dst", ["plain", "reversed", "AB16a16b"])
+def test_types_of_zero_points(dst: str, data_type: str) -> None:
+    attr = PrimitiveAttr()
+    attr.set_zero_points(Arg.SRC, 0, (), data_type)
+    attr.set_zero_points(Arg.WEIGHTS, 2, (), data_type)
+    attr.set_zero_points(Arg.DST, 0, (), data_type)
+    values = {"u4": (3, 5, 2), "u8": (100, 7, 128)}.get(data_type, (-3, 5, -7))
+    desc = matmul((7, 12, 35), ("s8", "s8", "u8"), ("plain", "plain", dst))
+    pd = PrimitiveDesc(desc, ENGINE, attr)
+    args = inputs(pd)
+    for arg, value in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), values, strict=True):
+        place = Arg.ZERO_POINTS | arg
+        args[place] = memory_of(np.full(args[place].desc.dims, value), args[place].desc, ENGINE)
+    verify_on(pd, args)
+
+
+@pytest.mark.parametrize(
+    "batch", [((2, 3), (2, 3)), ((1, 3), (2, 1)), ((2, 1), (1, 1)), ((1, 1), (2, 3))], ids=str
+)
+@pytest.mark.parametrize("weights", ["plain", "any", "abdc"])
+def test_batches_with_all(batch: tuple[Dims, Dims], weights: str) -> None:
+    attr = PrimitiveAttr()
+    attr.set_scales(Arg.SRC, 0b0100)
+    attr.set_scales(Arg.WEIGHTS, 0b1011)
+    attr.set_scales(Arg.DST, 0b1000)
+    attr.set_zero_points(Arg.SRC, 0b0001)
+    attr.set_zero_points(Arg.WEIGHTS, 0b1000)
+    attr.set_zero_points(Arg.DST, 0)
+    attr.post_ops.append_eltwise("eltwise_relu")
+    attr.post_ops.append_sum(0.5, zero_point=2)
+    for dst in ("plain", "badc", "abdc"):
+        bias = MemoryDesc((1, 1, 5, 18), "bf16")
+        layouts = ("acbd", weights, dst)
+        verify(matmul((5, 7, 18), ("s8", "s8", "s8"), layouts, bias, batch), attr)
+
+
+@every_row
+@pytest.mark.parametrize("types", [("u8", "s8", "u8"), ("bf16", "bf16", "bf16")], ids=str)
+@pytest.mark.parametrize("mask", range(4))
+def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
+    operand = lay_out(broadcast_dims((7, 19), mask), "plain").with_data_type("f16")
+    attr = attr_of(
+        ("binary", "binary_add", operand), ("eltwise", "eltwise_gelu_tanh"), ("sum", 0.5),
+        ("prelu", mask),
+    )  # fmt: skip
+    fill: Fill = "normal"
+    with config.override("max_cpu_isa", isa):
+        for dst in ("plain", "reversed", "AB16a16b"):
+            verify(matmul((7, 12, 19), types, ("plain", "any", dst)), attr, fill)
+
+
+@pairs
+@pytest.mark.parametrize("weights", ["any", "plain"])
+@pytest.mark.parametrize("sizes", [(1, 4096, 200), (200, 1024, 96), (3, 20_000, 5)], ids=str)
+def test_large_products(sizes: Dims, weights: str, types: tuple[str, str]) -> None:
+    verify(matmul(sizes, (*types, "s32"), ("plain", weights, "plain")), fill="normal")
+
+
+@pytest.mark.parametrize(
+    "types", [("u8", "s8", "s32"), ("s8", "s8", "f32"), ("bf16",) * 3], ids=str
+)
+def test_nothing_to_sum(types: tuple[str, str, str]) -> None:
+    attr = attr_of(("eltwise", "eltwise_linear", 2.0, 1.0))
+    verify(matmul((7, 0, 19), types, ("plain", "any", "plain")), attr)
+
+
+def test_what_is_refused() -> None:
+    attr = PrimitiveAttr()
+    attr.set_scales(Arg.WEIGHTS, 1)
+    with pytest.raises(Exception, match="values of WEIGHTS that change along K"):
+        PrimitiveDesc(matmul((7, 12, 19), ("u8", "s8", "s32")), ENGINE, attr)
+    with pytest.raises(Exception, match="unsupported data type: f32 times s8"):
+        PrimitiveDesc(matmul((7, 12, 19), ("f32", "s8", "f32")), ENGINE)
