@@ -269,10 +269,7 @@ BatchNormalizationDesc.operation = Operation(
     in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
     operands=(4, 16),
     reference=SPECIFICATION,
-    examples=(
-        "--flags=GCH,GR --tag=abx,aBx16b mb3ic19ih5",
-        "--dir=FWD_D,BWD_DW --flags=,CHR,GCHA --tag=abx,aBx16b mb3ic19ih5",
-    ),
+    examples=("--flags=,GCH,CHR,GCHA --tag=abx,aBx16b mb3ic19ih5",),
     implementations=(
         Implementation("nest", _forward, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),
