@@ -33,7 +33,7 @@ class Number:
     form: Affine
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Bound:
     """``0 <= form < limit`` must hold."""
 
@@ -124,9 +124,8 @@ class Access:
     def of(operand: Operand, index: tuple[Affine, ...], inside: tuple[Bound, ...] = ()) -> Access:
         """The access of ``operand`` at ``index``, ``inside`` these bounds and those of its padded
         dimensions."""
-        known = [(bound.form, bound.limit) for bound in inside]
-        ends = [Bound(form, operand.limit(dim)) for dim, form in enumerate(index)]
-        ends = [end for end in ends if end.needed and (end.form, end.limit) not in known]
+        ends = (Bound(form, operand.limit(dim)) for dim, form in enumerate(index))
+        ends = (end for end in ends if end.needed and end not in inside)
         return Access(operand, index, operand.offset(index), tuple(ends), inside)
 
     def substitute(self, axis: Axis, form: Affine) -> Access:
@@ -183,8 +182,8 @@ class Place:
     A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
     outside ``domain``, which is padding, becomes zero. Whole vectors of the operand ``streamed``
-    are stored past the caches, to addresses that are then multiples of a vector's size. ``known``
-    says of some bounds that here they hold, or fail, for all lanes.
+    are written by non-temporal stores, to addresses that are then multiples of a vector's size.
+    ``known`` says of some bounds that here they hold, or fail, for all lanes.
     """
 
     def __init__(
@@ -340,7 +339,7 @@ class Place:
             return mask
         if any(self._known.get(bound) is False for bound in bounds):
             return vector.known_lanes([False] * self._lanes)
-        for bound in bounds:
+        for bound in dict.fromkeys(bounds):
             if bound in self._known:
                 continue
             base = self.e.mul(self._bounded(bound.form), parts)

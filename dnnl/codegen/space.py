@@ -91,9 +91,9 @@ class Space:
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """Everything that limits iterations, or what they may touch."""
+        """Everything that limits iterations, or what they may touch, once each."""
         windows = (bound for access in self.accesses.values() for bound in access.window)
-        return (*self.domain, *self.exists, *windows)
+        return tuple(dict.fromkeys((*self.domain, *self.exists, *windows)))
 
     def merged(self) -> Space:
         """The space with axes merged that are contiguous in every operand, so that a dense tensor

@@ -112,7 +112,15 @@ def test_every_instruction_set(isa: str, layouts: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize(
     "sizes",
-    [(512, 512, 512), (1, 4096, 1000), (1000, 3, 1), (3, 20_000, 5), (64, 1024, 256)],
+    [
+        (512, 512, 512),
+        (1, 4096, 1000),
+        (1000, 3, 1),
+        (3, 20_000, 5),
+        (64, 1024, 256),
+        (200, 1003, 96),
+        (3, 1003, 64),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("weights", ["any", "plain"])
