@@ -221,9 +221,7 @@ def _normalize(conf: Conf, module: Module, arguments: Arguments) -> Phase:
 
     inputs = (own.src, own.mean, own.factor, *own.beside)
     entry = symbol("batch_normalization", [conf.src, conf.dst], module.isa)
-    nest = Nest(
-        own.axes, (), inputs, own.outputs, body, reads_dst=own.epilogue.reads_dst
-    )
+    nest = Nest(own.axes, (), inputs, own.outputs, body, reads_dst=own.epilogue.reads_dst)
     return emit_nest(module, entry, nest)
 
 

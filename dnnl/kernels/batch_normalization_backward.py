@@ -190,9 +190,7 @@ class _Gradient:
         if self._conf.given:
             return _Coefficients(factor, None, None)
         count = point.constant(float(max(1, reduced(self._conf.src))))
-        return _Coefficients(
-            factor, b.fdiv(total, count), b.fdiv(b.fmul(normalized, one), count)
-        )
+        return _Coefficients(factor, b.fdiv(total, count), b.fdiv(b.fmul(normalized, one), count))
 
     def differentiate(self, point: Point, by: _Coefficients) -> None:
         """One vector of elements."""
@@ -224,9 +222,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def _summed(
-    conf: Conf, own: _Gradient, module: Module, arguments: Arguments
-) -> tuple[Phase, ...]:
+def _summed(conf: Conf, own: _Gradient, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
     """Write the phases that sum over channels."""
     kept, rest = own.axes[1:2], (own.axes[0], *own.axes[2:])
     reduction, after = own.sums(), _there(own.variance, own.scale)

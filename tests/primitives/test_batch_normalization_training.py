@@ -214,9 +214,7 @@ def test_as_pytorch(layout: str) -> None:
     src, scale, shift = (
         tensor(args[arg]).requires_grad_() for arg in (Arg.SRC, Arg.SCALE, Arg.SHIFT)
     )
-    dst = torch.nn.functional.batch_norm(
-        src, None, None, scale, shift, training=True, eps=EPSILON
-    )
+    dst = torch.nn.functional.batch_norm(src, None, None, scale, shift, training=True, eps=EPSILON)
     check(results[Arg.DST], array(dst.detach()), reference.TRAINING_TOLERANCE("f32", 105))
     diff = random_memory(desc, ENGINE, 9)
     dst.backward(tensor(diff))

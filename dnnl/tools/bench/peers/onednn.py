@@ -225,8 +225,11 @@ def _pooling(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.kernel, desc.dilations, desc.padding_l, desc.padding_r)
-    ends = asked.tensors(Arg.SRC, Arg.DST)
-    return asked.create("pooling_forward", *kinds, *ends, *map(dims, window))
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("pooling_forward", *kinds, *ends, *map(dims, window))
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
+    return asked.create("pooling_backward", kinds[1], *ends, *map(dims, window))
 
 
 def _convolution(asked: Asked) -> Handle:
