@@ -218,6 +218,12 @@ class Place:
         """The operand's elements in the core type; zero, or any number, where there are none."""
         return self.widen(operand, self.load_stored(operand))
 
+    def load_or_zero(self, operand: Operand) -> ir.Value:
+        """The operand's elements in the core type; zero where there are none."""
+        value = self.load(operand)
+        inside = self.conditions(self._accesses[operand].window)
+        return value if inside is None else self.e.b.select(inside, value, self.constant(0.0))
+
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
         """Elements of the operand as they lie in memory, in the core type."""
         return storage(operand.data_type, self.kind.element).to_core(self.e, stored)
