@@ -11,6 +11,7 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
@@ -22,7 +23,7 @@ from dnnl.types.memory_desc import MemoryDesc
 # The powers that two reciprocal roots make, and the least w for which these are estimated: what is
 # less may be denormal.
 _QUARTERS = (0.25, 0.5, 0.75)
-_MOST_APART = 4
+_MOST_APART, _MOST_REGISTERS = 4, 2
 _LEAST, _LARGEST = 2.0**-100, 3.4028235e38
 
 
@@ -84,7 +85,14 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     module = Module("lrn", isa)
     entry = symbol("lrn", [conf.src, conf.dst], isa)
-    nest = Nest(window.axes, window.taps, (src, *around), tuple(outputs), body)
+    nest = Nest(
+        window.axes,
+        window.taps,
+        (src, *around),
+        tuple(outputs),
+        body,
+        registers=lines(isa, conf.dst),
+    )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 
@@ -168,6 +176,12 @@ def _more(p: Point, totals: Values, pairs: Sequence[tuple[Operand, Operand]]) ->
 
 def _merge(e: Emitter, a: Values, b: Values) -> Values:
     return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+
+
+def lines(isa: Isa, dst: MemoryDesc) -> int:
+    """How many registers to fill side by side: non-temporal stores of parts of a line, with loads
+    between them that miss the cache, would leave the write-combining buffers one by one."""
+    return min(_MOST_REGISTERS, max(1, LINE // (isa.lanes * dst.data_type.size)))
 
 
 def powers(e: Emitter, base: Value, statement: Statement) -> tuple[Value, Callable[[], Value]]:

@@ -11,7 +11,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.vector import multiply_add
-from dnnl.kernels.lrn import Statement, Window, powers
+from dnnl.kernels.lrn import Statement, Window, lines, powers
 from dnnl.kernels.pointwise import FLOATS, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -67,5 +67,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("lrn_backward", isa)
     entry = symbol("lrn_backward", [conf.src, conf.diff_dst, conf.diff_src], isa)
     inputs = (src, diff_dst, *sources, *gradients, *workspaces)
-    nest = Nest(window.axes, window.taps, inputs, (diff_src,), body)
+    nest = Nest(
+        window.axes, window.taps, inputs, (diff_src,), body, registers=lines(isa, conf.diff_src)
+    )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
