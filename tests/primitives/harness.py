@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -73,25 +74,44 @@ def execute(
 
     ``dst`` may be one of ``args``: then the execution is in place.
     """
+    return execute_all(desc, args, attr, {} if dst is None else {Arg.DST: dst})[Arg.DST]
+
+
+def execute_all(
+    desc: Desc,
+    args: Mapping[int, Memory],
+    attr: PrimitiveAttr | None = None,
+    old: Mapping[int, Memory] = MappingProxyType({}),
+) -> dict[int, Memory]:
+    """Every output by argument after one execution, poisoned before it unless ``old`` says what it
+    held.
+
+    A memory of ``old`` may be one of ``args``: then the execution is in place.
+    """
     pd = PrimitiveDesc(desc, ENGINE, attr)
     primitive = Primitive(pd)
-    given = {**args, Arg.DST: poisoned_memory(pd.dst_desc, ENGINE) if dst is None else dst}
+    names = [tensor.argument for tensor in pd.desc.outputs]
+    made = {arg: poisoned_memory(pd.arg_desc(arg), ENGINE) for arg in names if arg not in old}
+    given = {**args, **made, **old}
     results = []
     for threads, at in ((1, "end"), (2, "end"), (2, "start")):
         placed = {id(memory): _placed(memory, at) for memory in given.values()}
         now = {arg: placed[id(memory)] for arg, memory in given.items()}
         primitive.execute(Stream(ENGINE, threads), now)
-        results.append(now[Arg.DST])
+        results.append({arg: now[arg] for arg in names})
         for arg, memory in args.items():
-            if memory is not dst:
+            if not any(memory is kept for kept in old.values()):
                 assert (now[arg].data == memory.data).all(), f"argument {arg} was written"
-    for other in results[1:]:
-        assert (results[0].data == other.data).all(), "1 and 2 threads differ"
+    first, *others = results
+    for other in others:
+        for arg in names:
+            assert (first[arg].data == other[arg].data).all(), f"threads change argument {arg}"
     if late.drawn():
+        by_memory = {id(given[arg]): memory for arg, memory in first.items()}
         for arg, memory in late.execute(desc, attr, given).items():
-            want = results[0] if given[arg] is given[Arg.DST] else given[arg]
+            want = by_memory.get(id(given[arg]), given[arg])
             assert (memory.data == want.data).all(), f"argument {arg} differs on a late engine"
-    return results[0]
+    return first
 
 
 def _placed(memory: Memory, at: str) -> Memory:
