@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.alternate import Effort
 from bench.peers import Peers
 from dnnl import Engine
+from dnnl.tools.bench.measure import Effort
 
 SEED = 1
 

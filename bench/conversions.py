@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from bench import moves
 from bench.context import Context
-from bench.machine import COPY
 from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report
 from bench.summary import Limit
 from dnnl import Arg, MemoryDesc
+from dnnl.tools.bench.machine import COPY
 
 SIZES = ((1, 2048, 7, 7), (1, 256, 56, 56), (16, 64, 112, 112))
 TAGS = ("nchw", "nhwc", "nChw16c")

@@ -9,15 +9,15 @@ import numpy as np
 import dnnl
 from bench import products
 from bench.agreement import check
-from bench.alternate import Contender, Effort, Measurement, measure
 from bench.context import SEED, Context, threads_text
 from bench.descriptor import ConvolutionCase, read
-from bench.machine import PEAK, peak_contender
 from bench.operation import Values, enter
 from bench.ours import OURS, OurOperation
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row, Table
 from dnnl import Arg
+from dnnl.tools.bench.machine import PEAK, peak
+from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
 
 CASES = Path(__file__).parent / "cases" / "resnet_50"
 BATCH = 1
@@ -40,10 +40,10 @@ def run(context: Context, report: Report) -> None:
     cases = read(CASES, BATCH)
     effort = context.effort(rounds=7, turn=0.02)
     for num_threads in context.each_thread_count():
-        peak = peak_contender(context.engine, num_threads)
+        ceiling = peak(context.engine, num_threads)
         rows, results = [], []
         for case in cases:
-            row, result = _measured(context, case, num_threads, peak, effort)
+            row, result = _measured(context, case, num_threads, ceiling, effort)
             rows.append(row)
             results.append((case, result))
         rows.append(_total(results))
@@ -54,14 +54,14 @@ def run(context: Context, report: Report) -> None:
 
 
 def _measured(
-    context: Context, case: ConvolutionCase, num_threads: int, peak: Contender, effort: Effort
+    context: Context, case: ConvolutionCase, num_threads: int, ceiling: Contender, effort: Effort
 ) -> tuple[Row, Measurement]:
     """The row of a layer, once its result has been compared with the peers'."""
     tensors = _tensors(case)
     desc, attr = _described(case)
     operation = OurOperation(desc, context.engine, num_threads, attr)
     ours, dst = enter(OURS, operation, tensors, case.flops)
-    contenders = [ours, peak]
+    contenders = [ours, ceiling]
     row: dict[str, str | float | None] = {"impl": operation.impl_info}
     peers = context.peers
     if peers.onednn is not None:

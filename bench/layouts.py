@@ -9,12 +9,12 @@ from bench import moves
 from bench.context import Context
 from bench.convolutions import CASES
 from bench.descriptor import read
-from bench.machine import COPY
 from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report
 from bench.summary import Limit
 from dnnl import MemoryDesc
+from dnnl.tools.bench.machine import COPY
 
 BATCHES = (1, 16)
 ACTIVATIONS = ("nchw", "nhwc", "nChw8c", "nChw16c")

@@ -7,14 +7,14 @@ import numpy as np
 import dnnl
 from bench import products
 from bench.agreement import check
-from bench.alternate import Contender, Effort, Measurement, measure
 from bench.context import SEED, Context, threads_text
-from bench.machine import PEAK, peak_contender
 from bench.operation import enter
 from bench.ours import OURS, OurOperation
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row, Table
 from dnnl import Arg
+from dnnl.tools.bench.machine import PEAK, peak
+from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
 
 SIZES = (512, 1024)
 LAYOUTS = {"plain": "ab", "any": "any"}
@@ -30,11 +30,11 @@ def run(context: Context, report: Report) -> None:
     """A table for each thread count."""
     effort = context.effort(rounds=7, turn=0.08)
     for num_threads in context.each_thread_count():
-        peak = peak_contender(context.engine, num_threads)
+        ceiling = peak(context.engine, num_threads)
         rows, parts = [], []
         for size in SIZES:
             for layout in LAYOUTS:
-                row, result = _measured(context, size, layout, num_threads, peak, effort)
+                row, result = _measured(context, size, layout, num_threads, ceiling, effort)
                 rows.append(row)
                 parts.append((f"{size} {layout}", result.relative(OURS, PEAK)))
         title = f"Matrix products, f32, {threads_text(num_threads)}"
@@ -43,7 +43,7 @@ def run(context: Context, report: Report) -> None:
 
 
 def _measured(
-    context: Context, size: int, layout: str, num_threads: int, peak: Contender, effort: Effort
+    context: Context, size: int, layout: str, num_threads: int, ceiling: Contender, effort: Effort
 ) -> tuple[Row, Measurement]:
     """The row of a product, once its result has been compared with the peers'."""
     rng = np.random.default_rng(SEED)
@@ -56,7 +56,7 @@ def _measured(
     desc = dnnl.MatmulDesc(matrix, matrix, matrix)
     operation = OurOperation(desc, context.engine, num_threads)
     ours, dst = enter(OURS, operation, tensors, flops)
-    contenders = [ours, peak]
+    contenders = [ours, ceiling]
     what = f"matmul {size} {layout}"
     row: dict[str, str | float | None] = {"size": size, "layout": layout}
     row["impl"] = operation.impl_info

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 
 from bench.agreement import WrongResult
-from bench.alternate import Contender, Measurement, measure
 from bench.context import SEED, Context, threads_text
 from bench.ours import OURS
 from bench.peers import ONNXRUNTIME
@@ -18,6 +17,7 @@ from bench.report import Column, Report, Row, Table, Target
 from dnnl.framework.graph import Array
 from dnnl.framework.model import Model, load
 from dnnl.framework.session import Session
+from dnnl.tools.bench.measure import Contender, Measurement, measure
 from dnnl.tools.difference import compare
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 import dnnl
 from bench import summary
 from bench.agreement import check_rounded
-from bench.alternate import Contender, Effort, Measurement, measure
 from bench.context import SEED, Context, threads_text
-from bench.machine import COPY, Copies
 from bench.ours import OURS, OurOperation
 from bench.peers import ONEDNN
 from bench.peers.errors import PeerError
@@ -26,6 +24,8 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import convert, core_type
 from dnnl.reference.reorder import reorder
 from dnnl.runtime.gather import gather, scatter
+from dnnl.tools.bench.machine import COPY, Copies
+from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
 from dnnl.tools.bench.peers.onednn import PeerOperation
 
 Cells = dict[str, str | float | None]

@@ -11,12 +11,12 @@ from string import ascii_lowercase
 
 from bench import moves
 from bench.context import SEED, Context
-from bench.machine import COPY
 from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report, Target
 from bench.summary import Limit
 from dnnl import MemoryDesc
+from dnnl.tools.bench.machine import COPY
 
 ODD = (16, 250, 56, 55)
 PERMUTED = {4: ODD, 5: (4, 63, 18, 28, 37), 6: (5, 12, 9, 14, 17, 31)}

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.alternate import Contender
 from dnnl import Arg
+from dnnl.tools.bench.measure import Contender
 
 Values = NDArray[np.float32]
 

@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 
 import dnnl
-from bench.alternate import Contender, measure
 from bench.context import SEED, Context
 from bench.ours import OurOperation
 from bench.report import Column, Report, Row, Table, Target
 from dnnl.codegen import jit
 from dnnl.primitives.desc import Desc
+from dnnl.tools.bench.measure import Contender, measure
 
 EXECUTE, BOUND, NATIVE = "execute", "bound", "native"
 FORWARD = "forward_inference"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.alternate import Measurement
-from bench.machine import PEAK
 from bench.ours import OURS
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Row, Target
+from dnnl.tools.bench.machine import PEAK
+from dnnl.tools.bench.measure import Measurement
 
 LIMIT = 0.85
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from bench import summary
-from bench.alternate import Contender, measure
 from bench.context import Context, threads_text
 from bench.moves import Cells, Move, Prepared
 from bench.overhead import BOUND, EXECUTE
 from bench.peers import ONEDNN
 from bench.report import Column, Report, Table, Target
 from dnnl import Arg, MemoryDesc
+from dnnl.tools.bench.measure import Contender, measure
 
 SIZES = (
     (1, 16, 4, 4),
