@@ -83,7 +83,7 @@ class OneDnn:
         )
 
     def memory_desc(self, desc: MemoryDesc) -> Handle | None:
-        """The same descriptor over there."""
+        """oneDNN's descriptor of a tensor; None for an absent one."""
         return self.library.memory_desc(desc)
 
     def _attr(self, attr: PrimitiveAttr) -> Handle:
