@@ -27,9 +27,8 @@ from bench import (
     preparation,
     small,
 )
-from bench.agreement import WrongResult
+from bench.contest import WrongResult
 from bench.context import Context
-from bench.peers.errors import PeerError
 from bench.report import Report
 from dnnl import Engine, __version__
 from dnnl.errors import Error
@@ -165,7 +164,7 @@ def _run(context: Context, report: Report, names: Sequence[str]) -> dict[str, st
                     SUBJECTS[name](context, report)
             else:
                 SUBJECTS[name](context, report)
-        except (WrongResult, PeerError, Error) as error:
+        except (WrongResult, Error) as error:
             failures[name] = str(error)
             report.console.print(Text(f"\n{name} failed: {error}", style="bold red"))
     return failures
