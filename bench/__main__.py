@@ -27,16 +27,15 @@ from bench import (
     preparation,
     small,
 )
-from bench.agreement import WrongResult
-from bench.alternate import Effort, measure
+from bench.contest import WrongResult
 from bench.context import Context
-from bench.machine import PEAK, peak_contender
-from bench.peers.errors import PeerError
 from bench.report import Report
 from dnnl import Engine, __version__
 from dnnl.errors import Error
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.threads import available_cpus
+from dnnl.tools.bench.machine import peaks
+from dnnl.tools.bench.measure import Effort, measure
 
 SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "convolutions": convolutions.run,
@@ -147,8 +146,10 @@ def _facts(context: Context) -> dict[str, str]:
     facts.update(context.peers.versions)
     facts.update({name: f"missing ({why})" for name, why in context.peers.missing.items()})
     for num_threads in context.threads:
-        peak = measure([peak_contender(context.engine, num_threads)], Effort(3, 0.05))
-        facts[f"peak, {num_threads} thr"] = f"{peak.best_rate(PEAK) / 1e9:.1f} GFLOP/s of f32"
+        products = peaks(context.engine, num_threads)
+        found = measure(list(products.values()), Effort(3, 0.05))
+        rates = ", ".join(f"{found.best_rate(name) / 1e9:.1f} of {name}" for name in products)
+        facts[f"peak, {num_threads} thr"] = f"GFLOP/s: {rates}"
     return facts
 
 
@@ -163,7 +164,7 @@ def _run(context: Context, report: Report, names: Sequence[str]) -> dict[str, st
                     SUBJECTS[name](context, report)
             else:
                 SUBJECTS[name](context, report)
-        except (WrongResult, PeerError, Error) as error:
+        except (WrongResult, Error) as error:
             failures[name] = str(error)
             report.console.print(Text(f"\n{name} failed: {error}", style="bold red"))
     return failures

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.alternate import Measurement
-from bench.machine import PEAK
-from bench.ours import OURS
+from bench.contest import OURS, Contest
+from bench.context import Context
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Row, Target
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.machine import PEAK
+from dnnl.tools.bench.measure import Contender, Effort, Measurement
 
 LIMIT = 0.85
 
@@ -26,6 +28,20 @@ NOTE = (
     "Rates at the median time; best is the fastest sample. of peak: of a multiply-add loop on "
     "registers, run in turns with the rest. / peer: our rate in units of the peer's."
 )
+
+
+def measured(
+    context: Context,
+    case: Case,
+    num_threads: int,
+    peers: Sequence[str],
+    ceiling: Contender,
+    effort: Effort,
+) -> tuple[Row, Measurement]:
+    """What a row says of a case that takes turns with ``peers`` and the peak."""
+    contest = Contest(context, case, num_threads, peers)
+    result = contest.measure(effort, ceiling)
+    return {**contest.described(), **cells(result)}, result
 
 
 def cells(result: Measurement) -> Row:

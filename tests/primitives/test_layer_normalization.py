@@ -245,9 +245,7 @@ def test_scales_and_post_ops(src: str, dst: str, layout: str) -> None:
     made = {arg: Memory(PrimitiveDesc(desc, ENGINE, attr).arg_desc(arg), ENGINE, memory.data)
             for arg, memory in made.items()}  # fmt: skip
     operands = {Arg.post_op(0) | Arg.SRC_1: row, Arg.post_op(2) | Arg.SRC_1: every}
-    result = execute_all(
-        PrimitiveDesc(desc, ENGINE, attr), {**given, **made, **operands}
-    )[Arg.DST]
+    result = execute_all(PrimitiveDesc(desc, ENGINE, attr), {**given, **made, **operands})[Arg.DST]
     value = expected(desc, given)[Arg.DST] * 3 + logical(row)
     want = (value.clip(0) + 0.1 * value.clip(None, 0)) * logical(every) / 0.25
     check(result, want, reference.TRAINING_TOLERANCE(dst, 53))
