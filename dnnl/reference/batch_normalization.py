@@ -226,7 +226,6 @@ class _BatchNormalization(Specification):
         return Rule(threshold, zeros=zeros, size=size)
 
 
-
 def _paired(rng: np.random.Generator, dims: Sequence[int]) -> Array:
     """Quarters that come in pairs of both signs in each channel; one without a partner is 0."""
     batch, channels, *space = dims
@@ -277,9 +276,7 @@ def _statistics_threshold(desc: Any) -> float:
 def _terms(desc: Any, values: Values) -> tuple[Array, Array, Array]:
     """How large the terms are together that the gradients of shift, scale and src are sums of."""
     data, gradient = values[Arg.SRC], np.abs(values[Arg.DIFF_DST])
-    normalized = np.abs(
-        _normalized(data, values[Arg.MEAN], values[Arg.VARIANCE], desc.epsilon)
-    )
+    normalized = np.abs(_normalized(data, values[Arg.MEAN], values[Arg.VARIANCE], desc.epsilon))
     axes, count = _channel_axes(data), max(1, data.size // max(1, data.shape[1]))
     by_shift, by_scale = gradient.sum(axes), (gradient * normalized).sum(axes)
     factor = np.abs(values.get(Arg.SCALE, 1.0)) / np.sqrt(values[Arg.VARIANCE] + desc.epsilon)
