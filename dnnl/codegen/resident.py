@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from dnnl.codegen.access import Access
@@ -12,9 +13,9 @@ from dnnl.codegen.schedule import Schedule, Style, schedule
 from dnnl.codegen.sharing import FEW_ITEMS, wanted
 
 
-def resident(isa: Isa, nest: Nest) -> Schedule | None:
+def resident(isa: Isa, nest: Nest, second: Nest) -> Schedule | None:
     """A plan of ``nest`` by which a cache still holds what a point has folded when it is read
-    again; None if a fold that is shared out, and a second nest, had better do the same.
+    again; None if a fold that is shared out, and then the nest ``second``, had better do the same.
 
     These are better where a point is too large for a cache, or reads shorter runs than they would,
     where there are too few points to be shared out, and where they pass memory no more often.
@@ -25,24 +26,22 @@ def resident(isa: Isa, nest: Nest) -> Schedule | None:
     points = prod(loop.count for loop in plan.loops)
     if points < min(FEW_ITEMS, wanted(isa, points * plan.work_per_point)):
         return None
-    space = plan.space
-    read, written = (
-        [access for access in accesses if not space.still(access)]
-        for accesses in (space.reads, [space.accesses[output] for output in space.outputs])
-    )
-    if plan.work_per_point * sum(map(_bits, read)) // 8 > isa.caches.l2:
+    read = _moving(plan, plan.space.reads)
+    written = _moving(plan, [plan.space.accesses[output] for output in nest.outputs])
+    if not read:
+        return plan  # of a single element each
+    if plan.work_per_point * _bits(read) // 8 > isa.caches.l2:
         return None
+    # Stores that pass the caches do not read what they overwrite.
+    at_once = _bits(read) + _bits(written) * (1 if plan.streamed else 2)
+    apart = 2 * _bits(read) + _bits(written) * (1 if schedule(isa, second.space).streamed else 2)
     long_runs = plan.vectors.reduced or all(_in_a_row(plan, access) for access in read)
-    return plan if long_runs and _saves(isa, plan, read, written) else None
+    return plan if long_runs and at_once < apart else None
 
 
-def _saves(isa: Isa, plan: Schedule, read: list[Access], written: list[Access]) -> bool:
-    """Whether to read only once outweighs stores that do not pass the caches, which read what they
-    overwrite."""
-    loads, stores = (sum(map(_bits, accesses)) for accesses in (read, written))
-    size = sum(access.operand.desc.size for access in (*read, *written))
-    apart = 1 if isa.caches.steered and size >= isa.caches.streamed else 2
-    return loads + stores * (1 if plan.streamed else 2) < 2 * loads + stores * apart
+def _moving(plan: Schedule, accesses: Sequence[Access]) -> list[Access]:
+    """Those that go on with the fold."""
+    return [access for access in accesses if not plan.space.still(access)]
 
 
 def _in_a_row(plan: Schedule, access: Access) -> bool:
@@ -54,5 +53,6 @@ def _in_a_row(plan: Schedule, access: Access) -> bool:
     )
 
 
-def _bits(access: Access) -> int:
-    return access.operand.desc.data_type.bits
+def _bits(accesses: Sequence[Access]) -> int:
+    """The bits of one element of each operand."""
+    return sum(access.operand.desc.data_type.bits for access in accesses)

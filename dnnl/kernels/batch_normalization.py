@@ -116,7 +116,12 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 def _given(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
     scale = NormFlags.use_scale in conf.flags
     factors = emit_factors(module, arguments, conf.factor, conf.epsilon, scale)
-    return factors, _normalize(conf, module, arguments)
+    nest = _normalization(_Normalizer(conf, arguments))
+    return factors, emit_nest(module, _entry(conf, module), nest)
+
+
+def _entry(conf: Conf, module: Module) -> str:
+    return symbol("batch_normalization", [conf.src, conf.dst], module.isa)
 
 
 def emit_factors(
@@ -212,17 +217,14 @@ class _Normalizer:
         point.store(self.dst, self.epilogue.apply(point, value))
 
 
-def _normalize(conf: Conf, module: Module, arguments: Arguments) -> Phase:
-    """Write the phase that normalizes with the means and factors in memory."""
-    own = _Normalizer(conf, arguments)
+def _normalization(own: _Normalizer) -> Nest:
+    """What normalizes with the means and factors in memory."""
 
     def body(point: Point) -> None:
         own.normalize(point, point.load(own.mean), point.load(own.factor))
 
     inputs = (own.src, own.mean, own.factor, *own.beside)
-    entry = symbol("batch_normalization", [conf.src, conf.dst], module.isa)
-    nest = Nest(own.axes, (), inputs, own.outputs, body, reads_dst=own.epilogue.reads_dst)
-    return emit_nest(module, entry, nest)
+    return Nest(own.axes, (), inputs, own.outputs, body, reads_dst=own.epilogue.reads_dst)
 
 
 def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
@@ -231,7 +233,7 @@ def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, 
     kept, rest = own.axes[1:2], (own.axes[0], *own.axes[2:])
     reduction = moments(lambda p: p.load(own.src))
     above = () if own.scale is None else (own.scale,)
-    entry = symbol("batch_normalization", [conf.src, conf.dst], module.isa)
+    entry, second = _entry(conf, module), _normalization(own)
 
     def settle(point: Point, values: Values, stored: tuple[Operand, ...]) -> tuple[Value, Value]:
         """The mean and the factor, once the mean and the variance are stored."""
@@ -252,11 +254,11 @@ def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, 
     inputs, outputs = (own.src, *above, *own.beside), (*own.outputs, *results)
     reads_dst = own.epilogue.reads_dst
     nest = Nest(kept, rest, inputs, outputs, at_once, reads_dst=reads_dst)
-    plan = resident(module.isa, nest)
+    plan = resident(module.isa, nest, second)
     if plan is not None:
         return (emit_planned(module, entry, nest, plan),)
     outputs = (*own.statistics, own.factor)
     fold = Fold(kept, rest, (own.src,), outputs, reduction, finish, above)
     scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
     name = symbol("batch_normalization_statistics", [conf.src], module.isa)
-    return *emit_fold(module, name, fold, scratch), _normalize(conf, module, arguments)
+    return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, second)

@@ -85,10 +85,12 @@ def configure(
         return refusal
     scratchpad, channels = Scratchpad(), per_channel(src)
     parts = room(isa, src.dims[1], reduced(src), _SUMS)
-    descs = [scratchpad.take(desc)[1] for desc in (channels, channels, channels, parts)]
+    factor, constant, along, partial = (
+        scratchpad.take(desc)[1] for desc in (channels, channels, channels, parts)
+    )
     return Conf(
-        src, diff_dst, diff_src, epsilon, flags, workspace, weights, *descs,
-        scratchpad=scratchpad.size,
+        src, diff_dst, diff_src, epsilon, flags, workspace, weights, factor, constant, along,
+        partial, scratchpad.size,
     )  # fmt: skip
 
 
@@ -218,7 +220,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         phases = _summed(conf, own, module, arguments)
     else:
         factors = emit_factors(module, arguments, conf.factor, conf.epsilon, conf.scaled)
-        phases = factors, _differentiate(conf, own, module)
+        nest = _differentiation(conf, own)
+        phases = factors, emit_nest(module, _entry(conf, module), nest)
     return Kernel(module, phases, arguments.ids)
 
 
@@ -226,7 +229,7 @@ def _summed(conf: Conf, own: _Gradient, module: Module, arguments: Arguments) ->
     """Write the phases that sum over channels."""
     kept, rest = own.axes[1:2], (own.axes[0], *own.axes[2:])
     reduction, after = own.sums(), _there(own.variance, own.scale)
-    data = (*own.gradients, own.src, own.mean)
+    data, second = (*own.gradients, own.src, own.mean), _differentiation(conf, own)
 
     def at_once(point: Point) -> None:
         coefficients = own.settle(point, reduction.partial(point))
@@ -237,18 +240,18 @@ def _summed(conf: Conf, own: _Gradient, module: Module, arguments: Arguments) ->
             point.store(operand, value)
 
     nest = Nest(kept, rest, (*data, *after), (*own.outputs, *own.learned), at_once)
-    plan = resident(module.isa, nest)
+    plan, entry = resident(module.isa, nest, second), _entry(conf, module)
     if plan is not None:
-        return (emit_planned(module, _entry(conf, module), nest, plan),)
+        return (emit_planned(module, entry, nest, plan),)
     outputs = (*own.learned, *own.coefficients)
     fold = Fold(kept, rest, data, outputs, reduction, finish, after)
     scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
     name = symbol("batch_normalization_sums", [conf.src], module.isa)
-    return *emit_fold(module, name, fold, scratch), _differentiate(conf, own, module)
+    return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, second)
 
 
-def _differentiate(conf: Conf, own: _Gradient, module: Module) -> Phase:
-    """Write the phase that makes diff_src with the coefficients in memory."""
+def _differentiation(conf: Conf, own: _Gradient) -> Nest:
+    """What makes diff_src with the coefficients in memory."""
 
     def body(point: Point) -> None:
         loaded = [point.load(operand) for operand in own.coefficients]
@@ -257,7 +260,7 @@ def _differentiate(conf: Conf, own: _Gradient, module: Module) -> Phase:
 
     terms = () if conf.given else (own.src, own.mean)
     inputs = (*own.gradients, *terms, *own.coefficients)
-    return emit_nest(module, _entry(conf, module), Nest(own.axes, (), inputs, own.outputs, body))
+    return Nest(own.axes, (), inputs, own.outputs, body)
 
 
 def _entry(conf: Conf, module: Module) -> str:

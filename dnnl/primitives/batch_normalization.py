@@ -55,6 +55,7 @@ _KNOWN = (
     | NormFlags.fuse_norm_add_relu
 )
 _WEIGHTS: Passes = frozenset({PropKind.backward})
+_NONE = MemoryDesc.zero()
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class BatchNormalizationDesc(Desc):
     dst_desc: MemoryDesc
     epsilon: float
     flags: NormFlags
-    diff_src_desc: MemoryDesc = MemoryDesc.zero()
-    diff_dst_desc: MemoryDesc = MemoryDesc.zero()
+    diff_src_desc: MemoryDesc = _NONE
+    diff_dst_desc: MemoryDesc = _NONE
 
     @classmethod
     def forward(

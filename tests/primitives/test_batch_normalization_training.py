@@ -100,7 +100,7 @@ def run(
     for output in pd.desc.outputs:
         if output.argument == Arg.WORKSPACE:
             # Which sign an element has that cancels is a matter of rounding.
-            sure = np.abs(before_relu(pd.desc, values)) > 1e-4
+            sure = np.abs(before_relu(values)) > 1e-4
             got = logical(results[output.argument])
             np.testing.assert_array_equal(got[sure], want[output.argument][sure])
             fixed = memory_of(want[output.argument], output.desc, ENGINE)
@@ -110,23 +110,23 @@ def run(
     return results, want
 
 
-def before_relu(desc: BatchNormalizationDesc, values: Mapping[int, Array]) -> Array:
+def before_relu(values: Mapping[int, Array]) -> Array:
     mean, variance = reference.statistics(values[Arg.SRC])
     return reference.batch_normalization(
         values[Arg.SRC], values.get(Arg.MEAN, mean), values.get(Arg.VARIANCE, variance),
-        values.get(Arg.SCALE), values.get(Arg.SHIFT), epsilon=desc.epsilon,
+        values.get(Arg.SCALE), values.get(Arg.SHIFT), epsilon=EPSILON,
         added=values.get(Arg.SRC_1),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("src", LAYOUTS)
-@pytest.mark.parametrize("dst", ["nchw", "nhwc", "nChw16c"])
+@pytest.mark.parametrize("dst", ["nhwc", "nChw16c"])
 def test_layouts_forward(src: str, dst: str) -> None:
     run(forward(describe(DIMS, src), describe(DIMS, dst), RELU))
 
 
 @pytest.mark.parametrize("src", LAYOUTS)
-@pytest.mark.parametrize("diff", ["nchw", "nhwc", "nChw16c", "gaps"])
+@pytest.mark.parametrize("diff", ["nChw16c", "gaps"])
 def test_layouts_backward(src: str, diff: str) -> None:
     own = describe(DIMS, src)
     run(backward(describe(DIMS, diff), describe(DIMS, "nhwc"), own, RELU))
@@ -134,7 +134,7 @@ def test_layouts_backward(src: str, diff: str) -> None:
 
 @every_rounding_isa
 @pytest.mark.parametrize("kind", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw8c"])
+@pytest.mark.parametrize("layout", ["nchw", "nChw8c"])
 def test_types(isa: str, kind: str, layout: str) -> None:
     desc = describe((2, 21, 6, 5), layout).with_data_type(kind)
     with config.override("max_cpu_isa", isa):
@@ -142,12 +142,10 @@ def test_types(isa: str, kind: str, layout: str) -> None:
         run(backward(desc, desc, desc, ADDED))
 
 
-@pytest.mark.parametrize("layout", ["nchw", "nChw16c"])
 @pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.parametrize("given", ["", f"|{GIVEN}"])
-def test_flags(given: str, flags: str, layout: str) -> None:
-    desc, flags = describe(DIMS, layout), flags + given
-    flags = flags.removeprefix("none|")
+@pytest.mark.parametrize(("layout", "given"), [("nChw16c", ""), ("nchw", f"|{GIVEN}")])
+def test_flags(layout: str, given: str, flags: str) -> None:
+    desc, flags = describe(DIMS, layout), (flags + given).removeprefix("none|")
     run(forward(desc, desc, flags))
     run(forward(desc, desc, flags, "forward_inference"))
     run(backward(desc, desc, desc, flags))
@@ -164,7 +162,7 @@ def test_ranks(dims: tuple[int, ...], tag: str) -> None:
     run(backward(desc, desc, desc, RELU))
 
 
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c", "part16", "gaps"])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c", "part16"])
 def test_folds_that_are_shared_out(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Little work is worth sharing out, and channels are too few for that."""
     monkeypatch.setattr(sharing, "LEAST_WORK", 256)
@@ -217,8 +215,8 @@ def test_as_pytorch(layout: str) -> None:
     dst = torch.nn.functional.batch_norm(src, None, None, scale, shift, training=True, eps=EPSILON)
     check(results[Arg.DST], array(dst.detach()), reference.TRAINING_TOLERANCE("f32", 105))
     diff = random_memory(desc, ENGINE, 9)
-    dst.backward(tensor(diff))
-    given = {
+    dst.backward(tensor(diff))  # type: ignore[no-untyped-call]
+    given: Memories = {
         Arg.SRC: args[Arg.SRC], Arg.DIFF_DST: diff, Arg.SCALE: args[Arg.SCALE],
         Arg.MEAN: results[Arg.MEAN], Arg.VARIANCE: results[Arg.VARIANCE],
     }  # fmt: skip
