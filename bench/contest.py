@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from bench.context import Context
 from bench.peers import ONEDNN
 from bench.report import Row
-from dnnl import Primitive, Stream, Unimplemented
+from dnnl import Primitive, PrimitiveDesc, Stream, Unimplemented
 from dnnl.tools.bench.beside import OURS, oppose
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create
@@ -41,10 +41,11 @@ class Contest:
         kind = description(case.driver)
         if kind is None:
             raise Unimplemented(f"no primitive for --{case.driver.name}")
-        desc, attr, self.pd = create(case, kind)
+        created = create(case, kind)
+        self.pd: PrimitiveDesc = created.pd
         self.primitive = Primitive(self.pd)
         self.stream = Stream(self.pd.engine, num_threads)
-        trial = Trial(case, desc, attr, self.pd)
+        trial = Trial(case, created, self.pd)
         trial.fill(bitwise=False)
         trial.place()
         self.memories = trial.memories

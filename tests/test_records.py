@@ -67,8 +67,8 @@ def trials(kind: str, line: str) -> tuple[Trial, ...]:
 
 
 def trial(case: Case, description: type[Desc]) -> Trial:
-    desc, attr, pd = create(case, description)
-    filled = Trial(case, desc, attr, pd)
+    created = create(case, description)
+    filled = Trial(case, created, created.pd)
     filled.fill(bitwise=False)
     filled.place()
     return filled

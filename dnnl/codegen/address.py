@@ -42,6 +42,9 @@ class Affine:
         """``stride * axis``."""
         return Affine({axis: stride} if stride else {})
 
+    def __hash__(self) -> int:
+        return hash((frozenset(self.strides.items()), self.const))
+
     def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
             return Affine(self.strides, self.const + other)

@@ -25,7 +25,7 @@ _WAYS = 4
 class Site:
     """Where the code of a nest is written: by whom, after which plan, on which tensors.
 
-    ``streamed`` says that whole vectors of the first output are written by non-temporal stores.
+    Whole vectors of the outputs ``streamed`` are written by non-temporal stores.
     """
 
     e: Emitter
@@ -33,7 +33,7 @@ class Site:
     pointers: Mapping[Operand, ir.Value]
     core: ir.Type
     reads_dst: bool
-    streamed: bool = False
+    streamed: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,7 @@ class Point(Place):
         super().__init__(
             site.e, site.pointers, space.accesses, env, lane, lanes,
             masked=masked, domain=space.domain, exists=space.exists,
-            streamed=space.outputs[0] if site.streamed else None,
-            core=site.core, known=known,
+            streamed=site.streamed, core=site.core, known=known,
         )  # fmt: skip
         self._site, self._loaded = site, loaded
 
@@ -101,7 +100,7 @@ class Point(Place):
         """
         carried = tuple(self.constant(value) for value in init)
         fold = _Fold(step, merge, carried)
-        result = self._first()._loops(list(self._site.plan.space.inner), fold, carried)
+        result = self._first()._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
         distance = self._lanes // 2
@@ -120,7 +119,23 @@ class Point(Place):
             return ()
 
         fold = _Fold(step, lambda _e, _values, _others: (), ())
-        self._first()._loops(list(self._site.plan.space.inner), fold, ())
+        self._first()._loops(self._open, fold, ())
+
+    def outermost(self, body: Body, count: int | None = None) -> None:
+        """Run ``body`` for each iteration of the outermost reduced axis, or the first ``count``,
+        in order; what is folded there goes over the other reduced axes."""
+        axis = self._open[0]
+
+        def step(index: ir.Value) -> None:
+            body(self._with({axis: index}))
+
+        end = axis.extent if count is None else count
+        self.e.loop(i64(0), i64(end), step, name=axis.name)
+
+    @property
+    def _open(self) -> list[Axis]:
+        """The reduced axes that have no value yet, the outermost first."""
+        return [axis for axis in self._site.plan.space.inner if axis not in self._env]
 
     def _first(self) -> Point:
         """Where a fold starts: with masks if its only vector is a tail."""

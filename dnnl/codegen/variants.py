@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dnnl.codegen.access import Bound
-from dnnl.codegen.address import Axis
+from dnnl.codegen.address import Affine, Axis
 
 # A body is written for each combination of ranges, twice where bounds are tested; the longer it is
 # and the more bounds it looks at, the fewer there may be.
@@ -43,7 +43,8 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Varia
     tested = []
     for bound in bounds:
         axis = max(axes, key=bound.form.stride, default=None)
-        if axis is None or bound.below_zero or bound.form.stride(axis) <= 0:
+        both = bound.below_zero and bound.above
+        if axis is None or both or bound.form.stride(axis) <= 0:
             tested.append(bound)
         else:
             assigned.setdefault(axis, []).append(bound)
@@ -61,21 +62,31 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Varia
 
 
 def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
-    cuts = {0, axis.extent}
-    for bound in bounds:
-        cuts |= {_full(axis, bound), _none(axis, bound)}
+    holds = {bound: _inside(axis, bound, bound.form.without(axis)) for bound in bounds}
+    cuts = {
+        0,
+        axis.extent,
+        *(end for some_all in holds.values() for ends in some_all for end in ends),
+    }
     points = sorted(point for point in cuts if 0 <= point <= axis.extent)
     for begin, end in pairwise(points):
-        known = {bound: True for bound in bounds if end <= _full(axis, bound)}
-        known |= {bound: False for bound in bounds if begin >= _none(axis, bound)}
+        known = {}
+        for bound, ((first, last), (all_first, all_last)) in holds.items():
+            if all_first <= begin and end <= all_last:
+                known[bound] = True
+            elif end <= first or last <= begin:
+                known[bound] = False
         yield Range(begin, end, known)
 
 
-def _full(axis: Axis, bound: Bound) -> int:
-    """The first iteration of ``axis`` in which some point may break the bound."""
-    return -((bound.form.without(axis).high - bound.limit) // bound.form.stride(axis))
+def _inside(axis: Axis, bound: Bound, rest: Affine) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The iterations of ``axis`` in which some points may be inside the bound, and those in which
+    all are: from the first to before the second. ``rest`` is the form without the axis."""
+    step = bound.form.stride(axis)
 
+    def first(value: int, limit: int) -> int:
+        """The first iteration that makes the value as large as the limit."""
+        return -((value - limit) // step)
 
-def _none(axis: Axis, bound: Bound) -> int:
-    """The first iteration of ``axis`` in which every point breaks the bound."""
-    return -((bound.form.without(axis).low - bound.limit) // bound.form.stride(axis))
+    some = first(rest.high, 0), first(rest.low, bound.limit)
+    return some, (first(rest.low, 0), first(rest.high, bound.limit))

@@ -13,32 +13,42 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpSum
 
 _INFINITY = float("inf")
+_TYPES = FLOATS | {DataType.s8, DataType.u8, DataType.f8_e5m2, DataType.f8_e4m3}
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(softmax of src along ``axis``), or its logarithm."""
+    """dst = post_ops(softmax of src along ``axis``), or its logarithm, with the scales of both."""
 
     alg: Alg
     axis: int
     src: MemoryDesc
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
+    quantization: Quantization
 
 
 def configure(
-    alg: Alg, axis: int, src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...]
+    alg: Alg,
+    axis: int,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    quantization: Quantization,
+    post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
-    """Accept any axis and any two layouts of supported types."""
-    conf = Conf(alg, axis, src, dst, post_ops)
-    return refuse_types(src, dst) or refuse(post_ops, dst) or conf
+    """Accept any axis, any two layouts and any two of the supported types."""
+    refusal = refuse_types(src, dst, allowed=_TYPES) or refuse(post_ops, dst)
+    refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
+    return refusal or Conf(alg, axis, src, dst, post_ops, quantization)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -48,9 +58,10 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     index = tuple(Affine.of(axis) for axis in axes)
     src = Operand(arguments.slot(Arg.SRC), conf.src, index)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
-    row = _Row(conf, src, dst, Epilogue(conf.post_ops, dst, arguments))
+    quantizer = Quantizer(conf.quantization, {Arg.SRC: src, Arg.DST: dst}, arguments)
+    row = _Row(conf, src, dst, quantizer, Epilogue(conf.post_ops, dst, arguments))
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
-    inputs = (src, *row.epilogue.operands)
+    inputs = (src, *quantizer.operands, *row.epilogue.operands)
     module = Module("softmax", isa)
     entry = symbol("softmax", [conf.src, conf.dst], isa)
     nest = Nest(
@@ -63,11 +74,16 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 class _Row:
     """The passes over one row, or over as many rows side by side as a vector has lanes."""
 
-    def __init__(self, conf: Conf, src: Operand, dst: Operand, epilogue: Epilogue) -> None:
-        self.src, self.dst, self.epilogue = src, dst, epilogue
+    def __init__(
+        self, conf: Conf, src: Operand, dst: Operand, quantizer: Quantizer, epilogue: Epilogue
+    ) -> None:
+        self.src, self.dst, self.quantizer, self.epilogue = src, dst, quantizer, epilogue
         self.log = conf.alg is Alg.softmax_log
-        # The exponentials wait in dst for their sum, unless a post-op still needs what is there.
-        self.keep = not self.log and not any(isinstance(op, PostOpSum) for op in conf.post_ops)
+        # The exponentials wait in dst for their sum if that holds them without rounding, unless a
+        # post-op still needs what is there.
+        exact = conf.dst.data_type is DataType.f32
+        sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
+        self.keep = exact and not self.log and not sums
 
     def body(self, point: Point) -> None:
         """Maximum, sum of exponentials, result."""
@@ -77,7 +93,7 @@ class _Row:
         peak = point.e.b.select(empty, point.constant(0.0), peak)
 
         def exponential(p: Point) -> Value:
-            return math.exp_of_negative(p.e, p.e.b.fsub(p.load(self.src), peak))
+            return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
 
         def accumulate(p: Point, total: Value) -> Values:
             term = exponential(p)
@@ -95,16 +111,20 @@ class _Row:
 
         def finish(p: Point) -> None:
             if self.log:
-                value = p.e.b.fsub(p.e.b.fsub(p.load(self.src), peak), logarithm)
+                value = p.e.b.fsub(p.e.b.fsub(self._load(p), peak), logarithm)
             else:
                 term = p.load(self.dst) if self.keep else exponential(p)
                 value = p.e.b.fmul(term, inverse)
-            p.store(self.dst, self.epilogue.apply(p, value))
+            value = self.epilogue.apply(p, value)
+            p.store(self.dst, self.quantizer.quantize(p, Arg.DST, value))
 
         point.each(finish)
 
+    def _load(self, p: Point) -> Value:
+        return self.quantizer.dequantize(p, Arg.SRC, p.load(self.src))
+
     def _maximum(self, p: Point, peak: Value) -> Values:
-        return (vector.maximum(p.e, p.load(self.src), peak),)
+        return (vector.maximum(p.e, self._load(p), peak),)
 
     @staticmethod
     def _merge_maximum(e: Emitter, a: Values, b: Values) -> Values:

@@ -6,8 +6,15 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from dnnl.errors import InvalidArguments
-from dnnl.types.kinds import RUNTIME_DIM, FormatKind, sizes_text
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind, PropKind, coerce, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
+
+
+def check_forward(prop_kind: PropKind | str) -> None:
+    """Raise unless this is the propagation of a forward pass."""
+    if not coerce(PropKind, prop_kind, "prop_kind").is_forward:
+        rule = "expected forward_training or forward_inference"
+        raise InvalidArguments("prop_kind", str(prop_kind), rule, "a gradient is backward()")
 
 
 def check_dims(argument: str, desc: MemoryDesc, expected: Sequence[int], why: str) -> None:

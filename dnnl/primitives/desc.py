@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from dnnl.codegen.kernel import Reason, Refusal
@@ -110,7 +111,7 @@ class Desc:
         """The propagation kind in verbose lines."""
         return str(self.propagation) if hasattr(self, "prop_kind") else "undef"
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
         """The tensors of this propagation, absent ones left out, in the order of the record."""
         return tuple(self._tensors())
@@ -135,7 +136,7 @@ class Desc:
         value = getattr(self, role.field)
         return value if role.many else [value]
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
         """What is written; post-ops are made of the first."""
         return tuple(tensor for tensor in self.tensors if tensor.output)

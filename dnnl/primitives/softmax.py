@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import softmax as kernel
+from dnnl.kernels import softmax_backward as gradient
 from dnnl.language.case import tensor
 from dnnl.language.options import (
     ATTRIBUTES,
@@ -23,10 +25,10 @@ from dnnl.language.options import (
     algorithm,
 )
 from dnnl.language.problem import Dims
-from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
-from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Axis
 from dnnl.reference.softmax import SPECIFICATION
 from dnnl.types.arg import Arg
@@ -41,6 +43,10 @@ class SoftmaxDesc(Desc):
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer. Where
     all of a row is -inf the result is 0 (-inf for the logarithm).
+
+    Backward diff_src = dst * (diff_dst - sum(diff_dst * dst)), or of the logarithm
+    diff_dst - exp(dst) * sum(diff_dst). Arguments DST, DIFF_DST, DIFF_SRC; gradients may be
+    ``any``, and diff_src may be the buffer of diff_dst.
     """
 
     prop_kind: PropKind
@@ -48,6 +54,8 @@ class SoftmaxDesc(Desc):
     src_desc: MemoryDesc
     dst_desc: MemoryDesc
     axis: int
+    diff_src_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_dst_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
 
     @classmethod
     def forward(
@@ -59,23 +67,54 @@ class SoftmaxDesc(Desc):
         axis: int,
     ) -> SoftmaxDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
+        check_forward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc, axis=axis
         )
 
+    @classmethod
+    def backward(
+        cls,
+        alg_kind: Alg | str,
+        diff_src_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        dst_desc: MemoryDesc,
+        axis: int,
+    ) -> SoftmaxDesc:
+        """Describe the gradient of a forward computation with the result ``dst_desc``; raises
+        InvalidArguments where the rules are broken."""
+        return cls.made(
+            prop_kind="backward_data", alg_kind=alg_kind, diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc, dst_desc=dst_desc, axis=axis,
+        )  # fmt: skip
+
     def check(self) -> None:
-        """dst has the dims of src."""
-        check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
+        """All tensors have the same dims."""
+        (first, model), *others = self._given()
+        for name, desc in others:
+            check_dims(name, desc, model.dims, f"the dims of {first.removesuffix('_desc')}")
 
     @property
     def problem(self) -> str:
         """The dims."""
-        return spelled(self.src_desc.dims)
+        return spelled(self.dst_desc.dims)
 
 
 def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc)
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+    configure = partial(
+        kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
+        Quantization.of(attr),
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+
+
+def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    tensors = desc.diff_src_desc, desc.diff_dst_desc, desc.dst_desc
+
+    def configure(_: object) -> gradient.Conf | Refusal:
+        return gradient.configure(desc.alg_kind, desc.axis, *tensors)
+
+    return plan_nest(desc, attr, isa, configure, gradient.build)
 
 
 SoftmaxDesc.operation = Operation(
@@ -102,18 +141,29 @@ SoftmaxDesc.operation = Operation(
             case=lambda case: tensor(case.shapes.dims, case["sdt"], case["stag"]),
         ),
         Role(
-            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",),
+            Arg.DST, "dst", "dst_desc", reads=BACKWARD_DATA, writes=FORWARD, like=("src_desc",),
             case=lambda case: tensor(case.shapes.dims, case["ddt"], case["dtag"]),
+        ),
+        Role(
+            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("dst_desc",),
+            case=lambda case: tensor(case.shapes.dims, case["ddt"], case["dtag"]),
+        ),
+        Role(
+            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=("dst_desc",),
+            case=lambda case: tensor(case.shapes.dims, case["sdt"], case["stag"]),
         ),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("softmax_"), lambda case: case["alg"].alg, "alg"),
         Parameter("axis", Axis(), lambda case: case["axis"], "axis"),
     ),
-    in_place=((Arg.DST, Arg.SRC),),
+    in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
     formerly={"softmax": "softmax_accurate", "logsoftmax": "softmax_log"},
     operands=(0, 16),
     reference=SPECIFICATION,
-    examples=("--axis=1 --stag=abx,aBx16b 3x19x5",),
-    implementations=(Implementation("nest", _forward, FORWARD),),
+    examples=("--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",),
+    implementations=(
+        Implementation("nest", _forward, FORWARD),
+        Implementation("nest", _backward, BACKWARD_DATA),
+    ),
 )  # fmt: skip

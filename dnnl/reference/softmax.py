@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
-from dnnl.reference.fill import generator
+from dnnl.reference.fill import HALVES, generator, integers
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import Tolerance
@@ -65,13 +65,21 @@ def softmax_backward(
 
 _RUN = 8  # how many elements of a row are not negligible
 _LARGE = 88
+_WIDE = (DataType.f32, DataType.f64)
 
 
 class _Softmax(Specification):
-    """Rows of which a few elements count, so that errors do not drown."""
+    """Rows of which a few elements count, so that errors do not drown, and gradients that do not
+    cancel."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
-        """The least value everywhere but in one short run of each row."""
+        """The least value everywhere but in one short run of each row; or a negative result with
+        a positive gradient."""
+        if not desc.propagation.is_forward:
+            return {
+                Arg.DST: -_parts(desc.dst_desc.dims, "dst"),
+                Arg.DIFF_DST: _parts(desc.diff_dst_desc.dims, "diff_dst"),
+            }
         src, axis = desc.src_desc, desc.axis
         length = src.dims[axis]
         rng = generator("softmax", src.dims, axis)
@@ -84,19 +92,37 @@ class _Softmax(Specification):
         return {Arg.SRC: np.moveaxis(values, -1, axis)}
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
-        """The function on the axis."""
-        return {Arg.DST: softmax(values[Arg.SRC], desc.axis, desc.alg_kind)}
+        """The function on the axis, or its gradient."""
+        if desc.propagation.is_forward:
+            return {Arg.DST: softmax(values[Arg.SRC], desc.axis, desc.alg_kind)}
+        ends = values[Arg.DST], values[Arg.DIFF_DST]
+        return {Arg.DIFF_SRC: softmax_backward(*ends, desc.axis, desc.alg_kind)}
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """A few epsilons for wide floats."""
-        dst = desc.dst_desc
-        wide = dst.data_type in (DataType.f32, DataType.f64)
-        factor = 5 if desc.alg_kind is Alg.softmax_log else 1
-        threshold = 10 * dst.data_type.eps * factor if wide else 0.0
-        length = max(1, dst.dims[desc.axis])
-        return Rule(threshold, zeros=max(30.0, 100 * (1 - _RUN / length)), slack=DataType.f32.eps)
+        """A few epsilons of wide floats, relative to the terms of gradients; of narrow ones the
+        neighbour, to which what lies close to the middle may be rounded."""
+        output, forward = desc.desc_of(argument), desc.propagation.is_forward
+        kind, length = output.data_type, max(1, output.dims[desc.axis])
+        log = desc.alg_kind is Alg.softmax_log
+        factor = (5 if log else 1) * (1 if forward else 4)
+        threshold = 10 * kind.eps * factor if kind in _WIDE else 0.0
+        if kind in HALVES:
+            threshold = kind.eps
+        if not forward:
+            return Rule(threshold, slack=DataType.f32.eps, size=np.abs(values[Arg.DIFF_DST]))
+        # Of integers a row may have one greatest element, and nothing beside it.
+        whole = any(tensor.desc.data_type.is_integer for tensor in desc.tensors)
+        share = 1 / length if whole else _RUN / length
+        nothing = log and (length == 1 or kind is DataType.u8)
+        zeros = 100.0 if nothing else max(30.0, 100 * (1 - share))
+        return Rule(threshold, zeros=zeros, slack=DataType.f32.eps)
+
+
+def _parts(dims: Sequence[int], name: str) -> Array:
+    """Parts of 128 in (0, 1], which sums keep exactly."""
+    return integers(generator("softmax", dims, name), dims, 1, 128) / 128
 
 
 SPECIFICATION = _Softmax()

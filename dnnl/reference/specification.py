@@ -26,7 +26,11 @@ class Specification(ABC):
 
     @abstractmethod
     def fill(self, desc: Any) -> dict[int, Array]:
-        """The elements of every input."""
+        """The elements of every input.
+
+        Of a backward pass also those that its forward pass alone reads, where peers have to run
+        that first since what it leaves in a workspace is their own business.
+        """
 
     @abstractmethod
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:

@@ -57,7 +57,7 @@ def test_a_case_says_all_that_the_move_does() -> None:
     move = Move("all", (2, 17, 3, 5), ("f32", "nchw"), ("s8", "nChw16c"), attributes)
     kind = description(move.case.driver)
     assert kind is not None
-    desc, attr, _ = create(move.case, kind)
+    desc, attr, *_ = create(move.case, kind)
     assert desc.desc_of(Arg.SRC) == MemoryDesc(move.dims, "f32", "nchw")
     assert desc.desc_of(Arg.DST) == MemoryDesc(move.dims, "s8", "nChw16c")
     assert {argument: spec.mask for argument, spec in attr.scales.items()} == {

@@ -18,11 +18,13 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 class Created(NamedTuple):
-    """The operation and the attribute as they were asked for, and what was made of them."""
+    """The operation and the attribute as they were asked for, what was made of them, and the
+    forward operation that a backward one belongs to."""
 
     desc: Desc
     attr: PrimitiveAttr
     pd: PrimitiveDesc
+    forward: Desc | None
 
 
 def create(case: Case, kind: type[Desc]) -> Created:
@@ -33,10 +35,11 @@ def create(case: Case, kind: type[Desc]) -> Created:
     """
     engine, desc = engine_of(case), describe(case, kind)
     attr = make_attr(case, kind.operation, desc)
-    hint = None
+    forward = hint = None
     if not desc.propagation.is_forward:
-        hint = PrimitiveDesc(describe(case, kind, PropKind.forward_training), engine)
-    return Created(desc, attr, PrimitiveDesc(desc, engine, attr, hint))
+        forward = describe(case, kind, PropKind.forward_training)
+        hint = PrimitiveDesc(forward, engine)
+    return Created(desc, attr, PrimitiveDesc(desc, engine, attr, hint), forward)
 
 
 def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = None) -> Desc:

@@ -72,7 +72,8 @@ class Executor:
     def _create(self, case: Case, kind: type[Desc]) -> Result:
         with self._phase("create_pd"):
             started = perf_counter()
-            desc, attr, pd = create(case, kind)
+            created = create(case, kind)
+            pd = created.pd
             fits = _choose(pd, case)
             pd_ms = (perf_counter() - started) * 1e3
         if not fits:
@@ -83,16 +84,16 @@ class Executor:
         with self._phase("create_prim"):
             started = perf_counter()
             primitive = Primitive(pd)
-            created = pd_ms, (perf_counter() - started) * 1e3
+            prepared = pd_ms, (perf_counter() - started) * 1e3
         if case.settings.check_ref_impl and "ref" in pd.impl_info:
             return Result(State.FAILED, impl=pd.impl_info)
-        trial = Trial(case, desc, attr, sized)
+        trial = Trial(case, created, sized)
         result = self._use(case, trial, primitive)
         result.impl = pd.impl_info
         outputs = sum(t.desc.size for t in trial.desc.tensors if t.output)
         inputs = sum(t.desc.size for t in trial.desc.tensors if not t.output)
         ops = kind.operation.flops(trial.desc)
-        result.measured = Measured(result.measured.runs, created, ops, inputs, outputs)
+        result.measured = Measured(result.measured.runs, prepared, ops, inputs, outputs)
         return result
 
     def _use(self, case: Case, trial: Trial, primitive: Primitive) -> Result:

@@ -18,6 +18,7 @@ from dnnl.runtime.gather import gather, scatter
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.compensation import judge_sums
+from dnnl.tools.bench.creation import Created
 from dnnl.tools.bench.quantization import (
     Parameters,
     dequantized,
@@ -25,9 +26,9 @@ from dnnl.tools.bench.quantization import (
     finished,
     loosened,
     reads_dst,
+    scaled,
 )
 from dnnl.types.arg import Arg, name_of
-from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
@@ -45,16 +46,20 @@ class Expected(NamedTuple):
 
 
 class Trial:
-    """One case on its way: what was created, what its tensors hold."""
+    """One case on its way: what was created, what its tensors hold.
 
-    def __init__(self, case: Case, asked: Desc, attr: PrimitiveAttr, pd: PrimitiveDesc) -> None:
+    ``pd`` has the sizes of the execution. ``earlier`` is what the forward pass alone would read.
+    """
+
+    def __init__(self, case: Case, created: Created, pd: PrimitiveDesc) -> None:
         self.case, self.pd = case, pd
-        self.asked, self.attr = asked, attr
+        self.asked, self.attr, self.forward = created.desc, created.attr, created.forward
         self.desc: Desc = pd.desc
         self.reference = pd.desc.operation.reference
         self.result = self.desc.outputs[0]
         self.parameters = Parameters()
         self.inputs: dict[int, Array] = {}
+        self.earlier: dict[int, Array] = {}
         self.previous: Array | None = None
         self.memories: dict[int, Memory] = {}
 
@@ -63,6 +68,10 @@ class Trial:
         self.parameters = fill_parameters(self.case, self.pd)
         for argument, array in self.reference.fill(self.desc).items():
             desc = self.pd.arg_desc(argument)
+            if desc.is_zero and self.forward is not None:
+                kind = self.forward.desc_of(argument).data_type
+                self.earlier[argument] = stored(array, kind)
+                continue
             anything = bitwise and desc.data_type.is_float
             values = uniform(generator("bitwise", argument), desc.dims) if anything else array
             self.inputs[argument] = stored(values, desc.data_type)
@@ -128,6 +137,7 @@ class Trial:
         rule = self.reference.rule(self.desc, argument, meant, post_ops)
         if argument != self.result.argument:
             return rule
+        rule = scaled(rule, self.pd, self.parameters)
         return loosened(rule, self.pd.attr, self.result.desc.data_type)
 
     def judge(self, expected: Expected) -> Verdict:

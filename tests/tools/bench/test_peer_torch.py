@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="needs PyTorch")
 
 AGREES = """
 --softmax --alg=SOFTMAX,LOGSOFTMAX --dtag=any,axb 5x19x3
+--softmax --dir=BWD_D --alg=SOFTMAX,LOGSOFTMAX --stag=abx,axb --dtag=any,axb 5x19x3
 --softmax --stag=axb --axis=0,1,3 --inplace=true,false 2x19x7x3
 --eltwise --alg=relu,exp,tanh,gelu_erf,gelu_tanh,log,logistic,mish,square,sqrt,abs 5x19x3
 --eltwise --alpha=2 --beta=3 --alg=relu,elu,clip,clip_v2,linear,soft_relu --tag=axb 2x3x4
@@ -69,8 +70,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 142
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 142
+    assert out.count(":PASSED") == 150
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 150
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

@@ -81,7 +81,7 @@ def test_right_results(line: str) -> None:
         ("--reorder --cross-engine=cpu2gpu 3", State.SKIPPED, "Case not supported"),
         ("--softmax --impl=nothing 2x3", State.SKIPPED, "Skip-impl option hit"),
         ("--softmax --skip-impl=nest 2x3", State.SKIPPED, "Skip-impl option hit"),
-        ("--softmax --dir=BWD_D 2x3", State.UNIMPLEMENTED, ""),
+        ("--softmax --sdt=f64 --ddt=f64 2x3", State.UNIMPLEMENTED, ""),
         ("--softmax --attr-dropout=0.5 2x3", State.UNIMPLEMENTED, ""),
         ("--prelu 2:2", State.UNIMPLEMENTED, ""),
         ("--softmax --axis=5 2x3", State.INVALID_ARGUMENTS, ""),
@@ -134,7 +134,7 @@ def test_a_failure_is_shown_and_its_repro_fails_again(
 @pytest.mark.parametrize(
     ("line", "state"),
     [
-        ("--softmax --dir=BWD_D --stag=axb 2x3x4_nname", "UNIMPLEMENTED"),
+        ("--softmax --sdt=f64 --ddt=f64 --stag=axb 2x3x4_nname", "UNIMPLEMENTED"),
         ("--softmax --axis=1,7 --attr-post-ops=add:f32:per_oc+sum:0.5 8x10", "INVALID_ARGUMENTS"),
     ],
 )
@@ -153,7 +153,7 @@ def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     for line, status in (
         ("--softmax 3x4", 0),
         ("--softmax --inplace=1 --ddt=s8 3x4", 0),
-        ("--softmax --dir=BWD_D 3x4", 1),
+        ("--softmax --sdt=f64 3x4", 1),
         ("--softmax --axis=x 3x4", 1),
         ("--softmax --nothing=1 3x4", 2),
         ("--softmax --stag=zz 3x4", 2),
@@ -206,12 +206,12 @@ def test_own_templates(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    line = ["--json", str(path), "--softmax", "--dir=FWD_I,BWD_D", "3x4"]
+    line = ["--json", str(path), "--softmax", "--sdt=f32,f64", "3x4"]
     out = CliRunner().invoke(bench, line, standalone_mode=False)
     assert out.return_value == 1
     data = json.loads(path.read_text())
     assert (data["tests"], data["passed"], data["unimplemented"]) == (2, 1, 1)
-    assert data["cases"][0]["repro"] == "--softmax --dir=FWD_I 3x4"
+    assert data["cases"][0]["repro"] == "--softmax 3x4"
     assert data["cases"][1]["state"] == "UNIMPLEMENTED"
     assert data["cases"][1]["details"]
 

@@ -30,7 +30,10 @@ class PeerOperation(Protocol):
     def impl_info(self) -> str: ...
 
     def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
-        """Give every argument its contents; ``parameters`` describes those of the attributes."""
+        """Give every argument its contents; ``parameters`` describes those of the attributes.
+
+        There may be contents of what the forward pass of a backward one alone reads.
+        """
 
     def bind(self) -> Callable[[], object]:
         """Execute once, and return what executes again as long as this operation lives."""
@@ -53,7 +56,13 @@ class Peer(Protocol):
     def name(self) -> str: ...
 
     def make(
-        self, desc: Desc, attr: PrimitiveAttr, num_threads: int, known: Desc | None = None
+        self,
+        desc: Desc,
+        attr: PrimitiveAttr,
+        num_threads: int,
+        known: Desc | None = None,
+        forward: Desc | None = None,
     ) -> PeerOperation:
         """The operation as it was asked for, on so many threads; ``known`` is the same with the
-        sizes of the execution, where these are open."""
+        sizes of the execution, where these are open, and ``forward`` the forward operation that a
+        backward one belongs to."""

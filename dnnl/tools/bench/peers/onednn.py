@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import Unimplemented
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.concat import ConcatDesc
@@ -18,54 +15,41 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
+from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
-from dnnl.reference.arrays import Array, f64
-from dnnl.reference.conversions import S32_CLAMP
-from dnnl.runtime.storage import allocate
-from dnnl.tools.bench.peers.base import Deviation
-from dnnl.tools.bench.peers.onednn_library import (
-    CPU,
-    DEFAULT_STREAM,
-    QUERY_EXEC_ARG_MD,
-    QUERY_IMPL_INFO,
-    ExecArg,
-    Handle,
-    Library,
-    dims,
-)
+from dnnl.tools.bench.peers.onednn_library import QUERY_EXEC_ARG_MD, Handle, Session, dims
+from dnnl.tools.bench.peers.onednn_operation import PeerOperation
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FpmathMode
-from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags
 from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
-_PATTERN = 0x3F
-"""A byte that makes ordinary numbers in every type."""
-_OPEN_SIZE = 2**63
-"""The size of a tensor with dims or strides that only the execution knows."""
 
-
-class OneDnn:
-    """The library with an engine and a stream; raises BadValue where it is not to be had."""
+class OneDnn(Session):
+    """oneDNN with the operations of the table; raises BadValue where it is not to be had."""
 
     def __init__(self) -> None:
-        self.library = Library()
+        super().__init__()
         self.name = f"onednn {self.library.version}"
-        none = ctypes.c_size_t(0)
-        self.engine = self.library.create("engine", "engine_create", CPU, none)
-        self.stream = self.library.create("stream", "stream_create", self.engine, DEFAULT_STREAM)
 
     def make(
-        self, desc: Desc, attr: PrimitiveAttr, num_threads: int, known: Desc | None = None
+        self,
+        desc: Desc,
+        attr: PrimitiveAttr,
+        num_threads: int,
+        known: Desc | None = None,
+        forward: Desc | None = None,
     ) -> PeerOperation:
         """The operation as it was asked for; raises Unimplemented where oneDNN refuses.
 
-        ``known`` is the same with the sizes of the execution, where these are open.
+        ``known`` is the same with the sizes of the execution, where these are open, and ``forward``
+        the forward operation that a backward one belongs to.
         """
         self.library.set_num_threads(num_threads)
         make = _MAKERS.get(type(desc))
@@ -73,18 +57,12 @@ class OneDnn:
         if make is None or (sums and not desc.operation.sums):
             what = f"{desc.kind} with the post-op sum" if sums else desc.kind
             raise Unimplemented(f"{self.name} does not document {what}")
-        pd = make(self, desc, self._attr(attr))
-        return PeerOperation(self, pd, desc if known is None else known)
-
-    def create(self, function: str, *arguments: object) -> Handle:
-        """A primitive descriptor of one kind of operation."""
-        return self.library.create(
-            "primitive_desc", f"{function}_primitive_desc_create", self.engine, *arguments
-        )
-
-    def memory_desc(self, desc: MemoryDesc) -> Handle | None:
-        """oneDNN's descriptor of a tensor; None for an absent one."""
-        return self.library.memory_desc(desc)
+        earlier = hint = None
+        if forward is not None:
+            hint = make(Asked(self, forward, self._attr(PrimitiveAttr())))
+            earlier = PeerOperation(self, hint, forward)
+        pd = make(Asked(self, desc, self._attr(attr), hint))
+        return PeerOperation(self, pd, desc if known is None else known, earlier)
 
     def _attr(self, attr: PrimitiveAttr) -> Handle:
         call = self.library.call
@@ -112,7 +90,7 @@ class OneDnn:
                 numbers = _float(entry.alpha), _float(entry.beta)
                 call("post_ops_append_eltwise", post_ops, entry.alg.value, *numbers)
             case PostOpBinary() if entry.src2_desc is None:
-                operand = self.memory_desc(entry.src1_desc)
+                operand = self.library.memory_desc(entry.src1_desc)
                 call("post_ops_append_binary", post_ops, entry.alg.value, operand)
                 return operand
             case PostOpPrelu():
@@ -122,234 +100,156 @@ class OneDnn:
         return None
 
 
-class PeerOperation:
-    """A primitive of oneDNN with memories of its own, in the layouts that it chose."""
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """An operation that oneDNN is asked for, with its attributes over there; ``hint`` is the
+    primitive descriptor of the forward operation that a backward one belongs to."""
 
-    def __init__(self, peer: OneDnn, pd: Handle, desc: Desc) -> None:
-        self._peer, self._pd = peer, pd
-        self._kind = desc.kind
-        self._descs = {tensor.argument: tensor.desc for tensor in desc.tensors}
-        self._memories: dict[int, _Memory] = {}
-        self._src: Array | None = None
-        self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None
-        text = ctypes.c_char_p()
-        query = "primitive_desc_query"
-        peer.library.call(query, pd, QUERY_IMPL_INFO, 0, ctypes.byref(text))
-        self.impl_info = (text.value or b"").decode()
+    peer: OneDnn
+    desc: Any
+    attr: Handle
+    hint: Handle | None = None
 
-    def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
-        """Give every argument its memory; ``parameters`` describes those of the attributes."""
-        known = {**self._descs, **{arg: _flat(arg, d) for arg, d in parameters.items()}}
-        self._src = values.get(Arg.SRC)
-        for argument, desc in known.items():
-            memory = self._memories[argument] = _Memory(self._peer, self._handle(argument, desc))
-            memory.data[:] = _PATTERN
-            if argument in values:
-                plain = _Memory(self._peer, _row_major(self._peer, desc))
-                row = np.ascontiguousarray(values[argument].astype(desc.data_type.numpy))
-                plain.data[:] = row.reshape(-1).view(np.uint8)
-                self._reorder(plain, memory)
+    @property
+    def forward(self) -> bool:
+        """Whether this is a forward pass."""
+        return self.hint is None
 
-    def use(
-        self, buffers: Mapping[int, NDArray[np.uint8]], parameters: Mapping[int, MemoryDesc]
-    ) -> None:
-        """Make these bytes the memory of the arguments, where the layouts were all given.
+    def create(self, function: str, *arguments: object) -> Handle:
+        """The primitive descriptor that a function makes of these arguments, the hint and the
+        attributes."""
+        hints = () if self.forward else (self.hint,)
+        name = f"{function}_primitive_desc_create"
+        ends = (*arguments, *hints, self.attr)
+        return self.peer.library.create("primitive_desc", name, self.peer.engine, *ends)
 
-        ``parameters`` describes those of the attributes, whose buffers are dense vectors.
-        """
-        known = {**self._descs, **{arg: _flat(arg, d) for arg, d in parameters.items()}}
-        for argument, buffer in buffers.items():
-            handle = self._handle(argument, known[argument])
-            self._memories[argument] = _Memory(self._peer, handle, buffer)
+    def tensors(self, *arguments: int) -> list[Handle | None]:
+        """The descriptors of tensors, None for an absent one. What the forward pass has read or
+        written lies as it does there, if its layout was left open."""
+        return [self._tensor(argument) for argument in arguments]
 
-    def bind(self) -> Callable[[], object]:
-        """One execution per call, after a first one that was checked.
-
-        What is called is the C function with all its arguments ready, which holds no references:
-        it is valid as long as this operation lives.
-        """
-        library, stream = self._peer.library, self._peer.stream
-        primitive = library.create("primitive", "primitive_create", self._pd)
-        entries = [ExecArg(arg, memory.handle.value) for arg, memory in self._memories.items()]
-        array = (ExecArg * len(entries))(*entries)
-        arguments = (primitive.value, stream.value, ctypes.c_int(len(entries)), array)
-        library.call("primitive_execute", *arguments)
-        library.call("stream_wait", stream)
-        self._bound = primitive, array
-        return partial(library.c.dnnl_primitive_execute, *arguments)
-
-    def read(self, argument: int) -> Array:
-        """An output."""
-        desc = self._descs[argument]
-        plain = _Memory(self._peer, _row_major(self._peer, desc))
-        self._reorder(self._elements(argument, desc), plain)
-        return f64(plain.data.view(desc.data_type.numpy).reshape(desc.dims))
-
-    def deviation(self, exact: Array) -> Deviation | None:
-        """What reorders are known to do: they convert to s32 before they saturate, and add zero
-        points there, so that what is beyond wraps around or becomes the least integer; and some
-        transpositions forget the zero point of src."""
-        if self._kind != "reorder":
-            return None
-        if Arg.ZERO_POINTS | Arg.SRC in self._memories and (self.read(Arg.DST) == self._src).all():
-            return Deviation("it forgets the zero point of src", np.ones(exact.shape, bool))
-        beyond = np.abs(exact) > S32_CLAMP
-        if not self._descs[Arg.DST].data_type.is_integer or not beyond.any():
-            return None
-        return Deviation("it does not saturate what is beyond s32", beyond)
-
-    def sums(self, kind: str) -> Array:
-        """The compensation of one kind behind the destination, with size 1 where it is summed."""
-        desc = self._descs[Arg.DST]
-        assert desc.compensation is not None
-        descs = {name: desc.compensation_desc(name) for name in desc.compensation.masks}
-        wanted = descs[kind]
-        size = self._peer.library.c.dnnl_memory_desc_get_size(self._elements(Arg.DST, desc).desc)
-        first = -(-size // 4) + wanted.offset0 - min(d.offset0 for d in descs.values())
-        words = self._memories[Arg.DST].data[: (first + wanted.nelems(padded=True)) * 4]
-        values = words[first * 4 :].view(np.int32)
-        # They follow the order in which the weights have their dimensions.
-        order = sorted(range(desc.ndims), key=lambda d: -desc.strides[d])
-        shaped = values.reshape([wanted.padded_dims[d] for d in order])
-        inside = tuple(slice(size) for size in wanted.dims)
-        return f64(shaped.transpose(np.argsort(order))[inside])
-
-    def _elements(self, argument: int, desc: MemoryDesc) -> _Memory:
-        """An output without what is appended to it."""
-        whole = self._memories[argument]
-        if desc.compensation is None:
-            return whole
-        handle = self._peer.memory_desc(desc.with_compensation(None))
-        assert handle is not None
-        return _Memory(self._peer, handle, whole.data)
-
-    def _handle(self, argument: int, desc: MemoryDesc) -> Handle:
-        """What the primitive wants for an argument; ``desc`` if it does not say."""
-        library = self._peer.library
-        found = library.c.dnnl_primitive_desc_query_md(self._pd, QUERY_EXEC_ARG_MD, argument)
-        size = library.c.dnnl_memory_desc_get_size(ctypes.c_void_p(found)) if found else 0
-        if size >= _OPEN_SIZE and argument in self._descs:
-            handle = self._peer.memory_desc(desc)
-            assert handle is not None
-            return handle
-        if 0 < size < _OPEN_SIZE:
-            return library.create("memory_desc", "memory_desc_clone", ctypes.c_void_p(found))
-        return _row_major(self._peer, desc)
-
-    def _reorder(self, src: _Memory, dst: _Memory) -> None:
-        library, engine = self._peer.library, self._peer.engine
-        function = "reorder_primitive_desc_create"
-        ends = (src.desc, engine, dst.desc, engine, None)
-        pd = library.create("primitive_desc", function, *ends)
-        primitive = library.create("primitive", "primitive_create", pd)
-        entries = (ExecArg(Arg.FROM, src.handle.value), ExecArg(Arg.TO, dst.handle.value))
-        array = (ExecArg * 2)(*entries)
-        library.call("primitive_execute", primitive, self._peer.stream, 2, array)
-        library.call("stream_wait", self._peer.stream)
-
-
-class _Memory:
-    """A tensor of the library and its bytes, new ones where none are given."""
-
-    def __init__(self, peer: OneDnn, desc: Handle, data: NDArray[np.uint8] | None = None) -> None:
-        self.desc = desc
-        size = peer.library.c.dnnl_memory_desc_get_size(desc)
-        if data is not None and data.size < size:
-            raise InvalidArguments("data", data.size, f"holds all {size} bytes of the tensor")
-        self.data = allocate(size) if data is None else data
-        address = ctypes.c_void_p(self.data.ctypes.data)
-        self.handle = peer.library.create("memory", "memory_create", desc, peer.engine, address)
-
-
-def _flat(argument: int, desc: MemoryDesc) -> MemoryDesc:
-    """Scales and zero points are vectors over there."""
-    if argument & (Arg.SCALES | Arg.ZERO_POINTS):
-        return MemoryDesc((desc.nelems(),), desc.data_type)
-    return desc
-
-
-def _row_major(peer: OneDnn, desc: MemoryDesc) -> Handle:
-    handle = peer.memory_desc(MemoryDesc(desc.dims, desc.data_type))
-    assert handle is not None
-    return handle
+    def _tensor(self, argument: int) -> Handle | None:
+        desc, library = self.desc.desc_of(argument), self.peer.library
+        is_open = desc.format_kind is FormatKind.any and argument < Arg.DIFF_SRC
+        if self.hint is None or not is_open:
+            return library.memory_desc(desc)
+        query = library.c.dnnl_primitive_desc_query_md
+        found = ctypes.c_void_p(query(self.hint, QUERY_EXEC_ARG_MD, argument))
+        return library.create("memory_desc", "memory_desc_clone", found)
 
 
 def _float(value: float) -> ctypes.c_float:
     return ctypes.c_float(value)
 
 
-def _reorder(peer: OneDnn, desc: ReorderDesc, attr: Handle) -> Handle:
-    function, engine = "reorder_primitive_desc_create", peer.engine
-    src, dst = peer.memory_desc(desc.src_desc), peer.memory_desc(desc.dst_desc)
-    return peer.library.create("primitive_desc", function, src, engine, dst, engine, attr)
+def _reorder(asked: Asked) -> Handle:
+    library, engine = asked.peer.library, asked.peer.engine
+    src, dst = asked.tensors(Arg.SRC, Arg.DST)
+    function = "reorder_primitive_desc_create"
+    return library.create("primitive_desc", function, src, engine, dst, engine, asked.attr)
 
 
-def _softmax(peer: OneDnn, desc: SoftmaxDesc, attr: Handle) -> Handle:
+def _softmax(asked: Asked) -> Handle:
+    desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
-    return peer.create("softmax_forward", *kinds, *_ends(peer, desc), desc.axis, attr)
+    if asked.forward:
+        tensors = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("softmax_forward", *kinds, *tensors, desc.axis)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.DST)
+    return asked.create("softmax_backward", kinds[1], *tensors, desc.axis)
 
 
-def _eltwise(peer: OneDnn, desc: EltwiseDesc, attr: Handle) -> Handle:
+def _eltwise(asked: Asked) -> Handle:
+    desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     numbers = _float(desc.alpha), _float(desc.beta)
-    return peer.create("eltwise_forward", *kinds, *_ends(peer, desc), *numbers, attr)
+    return asked.create("eltwise_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
 
 
-def _binary(peer: OneDnn, desc: BinaryDesc, attr: Handle) -> Handle:
-    tensors = map(peer.memory_desc, (desc.src0_desc, desc.src1_desc, desc.dst_desc))
-    return peer.create("binary", desc.alg_kind.value, *tensors, attr)
+def _binary(asked: Asked) -> Handle:
+    tensors = asked.tensors(Arg.SRC_0, Arg.SRC_1, Arg.DST)
+    return asked.create("binary", asked.desc.alg_kind.value, *tensors)
 
 
-def _sum(peer: OneDnn, desc: SumDesc, attr: Handle) -> Handle:
-    count = len(desc.scales)
-    scales = (ctypes.c_float * count)(*desc.scales)
-    dst, sources = peer.memory_desc(desc.dst_desc), _sources(peer, desc.src_descs)
-    return peer.create("sum", dst, count, scales, _array(sources), attr)
+def _sum(asked: Asked) -> Handle:
+    count = len(asked.desc.scales)
+    scales = (ctypes.c_float * count)(*asked.desc.scales)
+    (dst,), sources = asked.tensors(Arg.DST), _sources(asked, count)
+    return asked.create("sum", dst, count, scales, _array(sources))
 
 
-def _concat(peer: OneDnn, desc: ConcatDesc, attr: Handle) -> Handle:
-    dst, sources = peer.memory_desc(desc.dst_desc), _sources(peer, desc.src_descs)
-    return peer.create("concat", dst, len(sources), desc.axis, _array(sources), attr)
+def _concat(asked: Asked) -> Handle:
+    desc = asked.desc
+    count = len(desc.src_descs)
+    (dst,), sources = asked.tensors(Arg.DST), _sources(asked, count)
+    return asked.create("concat", dst, count, desc.axis, _array(sources))
 
 
-def _normalization(peer: OneDnn, desc: BatchNormalizationDesc, attr: Handle) -> Handle:
-    function = "batch_normalization_forward"
+def _normalization(asked: Asked) -> Handle:
+    desc = asked.desc
+    kind, numbers = desc.prop_kind.value, (_float(desc.epsilon), desc.flags.value)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("batch_normalization_forward", kind, *ends, *numbers)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create("batch_normalization_backward", kind, *tensors, *numbers)
+
+
+def _lrn(asked: Asked) -> Handle:
+    desc = asked.desc
+    kinds = desc.prop_kind.value, desc.alg_kind.value
+    size = ctypes.c_int64(desc.local_size)
+    numbers = (size, *map(_float, (desc.alpha, desc.beta, desc.k)))
+    if asked.forward:
+        return asked.create("lrn_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create("lrn_backward", kinds[1], *tensors, *numbers)
+
+
+def _layer_normalization(asked: Asked) -> Handle:
+    desc, name = asked.desc, "layer_normalization"
+    kinds = {desc.scale_shift_data_type, desc.diff_scale_shift_data_type}
+    if kinds != {DataType.f32} or NormFlags.rms_norm in desc.flags:
+        # These came with version 3.4, and 3.8.
+        raise Unimplemented(f"{asked.peer.name} is asked for neither rms_norm nor types of scales")
+    stat = asked.peer.library.memory_desc(desc.stat_desc)
     numbers = _float(desc.epsilon), desc.flags.value
-    return peer.create(function, desc.prop_kind.value, *_ends(peer, desc), *numbers, attr)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create(f"{name}_forward", desc.prop_kind.value, *ends, stat, *numbers)
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create(f"{name}_backward", desc.prop_kind.value, *ends, stat, *numbers)
 
 
-def _pooling(peer: OneDnn, desc: PoolingDesc, attr: Handle) -> Handle:
+def _pooling(asked: Asked) -> Handle:
+    desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.kernel, desc.dilations, desc.padding_l, desc.padding_r)
-    return peer.create("pooling_forward", *kinds, *_ends(peer, desc), *map(dims, window), attr)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("pooling_forward", *kinds, *ends, *map(dims, window))
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
+    return asked.create("pooling_backward", kinds[1], *ends, *map(dims, window))
 
 
-def _convolution(peer: OneDnn, desc: ConvolutionDesc, attr: Handle) -> Handle:
+def _convolution(asked: Asked) -> Handle:
+    desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.dilations, desc.padding_l, desc.padding_r)
-    return peer.create(
-        "convolution_forward", *kinds, *_weighted(peer, desc), *map(dims, window), attr
-    )
+    tensors = asked.tensors(*_WEIGHTED)
+    return asked.create("convolution_forward", *kinds, *tensors, *map(dims, window))
 
 
-def _inner_product(peer: OneDnn, desc: InnerProductDesc, attr: Handle) -> Handle:
-    kind = desc.prop_kind.value
-    return peer.create("inner_product_forward", kind, *_weighted(peer, desc), attr)
+def _inner_product(asked: Asked) -> Handle:
+    kind = asked.desc.prop_kind.value
+    return asked.create("inner_product_forward", kind, *asked.tensors(*_WEIGHTED))
 
 
-def _matmul(peer: OneDnn, desc: MatmulDesc, attr: Handle) -> Handle:
-    return peer.create("matmul", *_weighted(peer, desc), attr)
+def _matmul(asked: Asked) -> Handle:
+    return asked.create("matmul", *asked.tensors(*_WEIGHTED))
 
 
-def _ends(peer: OneDnn, desc: Any) -> list[Handle | None]:
-    """Source and destination."""
-    return [peer.memory_desc(desc.src_desc), peer.memory_desc(desc.dst_desc)]
-
-
-def _weighted(peer: OneDnn, desc: Any) -> list[Handle | None]:
-    """Source, weights, bias and destination."""
-    tensors = (desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc)
-    return list(map(peer.memory_desc, tensors))
+_WEIGHTED = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS, Arg.DST)
 
 
 def _array(handles: Sequence[Handle]) -> ctypes.Array[ctypes.c_void_p]:
@@ -357,11 +257,12 @@ def _array(handles: Sequence[Handle]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(handles))(*(handle.value.value for handle in handles))
 
 
-def _sources(peer: OneDnn, descs: Sequence[MemoryDesc]) -> list[Handle]:
-    return [handle for handle in map(peer.memory_desc, descs) if handle is not None]
+def _sources(asked: Asked, count: int) -> list[Handle]:
+    arguments = [Arg.multiple_src(number) for number in range(count)]
+    return [handle for handle in asked.tensors(*arguments) if handle is not None]
 
 
-_MAKERS: dict[type[Desc], Callable[[OneDnn, Any, Handle], Handle]] = {
+_MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     ReorderDesc: _reorder,
     SoftmaxDesc: _softmax,
     EltwiseDesc: _eltwise,
@@ -369,6 +270,8 @@ _MAKERS: dict[type[Desc], Callable[[OneDnn, Any, Handle], Handle]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LayerNormalizationDesc: _layer_normalization,
+    LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,

@@ -135,6 +135,16 @@ class Library:
         return made
 
 
+class Session:
+    """The library with an engine and a stream; raises BadValue where it is not to be had."""
+
+    def __init__(self) -> None:
+        self.library = Library()
+        none = ctypes.c_size_t(0)
+        self.engine = self.library.create("engine", "engine_create", CPU, none)
+        self.stream = self.library.create("stream", "stream_create", self.engine, DEFAULT_STREAM)
+
+
 def dims(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     """A dnnl_dims_t."""
     return _DIMS(*values)

@@ -35,7 +35,12 @@ class PyTorch:
         self.name = f"torch {self.torch.__version__}"
 
     def make(
-        self, desc: Desc, attr: PrimitiveAttr, num_threads: int, known: Desc | None = None
+        self,
+        desc: Desc,
+        attr: PrimitiveAttr,
+        num_threads: int,
+        known: Desc | None = None,
+        forward: Desc | None = None,
     ) -> TorchOperation:
         """The operation as it was asked for; raises Unimplemented where PyTorch has no equal."""
         desc = desc if known is None else known
@@ -50,7 +55,7 @@ class TorchOperation:
         self._peer, self._desc, self._attr, self._program = peer, desc, attr, chosen
         self._tensors: dict[int, Any] = {}
         self._values: dict[int, Array] = {}
-        self._result: Any = None
+        self._results: dict[int, Any] = {}
         self.impl_info = chosen.name
 
     def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
@@ -64,6 +69,7 @@ class TorchOperation:
             # Its layout is what our implementation likes, where the case left it open.
             descs[argument] = desc.with_tag("any") if desc.inner_blocks else desc
             views[argument] = plain(descs[argument], channels_last=False)
+        descs.pop(Arg.WORKSPACE, None)
         for argument, desc in descs.items():
             tensor = self._tensors[argument] = empty(torch, desc, views[argument])
             if argument in values:
@@ -74,26 +80,34 @@ class TorchOperation:
 
     def bind(self) -> Callable[[], object]:
         """One execution per call, after a first one."""
-        torch = self._peer.torch
-        dst = self._tensors[Arg.DST]
+        torch, outputs = self._peer.torch, self._desc.outputs
+        first = outputs[0].argument
+        dst = self._tensors[first]
         sums = any(isinstance(entry, PostOpSum) for entry in self._attr.post_ops)
         complete = self._program.complete
         out = torch.empty_like(dst) if sums and not complete else dst
         try:
             compute = self._program.build(torch, self._tensors, self._values, out)
             steps = [] if complete else follow(torch, self._attr, self._tensors)
+            copies: dict[int, Callable[[Any], Any]] = {}
 
             def run() -> None:
-                result = compute()
+                made = compute()
+                results = dict(made) if isinstance(made, Mapping) else {first: made}
                 for step in steps:
-                    result = step(result)
-                self._result = result
+                    results[first] = step(results[first])
+                for argument, copy in copies.items():
+                    results[argument] = copy(results[argument])
+                self._results = results
 
             guarded: Callable[[], object] = torch.inference_mode()(run)
             guarded()
-            given = self._desc.outputs[0].desc.format_kind is not FormatKind.any
-            if given and not _alike(self._result, dst):
-                steps.append(dst.copy_)
+            for tensor in outputs:
+                given = tensor.desc.format_kind is not FormatKind.any
+                if given and tensor.argument in self._results:
+                    own = self._tensors[tensor.argument]
+                    if not _alike(self._results[tensor.argument], own):
+                        copies[tensor.argument] = own.copy_
         except (RuntimeError, TypeError) as error:
             if isinstance(error, Unimplemented):
                 raise
@@ -103,7 +117,7 @@ class TorchOperation:
 
     def read(self, argument: int) -> Array:
         """An output."""
-        result = self._result.to(self._peer.torch.float64)
+        result = self._results[argument].detach().to(self._peer.torch.float64)
         return f64(result.reshape(self._desc.desc_of(argument).dims).numpy())
 
     def deviation(self, exact: Array) -> Deviation | None:

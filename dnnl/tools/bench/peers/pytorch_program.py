@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ Values = Mapping[int, Array]
 class Program:
     """``build(torch, tensors, values, out)`` gives what computes into ``out`` and returns it.
 
-    ``views`` are the tensors' layouts. A complete program has the attributes in it; other ones are
+    Where there is more than one output it returns the tensors by argument. ``views`` are the
+    tensors' layouts. A complete program has the attributes in it; other ones are
     followed by the post-ops and know no other attributes.
     """
 
@@ -34,14 +35,29 @@ class Program:
 
 
 def plain_views(desc: Desc, *, channels_last: bool = False) -> dict[int, View]:
-    """Views of unblocked tensors; a destination left open is laid out as a source of its dims."""
-    views = {
-        tensor.argument: plain(tensor.desc, channels_last=channels_last) for tensor in desc.tensors
-    }
-    source, dst = desc.tensors[0], desc.outputs[0].desc
-    if dst.format_kind is FormatKind.any and dst.dims == source.desc.dims:
-        views[Arg.DST] = views[source.argument]
+    """Views of unblocked tensors; one left open is laid out as the first of its dims that is not,
+    but for sources and weights."""
+    tensors = [tensor for tensor in desc.tensors if tensor.argument != Arg.WORKSPACE]
+    views = {tensor.argument: plain(tensor.desc, channels_last=channels_last) for tensor in tensors}
+    models: dict[tuple[int, ...], View] = {}
+    for tensor in reversed(tensors):
+        if tensor.desc.format_kind is not FormatKind.any:
+            models[tensor.desc.dims] = views[tensor.argument]
+    for tensor in tensors:
+        follows = tensor.output or not desc.propagation.is_forward
+        if follows and tensor.desc.format_kind is FormatKind.any:
+            views[tensor.argument] = models.get(tensor.desc.dims, views[tensor.argument])
     return views
+
+
+def gradients(
+    torch: Any, function: Callable[..., Any], sources: Sequence[Any], diff_dst: Any
+) -> Callable[[], tuple[Any, ...]]:
+    """What computes the gradients of ``function(*sources)`` with respect to the sources, by what
+    PyTorch has recorded of one call."""
+    own = [source.detach().requires_grad_() for source in sources]
+    result = function(*own)
+    return lambda: torch.autograd.grad(result, own, diff_dst, retain_graph=True)
 
 
 def alike(torch: Any, src: Any, out: Any) -> tuple[Any, Callable[[], Any]]:

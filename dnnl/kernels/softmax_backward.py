@@ -1,0 +1,83 @@
+"""The gradient of softmax along one dimension: a sum over each row, then its elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen import math, vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine
+from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """diff_src = dst * (diff_dst - sum of diff_dst * dst) along ``axis``, or of the logarithm
+    diff_dst - e^dst * sum of diff_dst."""
+
+    alg: Alg
+    axis: int
+    diff_src: MemoryDesc
+    diff_dst: MemoryDesc
+    dst: MemoryDesc
+
+
+def configure(
+    alg: Alg, axis: int, diff_src: MemoryDesc, diff_dst: MemoryDesc, dst: MemoryDesc
+) -> Conf | Refusal:
+    """Accept any axis and any layouts of floats."""
+    refusal = refuse_types(diff_src, diff_dst, dst, allowed=FLOATS)
+    return refusal or Conf(alg, axis, diff_src, diff_dst, dst)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest that reduces ``axis``."""
+    arguments = Arguments()
+    axes = letters(conf.dst.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+
+    def operand(arg: Arg, desc: MemoryDesc) -> Operand:
+        return Operand(arguments.slot(arg), desc, index)
+
+    dst, diff_dst = operand(Arg.DST, conf.dst), operand(Arg.DIFF_DST, conf.diff_dst)
+    diff_src = operand(Arg.DIFF_SRC, conf.diff_src)
+    log = conf.alg is Alg.softmax_log
+
+    def accumulate(p: Point, total: Value) -> Values:
+        gradient = p.load(diff_dst)
+        if log:
+            return (p.e.b.fadd(total, gradient),)
+        return (vector.multiply_add(p.e, gradient, p.load(dst), total),)
+
+    def body(point: Point) -> None:
+        (total,) = point.fold((0.0,), accumulate, _merge)
+
+        def finish(p: Point) -> None:
+            gradient, result = p.load(diff_dst), p.load(dst)
+            if log:
+                share = math.exp_of_negative(p.e, result)
+                value = vector.multiply_add(p.e, share, p.e.b.fneg(total), gradient)
+            else:
+                value = p.e.b.fmul(result, p.e.b.fsub(gradient, total))
+            p.store(diff_src, value)
+
+        point.each(finish)
+
+    parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
+    module = Module("softmax_backward", isa)
+    entry = symbol("softmax_backward", [conf.diff_src, conf.diff_dst, conf.dst], isa)
+    nest = Nest(parallel, (axes[conf.axis],), (diff_dst, dst), (diff_src,), body)
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+def _merge(e: Emitter, a: Values, b: Values) -> Values:
+    return (e.b.fadd(a[0], b[0]),)
