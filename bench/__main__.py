@@ -21,6 +21,8 @@ from bench import (
     load,
     matmuls,
     models,
+    narrow,
+    normalizations,
     odd,
     overhead,
     peers,
@@ -40,6 +42,8 @@ from dnnl.tools.bench.measure import Effort, measure
 SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "convolutions": convolutions.run,
     "matmuls": matmuls.run,
+    "narrow": narrow.run,
+    "normalizations": normalizations.run,
     "layouts": layouts.run,
     "conversions": conversions.run,
     "odd": odd.run,
@@ -84,7 +88,12 @@ class _Pattern(click.ParamType[re.Pattern[str]]):
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("subjects", nargs=-1, type=click.Choice(list(SUBJECTS)))
 @click.option("--quick", is_flag=True, help="Little time for each figure: to see that all works.")
-@click.option("--only", type=_Pattern(), default="", help="Reorders whose names contain this.")
+@click.option(
+    "--only",
+    type=_Pattern(),
+    default="",
+    help="Reorders and normalizations whose names contain this.",
+)
 @click.option("--full", is_flag=True, help="Print all cases, not only the worst of many.")
 @click.option("--threads", type=_ThreadCounts(), help="Thread counts; by default 1 and 2.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures.")
@@ -116,7 +125,7 @@ def main(
         context, report, [name for name in SUBJECTS if not subjects or name in subjects]
     )
     if only.pattern and not report.tables:
-        console.print(Text(f"\nno reorder of these subjects has {only.pattern!r} in its name"))
+        console.print(Text(f"\nno case of these subjects has {only.pattern!r} in its name"))
     report.print_targets()
     others = _others(before)
     console.print()
