@@ -152,7 +152,8 @@ class _BatchNormalization(Specification):
     """Channels whose statistics are exact."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
-        """Deviations in pairs around a mean that is a power of two; gradients that are whole."""
+        """Deviations in pairs around a mean that is a power of two; gradients that are whole. For
+        a backward pass, what its forward pass alone reads as well."""
         src = desc.src_desc
         rng = generator("bnorm", src.dims)
         mean, variance, scale, shift = (drawn(rng, _POWERS, src.dims[1:2]) for _ in range(4))
@@ -173,7 +174,10 @@ class _BatchNormalization(Specification):
         values |= {int(a): optional[a] for a, flag in _FLAGS.items() if flag in desc.flags}
         if desc.fused_relu and not desc.propagation.is_forward:
             values[Arg.WORKSPACE] = f64(relu_workspace(_before_relu(desc, values)))
-        return {argument: values[argument] for argument, _ in inputs(desc)}
+        wanted = {argument for argument, _ in inputs(desc)}
+        if not desc.propagation.is_forward:
+            wanted |= values.keys() & {Arg.SHIFT, Arg.SRC_1}
+        return {argument: values[argument] for argument in wanted}
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """Forward with the statistics, given or computed, and the workspace; or the gradients."""

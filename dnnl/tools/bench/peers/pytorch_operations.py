@@ -34,6 +34,7 @@ from dnnl.tools.bench.peers.pytorch_program import (
 from dnnl.tools.bench.peers.pytorch_reorder import reorder
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags, PropKind
 
 _MATRIX = 2
@@ -143,10 +144,15 @@ def _concat(desc: ConcatDesc, _: PrimitiveAttr) -> Program:
 
 
 def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
-    given = NormFlags.use_global_stats in desc.flags
-    if not given or NormFlags.fuse_norm_add_relu in desc.flags:
-        raise Unimplemented("PyTorch is compared where statistics are given and nothing is added")
     relu = NormFlags.fuse_norm_relu in desc.flags
+    if NormFlags.fuse_norm_add_relu in desc.flags:
+        raise Unimplemented("PyTorch is compared where nothing is added")
+    if not desc.propagation.is_forward:
+        if relu:
+            raise Unimplemented("PyTorch keeps no workspace of a fused relu")
+        return _normalization_backward(desc)
+    if NormFlags.use_global_stats not in desc.flags:
+        return _normalization_by_batch(desc, relu)
 
     def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
         call = torch.ops.aten.native_batch_norm.out
@@ -221,6 +227,49 @@ def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
         return lambda: computed()[0]
 
     return Program("local_response_norm", plain_views(desc), build)
+
+
+def _normalization_by_batch(desc: BatchNormalizationDesc, relu: bool) -> Program:
+    learned = NormFlags.use_scale | NormFlags.use_shift
+    if desc.src_desc.data_type is not DataType.f32 and not desc.flags & learned:
+        raise Unimplemented("PyTorch rounds statistics to the type of src where that has no scales")
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        call = torch.ops.aten.native_batch_norm.default
+        values = [tensors.get(argument) for argument in (Arg.SRC, Arg.SCALE, Arg.SHIFT)]
+
+        def run() -> Any:
+            dst, mean, deviation = call(*values, None, None, True, 0.0, desc.epsilon)
+            variance = deviation**-2 - desc.epsilon
+            dst = dst.relu_() if relu else dst
+            return {Arg.DST: dst, Arg.MEAN: mean, Arg.VARIANCE: variance}
+
+        return run
+
+    return Program("native_batch_norm", plain_views(desc), build)
+
+
+def _normalization_backward(desc: BatchNormalizationDesc) -> Program:
+    outputs = (Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
+    written = [output.argument for output in desc.outputs]
+    wanted = [argument in written for argument in outputs]
+    given = NormFlags.use_global_stats in desc.flags
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        call = torch.ops.aten.native_batch_norm_backward.default
+        mean, variance = tensors[Arg.MEAN], tensors[Arg.VARIANCE]
+        statistics = (mean, variance, None, None)
+        if not given:
+            statistics = (None, None, mean, (variance + desc.epsilon).rsqrt())
+        ends = tensors[Arg.DIFF_DST], tensors[Arg.SRC], tensors.get(Arg.SCALE)
+
+        def run() -> Any:
+            made = call(*ends, *statistics, not given, desc.epsilon, wanted)
+            return {a: value for a, value in zip(outputs, made, strict=True) if a in written}
+
+        return run
+
+    return Program("native_batch_norm_backward", plain_views(desc), build)
 
 
 def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
