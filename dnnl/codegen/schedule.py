@@ -181,6 +181,8 @@ def _can_stream(
     innermost = loops[-1].axis if loops else None
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
+    # Where a fold stores to dst, all its rows come between a vector and the next.
+    neighbours = neighbours and space.still(dst)
     return aligned(dst, vectors) and (neighbours or fills_lines(dst, vectors))
 
 
