@@ -7,12 +7,12 @@ An :class:`Operand` is a tensor with the element that belongs to each iteration;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from dnnl.codegen import nibbles, registers, vector
+from dnnl.codegen import nibbles, registers, turns, vector
 from dnnl.codegen.address import Affine, Axis, block_boundaries, emit_offset, linear_offset
 from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.convert import storage
@@ -33,7 +33,7 @@ class Number:
     form: Affine
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Bound:
     """``0 <= form < limit`` must hold."""
 
@@ -124,9 +124,8 @@ class Access:
     def of(operand: Operand, index: tuple[Affine, ...], inside: tuple[Bound, ...] = ()) -> Access:
         """The access of ``operand`` at ``index``, ``inside`` these bounds and those of its padded
         dimensions."""
-        known = [(bound.form, bound.limit) for bound in inside]
-        ends = [Bound(form, operand.limit(dim)) for dim, form in enumerate(index)]
-        ends = [end for end in ends if end.needed and (end.form, end.limit) not in known]
+        ends = (Bound(form, operand.limit(dim)) for dim, form in enumerate(index))
+        ends = (end for end in ends if end.needed and end not in inside)
         return Access(operand, index, operand.offset(index), tuple(ends), inside)
 
     def substitute(self, axis: Axis, form: Affine) -> Access:
@@ -182,9 +181,9 @@ class Place:
 
     A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
-    outside ``domain``, which is padding, becomes zero. Whole vectors of the operand ``streamed``
-    are stored past the caches, to addresses that are then multiples of a vector's size. ``known``
-    says of some bounds that here they hold, or fail, for all lanes.
+    outside ``domain``, which is padding, becomes zero. Whole vectors of the operands ``streamed``
+    are written by non-temporal stores, to addresses that are then multiples of a vector's size.
+    ``known`` says of some bounds that here they hold, or fail, for all lanes.
     """
 
     def __init__(
@@ -199,7 +198,7 @@ class Place:
         masked: bool,
         domain: Sequence[Bound] = (),
         exists: Sequence[Bound] = (),
-        streamed: Operand | None = None,
+        streamed: Collection[Operand] = (),
         core: ir.Type = F32,
         known: dict[Bound, bool] | None = None,
     ) -> None:
@@ -219,10 +218,11 @@ class Place:
         return self.widen(operand, self.load_stored(operand))
 
     def load_or_zero(self, operand: Operand) -> ir.Value:
-        """The operand's elements in the core type; zero where there are none."""
-        value = self.load(operand)
-        inside = self.conditions(self._accesses[operand].window)
-        return value if inside is None else self.e.b.select(inside, value, self.constant(0.0))
+        """The operand's elements in the core type, zero where there are none."""
+        value, access = self.load(operand), self._accesses[operand]
+        masked = not access.contained and self._lane_stride(access) != 0
+        mask = None if masked else self.conditions(access.window)
+        return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
 
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
         """Elements of the operand as they lie in memory, in the core type."""
@@ -271,9 +271,39 @@ class Place:
             mask = vector.both(self.e, mask, one)
         if stride in (0, 1):
             where = self.e.element(pointer, self._base(access), row.element)
-            registers.store(self.e, raw, where, mask, streamed=operand is self.streamed)
+            registers.store(self.e, raw, where, mask, streamed=operand in self.streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
+
+    def store_in_turns(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
+        """Store vectors whose elements lie in turns in memory, the first of each, the second of
+        each, ..., where the vectors lie so; else each as it lies."""
+        first = self._accesses[operands[0]]
+        if self._lanes == 1 or not self._in_turns(operands):
+            for operand, value in zip(operands, values, strict=True):
+                self.store(operand, value)
+            return
+        row = storage(operands[0].data_type, self.kind.element)
+        windows = [self._accesses[operand].window for operand in operands]
+        masks = [self.conditions([*self._exists, *window]) for window in windows]
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            values = [self.e.b.select(inside, value, self.constant(0.0)) for value in values]
+        woven = turns.weave(self.e, [row.from_core(self.e, value) for value in values])
+        for number, (part, mask) in enumerate(
+            zip(woven, turns.weave_masks(self.e, masks, self._lanes), strict=True)
+        ):
+            if not vector.is_empty(mask):
+                place = self.e.add(self._base(first), i64(number * self._lanes))
+                where = self.e.element(self._pointers[operands[0]], place, row.element)
+                registers.store(self.e, part, where, mask, streamed=operands[0] in self.streamed)
+
+    def _in_turns(self, operands: Sequence[Operand]) -> bool:
+        """Whether the elements of operands of one tensor lie in turns along the lanes."""
+        accesses = [self._accesses[operand] for operand in operands]
+        starts = [access.offset.const for access in accesses if access.offset is not None]
+        follow = starts == [starts[0] + turn for turn in range(len(operands))] if starts else False
+        return follow and all(self._lane_stride(access) == len(operands) for access in accesses)
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
         if self._lane_stride(access) == 1 and self._lanes % 2 == 0:
@@ -346,7 +376,7 @@ class Place:
             return mask
         if any(self._known.get(bound) is False for bound in bounds):
             return vector.known_lanes([False] * self._lanes)
-        for bound in bounds:
+        for bound in dict.fromkeys(bounds):
             if bound in self._known:
                 continue
             base = self.e.mul(self._bounded(bound.form), parts)

@@ -42,6 +42,9 @@ class Affine:
         """``stride * axis``."""
         return Affine({axis: stride} if stride else {})
 
+    def __hash__(self) -> int:
+        return hash((frozenset(self.strides.items()), self.const))
+
     def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
             return Affine(self.strides, self.const + other)
@@ -73,15 +76,15 @@ class Affine:
         return self.strides.get(axis, 0)
 
     def without(self, *axes: Axis) -> Affine:
-        """The same form with ``axes`` held at zero."""
+        """This form with ``axes`` held at zero."""
         return Affine({a: s for a, s in self.strides.items() if a not in axes}, self.const)
 
     def along(self, axes: Container[Axis]) -> Affine:
-        """The same form with all but ``axes`` held at zero."""
+        """This form with all but ``axes`` held at zero."""
         return Affine({a: s for a, s in self.strides.items() if a in axes}, self.const)
 
     def substitute(self, axis: Axis, form: Affine) -> Affine:
-        """The same form with ``axis`` replaced by ``form``."""
+        """This form with ``axis`` replaced by ``form``."""
         stride = self.stride(axis)
         return self.without(axis) + form * stride if stride else self
 

@@ -17,20 +17,26 @@ whose channels are innermost are then read a few lines at a time."""
 
 _MOST_PARTS = 512
 _F32 = 4
+# A part fills this share of the second cache, whose lines may have conflict misses.
+_PART = 16
 # Rows along the innermost axis are cut between vectors, whatever their length.
 _MULTIPLE = 64
 
 
 def most_parts(isa: Isa, kept: int, reduced: int) -> int:
     """The most parts into which a reduction of ``reduced`` elements to each of ``kept`` is cut."""
-    return _parts(isa, kept, reduced, min(max(1, kept), REGISTERS * isa.lanes))
+    return _parts(isa, kept, reduced, min(max(1, kept), _most_lanes(isa)))
+
+
+def _most_lanes(isa: Isa) -> int:
+    return REGISTERS * isa.lanes if isa.lanes > 1 else 1
 
 
 def _parts(isa: Isa, kept: int, reduced: int, width: int) -> int:
     """Parts enough to be shared out, and so small that a cache holds one, where ``width`` of what
     is kept are done side by side."""
     shared = -(-wanted(isa, kept * reduced) // max(1, -(-kept // width)))
-    cached = -(-reduced * width * _F32 // (isa.caches.l2 // 16))
+    cached = -(-reduced * width * _F32 * _PART // isa.caches.l2) if isa.caches.l2 else 1
     return max(1, min(_MOST_PARTS, reduced, max(shared, cached)))
 
 
@@ -39,7 +45,7 @@ def cut_reduction(isa: Isa, space: Space, kept: int, reduced: int) -> tuple[Spac
     they are, and how many registers its vectors had better fill. What each part writes lies behind
     what the parts before it write."""
     space = space.merged()
-    _, vectors, _ = vectorize(space, REGISTERS * isa.lanes, isa.caches)
+    _, vectors, _ = vectorize(space, _most_lanes(isa), isa.caches)
     width = 1 if vectors.reduced else vectors.lanes
     parts = min(most_parts(isa, kept, reduced), _parts(isa, kept, reduced, width))
     count, number = 1, ZERO

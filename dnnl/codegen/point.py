@@ -25,7 +25,7 @@ _WAYS = 4
 class Site:
     """Where the code of a nest is written: by whom, after which plan, on which tensors.
 
-    ``streamed`` says that whole vectors of the first output are written by non-temporal stores.
+    Whole vectors of the outputs ``streamed`` are written by non-temporal stores.
     """
 
     e: Emitter
@@ -33,7 +33,7 @@ class Site:
     pointers: Mapping[Operand, ir.Value]
     core: ir.Type
     reads_dst: bool
-    streamed: bool = False
+    streamed: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,15 @@ class _Fold:
     step: Step
     merge: Merge
     init: Values
+
+
+@dataclass(frozen=True, eq=False)
+class _Span:
+    """A part of a fold's loop, in which some bounds are known to hold."""
+
+    begin: ir.Value
+    end: ir.Value
+    known: dict[Bound, bool]
 
 
 class Point(Place):
@@ -66,8 +75,7 @@ class Point(Place):
         super().__init__(
             site.e, site.pointers, space.accesses, env, lane, lanes,
             masked=masked, domain=space.domain, exists=space.exists,
-            streamed=space.outputs[0] if site.streamed else None,
-            core=site.core, known=known,
+            streamed=site.streamed, core=site.core, known=known,
         )  # fmt: skip
         self._site, self._loaded = site, loaded
 
@@ -101,7 +109,7 @@ class Point(Place):
         """
         carried = tuple(self.constant(value) for value in init)
         fold = _Fold(step, merge, carried)
-        result = self._first()._loops(list(self._site.plan.space.inner), fold, carried)
+        result = self._first()._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
         distance = self._lanes // 2
@@ -120,7 +128,23 @@ class Point(Place):
             return ()
 
         fold = _Fold(step, lambda _e, _values, _others: (), ())
-        self._first()._loops(list(self._site.plan.space.inner), fold, ())
+        self._first()._loops(self._open, fold, ())
+
+    def outermost(self, body: Body, count: int | None = None) -> None:
+        """Run ``body`` for each iteration of the outermost reduced axis, or the first ``count``,
+        in order; what is folded there goes over the other reduced axes."""
+        axis = self._open[0]
+
+        def step(index: ir.Value) -> None:
+            body(self._with({axis: index}))
+
+        end = axis.extent if count is None else count
+        self.e.loop(i64(0), i64(end), step, name=axis.name)
+
+    @property
+    def _open(self) -> list[Axis]:
+        """The reduced axes that have no value yet, the outermost first."""
+        return [axis for axis in self._site.plan.space.inner if axis not in self._env]
 
     def _first(self) -> Point:
         """Where a fold starts: with masks if its only vector is a tail."""
@@ -164,6 +188,9 @@ class Point(Place):
         of their own, so that none waits for the one before.
         """
         axis, *rest = axes
+        span = self._span(axis) if carried else None
+        if span is not None:
+            return self._within_span(axes, span, fold, carried)
         ways = self._ways
         if rest or extent < 2 * ways:
             ways = 1
@@ -193,6 +220,40 @@ class Point(Place):
             ]
             results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
         return results
+
+    def _span(self, axis: Axis) -> _Span | None:
+        """The iterations of a fold along ``axis`` that count for every lane: of a window that hangs
+        over an edge, those inside. None where all count, or where lanes differ."""
+        if not self.masked:
+            return None
+        later = {other for other in self._site.plan.space.inner if other not in self._env}
+        apart = (later - {axis}) | {self._lane}
+        found = [
+            bound
+            for bound in self._fold_bounds()
+            if bound not in self._known
+            and bound.form.stride(axis) == 1
+            and apart.isdisjoint(bound.form.strides)
+        ]
+        begin, end = i64(0), i64(axis.extent)
+        for bound in found:
+            before = self.e.mul(self._start(bound.form.without(axis)), -1)
+            begin = self.e.larger(begin, before) if bound.below_zero else begin
+            behind = self.e.add(before, i64(bound.limit))
+            end = self.e.smaller(end, behind) if bound.above else end
+        return _Span(begin, end, dict.fromkeys(found, True)) if found else None
+
+    def _within_span(self, axes: list[Axis], span: _Span, fold: _Fold, carried: Values) -> Values:
+        axis, *rest = axes
+        known = {**self._known, **span.known}
+
+        def body(index: ir.Value, *values: ir.Value) -> Values:
+            env = {**self._env, axis: index}
+            here = Point(self._site, env, self.masked, self._loaded, known, along=self._lane)
+            return here._loops(rest, fold, values)
+
+        known_ends = isinstance(span.begin, ir.Constant) and isinstance(span.end, ir.Constant)
+        return self.e.loop(span.begin, span.end, body, carried, unroll=known_ends, name=axis.name)
 
     def _with(self, env: Env, masked: bool | None = None) -> Point:
         masked = self.masked if masked is None else masked

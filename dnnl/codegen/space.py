@@ -85,15 +85,21 @@ class Space:
         return self.accesses[self.outputs[0]]
 
     @property
+    def parts_of_dst(self) -> tuple[Operand, ...]:
+        """The outputs that are elements of the same tensor as those of the first."""
+        slot = self.outputs[0].slot
+        return tuple(output for output in self.outputs if output.slot == slot)
+
+    @property
     def reads(self) -> tuple[Access, ...]:
         """What is only read."""
         return tuple(a for operand, a in self.accesses.items() if operand not in self.outputs)
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
-        """Everything that limits iterations, or what they may touch."""
+        """Everything that limits iterations, or what they may touch, once each."""
         windows = (bound for access in self.accesses.values() for bound in access.window)
-        return (*self.domain, *self.exists, *windows)
+        return tuple(dict.fromkeys((*self.domain, *self.exists, *windows)))
 
     def merged(self) -> Space:
         """The space with axes merged that are contiguous in every operand, so that a dense tensor

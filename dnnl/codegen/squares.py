@@ -1,4 +1,4 @@
-"""Squares of elements, loaded in rows and transposed in registers, and what is fetched ahead."""
+"""Squares of elements, loaded in rows and transposed in registers, and software prefetch."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ class SquareWriter:
         return columns
 
     def _prefetch_dst(self, point: Point) -> None:
-        """Ask for what a later square overwrites."""
+        """Software prefetch of what a later square overwrites, if that is not a whole reduction."""
+        if not self._plan.space.still(self._dst):
+            return
         step = self._ahead(self._dst) if self._site.reads_dst else self._next_in_row()
         if step:
             point.prefetch(self._dst.operand, i64(step))
@@ -109,10 +111,10 @@ class SquareWriter:
         return access.offset.stride(ahead)
 
     def _prefetch(self, env: Env, access: Access) -> None:
-        """Ask for the rows of a later square.
+        """Software prefetch of the rows of a later square.
 
         Where that has the next parts of the same rows, a line of a row has those of several
-        squares, which take turns: each asks for the lines of some rows.
+        squares, which take turns: each prefetches the lines of some rows.
         """
         plan, squares, step = self._plan, self._squares, self._ahead(access)
         lane, lanes = plan.vectors.lane, plan.vectors.lanes

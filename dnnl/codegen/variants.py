@@ -2,7 +2,8 @@
 
 A bound such as ``16 * c_o + c_i < 250`` holds for all lanes while ``c_o < 15``, for some of them
 where ``c_o == 15``, and would hold for none behind that. Code written for one of these ranges
-needs no comparisons: masks are nothing, or constants, or stores that are left out.
+needs no comparisons: masks are nothing, or constants, or stores that are left out. A window that
+hangs over both edges of an image has three such ranges.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dnnl.codegen.access import Bound
-from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.address import Axis
 
 # A body is written for each combination of ranges, twice where bounds are tested; the longer it is
 # and the more bounds it looks at, the fewer there may be.
@@ -43,8 +44,7 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Varia
     tested = []
     for bound in bounds:
         axis = max(axes, key=bound.form.stride, default=None)
-        both = bound.below_zero and bound.above
-        if axis is None or both or bound.form.stride(axis) <= 0:
+        if axis is None or bound.form.stride(axis) <= 0:
             tested.append(bound)
         else:
             assigned.setdefault(axis, []).append(bound)
@@ -62,31 +62,34 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Varia
 
 
 def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
-    holds = {bound: _inside(axis, bound, bound.form.without(axis)) for bound in bounds}
-    cuts = {
-        0,
-        axis.extent,
-        *(end for some_all in holds.values() for ends in some_all for end in ends),
-    }
+    cuts = {0, axis.extent}
+    for bound in bounds:
+        cuts |= {*_whole(axis, bound), *_some(axis, bound)}
     points = sorted(point for point in cuts if 0 <= point <= axis.extent)
     for begin, end in pairwise(points):
         known = {}
-        for bound, ((first, last), (all_first, all_last)) in holds.items():
-            if all_first <= begin and end <= all_last:
+        for bound in bounds:
+            first, last = _whole(axis, bound)
+            begins, ends = _some(axis, bound)
+            if first <= begin and end <= last:
                 known[bound] = True
-            elif end <= first or last <= begin:
+            elif end <= begins or ends <= begin:
                 known[bound] = False
         yield Range(begin, end, known)
 
 
-def _inside(axis: Axis, bound: Bound, rest: Affine) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The iterations of ``axis`` in which some points may be inside the bound, and those in which
-    all are: from the first to before the second. ``rest`` is the form without the axis."""
-    step = bound.form.stride(axis)
+def _whole(axis: Axis, bound: Bound) -> tuple[int, int]:
+    """Between which iterations of ``axis`` no point breaks the bound."""
+    return _between(axis, bound, bound.form.without(axis).low, bound.form.without(axis).high)
 
-    def first(value: int, limit: int) -> int:
-        """The first iteration that makes the value as large as the limit."""
-        return -((value - limit) // step)
 
-    some = first(rest.high, 0), first(rest.low, bound.limit)
-    return some, (first(rest.low, 0), first(rest.high, bound.limit))
+def _some(axis: Axis, bound: Bound) -> tuple[int, int]:
+    """Between which iterations of ``axis`` some point may be inside the bound."""
+    return _between(axis, bound, bound.form.without(axis).high, bound.form.without(axis).low)
+
+
+def _between(axis: Axis, bound: Bound, low: int, high: int) -> tuple[int, int]:
+    """Between which iterations a point ``low`` above where the axis is lies above zero, and one
+    ``high`` above it below the limit."""
+    stride = bound.form.stride(axis)
+    return -(low // stride), -((high - bound.limit) // stride)

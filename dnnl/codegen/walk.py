@@ -49,16 +49,15 @@ class Square:
     caches: Caches
 
     @property
-    def crowded_dst(self) -> bool:
-        """Whether the lines that squares write drive each other out of the cache, and what they
-        read does so less."""
+    def conflicts_in_dst(self) -> bool:
+        """Whether lines that squares write have conflict misses, and those they read have fewer."""
         kept, enough = self.caches.lines_kept(self.written_apart), self.lanes * (_RUN // LINE)
         return kept < 16 or (kept == 16 and self.caches.lines_kept(self.read_apart) >= enough)
 
     def writes_runs(self, memory: bool) -> bool:
         """Whether operands that are in ``memory`` or in the third cache had better be written in
-        long runs than be read side by side: because single lines of dst would share sets of a
-        cache, or because more rows would be read at a time than processors foresee."""
+        long runs than be read side by side: because single lines of dst would have
+        conflict misses, or because more rows would be read at a time than processors foresee."""
         if self.caches.lines_kept(self.written_apart) <= 16:
             return True
         short_rows = _LONG_RUN <= self.written_apart <= 4 * _LONG_RUN
@@ -69,7 +68,7 @@ class Square:
     def pieces(self) -> int:
         """How many pieces of a row are loaded side by side: one, or a line's worth if lines would
         not stay in the cache until their next part is wanted."""
-        rows = self.lanes * (_RUN // LINE if self.crowded_dst else 1)
+        rows = self.lanes * (_RUN // LINE if self.conflicts_in_dst else 1)
         return 1 if self.caches.lines_kept(self.read_apart) > rows else self.most_pieces
 
 
@@ -95,6 +94,8 @@ def arrange(
     source = _main_source(reads)
     written = nearest(dst)
     read = None if source is None else nearest(source)
+    if source is not None and written is not None and square is None and not far(source, written):
+        read = written  # a row of dst is made of few elements
     if source is None or written is None or read is None or read is written:
         alone = [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))]
         # Rows that share lines are read faster than processors fetch by themselves; few rows far
@@ -186,7 +187,7 @@ class _Crossing:
         """The loops over squares of what a cache holds, if others leave it there, and the axis
         along which to fetch."""
         uncertain = self.size >= self.caches.shared
-        if square.crowded_dst:
+        if square.conflicts_in_dst:
             run = _RUN if square.pieces == 1 else _RUN // 2
             return self.runs_of_dst(run), self.read if uncertain else None
         if 2 * self.written.extent * square.lanes <= self.caches.lines_kept(square.read_apart):

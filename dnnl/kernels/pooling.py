@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Operand
+from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
@@ -14,6 +14,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
+from dnnl.codegen.windows import tap_number
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -25,7 +26,8 @@ from dnnl.types.post_ops import PostOp
 class Conf:
     """dst = post_ops(pooling of src); one number for each spatial dimension, dilation 0 is dense.
 
-    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``.
+    Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``. A maximum leaves in
+    ``workspace``, if there is one, which tap of the window it was, the last dimension fastest.
     """
 
     alg: Alg
@@ -36,6 +38,7 @@ class Conf:
     padding: tuple[int, ...]
     dilations: tuple[int, ...]
     post_ops: tuple[PostOp, ...]
+    workspace: MemoryDesc | None = None
 
 
 def configure(
@@ -47,9 +50,11 @@ def configure(
     padding: tuple[int, ...],
     dilations: tuple[int, ...],
     post_ops: tuple[PostOp, ...],
+    workspace: MemoryDesc | None = None,
 ) -> Conf | Refusal:
-    """Accept any window and any two layouts of supported types."""
-    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops)
+    """Accept any window and any layouts of supported types; a workspace, of dst's dims and of u8 or
+    s32, for a maximum only."""
+    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops, workspace)
     refusal = refuse_types(src, dst, allowed=FLOATS | INTEGERS)
     return refusal or refuse(post_ops, dst) or conf
 
@@ -69,14 +74,27 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen), bare=bare)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(index))
     epilogue = Epilogue(conf.post_ops, dst, arguments)
-    window = _maximum if conf.alg is Alg.pooling_max else _average
+    places = []
+    if conf.workspace is not None:
+        places.append(Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index)))
+    tap = Number(tap_number([Affine.of(axis) for axis in taps], conf.kernel))
 
     def body(point: Point) -> None:
-        point.store(dst, epilogue.apply(point, window(conf, src, point)))
+        if conf.alg is not Alg.pooling_max:
+            value = _average(conf, src, point)
+        elif not places:
+            value = _maximum(conf, src, point)
+        else:
+            value, place = _maximum_with_place(conf, src, tap, point)
+            point.store(places[0], place)
+        point.store(dst, epilogue.apply(point, value))
 
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
-    nest = Nest(axes, taps, (src, *epilogue.operands), (dst,), body, reads_dst=epilogue.reads_dst)
+    nest = Nest(
+        axes, taps, (src, *epilogue.operands), (dst, *places), body,
+        numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst,
+    )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 
@@ -91,6 +109,25 @@ def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
 
     (best,) = point.fold((conf.dst.data_type.min,), step, merge)
     return best
+
+
+def _maximum_with_place(conf: Conf, src: Operand, tap: Number, point: Point) -> Values:
+    """The maximum and the number of the first tap that has it; 0 where there is none."""
+
+    def better(e: Emitter, yes: Value, a: Values, b: Values) -> Values:
+        return tuple(e.b.select(yes, x, y) for x, y in zip(a, b, strict=True))
+
+    def step(p: Point, *best: Value) -> Values:
+        value = p.load(src)
+        larger = p.e.b.fcmp_ordered(">", value, best[0])
+        return better(p.e, larger, (value, p.number(tap)), best)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        larger, equal = (e.b.fcmp_ordered(sign, b[0], a[0]) for sign in (">", "=="))
+        earlier = e.b.and_(equal, e.b.fcmp_ordered("<", b[1], a[1]))
+        return better(e, e.b.or_(larger, earlier), b, a)
+
+    return point.fold((conf.dst.data_type.min, 0.0), step, merge)
 
 
 def _average(conf: Conf, src: Operand, point: Point) -> Value:
@@ -109,4 +146,6 @@ def _average(conf: Conf, src: Operand, point: Point) -> Value:
     number = point.constant(volume)
     if counts:
         number = vector.maximum(point.e, count[0], point.constant(1.0))
+    elif conf.dst.data_type.is_float:
+        return point.e.b.fmul(total, point.constant(1 / volume))
     return point.e.b.fdiv(total, number)

@@ -34,7 +34,7 @@ from dnnl.language.options import (
     weights,
 )
 from dnnl.language.problem import Dims, Sizes
-from dnnl.language.values import data_type, direction, flag, integer, letters, number, several, text
+from dnnl.language.values import direction, flag, integer, letters, number, several, text
 from dnnl.language.verbose import OperationLine, Tensor
 
 
@@ -94,22 +94,6 @@ PLANNED = (
         "prelu: negative elements times a weight",
         {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[0]),
          "wei": ("*", lambda p: p.padded[1])},
-    ),
-    Planned(
-        "layer_normalization",
-        Driver(
-            "lnorm",
-            (
-                DIR, *_NORMALIZED,
-                tags("stat_tag", "any", lambda line: line.named("stats", "stat")),
-                Option("ss_dt", "f32", data_type), flags("GCHM"), *ATTRIBUTES, INPLACE,
-            ),
-            Dims(),
-        ),
-        "layer normalization: each row by its mean and variance",
-        {"src": ("*", lambda p: p.dims), "dst": ("*", lambda p: p.dims),
-         "stats": ("*", lambda p: p.dims[:-1]), "scale": ("c", lambda p: p.dims[-1:]),
-         "shift": ("c", lambda p: p.dims[-1:])},
     ),
     Planned(
         "group_normalization",

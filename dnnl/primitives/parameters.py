@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
 from dnnl.types.layout_input import read_float, read_integers
 
@@ -59,6 +60,20 @@ class Flags(Domain):
     def spell(self, value: Any) -> str:
         letters: str = value.letters
         return letters
+
+
+@dataclass(frozen=True)
+class Type(Domain):
+    """A data type out of ``known``."""
+
+    known: tuple[DataType, ...]
+
+    def read(self, name: str, value: Any, ndims: int) -> DataType:
+        data_type = coerce(DataType, value, name)
+        if data_type not in self.known:
+            rule = f"expected one of {', '.join(map(str, self.known))}"
+            raise InvalidArguments(name, str(data_type), rule)
+        return data_type
 
 
 @dataclass(frozen=True)

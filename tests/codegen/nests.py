@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dnnl import MemoryDesc, config
 from dnnl.codegen import jit
@@ -17,8 +17,9 @@ from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.image import Phase
 from dnnl.runtime.memory import Memory
-from tests.check import POISON, poisoned_memory, random_memory
+from tests.check import poisoned_memory, random_memory
 from tests.guard import guarded
+from tests.launch import launch as launch_on
 
 ENGINE = Engine("cpu")
 Build: TypeAlias = Callable[[Module], Sequence[Phase]]
@@ -49,21 +50,35 @@ def launch(
     last. The result on one thread and on two is the same.
     """
     conf = _Conf(build, len(inputs) + len(outputs) + 1, next(_serial))
+    scratch = MemoryDesc((scratchpad,), "u8")
+    made = launch_kernel(isa, conf, _build, dict(enumerate((*inputs, *outputs, scratch))))
+    return [made[slot] for slot in range(len(inputs), len(inputs) + len(outputs))]
+
+
+def launch_kernel(
+    isa: Isa,
+    conf: Any,
+    build: Callable[[Any, Isa], Kernel],
+    arguments: Mapping[int, Memory | MemoryDesc],
+) -> dict[int, Memory]:
+    """What a kernel writes, by argument: those of which only a descriptor is given, which start as
+    poison. The inputs stay as they are, and the result on one thread and on two is the same."""
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
-        image, _ = jit.image(Recipe(conf, isa, _build))
-    executable, queue, results = ENGINE.load(image), ENGINE.make_queue(True), []
+        image, _ = jit.image(Recipe(conf, isa, build))
+    executable, results = ENGINE.load(image), []
     for threads, at in ((1, "end"), (2, "start")):
-        given = [_placed(memory, at) for memory in inputs]
-        made = [_placed(poisoned_memory(desc, ENGINE), at) for desc in outputs]
-        scratch = guarded(scratchpad, at)  # type: ignore[arg-type]
-        scratch[:] = POISON
-        addresses = [memory.pointer for memory in (*given, *made)]
-        queue.submit(executable, (*addresses, scratch.ctypes.data), threads)
-        for memory, before in zip(given, inputs, strict=True):
-            assert (memory.data == before.data).all(), "an input was written"
-        results.append(made)
-    for one, two in zip(*results, strict=True):
-        assert (one.data == two.data).all(), "1 and 2 threads differ"
+        placed = {
+            key: _placed(poisoned_memory(m, ENGINE) if isinstance(m, MemoryDesc) else m, at)
+            for key, m in arguments.items()
+        }
+        addresses = tuple(placed[key].pointer for key in image.arguments)
+        launch_on(executable, addresses, threads)
+        for key, given in arguments.items():
+            if isinstance(given, Memory):
+                assert (placed[key].data == given.data).all(), "an input was written"
+        results.append({k: m for k, m in placed.items() if isinstance(arguments[k], MemoryDesc)})
+    for key, one in results[0].items():
+        assert (one.data == results[1][key].data).all(), "1 and 2 threads differ"
     return results[0]
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dnnl.codegen import sharing
+from dnnl.codegen import isa as isa_rows
+from dnnl.codegen import jit, sharing
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Module, Values
@@ -201,3 +202,17 @@ def test_large_reductions_are_cut_for_threads_and_caches(
     parts, merger = emit_fold(module, "statistics", fold, (2, scratch))
     assert 32 <= parts.count <= 512
     assert merger.count <= 32
+
+
+@pytest.mark.parametrize("row", isa_rows.DEVICES, ids=lambda row: row.name)
+def test_parts_are_written_for_devices(row: Isa) -> None:
+    module, axes = Module("statistics", row), letters((8, 19, 30, 30))
+    given = Operand(0, described((8, 19, 30, 30), "abcd"), tuple(map(Affine.of, axes)))
+    mean = Operand(1, described((19,), "a"), (Affine.of(axes[1]),))
+    fold = Fold(
+        axes[1:2], (axes[0], *axes[2:]), (given,), (mean,), moments(lambda p: p.load(given)),
+        lambda point, values: point.store(mean, mean_and_variance(point.e, values)[0]),
+    )  # fmt: skip
+    parts, merger = emit_fold(module, "statistics", fold, (2, room(row, 19, 7200, 4)))
+    assert parts.count > merger.count == 19
+    assert parts.symbol in jit.assembly(module)

@@ -73,25 +73,37 @@ def execute(
 
     ``dst`` may be one of ``args``: then the execution is in place.
     """
-    pd = PrimitiveDesc(desc, ENGINE, attr)
+    outputs: dict[int, Memory] = {} if dst is None else {Arg.DST: dst}
+    return execute_all(PrimitiveDesc(desc, ENGINE, attr), args, outputs)[Arg.DST]
+
+
+def execute_all(
+    pd: PrimitiveDesc, args: Mapping[int, Memory], outputs: Mapping[int, Memory] | None = None
+) -> dict[int, Memory]:
+    """Every output after one execution, poisoned before it unless ``outputs`` has what it held."""
     primitive = Primitive(pd)
-    given = {**args, Arg.DST: poisoned_memory(pd.dst_desc, ENGINE) if dst is None else dst}
-    results = []
+    fresh = {t.argument: poisoned_memory(t.desc, ENGINE) for t in pd.desc.outputs}
+    written = {**fresh, **(outputs or {})}
+    given = {**args, **written}
+    kept = {id(memory) for memory in written.values()}
+    results: list[dict[int, Memory]] = []
     for threads, at in ((1, "end"), (2, "end"), (2, "start")):
         placed = {id(memory): _placed(memory, at) for memory in given.values()}
         now = {arg: placed[id(memory)] for arg, memory in given.items()}
         primitive.execute(Stream(ENGINE, threads), now)
-        results.append(now[Arg.DST])
+        results.append({arg: now[arg] for arg in written})
         for arg, memory in args.items():
-            if memory is not dst:
+            if id(memory) not in kept:
                 assert (now[arg].data == memory.data).all(), f"argument {arg} was written"
-    for other in results[1:]:
-        assert (results[0].data == other.data).all(), "1 and 2 threads differ"
+    first, *others = results
+    for other in others:
+        for arg in written:
+            assert (first[arg].data == other[arg].data).all(), f"1 and 2 threads differ in {arg}"
     if late.drawn():
-        for arg, memory in late.execute(desc, attr, given).items():
-            want = results[0] if given[arg] is given[Arg.DST] else given[arg]
+        for arg, memory in late.execute(pd.desc, pd.attr, given).items():
+            want = next((first[o] for o in written if given[o] is given[arg]), given[arg])
             assert (memory.data == want.data).all(), f"argument {arg} differs on a late engine"
-    return results[0]
+    return first
 
 
 def _placed(memory: Memory, at: str) -> Memory:

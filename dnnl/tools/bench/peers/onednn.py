@@ -15,6 +15,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
@@ -26,7 +27,7 @@ from dnnl.tools.bench.peers.onednn_operation import PeerOperation
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind, FpmathMode
+from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags
 from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
 
@@ -186,9 +187,12 @@ def _concat(asked: Asked) -> Handle:
 
 def _normalization(asked: Asked) -> Handle:
     desc = asked.desc
-    numbers = _float(desc.epsilon), desc.flags.value
-    ends = asked.tensors(Arg.SRC, Arg.DST)
-    return asked.create("batch_normalization_forward", desc.prop_kind.value, *ends, *numbers)
+    kind, numbers = desc.prop_kind.value, (_float(desc.epsilon), desc.flags.value)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("batch_normalization_forward", kind, *ends, *numbers)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create("batch_normalization_backward", kind, *tensors, *numbers)
 
 
 def _lrn(asked: Asked) -> Handle:
@@ -202,12 +206,30 @@ def _lrn(asked: Asked) -> Handle:
     return asked.create("lrn_backward", kinds[1], *tensors, *numbers)
 
 
+def _layer_normalization(asked: Asked) -> Handle:
+    desc, name = asked.desc, "layer_normalization"
+    kinds = {desc.scale_shift_data_type, desc.diff_scale_shift_data_type}
+    if kinds != {DataType.f32} or NormFlags.rms_norm in desc.flags:
+        # These came with version 3.4, and 3.8.
+        raise Unimplemented(f"{asked.peer.name} is asked for neither rms_norm nor types of scales")
+    stat = asked.peer.library.memory_desc(desc.stat_desc)
+    numbers = _float(desc.epsilon), desc.flags.value
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create(f"{name}_forward", desc.prop_kind.value, *ends, stat, *numbers)
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create(f"{name}_backward", desc.prop_kind.value, *ends, stat, *numbers)
+
+
 def _pooling(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.kernel, desc.dilations, desc.padding_l, desc.padding_r)
-    ends = asked.tensors(Arg.SRC, Arg.DST)
-    return asked.create("pooling_forward", *kinds, *ends, *map(dims, window))
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("pooling_forward", *kinds, *ends, *map(dims, window))
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
+    return asked.create("pooling_backward", kinds[1], *ends, *map(dims, window))
 
 
 def _convolution(asked: Asked) -> Handle:
@@ -248,6 +270,7 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ConvolutionDesc: _convolution,

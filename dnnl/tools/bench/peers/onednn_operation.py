@@ -45,6 +45,9 @@ class PeerOperation:
         self._kind = desc.kind
         self._tensors = {t.argument: t for t in desc.tensors if t.argument != Arg.WORKSPACE}
         self._descs = {argument: tensor.desc for argument, tensor in self._tensors.items()}
+        if Arg.DIFF_SHIFT in self._descs:
+            # Old versions ask for the shift as well.
+            self._descs[Arg.SHIFT] = self._descs[Arg.DIFF_SHIFT]
         self._memories: dict[int, _Memory] = {}
         self._src: Array | None = None
         self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None
@@ -56,7 +59,8 @@ class PeerOperation:
     def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
         """Give every argument its memory; ``parameters`` describes those of the attributes.
 
-        Raises Unimplemented where there is a workspace but not what the forward pass reads.
+        Raises Unimplemented where there is a workspace but, among other values, not what the
+        forward pass reads.
         """
         known = {**self._descs, **{arg: _flat(arg, d) for arg, d in parameters.items()}}
         self._src = values.get(Arg.SRC)
@@ -80,7 +84,7 @@ class PeerOperation:
             self._memories[Arg.WORKSPACE] = _Memory(self._peer, self._clone(desc))
             return
         missing = self._forward.missing(values)
-        if missing:
+        if values and missing:
             names = ", ".join(map(name_of, missing))
             raise Unimplemented(f"its workspace is made by a forward pass of {names}")
         self._forward.load(values, {})

@@ -13,6 +13,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
@@ -33,7 +34,7 @@ from dnnl.tools.bench.peers.pytorch_program import (
 from dnnl.tools.bench.peers.pytorch_reorder import reorder
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, NormFlags
+from dnnl.types.kinds import Alg, NormFlags, PropKind
 
 _MATRIX = 2
 
@@ -167,6 +168,43 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
     return Program("native_batch_norm", plain_views(desc), build)
 
 
+def _layer_normalization(desc: LayerNormalizationDesc, _: PrimitiveAttr) -> Program:
+    if desc.flags & (NormFlags.use_global_stats | NormFlags.rms_norm):
+        raise Unimplemented("PyTorch is compared where mean and variance are those of the rows")
+    if desc.prop_kind is PropKind.forward_training:
+        raise Unimplemented("PyTorch keeps the inverse deviation in the place of the variance")
+    equal_floats(desc, Arg.MEAN, Arg.VARIANCE)
+    row = list(desc.src_desc.dims[-1:])
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        aten, src = torch.ops.aten, tensors[Arg.SRC]
+        scale, shift = tensors.get(Arg.SCALE), tensors.get(Arg.SHIFT)
+        if desc.prop_kind.is_forward:
+            work, finish = alike(torch, src, out)
+            kept = [torch.empty(0), torch.empty(0)]
+
+            def run() -> Any:
+                aten.native_layer_norm.out(
+                    src, row, scale, shift, desc.epsilon, out0=work, out1=kept[0], out2=kept[1]
+                )
+                return finish()
+
+            return run
+        mean = tensors[Arg.MEAN].unsqueeze(-1)
+        inverse = (tensors[Arg.VARIANCE].unsqueeze(-1) + desc.epsilon).rsqrt()
+        names = (Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
+        wanted = [name in tensors for name in names]
+        operands = (tensors[Arg.DIFF_DST], src, row, mean, inverse, scale, tensors.get(names[2]))
+
+        def gradient() -> dict[int, Any]:
+            made = aten.native_layer_norm_backward(*operands, wanted)
+            return {int(name): made[n] for n, name in enumerate(names) if wanted[n]}
+
+        return gradient
+
+    return Program("native_layer_norm", plain_views(desc), build)
+
+
 def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
     if desc.alg_kind is not Alg.lrn_across_channels:
         raise Unimplemented("PyTorch has no local response normalization within a channel")
@@ -187,6 +225,8 @@ def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
 
 def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     largest = desc.alg_kind is Alg.pooling_max
+    if not desc.propagation.is_forward and largest:
+        raise Unimplemented("PyTorch wants elements of src where a workspace has taps")
     if not largest:
         equal_floats(desc)
     space = len(desc.kernel)
@@ -198,9 +238,13 @@ def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     padding = desc.alg_kind is Alg.pooling_avg_include_padding
     extra = (dilations, False) if largest else (False, padding)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
-        call, src = getattr(torch.nn.functional, name), tensors[Arg.SRC]
-        return lambda: call(src, *window, *extra)
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        call = getattr(torch.nn.functional, name)
+        if desc.propagation.is_forward:
+            return lambda: call(tensors[Arg.SRC], *window, *extra)
+        src = torch.empty_like(out)
+        run = gradients(torch, lambda x: call(x, *window, *extra), [src], tensors[Arg.DIFF_DST])
+        return lambda: run()[0]
 
     return Program(name, plain_views(desc), build)
 
@@ -213,6 +257,7 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ConvolutionDesc: convolution,
