@@ -205,6 +205,8 @@ def _can_stream(
         innermost = vectors.loop
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
+    # Where a fold stores to dst, all its rows come between a vector and the next.
+    neighbours = neighbours and (vectors.reduced or space.still(dst))
     return neighbours or fills_lines(dst, vectors, turns_of(space, dst, vectors.lane))
 
 
