@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from dnnl.codegen import nibbles, registers, vector
+from dnnl.codegen import nibbles, registers, turns, vector
 from dnnl.codegen.address import Affine, Axis, block_boundaries, emit_offset, linear_offset
 from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.convert import storage
@@ -217,6 +217,13 @@ class Place:
         """The operand's elements in the core type; zero, or any number, where there are none."""
         return self.widen(operand, self.load_stored(operand))
 
+    def load_or_zero(self, operand: Operand) -> ir.Value:
+        """The operand's elements in the core type, zero where there are none."""
+        value, access = self.load(operand), self._accesses[operand]
+        masked = not access.contained and self._lane_stride(access) != 0
+        mask = None if masked else self.conditions(access.window)
+        return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
+
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
         """Elements of the operand as they lie in memory, in the core type."""
         return storage(operand.data_type, self.kind.element).to_core(self.e, stored)
@@ -267,6 +274,36 @@ class Place:
             registers.store(self.e, raw, where, mask, streamed=operand in self.streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
+
+    def store_in_turns(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
+        """Store vectors whose elements lie in turns in memory, the first of each, the second of
+        each, ..., where the vectors lie so; else each as it lies."""
+        first = self._accesses[operands[0]]
+        if self._lanes == 1 or not self._in_turns(operands):
+            for operand, value in zip(operands, values, strict=True):
+                self.store(operand, value)
+            return
+        row = storage(operands[0].data_type, self.kind.element)
+        windows = [self._accesses[operand].window for operand in operands]
+        masks = [self.conditions([*self._exists, *window]) for window in windows]
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            values = [self.e.b.select(inside, value, self.constant(0.0)) for value in values]
+        woven = turns.weave(self.e, [row.from_core(self.e, value) for value in values])
+        for number, (part, mask) in enumerate(
+            zip(woven, turns.weave_masks(self.e, masks, self._lanes), strict=True)
+        ):
+            if not vector.is_empty(mask):
+                place = self.e.add(self._base(first), i64(number * self._lanes))
+                where = self.e.element(self._pointers[operands[0]], place, row.element)
+                registers.store(self.e, part, where, mask, streamed=operands[0] in self.streamed)
+
+    def _in_turns(self, operands: Sequence[Operand]) -> bool:
+        """Whether the elements of operands of one tensor lie in turns along the lanes."""
+        accesses = [self._accesses[operand] for operand in operands]
+        starts = [access.offset.const for access in accesses if access.offset is not None]
+        follow = starts == [starts[0] + turn for turn in range(len(operands))] if starts else False
+        return follow and all(self._lane_stride(access) == len(operands) for access in accesses)
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
         if self._lane_stride(access) == 1 and self._lanes % 2 == 0:

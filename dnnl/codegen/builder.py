@@ -177,11 +177,15 @@ class Emitter:
         return self.b.udiv(a, i64(divisor)), self.b.urem(a, i64(divisor))
 
     def smaller(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """min(a, b) of signed integers."""
+        """min(a, b) of signed integers, folding constants."""
+        if isinstance(a, ir.Constant) and isinstance(b, ir.Constant):
+            return min(a, b, key=lambda value: int(value.constant))
         return self.b.select(self.b.icmp_signed("<", a, b), a, b)
 
     def larger(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """max(a, b) of signed integers."""
+        """max(a, b) of signed integers, folding constants."""
+        if isinstance(a, ir.Constant) and isinstance(b, ir.Constant):
+            return max(a, b, key=lambda value: int(value.constant))
         return self.b.select(self.b.icmp_signed(">", a, b), a, b)
 
     def element(self, pointer: ir.Value, offset: ir.Value, element: ir.Type) -> ir.Value:
@@ -191,7 +195,7 @@ class Emitter:
         return self.b.gep(pointer, [offset], source_etype=element)
 
     def opaque(self, pointer: ir.Value) -> ir.Value:
-        """The same pointer, as one of which LLVM knows nothing more.
+        """``pointer`` as a value of which LLVM knows nothing.
 
         Without it, LLVM's loop strength reduction sees every address of a deep loop nest as one
         big expression and takes most of the compile time to find better ones, in vain.

@@ -45,6 +45,15 @@ class _Fold:
     init: Values
 
 
+@dataclass(frozen=True, eq=False)
+class _Span:
+    """A part of a fold's loop, in which some bounds are known to hold."""
+
+    begin: ir.Value
+    end: ir.Value
+    known: dict[Bound, bool]
+
+
 class Point(Place):
     """One vector of the iteration space, as the body of a nest sees it.
 
@@ -182,6 +191,9 @@ class Point(Place):
         of their own, so that none waits for the one before.
         """
         axis, *rest = axes
+        span = self._span(axis) if carried else None
+        if span is not None:
+            return self._within_span(axes, span, fold, carried)
         ways = self._ways
         if rest or extent < 2 * ways:
             ways = 1
@@ -211,6 +223,40 @@ class Point(Place):
             ]
             results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
         return results
+
+    def _span(self, axis: Axis) -> _Span | None:
+        """The iterations of a fold along ``axis`` that count for every lane: of a window that hangs
+        over an edge, those inside. None where all count, or where lanes differ."""
+        if not self.masked:
+            return None
+        later = {other for other in self._site.plan.space.inner if other not in self._env}
+        apart = (later - {axis}) | {self._lane}
+        found = [
+            bound
+            for bound in self._fold_bounds()
+            if bound not in self._known
+            and bound.form.stride(axis) == 1
+            and apart.isdisjoint(bound.form.strides)
+        ]
+        begin, end = i64(0), i64(axis.extent)
+        for bound in found:
+            before = self.e.mul(self._start(bound.form.without(axis)), -1)
+            begin = self.e.larger(begin, before) if bound.below_zero else begin
+            behind = self.e.add(before, i64(bound.limit))
+            end = self.e.smaller(end, behind) if bound.above else end
+        return _Span(begin, end, dict.fromkeys(found, True)) if found else None
+
+    def _within_span(self, axes: list[Axis], span: _Span, fold: _Fold, carried: Values) -> Values:
+        axis, *rest = axes
+        known = {**self._known, **span.known}
+
+        def body(index: ir.Value, *values: ir.Value) -> Values:
+            env = {**self._env, axis: index}
+            here = Point(self._site, env, self.masked, self._loaded, known, along=self._lane)
+            return here._loops(rest, fold, values)
+
+        known_ends = isinstance(span.begin, ir.Constant) and isinstance(span.end, ir.Constant)
+        return self.e.loop(span.begin, span.end, body, carried, unroll=known_ends, name=axis.name)
 
     def _with(self, env: Env, masked: bool | None = None) -> Point:
         masked = self.masked if masked is None else masked

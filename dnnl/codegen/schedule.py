@@ -26,7 +26,15 @@ from dnnl.codegen.builder import F32
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.space import Space
-from dnnl.codegen.vectorize import Squares, Vectors, across, aligned, fills_lines, vectorize
+from dnnl.codegen.vectorize import (
+    Squares,
+    Vectors,
+    across,
+    aligned,
+    fills_lines,
+    turns_of,
+    vectorize,
+)
 from dnnl.codegen.walk import Loop, arrange
 
 
@@ -171,8 +179,8 @@ def _streamed(
 ) -> tuple[Operand, ...]:
     """The first output, and those in the same buffer: if the tensors are large together and every
     whole vector fills cache lines, alone or with the next."""
-    parts = tuple(output for output in space.outputs if output.slot == space.outputs[0].slot)
-    every = all(aligned(space.accesses[output], vectors) for output in parts)
+    parts, turns = space.parts_of_dst, turns_of(space, space.dst, vectors.lane)
+    every = all(aligned(space.accesses[output], vectors, turns) for output in parts)
     return parts if every and _can_stream(space, vectors, squares, loops, caches) else ()
 
 
@@ -183,9 +191,10 @@ def _can_stream(
     loops: list[Loop],
     caches: Caches,
 ) -> bool:
-    descs, dst = [operand.desc for operand in space.accesses], space.dst
+    tensors, dst = {operand.slot: operand.desc for operand in space.accesses}, space.dst
     # Of tensors that are parts of larger ones, their part alone.
-    nbytes = sum(desc.data_type.nbytes(desc.nelems(padded=True)) for desc in descs)
+    sizes = ((desc.data_type, desc.nelems(padded=True)) for desc in tensors.values())
+    nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
     if nbytes < caches.streamed or dst.offset is None:
         return False
     few = _rows_written(space, vectors, squares, loops) <= caches.rows_foreseen
@@ -196,7 +205,7 @@ def _can_stream(
         innermost = vectors.loop
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
-    return neighbours or fills_lines(dst, vectors)
+    return neighbours or fills_lines(dst, vectors, turns_of(space, dst, vectors.lane))
 
 
 def _rows_written(

@@ -85,6 +85,12 @@ class Space:
         return self.accesses[self.outputs[0]]
 
     @property
+    def parts_of_dst(self) -> tuple[Operand, ...]:
+        """The outputs that are elements of the same tensor as those of the first."""
+        slot = self.outputs[0].slot
+        return tuple(output for output in self.outputs if output.slot == slot)
+
+    @property
     def reads(self) -> tuple[Access, ...]:
         """What is only read."""
         return tuple(a for operand, a in self.accesses.items() if operand not in self.outputs)

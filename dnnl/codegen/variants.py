@@ -2,7 +2,8 @@
 
 A bound such as ``16 * c_o + c_i < 250`` holds for all lanes while ``c_o < 15``, for some of them
 where ``c_o == 15``, and would hold for none behind that. Code written for one of these ranges
-needs no comparisons: masks are nothing, or constants, or stores that are left out.
+needs no comparisons: masks are nothing, or constants, or stores that are left out. A window that
+hangs over both edges of an image has three such ranges.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Varia
     tested = []
     for bound in bounds:
         axis = max(axes, key=bound.form.stride, default=None)
-        if axis is None or bound.below_zero or bound.form.stride(axis) <= 0:
+        if axis is None or bound.form.stride(axis) <= 0:
             tested.append(bound)
         else:
             assigned.setdefault(axis, []).append(bound)
@@ -63,19 +64,32 @@ def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1) -> Varia
 def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:
     cuts = {0, axis.extent}
     for bound in bounds:
-        cuts |= {_full(axis, bound), _none(axis, bound)}
+        cuts |= {*_whole(axis, bound), *_some(axis, bound)}
     points = sorted(point for point in cuts if 0 <= point <= axis.extent)
     for begin, end in pairwise(points):
-        known = {bound: True for bound in bounds if end <= _full(axis, bound)}
-        known |= {bound: False for bound in bounds if begin >= _none(axis, bound)}
+        known = {}
+        for bound in bounds:
+            first, last = _whole(axis, bound)
+            begins, ends = _some(axis, bound)
+            if first <= begin and end <= last:
+                known[bound] = True
+            elif end <= begins or ends <= begin:
+                known[bound] = False
         yield Range(begin, end, known)
 
 
-def _full(axis: Axis, bound: Bound) -> int:
-    """The first iteration of ``axis`` in which some point may break the bound."""
-    return -((bound.form.without(axis).high - bound.limit) // bound.form.stride(axis))
+def _whole(axis: Axis, bound: Bound) -> tuple[int, int]:
+    """Between which iterations of ``axis`` no point breaks the bound."""
+    return _between(axis, bound, bound.form.without(axis).low, bound.form.without(axis).high)
 
 
-def _none(axis: Axis, bound: Bound) -> int:
-    """The first iteration of ``axis`` in which every point breaks the bound."""
-    return -((bound.form.without(axis).low - bound.limit) // bound.form.stride(axis))
+def _some(axis: Axis, bound: Bound) -> tuple[int, int]:
+    """Between which iterations of ``axis`` some point may be inside the bound."""
+    return _between(axis, bound, bound.form.without(axis).high, bound.form.without(axis).low)
+
+
+def _between(axis: Axis, bound: Bound, low: int, high: int) -> tuple[int, int]:
+    """Between which iterations a point ``low`` above where the axis is lies above zero, and one
+    ``high`` above it below the limit."""
+    stride = bound.form.stride(axis)
+    return -(low // stride), -((high - bound.limit) // stride)

@@ -200,7 +200,7 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) 
 
 
 def _in_register(e: Emitter, loaded: ir.Value) -> ir.Value:
-    """The same vector, loaded under a mask, which stays an instruction of its own.
+    """``loaded``, the result of a load under a mask, which stays an instruction of its own.
 
     LLVM 22 makes it an operand in memory of a later one under the same mask. Where that overwrites
     a register that is still needed (products and sums, shuffles of two registers), it takes the
@@ -333,7 +333,7 @@ def _store_first(e: Emitter, value: ir.Value, pointer: ir.Value, count: int) -> 
 
 
 def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
-    """The same mask, which LLVM cannot know to be constant.
+    """``mask`` as a value that LLVM cannot know to be constant.
 
     Of a masked store of one known lane, LLVM 22 makes a store of the whole wider element from which
     that was truncated: it writes behind the end.

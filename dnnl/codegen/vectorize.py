@@ -106,6 +106,8 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
     step = stride(access, axis)
     if step in (0, 1):
         return 1.0
+    if written and turns_of(space, access, axis) > 1:
+        return 2.0
     if written:
         return _SCATTER * lanes
     if step is not None and 1 < step <= NEAR:
@@ -116,6 +118,15 @@ def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: 
         for other in space.axes
     )
     return 2.0 if tiled else _GATHER * lanes
+
+
+def turns_of(space: Space, access: Access, axis: Axis | None) -> int:
+    """How many outputs fill the gaps between each other's elements along an axis; 1 where there are
+    none, or where they stay."""
+    step = stride(access, axis) if axis is not None else None
+    slot = access.operand.slot
+    parts = sum(output.slot == slot for output in space.outputs)
+    return step if step is not None and parts >= step > 1 else 1
 
 
 def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:
@@ -217,18 +228,21 @@ def _rows(access: Access, lanes: int) -> int:
     return min(lanes, _UNIT_BITS // max(8, access.operand.desc.data_type.bits))
 
 
-def fills_lines(dst: Access, vectors: Vectors) -> bool:
-    """Whether every whole vector is stored to whole cache lines."""
-    nbits = vectors.lanes * dst.operand.desc.data_type.bits
-    return aligned(dst, vectors) and nbits % (8 * LINE) == 0
+def fills_lines(dst: Access, vectors: Vectors, turns: int = 1) -> bool:
+    """Whether every whole vector, or as many as are woven in ``turns``, is stored to whole cache
+    lines."""
+    nbits = turns * vectors.lanes * dst.operand.desc.data_type.bits
+    return aligned(dst, vectors, turns) and nbits % (8 * LINE) == 0
 
 
-def aligned(dst: Access, vectors: Vectors) -> bool:
-    """Whether every whole vector is stored to a multiple of its size."""
-    if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != 1:
+def aligned(dst: Access, vectors: Vectors, turns: int = 1) -> bool:
+    """Whether every whole vector is stored to a multiple of its size, perhaps woven with others in
+    ``turns``."""
+    if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != turns:
         return False
-    apart = [dst.offset.const, *dst.offset.without(vectors.lane).strides.values()]
-    return all(step % vectors.lanes == 0 for step in apart)
+    apart = dst.offset.without(vectors.lane).strides.values()
+    first = dst.offset.const % vectors.lanes < turns
+    return first and all(step % vectors.lanes == 0 for step in apart)
 
 
 def _round_up_power(value: int) -> int:

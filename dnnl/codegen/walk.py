@@ -94,6 +94,8 @@ def arrange(
     source = _main_source(reads)
     written = nearest(dst)
     read = None if source is None else nearest(source)
+    if source is not None and written is not None and square is None and not far(source, written):
+        read = written  # a row of dst is made of few elements
     if source is None or written is None or read is None or read is written:
         alone = [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))]
         # Rows that share lines are read faster than processors fetch by themselves; few rows far

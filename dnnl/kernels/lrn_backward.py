@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.builder import Module, Value
+from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.vector import multiply_add
-from dnnl.kernels.lrn import Statement, Window, powers, square_of, sums
+from dnnl.kernels.lrn import Statement, Window, lines, powers
 from dnnl.kernels.pointwise import FLOATS, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -56,19 +56,18 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     gradients = window.around(arguments.slot(Arg.DIFF_DST), conf.diff_dst)
     workspaces = window.around(arguments.slot(Arg.WORKSPACE), conf.workspace)
 
-    def through(p: Point) -> tuple[Value, Value]:
-        return p.load(gradients), p.load(workspaces)
-
     def body(point: Point) -> None:
         b = point.e.b
-        squares, total = sums(point, square_of(sources), through)
-        power, _ = powers(point.e, window.base(squares, point), statement)
+        squares, total = window.sums(point, (sources, sources), (gradients, workspaces))
+        power, _ = powers(point.e, window.base(point, squares), statement)
         share = b.fmul(b.fmul(point.load(src), window.slope(point)), total)
         direct = point.load(diff_dst)
         point.store(diff_src, multiply_add(point.e, direct, power, b.fneg(share)))
 
     module = Module("lrn_backward", isa)
     entry = symbol("lrn_backward", [conf.src, conf.diff_dst, conf.diff_src], isa)
-    inputs = (src, diff_dst, sources, gradients, workspaces)
-    nest = Nest(window.axes, window.taps, inputs, (diff_src,), body)
+    inputs = (src, diff_dst, *sources, *gradients, *workspaces)
+    nest = Nest(
+        window.axes, window.taps, inputs, (diff_src,), body, registers=lines(isa, conf.diff_src)
+    )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

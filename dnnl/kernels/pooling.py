@@ -146,4 +146,6 @@ def _average(conf: Conf, src: Operand, point: Point) -> Value:
     number = point.constant(volume)
     if counts:
         number = vector.maximum(point.e, count[0], point.constant(1.0))
+    elif conf.dst.data_type.is_float:
+        return point.e.b.fmul(total, point.constant(1 / volume))
     return point.e.b.fdiv(total, number)

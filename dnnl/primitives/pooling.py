@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import pooling as kernel
+from dnnl.kernels import pooling_backward as gradient
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
@@ -25,22 +27,38 @@ from dnnl.language.options import (
 from dnnl.primitives.checks import check_dims, spelled_size, window_problem
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
-from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.operation import (
+    BACKWARD_DATA,
+    FORWARD,
+    TRAINING,
+    Operation,
+    Parameter,
+    Role,
+)
 from dnnl.primitives.parameters import Algorithm, Spatial
 from dnnl.reference.pooling import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
+
+_BYTE_TAPS = 255
+"""So many taps can be numbered in u8 by oneDNN's count."""
 
 
 @dataclass(frozen=True)
 class PoolingDesc(Desc):
     """dst = the maximum or the average of each window of src, [batch, channels, spatial...].
 
-    Arguments SRC, DST. Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding_l``.
-    A maximum ignores the padding; an average divides by the number of all taps (include_padding)
-    or of those inside src (exclude_padding). dst may be ``any``: it is laid out as src.
+    Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. Tap k of output o lies at
+    ``o * stride + k * (dilation + 1) - padding_l``. A maximum ignores the padding; an average
+    divides by the number of all taps (include_padding) or of those inside src (exclude_padding).
+    dst may be ``any``: it is laid out as src.
+
+    In training a maximum writes WORKSPACE, which its gradient reads: the row-major number of the
+    tap that won each window, 0 where none did, with the dims and the layout of dst; u8 where a
+    window has at most 255 taps, else s32.
     """
 
     prop_kind: PropKind
@@ -52,6 +70,9 @@ class PoolingDesc(Desc):
     padding_l: tuple[int, ...]
     padding_r: tuple[int, ...]
     dilations: tuple[int, ...]
+    diff_src_desc: MemoryDesc = MemoryDesc.zero()  # noqa: RUF009 - a frozen value
+    diff_dst_desc: MemoryDesc = MemoryDesc.zero()  # noqa: RUF009
+    workspace_desc: MemoryDesc = MemoryDesc.zero()  # noqa: RUF009
 
     @classmethod
     def forward(
@@ -68,7 +89,8 @@ class PoolingDesc(Desc):
     ) -> PoolingDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken.
 
-        ``padding_r`` is by default ``padding_l``; a dilation of 0, the default, is dense.
+        ``padding_r`` is by default ``padding_l``; a negative one leaves the end of src out. A
+        dilation of 0, the default, is dense.
         """
         return cls.made(
             prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
@@ -76,19 +98,66 @@ class PoolingDesc(Desc):
             dilations=dilations,
         )  # fmt: skip
 
+    @classmethod
+    def backward(
+        cls,
+        alg_kind: Alg | str,
+        diff_src_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        strides: Sequence[int],
+        kernel: Sequence[int],
+        padding_l: Sequence[int],
+        padding_r: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+    ) -> PoolingDesc:
+        """Describe the gradient of src, [batch, channels, spatial...], from that of dst; raises
+        InvalidArguments where the rules are broken.
+
+        A gradient that is ``any``, and the workspace, lie as their tensors in the forward
+        description that is the hint; without one as the other gradient. The window is that of
+        the forward computation.
+        """
+        return cls.made(
+            prop_kind=PropKind.backward_data, alg_kind=alg_kind, diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc, strides=strides, kernel=kernel, padding_l=padding_l,
+            padding_r=padding_r, dilations=dilations,
+        )  # fmt: skip
+
+    @property
+    def _ends(self) -> tuple[MemoryDesc, MemoryDesc]:
+        """src and dst, or their gradients."""
+        if self.propagation.is_forward:
+            return self.src_desc, self.dst_desc
+        return self.diff_src_desc, self.diff_dst_desc
+
     def check_dims(self) -> None:
         """There are batch, channels and space."""
-        if not 3 <= self.src_desc.ndims <= 5:
+        src, _ = self._ends
+        if not 3 <= src.ndims <= 5:
             rule = "expected 3 to 5 dimensions: batch, channels and 1 to 3 spatial ones"
-            raise InvalidArguments("src_desc", self.src_desc.dims, rule)
+            name = "src_desc" if self.propagation.is_forward else "diff_src_desc"
+            raise InvalidArguments(name, src.dims, rule)
 
     def check(self) -> None:
-        """dst has the dims that the window makes of src."""
-        src = self.src_desc.dims
-        out = self._output(src[2:])
-        check_dims("dst_desc", self.dst_desc, (*src[:2], *out), "what the window makes of src")
+        """dst has the dims that the window makes of src, and the workspace has them too."""
+        src, dst = self._ends
+        out = (*src.dims[:2], *self._output(src.dims[2:]))
+        name = "dst_desc" if self.propagation.is_forward else "diff_dst_desc"
+        check_dims(name, dst, out, "what the window makes of src")
         if self.alg_kind is Alg.pooling_avg_exclude_padding:
             self._check_padding()
+        if _marks(self) and self.propagation is not PropKind.forward_inference:
+            self._check_workspace(out)
+
+    def _check_workspace(self, dims: tuple[int, ...]) -> None:
+        """The workspace follows from the others; only its layout may have been decided."""
+        follows = MemoryDesc(dims, _tap_type(self.kernel), "any")
+        given = self.workspace_desc
+        if given.is_zero:
+            self._set("workspace_desc", follows)
+        elif (given.dims, given.data_type) != (follows.dims, follows.data_type):
+            rule = f"expected {follows.data_type} and the dims of dst"
+            raise InvalidArguments("workspace_desc", str(given), rule)
 
     def _ranges(self) -> list[int]:
         """How far the taps of a window reach, in each spatial dimension."""
@@ -116,21 +185,44 @@ class PoolingDesc(Desc):
     @property
     def problem(self) -> str:
         """The sizes as ``mb16ic64_ih112oh56kh3sh2dh0ph1_iw112ow56kw3sw2dw0pw1``."""
-        batch, channels = map(spelled_size, self.src_desc.dims[:2])
+        src, dst = self._ends
+        batch, channels = map(spelled_size, src.dims[:2])
         head = f"mb{batch}ic{channels}"
         window = (self.kernel, self.strides, self.dilations, self.padding_l)
-        return head + window_problem(self.src_desc.dims[2:], self.dst_desc.dims[2:], *window)
+        return head + window_problem(src.dims[2:], dst.dims[2:], *window)
+
+
+def _marks(desc: PoolingDesc) -> bool:
+    """Whether it matters which tap won."""
+    return desc.alg_kind is Alg.pooling_max
+
+
+def _tap_type(kernel: Sequence[int]) -> DataType:
+    return DataType.u8 if prod(kernel) <= _BYTE_TAPS else DataType.s32
 
 
 def _forward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    maximum = desc.alg_kind is Alg.pooling_max
-    if maximum and desc.prop_kind is PropKind.forward_training:
-        return Refusal(Reason.PROP_KIND, "forward_training of a maximum, for its workspace")
+    workspace = None if desc.workspace_desc.is_zero else desc.workspace_desc
     configure = partial(
         kernel.configure, desc.alg_kind, desc.src_desc, desc.dst_desc, desc.kernel, desc.strides,
-        desc.padding_l, desc.dilations,
+        desc.padding_l, desc.dilations, workspace=workspace,
     )  # fmt: skip
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+
+
+def _backward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(
+        gradient.configure, desc.alg_kind, desc.diff_src_desc, desc.diff_dst_desc,
+        desc.workspace_desc, desc.kernel, desc.strides, desc.padding_l, desc.dilations,
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, configure, gradient.build)
+
+
+def _workspace(case: CaseValues) -> MemoryDesc | None:
+    problem = case.sizes
+    if case["alg"].alg != Alg.pooling_max.name:
+        return None
+    return tensor(problem.window_dims, _tap_type(problem.spatial("k")), "any")
 
 
 def _invalid(case: CaseValues) -> str | None:
@@ -168,13 +260,28 @@ PoolingDesc.operation = Operation(
             Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
             case=lambda case: tensor(case.sizes.window_dims, case.part("dt", 1), "any"),
         ),
+        Role(
+            Arg.DIFF_SRC, "src", "diff_src_desc", writes=BACKWARD_DATA, like=("diff_dst_desc",),
+            letters="nc*",
+            case=lambda case: tensor(case.sizes.src_dims, case.part("dt", 0), case["tag"]),
+        ),
+        Role(
+            Arg.DIFF_DST, "dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("diff_src_desc",),
+            letters="nc*",
+            case=lambda case: tensor(case.sizes.window_dims, case.part("dt", 1), "any"),
+        ),
+        Role(
+            Arg.WORKSPACE, "ws", "workspace_desc", reads=BACKWARD_DATA, writes=TRAINING,
+            when=_marks, optional=True, like=("dst_desc", "diff_dst_desc"), letters="nc*",
+            case=_workspace,
+        ),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("pooling_"), lambda case: case["alg"].alg, "alg"),
         Parameter("strides", Spatial(1), lambda case: case.sizes.spatial("s")),
         Parameter("kernel", Spatial(1), lambda case: case.sizes.spatial("k")),
         Parameter("padding_l", Spatial(0), lambda case: case.sizes.spatial("p")),
-        Parameter("padding_r", Spatial(0), lambda case: case.sizes.padding_r,
+        Parameter("padding_r", Spatial(), lambda case: case.sizes.padding_r,
             default=lambda desc: desc.padding_l,
         ),
         Parameter("dilations", Spatial(0), lambda case: case.sizes.spatial("d"),
@@ -184,6 +291,9 @@ PoolingDesc.operation = Operation(
     operands=(0, 16),
     reference=SPECIFICATION,
     examples=("--alg=max,avg_np --tag=abx,axb ic19ih9kh3sh2ph1",),
-    implementations=(Implementation("nest", _forward, FORWARD),),
+    implementations=(
+        Implementation("nest", _forward, FORWARD),
+        Implementation("nest", _backward, BACKWARD_DATA),
+    ),
     invalid=_invalid,
 )  # fmt: skip

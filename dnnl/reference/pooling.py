@@ -155,31 +155,59 @@ class _Pooling(Specification):
     """Whole numbers, whose maxima are exact and whose averages round once."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
-        """Whole numbers that the type holds; not negative ones to average."""
-        src = desc.src_desc
-        kind = src.data_type
+        """Whole numbers that the type holds; not negative ones to average. A workspace is what
+        a source of such numbers leaves, which is given too."""
+        if desc.propagation.is_forward:
+            return {Arg.SRC: self._numbers(desc.src_desc, desc.alg_kind)}
+        values: dict[int, Array] = {Arg.DIFF_DST: self._numbers(desc.diff_dst_desc, desc.alg_kind)}
+        if desc.alg_kind is Alg.pooling_max:
+            src = self._numbers(desc.diff_src_desc, desc.alg_kind)
+            values[Arg.SRC] = src
+            values[Arg.WORKSPACE] = f64(pooling_workspace(src, **_window(desc)))
+        return values
+
+    @staticmethod
+    def _numbers(desc: Any, alg: Alg) -> Array:
+        kind = desc.data_type
         limit = 32 if kind in HALVES else 8 if kind.bits == 8 else _LIMIT
         low, high = byte_range(kind) if kind.is_integer and kind.bits <= 8 else (-limit, limit)
-        if desc.alg_kind is not Alg.pooling_max:
+        if alg is not Alg.pooling_max:
             low = 0
-        return {Arg.SRC: integers(generator("pool", src.dims), src.dims, low, high)}
+        return integers(generator("pool", desc.dims), desc.dims, low, high)
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
-        """The windows of the source."""
-        dst = pooling(
-            values[Arg.SRC], desc.alg_kind, kernel=desc.kernel, strides=desc.strides,
-            padding_l=desc.padding_l, padding_r=desc.padding_r, dilations=desc.dilations,
-            lowest=float(desc.dst_desc.data_type.min),
-        )  # fmt: skip
-        return {Arg.DST: dst}
+        """The windows of the source, the taps that won them, or the gradient."""
+        if not desc.propagation.is_forward:
+            gradient = pooling_backward(
+                values[Arg.DIFF_DST], desc.alg_kind, desc.diff_src_desc.dims, **_window(desc),
+                workspace=values.get(Arg.WORKSPACE),
+            )  # fmt: skip
+            return {Arg.DIFF_SRC: gradient}
+        src, lowest = values[Arg.SRC], float(desc.dst_desc.data_type.min)
+        results: dict[int, Array] = {
+            Arg.DST: pooling(src, desc.alg_kind, **_window(desc), lowest=lowest)
+        }
+        if not desc.workspace_desc.is_zero:
+            results[Arg.WORKSPACE] = f64(pooling_workspace(src, **_window(desc), lowest=lowest))
+        return results
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """Equality of maxima, a few roundings of averages."""
-        kind = desc.dst_desc.data_type
+        """Equality of maxima and of their taps, a few roundings of averages."""
+        kind = desc.desc_of(argument).data_type
         eps = DataType.f32.eps if kind is DataType.f64 else kind.eps
-        return Rule(0.0 if desc.alg_kind is Alg.pooling_max else 10 * eps, zeros=99)
+        largest = desc.alg_kind is Alg.pooling_max
+        # Of many taps that see the same maximum, one gets all; the first tap may always win.
+        sparse = largest and argument != Arg.DST
+        exact = largest and desc.propagation.is_forward
+        return Rule(0.0 if exact else 10 * eps, zeros=100 if sparse else 99)
+
+
+def _window(desc: Any) -> dict[str, Any]:
+    """The window of a description, as the functions here take it."""
+    names = ("kernel", "strides", "padding_l", "padding_r", "dilations")
+    return {name: getattr(desc, name) for name in names}
 
 
 SPECIFICATION = _Pooling()

@@ -54,9 +54,27 @@ def test_rows_of_padding_are_known_to_be_outside() -> None:
     assert [dict(piece.known) for piece in variants.ranges[row]] == [{bound: True}, {bound: False}]
 
 
-def test_bounds_below_zero_are_tested() -> None:
+def test_a_window_has_a_range_inside_and_one_at_each_edge() -> None:
     outer, tap = Axis(9, "outer"), Axis(3, "tap")
     bound = Bound(Affine.of(outer) + Affine.of(tap) + -1, 9)
+    variants = check([outer], [bound])
+    pieces = variants.ranges[outer]
+    assert [(piece.begin, piece.end) for piece in pieces] == [(0, 1), (1, 8), (8, 9)]
+    assert [dict(piece.known) for piece in pieces] == [{}, {bound: True}, {}]
+    assert not variants.tested
+
+
+def test_windows_beyond_both_edges_are_known_to_see_nothing() -> None:
+    outer, tap = Axis(9, "outer"), Axis(2, "tap")
+    bound = Bound(Affine.of(outer) + Affine.of(tap) + -4, 2)
+    pieces = check([outer], [bound]).ranges[outer]
+    known = [(piece.begin, piece.end, piece.known.get(bound)) for piece in pieces]
+    assert known == [(0, 3, False), (3, 4, None), (4, 5, True), (5, 6, None), (6, 9, False)]
+
+
+def test_bounds_against_the_walk_are_tested() -> None:
+    outer = Axis(9, "outer")
+    bound = Bound(Affine.of(outer, -1) + 4, 9)
     assert cut([outer], [bound]).tested == (bound,)
 
 
@@ -72,11 +90,12 @@ def test_combinations_stay_few() -> None:
     extents=st.tuples(st.integers(1, 7), st.integers(1, 5)),
     strides=st.tuples(st.integers(1, 9), st.integers(0, 9)),
     limits=st.lists(st.integers(1, 60), min_size=1, max_size=3),
+    const=st.integers(-20, 5),
 )
 def test_what_is_known_is_true(
-    extents: tuple[int, int], strides: tuple[int, int], limits: list[int]
+    extents: tuple[int, int], strides: tuple[int, int], limits: list[int], const: int
 ) -> None:
     outer, lane = (Axis(extent, name) for extent, name in zip(extents, "ol", strict=True))
-    form = Affine.of(outer, strides[0]) + Affine.of(lane, strides[1])
+    form = Affine.of(outer, strides[0]) + Affine.of(lane, strides[1]) + const
     bounds = [Bound(form, limit) for limit in limits]
     check([outer], [bound for bound in bounds if bound.needed])

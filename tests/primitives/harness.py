@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from math import prod
-from types import MappingProxyType
 
 import pytest
 import torch
@@ -74,42 +73,35 @@ def execute(
 
     ``dst`` may be one of ``args``: then the execution is in place.
     """
-    return execute_all(desc, args, attr, {} if dst is None else {Arg.DST: dst})[Arg.DST]
+    outputs: dict[int, Memory] = {} if dst is None else {Arg.DST: dst}
+    return execute_all(PrimitiveDesc(desc, ENGINE, attr), args, outputs)[Arg.DST]
 
 
 def execute_all(
-    desc: Desc,
-    args: Mapping[int, Memory],
-    attr: PrimitiveAttr | None = None,
-    old: Mapping[int, Memory] = MappingProxyType({}),
+    pd: PrimitiveDesc, args: Mapping[int, Memory], outputs: Mapping[int, Memory] | None = None
 ) -> dict[int, Memory]:
-    """Every output by argument after one execution, poisoned before it unless ``old`` says what it
-    held.
-
-    A memory of ``old`` may be one of ``args``: then the execution is in place.
-    """
-    pd = PrimitiveDesc(desc, ENGINE, attr)
+    """Every output after one execution, poisoned before it unless ``outputs`` has what it held."""
     primitive = Primitive(pd)
-    names = [tensor.argument for tensor in pd.desc.outputs]
-    made = {arg: poisoned_memory(pd.arg_desc(arg), ENGINE) for arg in names if arg not in old}
-    given = {**args, **made, **old}
-    results = []
+    fresh = {t.argument: poisoned_memory(t.desc, ENGINE) for t in pd.desc.outputs}
+    written = {**fresh, **(outputs or {})}
+    given = {**args, **written}
+    kept = {id(memory) for memory in written.values()}
+    results: list[dict[int, Memory]] = []
     for threads, at in ((1, "end"), (2, "end"), (2, "start")):
         placed = {id(memory): _placed(memory, at) for memory in given.values()}
         now = {arg: placed[id(memory)] for arg, memory in given.items()}
         primitive.execute(Stream(ENGINE, threads), now)
-        results.append({arg: now[arg] for arg in names})
+        results.append({arg: now[arg] for arg in written})
         for arg, memory in args.items():
-            if not any(memory is kept for kept in old.values()):
+            if id(memory) not in kept:
                 assert (now[arg].data == memory.data).all(), f"argument {arg} was written"
     first, *others = results
     for other in others:
-        for arg in names:
-            assert (first[arg].data == other[arg].data).all(), f"threads change argument {arg}"
+        for arg in written:
+            assert (first[arg].data == other[arg].data).all(), f"1 and 2 threads differ in {arg}"
     if late.drawn():
-        by_memory = {id(given[arg]): memory for arg, memory in first.items()}
-        for arg, memory in late.execute(desc, attr, given).items():
-            want = by_memory.get(id(given[arg]), given[arg])
+        for arg, memory in late.execute(pd.desc, pd.attr, given).items():
+            want = next((first[o] for o in written if given[o] is given[arg]), given[arg])
             assert (memory.data == want.data).all(), f"argument {arg} differs on a late engine"
     return first
 

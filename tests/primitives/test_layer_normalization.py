@@ -120,7 +120,7 @@ def judge(desc: LayerNormalizationDesc, given: Mapping[int, Memory], *shared: in
     """Run it, with the output and the input ``shared`` in one buffer, and check every output."""
     want = expected(desc, given)
     old = {shared[0]: given[shared[1]]} if shared else {}
-    results = execute_all(desc, given, None, old)
+    results = execute_all(PrimitiveDesc(desc, ENGINE), given, old)
     *rows, length = desc.src_desc.dims
     for argument, result in results.items():
         kind = result.desc.data_type
@@ -244,7 +244,7 @@ def test_scales_and_post_ops(src: str, dst: str, layout: str) -> None:
     made = {arg: Memory(PrimitiveDesc(desc, ENGINE, attr).arg_desc(arg), ENGINE, memory.data)
             for arg, memory in made.items()}  # fmt: skip
     operands = {Arg.post_op(0) | Arg.SRC_1: row, Arg.post_op(2) | Arg.SRC_1: every}
-    result = execute_all(desc, {**given, **made, **operands}, attr)[Arg.DST]
+    result = execute_all(PrimitiveDesc(desc, ENGINE, attr), {**given, **made, **operands})[Arg.DST]
     value = expected(desc, given)[Arg.DST] * 3 + logical(row)
     want = (value.clip(0) + 0.1 * value.clip(None, 0)) * logical(every) / 0.25
     check(result, want, reference.TRAINING_TOLERANCE(dst, 53))
@@ -261,7 +261,7 @@ def test_variance_does_not_cancel(isa: str, tag: str) -> None:
     desc = forward(MemoryDesc(values.shape, "f32", tag), flags="none")
     memory = memory_of(values, desc.src_desc, ENGINE)
     with config.override("max_cpu_isa", isa):
-        results = execute_all(desc, {Arg.SRC: memory})
+        results = execute_all(PrimitiveDesc(desc, ENGINE), {Arg.SRC: memory})
     mean, variance = reference.statistics(logical(memory))
     np.testing.assert_allclose(logical(results[Arg.MEAN]), mean, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(logical(results[Arg.VARIANCE]), variance, rtol=1e-5, atol=1e-4)
@@ -280,7 +280,7 @@ def test_as_pytorch() -> None:
         tensor(given[arg]).requires_grad_() for arg in (Arg.SRC, Arg.SCALE, Arg.SHIFT)
     )
     dst = torch.nn.functional.layer_norm(src, [96], scale, shift, EPSILON)
-    result = execute_all(desc, given)[Arg.DST]
+    result = execute_all(PrimitiveDesc(desc, ENGINE), given)[Arg.DST]
     assert_close(logical(result), array(dst.detach()), 4e-6)
     back = backward(desc.src_desc, flags=AFFINE)
     others = {**filled(back), Arg.SRC: given[Arg.SRC], Arg.SCALE: given[Arg.SCALE]}
@@ -288,7 +288,7 @@ def test_as_pytorch() -> None:
     for arg, values in zip(_STATISTICS, statistics, strict=True):
         others[arg] = memory_of(values, others[arg].desc, ENGINE)
     dst.backward(tensor(others[Arg.DIFF_DST]))  # type: ignore[no-untyped-call]
-    results = execute_all(back, others)
+    results = execute_all(PrimitiveDesc(back, ENGINE), others)
     for arg, leaf in ((Arg.DIFF_SRC, src), (Arg.DIFF_SCALE, scale), (Arg.DIFF_SHIFT, shift)):
         assert leaf.grad is not None
         assert_close(logical(results[arg]), array(leaf.grad), 1e-5)
@@ -300,7 +300,7 @@ def test_no_elements(dims: tuple[int, ...]) -> None:
     for desc in (forward(src, flags=AFFINE), backward(src, flags=AFFINE)):
         settled = PrimitiveDesc(desc, ENGINE).desc
         given = {t.argument: Memory(t.desc, ENGINE) for t in settled.tensors if not t.output}
-        execute_all(desc, given)
+        execute_all(PrimitiveDesc(desc, ENGINE), given)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from dnnl import (
     Stream,
     config,
 )
+from dnnl.kernels.product_conf import Conf
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, poisoned_memory, random_memory
@@ -201,7 +202,10 @@ def test_weights_resolve_for_the_product_that_is_asked_for() -> None:
     assert pd.src_desc == MemoryDesc((30, 40), "f32", "ab")
     assert pd.dst_desc == MemoryDesc((30, 64), "f32", "ab")
     assert pd.weights_desc.inner_blocks
-    assert pd.scratchpad_desc.is_zero
+    conf = pd.plan.recipe.conf
+    assert isinstance(conf, Conf)
+    assert not conf.copies_in
+    assert conf.copy_out is None
 
 
 PLAIN = MemoryDesc((2, 3), "f32")

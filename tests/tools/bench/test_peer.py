@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,14 +17,13 @@ import pytest
 from dnnl.errors import Unimplemented
 from dnnl.reference.arrays import Array
 from dnnl.tools.bench import beside
+from dnnl.tools.bench.beside import Opponent
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.execute import _PEERS, Executor
-from dnnl.tools.bench.measure import in_turns, timed_runs
 from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.onednn_library import PACKAGE
 from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import State
-from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.trial import Trial
 from dnnl.types.arg import Arg
 
@@ -138,11 +138,12 @@ class Wrong:
 def test_disagreement_is_a_failure_unless_it_is_known(
     known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepared(peer: object, trial: Trial, stream: object) -> Wrong:
-        return Wrong(trial.expect().outputs[Arg.DST], known)
+    def oppose(peer: object, trial: Trial, stream: object) -> Opponent:
+        operation = Wrong(trial.expect().outputs[Arg.DST], known)
+        return Opponent("nobody", cast(Any, operation), operation.bind)
 
     monkeypatch.setitem(_PEERS, "onednn", Refusing)
-    monkeypatch.setattr(beside, "_prepared", prepared)
+    monkeypatch.setattr(beside, "oppose", oppose)
     (case,) = Interpreter().cases(["--peer=onednn", "--softmax", "3x4"])
     result = Executor().run(case)
     wrong = 12 - known
@@ -173,15 +174,3 @@ def test_where_it_differs() -> None:
     assert done.stdout.count("differs: it does not saturate what is beyond s32 (") == 3
     assert "differs: it forgets the zero point of src (50688 elements)" in done.stdout
     assert "cases in which the peer differs:4\n" in done.stdout
-
-
-def test_measuring_counts() -> None:
-    calls: list[str] = []
-    fixed = Settings(fix_times=3)
-    assert len(timed_runs(lambda: calls.append("a"), fixed)) == 3
-    assert calls == ["a"] * 4
-    calls.clear()
-    times = in_turns((lambda: calls.append("a"), lambda: calls.append("b")), fixed)
-    assert [len(kept) for kept in times] == [3, 3]
-    assert calls == ["a", "a", "b", "b"] * 3
-    assert len(timed_runs(lambda: None, Settings(max_ms=0))) == 5

@@ -187,9 +187,12 @@ def _concat(asked: Asked) -> Handle:
 
 def _normalization(asked: Asked) -> Handle:
     desc = asked.desc
-    numbers = _float(desc.epsilon), desc.flags.value
-    ends = asked.tensors(Arg.SRC, Arg.DST)
-    return asked.create("batch_normalization_forward", desc.prop_kind.value, *ends, *numbers)
+    kind, numbers = desc.prop_kind.value, (_float(desc.epsilon), desc.flags.value)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("batch_normalization_forward", kind, *ends, *numbers)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create("batch_normalization_backward", kind, *tensors, *numbers)
 
 
 def _lrn(asked: Asked) -> Handle:
@@ -222,8 +225,11 @@ def _pooling(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.kernel, desc.dilations, desc.padding_l, desc.padding_r)
-    ends = asked.tensors(Arg.SRC, Arg.DST)
-    return asked.create("pooling_forward", *kinds, *ends, *map(dims, window))
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("pooling_forward", *kinds, *ends, *map(dims, window))
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
+    return asked.create("pooling_backward", kinds[1], *ends, *map(dims, window))
 
 
 def _convolution(asked: Asked) -> Handle:

@@ -59,7 +59,8 @@ class PeerOperation:
     def load(self, values: Mapping[int, Array], parameters: Mapping[int, MemoryDesc]) -> None:
         """Give every argument its memory; ``parameters`` describes those of the attributes.
 
-        Raises Unimplemented where there is a workspace but not what the forward pass reads.
+        Raises Unimplemented where there is a workspace but, among other values, not what the
+        forward pass reads.
         """
         known = {**self._descs, **{arg: _flat(arg, d) for arg, d in parameters.items()}}
         self._src = values.get(Arg.SRC)
@@ -83,7 +84,7 @@ class PeerOperation:
             self._memories[Arg.WORKSPACE] = _Memory(self._peer, self._clone(desc))
             return
         missing = self._forward.missing(values)
-        if missing:
+        if values and missing:
             names = ", ".join(map(name_of, missing))
             raise Unimplemented(f"its workspace is made by a forward pass of {names}")
         self._forward.load(values, {})

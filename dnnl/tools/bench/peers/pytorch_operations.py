@@ -225,6 +225,8 @@ def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
 
 def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     largest = desc.alg_kind is Alg.pooling_max
+    if not desc.propagation.is_forward and largest:
+        raise Unimplemented("PyTorch wants elements of src where a workspace has taps")
     if not largest:
         equal_floats(desc)
     space = len(desc.kernel)
@@ -236,9 +238,13 @@ def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     padding = desc.alg_kind is Alg.pooling_avg_include_padding
     extra = (dilations, False) if largest else (False, padding)
 
-    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
-        call, src = getattr(torch.nn.functional, name), tensors[Arg.SRC]
-        return lambda: call(src, *window, *extra)
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        call = getattr(torch.nn.functional, name)
+        if desc.propagation.is_forward:
+            return lambda: call(tensors[Arg.SRC], *window, *extra)
+        src = torch.empty_like(out)
+        run = gradients(torch, lambda x: call(x, *window, *extra), [src], tensors[Arg.DIFF_DST])
+        return lambda: run()[0]
 
     return Program(name, plain_views(desc), build)
 
