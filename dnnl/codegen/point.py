@@ -132,7 +132,10 @@ class Point(Place):
 
     def outermost(self, body: Body, count: int | None = None) -> None:
         """Run ``body`` for each iteration of the outermost reduced axis, or the first ``count``,
-        in order; what is folded there goes over the other reduced axes."""
+        in order; what is folded there goes over the other reduced axes.
+
+        The outermost one is that along which steps are longest.
+        """
         axis = self._open[0]
 
         def step(index: ir.Value) -> None:

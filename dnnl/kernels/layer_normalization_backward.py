@@ -96,7 +96,7 @@ def _in_chunks(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase,
         ("_rest", Axis(1, "chunk"), rest, [(last,)], chunks.count),
     ):
         if places.extent and moving.extent:
-            rows_of = Block((places,), along, tuple(own))
+            rows_of = Block((places,), along, tuple(own), 0)
             step = Gradients(conf, arguments, rows_of, sums_of(places, begin))
             body = partial(_chunk, step, moving.extent)
             nest = Nest((places,), (moving, along), step.inputs, step.outputs, body)

@@ -19,23 +19,25 @@ Index = tuple[Affine, ...]
 ROWS = 2
 """How many rows lie side by side in a block. More have no registers where there are 16."""
 _MOST_CHUNKS = 64
+_LONG_ROW = 3072  # bytes
+_FEW_REGISTERS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """Rows that one point of a nest does side by side: the axes over such blocks, the axis along a
-    row, and the index of each row of a block without its last form. Of several rows, neighbours
-    differ in the index of ``dim``."""
+    row, and the index of each row of a block without its last form. If rows lie in one piece,
+    neighbours differ in the index of ``dim``."""
 
     parallel: tuple[Axis, ...]
     along: Axis
     rows: tuple[Index, ...]
-    dim: int = 0
+    dim: int | None = None
 
     def next_block(self, desc: MemoryDesc) -> int | None:
         """How many elements behind each row of ``desc`` that of the next block lies; None if rows
-        are done one by one."""
-        return desc.strides[self.dim] * len(self.rows) if len(self.rows) > 1 else None
+        do not lie in one piece."""
+        return None if self.dim is None else desc.strides[self.dim] * len(self.rows)
 
 
 def blocks(isa: Isa, descs: Sequence[MemoryDesc]) -> list[Block]:
@@ -49,9 +51,13 @@ def blocks(isa: Isa, descs: Sequence[MemoryDesc]) -> list[Block]:
     along, index = axes[-1], tuple(Affine.of(axis) for axis in axes[:-1])
     extent, dim = max((extent, dim) for dim, extent in enumerate(dims[:-1]))
     pieces = all(not desc.inner_blocks and desc.strides[-1] == 1 for desc in descs)
-    count = ROWS if pieces and dims[-1] >= isa.lanes and isa.device is None else 1
-    if count == 1 or extent < count:
+    if not pieces or dims[-1] < isa.lanes or isa.device is not None:
         return [Block(axes[:-1], along, (index,))]
+    # Few registers hold few rows; of long ones two at a time took longer there.
+    long = descs[0].data_type.nbytes(dims[-1]) >= _LONG_ROW and isa.registers <= _FEW_REGISTERS
+    count = 1 if long else ROWS
+    if extent < count or count == 1:
+        return [Block(axes[:-1], along, (index,), dim)]
     found = []
     whole = extent // count
     for size, number, begin in ((count, whole, 0), (extent % count, 1, whole * count)):

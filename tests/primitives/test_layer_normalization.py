@@ -207,14 +207,13 @@ def test_floats(isa: str, kind: str, layout: str) -> None:
      ("s8", "f32"), ("u8", "bf16"), ("u8", "s8"), ("s8", "f16")],
 )  # fmt: skip
 def test_types_on_either_side(src: str, dst: str) -> None:
-    for dims in ((9, 53),):
-        given, made = MemoryDesc(dims, src), MemoryDesc(dims, dst)
-        for flags in ("none", f"{AFFINE}|{GIVEN}"):
-            desc = forward(given, made, flags, "forward_inference", kind="bf16")
-            judge(desc, filled(desc))
-        if given.data_type.is_float and made.data_type.is_float:
-            desc = backward(given, made, given, AFFINE, kinds=("bf16", "f16"))
-            judge(desc, filled(desc))
+    given, made = MemoryDesc((9, 53), src), MemoryDesc((9, 53), dst)
+    for flags in ("none", f"{AFFINE}|{GIVEN}"):
+        desc = forward(given, made, flags, "forward_inference", kind="bf16")
+        judge(desc, filled(desc))
+    if given.data_type.is_float and made.data_type.is_float:
+        desc = backward(given, made, given, AFFINE, kinds=("bf16", "f16"))
+        judge(desc, filled(desc))
 
 
 def test_types_of_scale_and_shift() -> None:
