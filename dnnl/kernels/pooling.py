@@ -8,7 +8,7 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import F32, F64, Emitter, Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
@@ -17,6 +17,7 @@ from dnnl.codegen.point import Point
 from dnnl.codegen.windows import tap_number
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -93,9 +94,14 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     entry = symbol("pooling", [conf.src, conf.dst], isa)
     nest = Nest(
         axes, taps, (src, *epilogue.operands), (dst, *places), body,
-        numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst,
+        numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+def _core(conf: Conf) -> Type:
+    """What windows are compared and summed in: f64 if f32 would not tell their elements apart."""
+    return F64 if conf.src.data_type is DataType.s32 and not conf.post_ops else F32
 
 
 def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
