@@ -56,11 +56,11 @@ GROUPS = (
     ),
     Group(
         "Pooling", "pool", "BWD_D",
-        ("--tag=abx,axb", "--alg=max", "mb16ic64ih112oh56kh3sh2ph1", "mb16ic128ih112oh56kh2sh2ph0",
-         "--alg=avg_p", "mb16ic288ih35oh35kh3sh1ph1", "--alg=avg_np", "mb16ic2048ih7oh1kh7sh1ph0"),
+        ("--tag=abx,axb", "--alg=max", "--batch=shapes_2d", "--batch=shapes_nets",
+         "--alg=avg_np", "--batch=shapes_2d"),
     ),
 )  # fmt: skip
-"""The lists of ``dnnl bench``, and shapes of BERT, GPT, ResNet-50, AlexNet, VGG and Inception."""
+"""The lists of ``dnnl bench``, and shapes of BERT, GPT, ResNet-50 and AlexNet."""
 LIMITS = (Limit(ONEDNN, f"rate / {ONEDNN}", mean=1.3),)
 
 COLUMNS = (

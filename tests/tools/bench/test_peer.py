@@ -51,6 +51,8 @@ EVERYTHING = """
 --reorder --ddt=s8 --dtag=OIhw4i16o4i,hwio --oflag=s8s8_comp:1+zp_comp:1 20x17x3x3
 --reorder --ddt=s8 --dtag=gOIhw4i16o4i,debac --oflag=s8s8_comp:3+zp_comp:3 3x20x5x3x3
 --bnorm --dir=FWD_I --flags=GCH mb3ic19ih5
+--bnorm --dir=BWD_DW --flags=CH mb3ic19ih5
+--lnorm --dir=BWD_DW --flags=CH 5x19
 --pool --dir=FWD_I --alg=max,avg_np,avg_p ic19ih13kh3sh2ph1
 --conv --dir=FWD_B --attr-post-ops=sum+relu g2ic16ih7oc32kh3ph1
 --ip --dir=FWD_B mb3ic16ih3oc33
@@ -73,7 +75,7 @@ def test_every_driver_agrees_with_it() -> None:
     assert done.stdout.count(":PASSED") == len(
         re.findall(r"onednn 3[.0-9]+: \S+:\S+\n", done.stdout)
     )
-    assert done.stdout.count(":PASSED") == 34
+    assert done.stdout.count(":PASSED") == 36
 
 
 @needs_peer
