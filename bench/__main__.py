@@ -21,26 +21,29 @@ from bench import (
     load,
     matmuls,
     models,
+    narrow,
+    normalizations,
     odd,
     overhead,
     peers,
     preparation,
     small,
 )
-from bench.agreement import WrongResult
-from bench.alternate import Effort, measure
+from bench.contest import WrongResult
 from bench.context import Context
-from bench.machine import PEAK, peak_contender
-from bench.peers.errors import PeerError
 from bench.report import Report
 from dnnl import Engine, __version__
 from dnnl.errors import Error
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.threads import available_cpus
+from dnnl.tools.bench.machine import peaks
+from dnnl.tools.bench.measure import Effort, measure
 
 SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
     "convolutions": convolutions.run,
     "matmuls": matmuls.run,
+    "narrow": narrow.run,
+    "normalizations": normalizations.run,
     "layouts": layouts.run,
     "conversions": conversions.run,
     "odd": odd.run,
@@ -85,7 +88,12 @@ class _Pattern(click.ParamType[re.Pattern[str]]):
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("subjects", nargs=-1, type=click.Choice(list(SUBJECTS)))
 @click.option("--quick", is_flag=True, help="Little time for each figure: to see that all works.")
-@click.option("--only", type=_Pattern(), default="", help="Reorders whose names contain this.")
+@click.option(
+    "--only",
+    type=_Pattern(),
+    default="",
+    help="Reorders and normalizations whose names contain this.",
+)
 @click.option("--full", is_flag=True, help="Print all cases, not only the worst of many.")
 @click.option("--threads", type=_ThreadCounts(), help="Thread counts; by default 1 and 2.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures.")
@@ -117,7 +125,7 @@ def main(
         context, report, [name for name in SUBJECTS if not subjects or name in subjects]
     )
     if only.pattern and not report.tables:
-        console.print(Text(f"\nno reorder of these subjects has {only.pattern!r} in its name"))
+        console.print(Text(f"\nno case of these subjects has {only.pattern!r} in its name"))
     report.print_targets()
     others = _others(before)
     console.print()
@@ -147,8 +155,10 @@ def _facts(context: Context) -> dict[str, str]:
     facts.update(context.peers.versions)
     facts.update({name: f"missing ({why})" for name, why in context.peers.missing.items()})
     for num_threads in context.threads:
-        peak = measure([peak_contender(context.engine, num_threads)], Effort(3, 0.05))
-        facts[f"peak, {num_threads} thr"] = f"{peak.best_rate(PEAK) / 1e9:.1f} GFLOP/s of f32"
+        products = peaks(context.engine, num_threads)
+        found = measure(list(products.values()), Effort(3, 0.05))
+        rates = ", ".join(f"{found.best_rate(name) / 1e9:.1f} of {name}" for name in products)
+        facts[f"peak, {num_threads} thr"] = f"GFLOP/s: {rates}"
     return facts
 
 
@@ -163,7 +173,7 @@ def _run(context: Context, report: Report, names: Sequence[str]) -> dict[str, st
                     SUBJECTS[name](context, report)
             else:
                 SUBJECTS[name](context, report)
-        except (WrongResult, PeerError, Error) as error:
+        except (WrongResult, Error) as error:
             failures[name] = str(error)
             report.console.print(Text(f"\n{name} failed: {error}", style="bold red"))
     return failures

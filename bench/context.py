@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.alternate import Effort
 from bench.peers import Peers
 from dnnl import Engine
+from dnnl.tools.bench.measure import Effort
 
 SEED = 1
 
@@ -27,12 +26,6 @@ class Context:
     quick: bool
     only: re.Pattern[str] = re.compile("")
     full: bool = False
-
-    def each_thread_count(self) -> Iterator[int]:
-        """The thread counts, each set for the peers while it is used."""
-        for num_threads in self.threads:
-            self.peers.set_num_threads(num_threads)
-            yield num_threads
 
     def effort(self, rounds: int, turn: float) -> Effort:
         """So much time, or little if ``quick``."""

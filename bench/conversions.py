@@ -6,17 +6,16 @@ from collections.abc import Iterator
 
 from bench import moves
 from bench.context import Context
-from bench.machine import COPY
 from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report
 from bench.summary import Limit
-from dnnl import Arg, MemoryDesc
+from dnnl.tools.bench.machine import COPY
 
 SIZES = ((1, 2048, 7, 7), (1, 256, 56, 56), (16, 64, 112, 112))
 TAGS = ("nchw", "nhwc", "nChw16c")
 TYPES = ("s8", "u8", "bf16", "f16")
-MASKS = {"one scale": 0, "scale per channel": 1 << 1}
+MASKS = {"one scale": "common:0.5", "scale per channel": "per_dim_1"}
 LIMITS = (
     Limit(COPY, "part of a copy"),
     Limit(ONEDNN, f"rate / {ONEDNN}", mean=2.0),
@@ -35,7 +34,8 @@ def cases() -> Iterator[Move]:
         for tag in TAGS:
             for kind in TYPES:
                 for scales, mask in MASKS.items():
-                    wide, narrow = MemoryDesc(dims, "f32", tag), MemoryDesc(dims, kind, tag)
+                    wide, narrow = ("f32", tag), (kind, tag)
                     ending = f"{tag} {'x'.join(map(str, dims))}, {scales}"
-                    yield Move(f"f32 -> {kind} {ending}", wide, narrow, ((Arg.DST, mask),))
-                    yield Move(f"{kind} -> f32 {ending}", narrow, wide, ((Arg.SRC, mask),))
+                    down, up = f"--attr-scales=dst:{mask}", f"--attr-scales=src:{mask}"
+                    yield Move(f"f32 -> {kind} {ending}", dims, wide, narrow, (down,))
+                    yield Move(f"{kind} -> f32 {ending}", dims, narrow, wide, (up,))

@@ -1,26 +1,25 @@
-"""The convolution layers of ResNet-50 with bias and relu, as a part of the multiply-add peak."""
+"""ResNet-50's convolutions with bias and relu, as a part of the multiply-add peak."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from collections.abc import Sequence
+from statistics import fmean
 
-import numpy as np
-
-import dnnl
 from bench import products
-from bench.agreement import check
-from bench.alternate import Contender, Effort, Measurement, measure
-from bench.context import SEED, Context, threads_text
-from bench.descriptor import ConvolutionCase, read
-from bench.machine import PEAK, peak_contender
-from bench.operation import Values, enter
-from bench.ours import OURS, OurOperation
+from bench.contest import OURS, read
+from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
-from bench.report import Column, Report, Row, Table
-from dnnl import Arg
+from bench.report import Column, Report, Row, Table, Target
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.machine import PEAK, peak
+from dnnl.tools.bench.measure import Measurement
 
-CASES = Path(__file__).parent / "cases" / "resnet_50"
 BATCH = 1
+LAYOUTS = {"": "any", ", nchw": "nchw"}
+"""The layout of src and dst by what titles say of it: the library's own choice goes without."""
+PLAIN_LIMIT = 0.7
+OPTIONS = ("--dir=FWD_I", "--bia-dt=f32", "--attr-post-ops=relu")
 
 COLUMNS = (
     Column("layer", "layer"),
@@ -35,103 +34,75 @@ NOTE = (
 )
 
 
+def layers(batch: int = BATCH, tag: str = "any") -> list[Case]:
+    """The network's convolutions; src and dst have the layout ``tag``, weights any."""
+    tags = (f"--stag={tag}", f"--dtag={tag}")
+    return read("conv", *OPTIONS, *tags, f"--mb={batch}", "--batch=shapes_resnet_50")
+
+
+def named(case: Case) -> tuple[str, int]:
+    """The layer's name, and how often the network has it."""
+    found = re.fullmatch(r'"resnet_50:([^*]*)(?:\*(\d+))?"', case.sizes.name)
+    assert found is not None
+    return found[1], int(found[2] or 1)
+
+
 def run(context: Context, report: Report) -> None:
-    """A table for each thread count."""
-    cases = read(CASES, BATCH)
+    """A table for each layout of src and dst and each thread count."""
+    for layout, tag in LAYOUTS.items():
+        for num_threads in context.threads:
+            _add_table(context, report, layout, layers(tag=tag), num_threads)
+
+
+def _add_table(
+    context: Context, report: Report, layout: str, cases: Sequence[Case], num_threads: int
+) -> None:
     effort = context.effort(rounds=7, turn=0.02)
-    for num_threads in context.each_thread_count():
-        peak = peak_contender(context.engine, num_threads)
-        rows, results = [], []
-        for case in cases:
-            row, result = _measured(context, case, num_threads, peak, effort)
-            rows.append(row)
-            results.append((case, result))
-        rows.append(_total(results))
-        title = f"ResNet-50 convolutions, f32, batch {BATCH}, {threads_text(num_threads)}"
-        parts = [(_short(case), result.relative(OURS, PEAK)) for case, result in results]
-        name = f"each ResNet-50 convolution, {threads_text(num_threads)}"
-        report.add(Table(title, NOTE, COLUMNS, rows), [products.target(name, parts)])
+    ceiling = peak(context.engine, num_threads)
+    rows: list[Row] = []
+    counted: list[tuple[int, Measurement]] = []
+    parts = []
+    for case in cases:
+        row, result = products.measured(
+            context, case, num_threads, (ONEDNN, PYTORCH), ceiling, effort
+        )
+        name, count = named(case)
+        rows.append({**row, "layer": name, "count": count, **_sizes(case)})
+        counted.append((count, result))
+        parts.append((name, result.relative(OURS, PEAK)))
+    rows.append(_total(counted))
+    threads = threads_text(num_threads)
+    title = f"ResNet-50 convolutions{layout}, f32, batch {BATCH}, {threads}"
+    if layout:
+        mean = fmean(part for _, part in parts)
+        name = f"ResNet-50 convolutions{layout}, {threads}: part of the peak, mean"
+        target = Target(name, mean, PLAIN_LIMIT, detail=f"{len(parts)} layers")
+    else:
+        target = products.target(f"each ResNet-50 convolution, {threads}", parts)
+    report.add(Table(title, NOTE, COLUMNS, rows), [target])
 
 
-def _measured(
-    context: Context, case: ConvolutionCase, num_threads: int, peak: Contender, effort: Effort
-) -> tuple[Row, Measurement]:
-    """The row of a layer, once its result has been compared with the peers'."""
-    tensors = _tensors(case)
-    desc, attr = _described(case)
-    operation = OurOperation(desc, context.engine, num_threads, attr)
-    ours, dst = enter(OURS, operation, tensors, case.flops)
-    contenders = [ours, peak]
-    row: dict[str, str | float | None] = {"impl": operation.impl_info}
-    peers = context.peers
-    if peers.onednn is not None:
-        peer = peers.onednn.operation(desc, attr)
-        theirs, expected = enter(ONEDNN, peer, tensors, case.flops)
-        check(case.name, dst, expected, ONEDNN)
-        contenders.append(theirs)
-        row["peer_impl"] = peer.impl_info
-    if peers.pytorch is not None:
-        call = peers.pytorch.convolution(case, *tensors.values())
-        check(case.name, dst, call().numpy(), PYTORCH)
-        contenders.append(Contender(PYTORCH, call, case.flops))
-    result = measure(contenders, effort)
-    h, w = case.height, case.width
-    row |= {
-        "layer": _short(case),
-        "count": case.count,
-        "sizes": f"{case.src_channels} x {h.src} -> {case.dst_channels} x {h.dst}",
-        "kernel": f"{h.kernel}x{w.kernel}" + (f" / {h.stride}" if h.stride > 1 else ""),
-        **products.cells(result),
+def _sizes(case: Case) -> Row:
+    sizes = case.sizes
+    stride = f" / {sizes['sh']}" if sizes["sh"] > 1 else ""
+    return {
+        "sizes": f"{sizes['ic']} x {sizes['ih']} -> {sizes['oc']} x {sizes['oh']}",
+        "kernel": f"{sizes['kh']}x{sizes['kw']}{stride}",
     }
-    return row, result
 
 
-def _short(case: ConvolutionCase) -> str:
-    return case.name.removeprefix("resnet_50:")
-
-
-def _tensors(case: ConvolutionCase) -> dict[Arg, Values]:
-    """Source, weights and bias."""
-    rng = np.random.default_rng(SEED)
-    dims = {
-        Arg.SRC: case.src_dims,
-        Arg.WEIGHTS: case.weights_dims,
-        Arg.BIAS: (case.dst_channels,),
-    }
-    return {argument: rng.standard_normal(sizes, np.float32) for argument, sizes in dims.items()}
-
-
-def _described(case: ConvolutionCase) -> tuple[dnnl.ConvolutionDesc, dnnl.PrimitiveAttr]:
-    """With bias and relu, in layouts of the library's own choice."""
-    desc = dnnl.ConvolutionDesc.forward(
-        "forward_inference",
-        "convolution_direct",
-        dnnl.MemoryDesc(case.src_dims, "f32", "any"),
-        dnnl.MemoryDesc(case.weights_dims, "f32", "any"),
-        dnnl.MemoryDesc(case.dst_dims, "f32", "any"),
-        case.strides,
-        case.padding_l,
-        case.padding_r,
-        case.dilations,
-        dnnl.MemoryDesc((case.dst_channels,), "f32"),
-    )
-    attr = dnnl.PrimitiveAttr()
-    attr.post_ops.append_eltwise("eltwise_relu")
-    return desc, attr
-
-
-def _total(results: list[tuple[ConvolutionCase, Measurement]]) -> Row:
+def _total(counted: list[tuple[int, Measurement]]) -> Row:
     """All layers as often as the network has them."""
 
     def seconds(name: str) -> float:
-        return sum(case.count * result.median(name) for case, result in results)
+        return sum(count * result.median(name) for count, result in counted)
 
-    flops = sum(case.count * case.flops for case, _ in results)
-    at_peak = sum(case.count * case.flops / result.rate(PEAK) for case, result in results)
-    names = products.peer_names(results[0][1])
+    flops = sum(count * result.work[OURS] for count, result in counted)
+    at_peak = sum(count * result.work[OURS] / result.rate(PEAK) for count, result in counted)
+    names = products.peer_names(counted[0][1])
     return {
         "layer": "all",
-        "count": sum(case.count for case, _ in results),
+        "count": sum(count for count, _ in counted),
         "us": seconds(OURS) * 1e6,
         "gflops": flops / seconds(OURS) / 1e9,
         "peak": at_peak / seconds(OURS),

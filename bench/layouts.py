@@ -7,14 +7,12 @@ from itertools import permutations
 
 from bench import moves
 from bench.context import Context
-from bench.convolutions import CASES
-from bench.descriptor import read
-from bench.machine import COPY
+from bench.convolutions import layers
 from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report
 from bench.summary import Limit
-from dnnl import MemoryDesc
+from dnnl.tools.bench.machine import COPY
 
 BATCHES = (1, 16)
 ACTIVATIONS = ("nchw", "nhwc", "nChw8c", "nChw16c")
@@ -37,22 +35,23 @@ def activations() -> list[Move]:
     return [
         move
         for batch in BATCHES
-        for dims in _distinct(dims for case in read(CASES, batch)
-                              for dims in (case.src_dims, case.dst_dims))
+        for dims in _distinct(dims for case in layers(batch)
+                              for dims in (case.sizes.src_dims, case.sizes.window_dims))
         for move in _pairs(dims, ACTIVATIONS)
     ]  # fmt: skip
 
 
 def weights() -> list[Move]:
     """Every pair of layouts on all weights of the network's convolutions."""
-    sizes = _distinct(case.weights_dims for case in read(CASES, 1))
+    every = (case.sizes for case in layers())
+    sizes = _distinct((size["oc"], size["ic"], *size.spatial("k")) for size in every)
     return [move for dims in sizes for move in _pairs(dims, WEIGHTS)]
 
 
-def _pairs(dims: Sequence[int], tags: Sequence[str]) -> Iterator[Move]:
+def _pairs(dims: tuple[int, ...], tags: Sequence[str]) -> Iterator[Move]:
     for src, dst in permutations(tags, 2):
         name = f"{src} -> {dst} {'x'.join(map(str, dims))}"
-        yield Move(name, MemoryDesc(dims, "f32", src), MemoryDesc(dims, "f32", dst))
+        yield Move(name, dims, ("f32", src), ("f32", dst))
 
 
 def _distinct(sizes: Iterator[tuple[int, ...]]) -> list[tuple[int, ...]]:

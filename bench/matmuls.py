@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-import dnnl
 from bench import products
-from bench.agreement import check
-from bench.alternate import Contender, Effort, Measurement, measure
-from bench.context import SEED, Context, threads_text
-from bench.machine import PEAK, peak_contender
-from bench.operation import enter
-from bench.ours import OURS, OurOperation
+from bench.contest import OURS, read
+from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row, Table
-from dnnl import Arg
+from dnnl.tools.bench.machine import PEAK, peak
 
 SIZES = (512, 1024)
 LAYOUTS = {"plain": "ab", "any": "any"}
+PEERS = {"plain": (ONEDNN, PYTORCH), "any": (ONEDNN,)}
 
 COLUMNS = (Column("size", "M = K = N", "d"), Column("layout", "layout"), *products.COLUMNS)
 NOTE = (
@@ -29,48 +23,18 @@ NOTE = (
 def run(context: Context, report: Report) -> None:
     """A table for each thread count."""
     effort = context.effort(rounds=7, turn=0.08)
-    for num_threads in context.each_thread_count():
-        peak = peak_contender(context.engine, num_threads)
-        rows, parts = [], []
+    for num_threads in context.threads:
+        ceiling = peak(context.engine, num_threads)
+        rows: list[Row] = []
+        parts = []
         for size in SIZES:
-            for layout in LAYOUTS:
-                row, result = _measured(context, size, layout, num_threads, peak, effort)
-                rows.append(row)
+            for layout, tag in LAYOUTS.items():
+                tags = (f"--stag={tag}", f"--wtag={tag}", f"--dtag={tag}")
+                (case,) = read("matmul", *tags, f"{size}x{size}:{size}x{size}")
+                peers = PEERS[layout]
+                row, result = products.measured(context, case, num_threads, peers, ceiling, effort)
+                rows.append({"size": size, "layout": layout, **row})
                 parts.append((f"{size} {layout}", result.relative(OURS, PEAK)))
         title = f"Matrix products, f32, {threads_text(num_threads)}"
         name = f"matmul 512^3 and 1024^3, {threads_text(num_threads)}"
         report.add(Table(title, NOTE, COLUMNS, rows), [products.target(name, parts)])
-
-
-def _measured(
-    context: Context, size: int, layout: str, num_threads: int, peak: Contender, effort: Effort
-) -> tuple[Row, Measurement]:
-    """The row of a product, once its result has been compared with the peers'."""
-    rng = np.random.default_rng(SEED)
-    tensors = {
-        argument: rng.standard_normal((size, size), np.float32)
-        for argument in (Arg.SRC, Arg.WEIGHTS)
-    }
-    flops = 2.0 * size**3
-    matrix = dnnl.MemoryDesc((size, size), "f32", LAYOUTS[layout])
-    desc = dnnl.MatmulDesc(matrix, matrix, matrix)
-    operation = OurOperation(desc, context.engine, num_threads)
-    ours, dst = enter(OURS, operation, tensors, flops)
-    contenders = [ours, peak]
-    what = f"matmul {size} {layout}"
-    row: dict[str, str | float | None] = {"size": size, "layout": layout}
-    row["impl"] = operation.impl_info
-    peers = context.peers
-    if peers.onednn is not None:
-        peer = peers.onednn.operation(desc)
-        theirs, expected = enter(ONEDNN, peer, tensors, flops)
-        check(what, dst, expected, ONEDNN)
-        contenders.append(theirs)
-        row["peer_impl"] = peer.impl_info
-    if peers.pytorch is not None and layout == "plain":
-        call = peers.pytorch.matmul(*tensors.values())
-        check(what, dst, call().numpy(), PYTORCH)
-        contenders.append(Contender(PYTORCH, call, flops))
-    result = measure(contenders, effort)
-    row |= products.cells(result)
-    return row, result

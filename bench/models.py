@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from bench.agreement import WrongResult
-from bench.alternate import Contender, Measurement, measure
+from bench.contest import OURS, WrongResult
 from bench.context import SEED, Context, threads_text
-from bench.ours import OURS
 from bench.peers import ONNXRUNTIME
 from bench.report import Column, Report, Row, Table, Target
 from dnnl.framework.graph import Array
 from dnnl.framework.model import Model, load
 from dnnl.framework.session import Session
+from dnnl.tools.bench.measure import Contender, Measurement, measure
 from dnnl.tools.difference import compare
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 
@@ -62,8 +61,8 @@ def run(context: Context, report: Report) -> None:
         feeds = {
             key: rng.standard_normal(kind.sizes, np.float32) for key, kind in model.inputs.items()
         }
-        peer_source = model.to_onnx() if context.peers.onnxruntime is not None else b""
-        for num_threads in context.each_thread_count():
+        peer_source = model.to_onnx() if ONNXRUNTIME in context.peers.versions else b""
+        for num_threads in context.threads:
             session = model.compile(context.engine, num_threads=num_threads)
             peer = OnnxRuntime(peer_source, num_threads) if peer_source else None
             row = _row(context, session, peer, feeds)

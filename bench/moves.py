@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-import dnnl
 from bench import summary
-from bench.agreement import check_rounded
-from bench.alternate import Contender, Effort, Measurement, measure
-from bench.context import SEED, Context, threads_text
-from bench.machine import COPY, Copies
-from bench.ours import OURS, OurOperation
+from bench.contest import OURS, Contest, read
+from bench.context import Context, threads_text
 from bench.peers import ONEDNN
-from bench.peers.errors import PeerError
 from bench.report import Column, Report
 from bench.summary import Limit
-from dnnl import Arg, DataType, Memory, MemoryDesc
-from dnnl.reference.arrays import Array, f64
-from dnnl.reference.conversions import convert, core_type
-from dnnl.reference.reorder import reorder
-from dnnl.runtime.gather import gather, scatter
-from dnnl.tools.bench.peers.onednn_operation import PeerOperation
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.machine import COPY, Copies
+from dnnl.tools.bench.measure import Effort, Measurement
 
 Cells = dict[str, str | float | None]
 BEST = "best "
@@ -54,96 +41,22 @@ NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A reorder; ``scales`` pairs an argument with its mask, ``sum_scale`` 0 is no sum."""
+    """A reorder of a tensor between two pairs of a type and a tag; ``attributes`` are options of
+    ``dnnl bench``."""
 
     name: str
-    src: MemoryDesc
-    dst: MemoryDesc
-    scales: tuple[tuple[Arg, int], ...] = ()
-    sum_scale: float = 0.0
+    dims: tuple[int, ...]
+    src: tuple[str, str]
+    dst: tuple[str, str]
+    attributes: tuple[str, ...] = ()
 
     @property
-    def work(self) -> int:
-        """The bytes of both tensors."""
-        return self.src.size + self.dst.size
-
-    @property
-    def attr(self) -> dnnl.PrimitiveAttr:
-        """The attributes that the case asks for."""
-        attr = dnnl.PrimitiveAttr()
-        for argument, mask in self.scales:
-            attr.set_scales(argument, mask)
-        if self.sum_scale:
-            attr.post_ops.append_sum(self.sum_scale)
-        return attr
-
-
-class Prepared:
-    """Ours on filled memories, once its result has been compared with the reference."""
-
-    def __init__(self, move: Move, engine: dnnl.Engine, num_threads: int) -> None:
-        self._move = move
-        self._peer: PeerOperation | None = None
-        self.desc, self.attr = dnnl.ReorderDesc(move.src, move.dst), move.attr
-        self.operation = OurOperation(self.desc, engine, num_threads, self.attr)
-        memories = self.operation.memories
-        self._src = contents(move.src.dims, move.src.data_type)
-        self._previous = contents(move.dst.dims, move.dst.data_type) if move.sum_scale else None
-        self._scales = {argument: _scales(move, argument) for argument, _ in move.scales}
-        scatter(move.src, memories[Arg.SRC].data, self._src)
-        self._parameters = {}
-        for argument, values in self._scales.items():
-            key = Arg.SCALES | argument
-            self._parameters[key] = MemoryDesc((values.size,), "f32")
-            memories[key] = dnnl.Memory(self._parameters[key], engine)
-            memories[key].numpy()[:] = values.reshape(-1)
-        self.run = self._checked(self.operation.bind(), memories[Arg.DST].data, OURS)
-
-    def beside(self, context: Context, work: float) -> tuple[list[Contender], Cells]:
-        """oneDNN on the same source, if it does this, and what a row says of it.
-
-        The contender can run as long as this object lives.
-        """
-        if context.peers.onednn is None:
-            return [], {}
-        buffers = {arg: memory.data for arg, memory in self.operation.memories.items()}
-        buffers[Arg.DST] = dst = Memory(self._move.dst, context.engine).data
-        try:
-            self._peer = context.peers.onednn.on_buffers(
-                self.desc, self.attr, buffers, self._parameters
-            )
-        except PeerError as error:
-            return [], {"peer_impl": "refuses", "refusal": str(error)}
-        run = self._checked(self._peer.bind(), dst, ONEDNN)
-        return [Contender(ONEDNN, run, work)], {"peer_impl": self._peer.impl_info}
-
-    def _checked(
-        self, run: Callable[[], object], dst: NDArray[np.uint8], who: str
-    ) -> Callable[[], object]:
-        """``run``, once what it leaves in ``dst`` is right."""
-        desc = self._move.dst
-        dst[:] = 0
-        if self._previous is not None:
-            scatter(desc, dst, self._previous)
-        run()
-        name = f"{self._move.name}: {who}"
-        check_rounded(name, f64(gather(desc, dst)), self._expected(), desc.data_type)
-        return run
-
-    def _expected(self) -> Array:
-        scale = {argument: f64(values) for argument, values in self._scales.items()}
-        move = self._move
-        if not (scale or move.sum_scale or move.src.data_type is not move.dst.data_type):
-            return f64(self._src)
-        values = reorder(
-            self._src,
-            src_scale=scale.get(Arg.SRC, 1.0),
-            dst_scale=scale.get(Arg.DST, 1.0),
-            sum_scale=move.sum_scale,
-            dst=self._previous,
-        )
-        kinds = move.src.data_type, move.dst.data_type
-        return convert(values, kinds[1], core_type(*kinds))
+    def case(self) -> Case:
+        """The case that it is."""
+        (types, tags) = zip(self.src, self.dst, strict=True)
+        ends = (f"--sdt={types[0]}", f"--ddt={types[1]}", f"--stag={tags[0]}", f"--dtag={tags[1]}")
+        (case,) = read("reorder", *ends, *self.attributes, "x".join(map(str, self.dims)))
+        return case
 
 
 def add_tables(
@@ -157,7 +70,7 @@ def add_tables(
     """Measure what is asked for of ``moves``, a table for each thread count; titles and rows."""
     added = []
     chosen = [move for move in moves if context.only.search(move.name)]
-    for num_threads in context.each_thread_count() if chosen else ():
+    for num_threads in context.threads if chosen else ():
         title = f"{what}, {threads_text(num_threads)}"
         rows = _rows(context, chosen, num_threads, effort)
         summary.add(context, report, title, NOTE, COLUMNS, rows, limits)
@@ -174,11 +87,10 @@ def _rows(context: Context, moves: Sequence[Move], num_threads: int, effort: Eff
 
 
 def _row(context: Context, move: Move, num_threads: int, copies: Copies, effort: Effort) -> Cells:
-    prepared = Prepared(move, context.engine, num_threads)
-    copy = copies.contender(move.work // 2, context.engine)
-    theirs, described = prepared.beside(context, move.work)
-    result = measure([Contender(OURS, prepared.run, move.work), copy, *theirs], effort)
-    return {"case": move.name, **described, **_cells(result)}
+    contest = Contest(context, move.case, num_threads, (ONEDNN,))
+    copy = copies.contender(contest.bytes // 2, context.engine)
+    result = contest.measure(effort, copy)
+    return {"case": move.name, **contest.described(), **_cells(result)}
 
 
 def _cells(result: Measurement) -> Cells:
@@ -195,22 +107,3 @@ def _cells(result: Measurement) -> Cells:
     if ONEDNN in result.samples:
         cells["peer_gbs"] = result.rate(ONEDNN) / 1e9
     return cells
-
-
-@lru_cache(maxsize=2)
-def contents(dims: Sequence[int], data_type: DataType) -> NDArray[Any]:
-    """Random elements of a type: all values of the integers, small finite ones of the floats."""
-    rng = np.random.default_rng(SEED)
-    kind = data_type.numpy
-    if data_type.is_integer:
-        low, high = max(data_type.min, -(2**15)), min(data_type.max, 2**15)
-        return rng.integers(int(low), int(high), tuple(dims), np.int32, endpoint=True).astype(kind)
-    return (2 * rng.standard_normal(tuple(dims), np.float32)).astype(kind)
-
-
-def _scales(move: Move, argument: Arg) -> NDArray[np.float32]:
-    """Random scales that broadcast against the tensor."""
-    mask = dict(move.scales)[argument]
-    shape = tuple(n if mask >> d & 1 else 1 for d, n in enumerate(move.src.dims))
-    rng = np.random.default_rng(SEED + argument)
-    return rng.uniform(0.5, 2.0, shape).astype(np.float32)

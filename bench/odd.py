@@ -4,19 +4,17 @@ block divides, sums, narrow types.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import permutations
 from random import Random
 from string import ascii_lowercase
 
 from bench import moves
 from bench.context import SEED, Context
-from bench.machine import COPY
 from bench.moves import Move
 from bench.peers import ONEDNN
 from bench.report import Report, Target
 from bench.summary import Limit
-from dnnl import MemoryDesc
+from dnnl.tools.bench.machine import COPY
 
 ODD = (16, 250, 56, 55)
 PERMUTED = {4: ODD, 5: (4, 63, 18, 28, 37), 6: (5, 12, 9, 14, 17, 31)}
@@ -57,13 +55,14 @@ def cases() -> list[Move]:
 
 
 def _move(
-    dims: Sequence[int], src: tuple[str, str], dst: tuple[str, str], sum_scale: float = 0.0
+    dims: tuple[int, ...], src: tuple[str, str], dst: tuple[str, str], sum_scale: float = 0.0
 ) -> Move:
     """A case between two types and tags."""
     types = src[0] if src[0] == dst[0] else f"{src[0]} -> {dst[0]}"
     ending = f", sum {sum_scale:g}" if sum_scale else ""
     name = f"{types} {src[1]} -> {dst[1]} {'x'.join(map(str, dims))}{ending}"
-    return Move(name, MemoryDesc(dims, *src), MemoryDesc(dims, *dst), sum_scale=sum_scale)
+    attributes = (f"--attr-post-ops=sum:{sum_scale:g}",) if sum_scale else ()
+    return Move(name, dims, src, dst, attributes)
 
 
 def _permuted() -> list[Move]:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
-import numpy as np
-
-import dnnl
-from bench.alternate import Contender, measure
-from bench.context import SEED, Context
-from bench.ours import OurOperation
+from bench.contest import Contest, read
+from bench.context import Context
 from bench.report import Column, Report, Row, Table, Target
 from dnnl.codegen import jit
-from dnnl.primitives.desc import Desc
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.measure import Contender, measure
 
 EXECUTE, BOUND, NATIVE = "execute", "bound", "native"
-FORWARD = "forward_inference"
 EXECUTE_LIMIT, BOUND_LIMIT = 3.0, 1.0
+
+_LINES = {
+    "eltwise": "eltwise --dir=FWD_I --alg=relu --tag=axb 1x16x1x1",
+    "binary": "binary --stag=axb:axb --dtag=axb 1x16x1x1:1x16x1x1",
+    "convolution, bias, relu": "conv --dir=FWD_I --bia-dt=f32 --stag=axb --dtag=axb "
+    "--attr-post-ops=relu mb1ic16ih1oc16kh1",
+}
+CASES = {name: case for name, line in _LINES.items() for case in read(*line.split())}
+"""Primitives with two, three and four arguments."""
 
 COLUMNS = (
     Column("primitive", "primitive"),
@@ -37,8 +41,7 @@ NOTE = (
 
 def run(context: Context, report: Report) -> None:
     """One table, on one thread."""
-    context.peers.set_num_threads(1)
-    rows = [_row(context, name, operation) for name, operation in _operations(context.engine)]
+    rows = [_row(context, name, case) for name, case in CASES.items()]
     targets = [
         _target("Primitive.execute, slowest of these", rows, EXECUTE, EXECUTE_LIMIT),
         _target("call of a bound primitive, slowest of these", rows, BOUND, BOUND_LIMIT),
@@ -46,42 +49,15 @@ def run(context: Context, report: Report) -> None:
     report.add(Table("Python around a kernel", NOTE, COLUMNS, rows), targets)
 
 
-def _operations(engine: dnnl.Engine) -> Iterator[tuple[str, OurOperation]]:
-    """Primitives with two, three and four arguments, filled."""
-    small = dnnl.MemoryDesc((1, 16, 1, 1), "f32", "nhwc")
-    relu = dnnl.PrimitiveAttr()
-    relu.post_ops.append_eltwise("eltwise_relu")
-    problems: tuple[tuple[str, Desc, dnnl.PrimitiveAttr | None], ...] = (
-        ("eltwise", dnnl.EltwiseDesc.forward(FORWARD, "eltwise_relu", small, small), None),
-        ("binary", dnnl.BinaryDesc("binary_add", small, small, small), None),
-        ("convolution, bias, relu", _convolution(small), relu),
-    )
-    rng = np.random.default_rng(SEED)
-    for name, desc, attr in problems:
-        operation = OurOperation(desc, engine, 1, attr)
-        for tensor in operation.pd.desc.tensors:
-            operation.load(tensor.argument, rng.standard_normal(tensor.desc.dims, np.float32))
-        yield name, operation
-
-
-def _convolution(small: dnnl.MemoryDesc) -> dnnl.ConvolutionDesc:
-    weights = dnnl.MemoryDesc((16, 16, 1, 1), "f32", "any")
-    bias = dnnl.MemoryDesc((16,), "f32")
-    geometry = ((1, 1), (0, 0), (0, 0), (0, 0))
-    kind = "convolution_direct"
-    return dnnl.ConvolutionDesc.forward(FORWARD, kind, small, weights, small, *geometry, bias)
-
-
-def _row(context: Context, name: str, operation: OurOperation) -> Row:
-    image, _ = jit.image(operation.pd.plan.recipe)
-    executable = context.engine.load(image)
-    memories = operation.memories
+def _row(context: Context, name: str, case: Case) -> Row:
+    contest = Contest(context, case, 1)
+    image, _ = jit.image(contest.pd.plan.recipe)
+    executable, stream, memories = context.engine.load(image), contest.stream, contest.memories
     pointers = tuple(memories[argument].pointer for argument in image.arguments)
-    execute = partial(operation.primitive.execute, operation.stream, memories)
     contenders = [
-        Contender(NATIVE, operation.stream.queue.bind(executable, pointers, 1, memories)),
-        Contender(EXECUTE, execute),
-        Contender(BOUND, operation.bind()),
+        Contender(NATIVE, stream.queue.bind(executable, pointers, 1, memories)),
+        Contender(EXECUTE, partial(contest.primitive.execute, stream, memories)),
+        Contender(BOUND, contest.bind()),
     ]
     result = measure(contenders, context.effort(rounds=9, turn=0.02))
     return {

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from bench.agreement import WrongResult
+from bench.contest import WrongResult
 from bench.context import Context
 from bench.models import JUDGED, light_model
 from bench.report import Column, Report, Row, Table, Target

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.alternate import Measurement
-from bench.machine import PEAK
-from bench.ours import OURS
+from bench.contest import OURS, Contest
+from bench.context import Context
 from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Row, Target
+from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.machine import PEAK
+from dnnl.tools.bench.measure import Contender, Effort, Measurement
 
 LIMIT = 0.85
 
@@ -28,6 +30,20 @@ NOTE = (
 )
 
 
+def measured(
+    context: Context,
+    case: Case,
+    num_threads: int,
+    peers: Sequence[str],
+    ceiling: Contender,
+    effort: Effort,
+) -> tuple[Row, Measurement]:
+    """What a row says of a case that takes turns with ``peers`` and the peak."""
+    contest = Contest(context, case, num_threads, peers)
+    result = contest.measure(effort, ceiling)
+    return {**contest.described(), **cells(result)}, result
+
+
 def cells(result: Measurement) -> Row:
     """The columns that a measurement of ours, the peak and peers fills."""
     return {
@@ -44,9 +60,9 @@ def peer_names(result: Measurement) -> list[str]:
     return [name for name in (ONEDNN, PYTORCH) if name in result.samples]
 
 
-def target(name: str, parts: Sequence[tuple[str, float]]) -> Target:
+def target(name: str, parts: Sequence[tuple[str, float]], limit: float = LIMIT) -> Target:
     """The target for the slowest of several parts of the peak; the detail counts who reach it."""
     slowest, lowest = min(parts, key=lambda part: part[1])
-    reached = sum(part >= LIMIT for _, part in parts)
+    reached = sum(part >= limit for _, part in parts)
     detail = f"{reached} of {len(parts)} reach it; lowest: {slowest}"
-    return Target(f"{name}: part of the peak", lowest, LIMIT, detail=detail)
+    return Target(f"{name}: part of the peak", lowest, limit, detail=detail)

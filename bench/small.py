@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from bench import summary
-from bench.alternate import Contender, measure
+from bench.contest import Contest
 from bench.context import Context, threads_text
-from bench.moves import Cells, Move, Prepared
+from bench.moves import Cells, Move
 from bench.overhead import BOUND, EXECUTE
 from bench.peers import ONEDNN
 from bench.report import Column, Report, Table, Target
-from dnnl import Arg, MemoryDesc
+from dnnl import Arg
+from dnnl.tools.bench.measure import Contender, measure
 
 SIZES = (
     (1, 16, 4, 4),
@@ -57,7 +58,7 @@ NOTE = (
 def run(context: Context, report: Report) -> None:
     """A table for each thread count."""
     chosen = [move for move in cases() if context.only.search(move.name)]
-    for num_threads in context.each_thread_count() if chosen else ():
+    for num_threads in context.threads if chosen else ():
         title = f"Small reorders, {threads_text(num_threads)}"
         rows = sorted((_row(context, move, num_threads) for move in chosen), key=_lag)
         targets = [_target(title, rows, name) for name in (EXECUTE, BOUND)]
@@ -71,18 +72,17 @@ def cases() -> Iterator[Move]:
         for src_type, src_tag, dst_type, dst_tag in PAIRS:
             types = src_type if src_type == dst_type else f"{src_type} -> {dst_type}"
             name = f"{types} {src_tag} -> {dst_tag} {'x'.join(map(str, dims))}"
-            src, dst = MemoryDesc(dims, src_type, src_tag), MemoryDesc(dims, dst_type, dst_tag)
-            yield Move(name, src, dst, ((Arg.DST, 0),) if dst_type == "s8" else ())
+            scales = ("--attr-scales=dst:common:0.5",) if dst_type == "s8" else ()
+            yield Move(name, dims, (src_type, src_tag), (dst_type, dst_tag), scales)
 
 
 def _row(context: Context, move: Move, num_threads: int) -> Cells:
-    prepared = Prepared(move, context.engine, num_threads)
-    operation = prepared.operation
-    execute = partial(operation.primitive.execute, operation.stream, operation.memories)
-    contenders = [Contender(EXECUTE, execute), Contender(BOUND, prepared.run)]
-    theirs, described = prepared.beside(context, 1.0)
-    result = measure([*contenders, *theirs], context.effort(rounds=7, turn=0.01))
-    row: Cells = {"case": move.name, "kib": move.src.size / 1024, **described}
+    contest = Contest(context, move.case, num_threads, (ONEDNN,))
+    execute = partial(contest.primitive.execute, contest.stream, contest.memories)
+    contenders = [Contender(EXECUTE, execute), Contender(BOUND, contest.bind())]
+    result = measure([*contenders, *contest.theirs], context.effort(rounds=7, turn=0.01))
+    kib = contest.memories[Arg.SRC].desc.size / 1024
+    row: Cells = {"case": move.name, "kib": kib, **contest.described()}
     for name in result.samples:
         row[name], row[f"best {name}"] = result.median(name) * 1e6, result.best(name) * 1e6
         if ONEDNN in result.samples and name != ONEDNN:

@@ -85,7 +85,8 @@ def store(memory: Memory, values: ArrayLike) -> None:
 
 
 def store_codes(memory: Memory, codes: Codes) -> None:
-    """The same with bit patterns, one array element each; a 4-bit one lies in the low half."""
+    """Write bit patterns to the elements, one array element each, and zero to the padding; gaps
+    stay as they are. A 4-bit pattern lies in the low half of its array element."""
     desc = memory.desc
     all_codes = _codes(memory)
     all_codes[offsets(desc, _room(desc))] = 0

@@ -7,7 +7,7 @@ An :class:`Operand` is a tensor with the element that belongs to each iteration;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llvmlite import ir
@@ -198,7 +198,7 @@ class Place:
         masked: bool,
         domain: Sequence[Bound] = (),
         exists: Sequence[Bound] = (),
-        streamed: Sequence[Operand] = (),
+        streamed: Collection[Operand] = (),
         core: ir.Type = F32,
         known: dict[Bound, bool] | None = None,
     ) -> None:

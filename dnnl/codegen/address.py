@@ -76,15 +76,15 @@ class Affine:
         return self.strides.get(axis, 0)
 
     def without(self, *axes: Axis) -> Affine:
-        """The same form with ``axes`` held at zero."""
+        """This form with ``axes`` held at zero."""
         return Affine({a: s for a, s in self.strides.items() if a not in axes}, self.const)
 
     def along(self, axes: Container[Axis]) -> Affine:
-        """The same form with all but ``axes`` held at zero."""
+        """This form with all but ``axes`` held at zero."""
         return Affine({a: s for a, s in self.strides.items() if a in axes}, self.const)
 
     def substitute(self, axis: Axis, form: Affine) -> Affine:
-        """The same form with ``axis`` replaced by ``form``."""
+        """This form with ``axis`` replaced by ``form``."""
         stride = self.stride(axis)
         return self.without(axis) + form * stride if stride else self
 

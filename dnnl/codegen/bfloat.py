@@ -90,8 +90,8 @@ def from_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
 
 
 def _from_f8(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
-    """The same for an 8-bit ``form``, by a table of what is no normal number, which the lowest bits
-    of a code tell apart."""
+    """The number that an 8-bit code of ``form``, an i16, stands for. A table has those that are
+    not normal, which the lowest bits of a code tell apart."""
     b, put = e.b, partial(_put, code.type)
     first, end = 1 << form.mantissa, form.infinity or form.overflow
     places, base = _MANTISSA - form.mantissa, (_BIAS - form.bias) << _MANTISSA

@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from dnnl.codegen import vector
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.transpose import transpose_registers
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Tile:
         for first in range(0, self.rows, lanes):
             rows = [self.row(min(row, self.rows - 1)) for row in range(first, first + lanes)]
             columns = zip(*rows, strict=True)
-            strips.append([c for part in columns for c in vector.transpose_registers(e, part)])
+            strips.append([c for part in columns for c in transpose_registers(e, part)])
         return Tile(len(strips), tuple(cell for row in zip(*strips, strict=True) for cell in row))
 
 

@@ -195,7 +195,7 @@ class Emitter:
         return self.b.gep(pointer, [offset], source_etype=element)
 
     def opaque(self, pointer: ir.Value) -> ir.Value:
-        """The same pointer, as one of which LLVM knows nothing more.
+        """``pointer`` as a value of which LLVM knows nothing.
 
         Without it, LLVM's loop strength reduction sees every address of a deep loop nest as one
         big expression and takes most of the compile time to find better ones, in vain.

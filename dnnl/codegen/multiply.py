@@ -141,14 +141,19 @@ def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Valu
     return e.b.and_(low, vector.splat_constant(kind, 0xFF)) if up else low
 
 
-def multiply(isa: Isa, src: DataType, weights: DataType) -> Multiply | None:
-    """The best way to multiply two types, or None: f32, bf16 and f16, or u8 and s8."""
+def multiply(
+    isa: Isa, src: DataType, weights: DataType, *, grouped: bool = True
+) -> Multiply | None:
+    """The best way to multiply two types, or None: f32, bf16 and f16, or u8 and s8.
+
+    If not ``grouped``, floats are multiplied one k at a time, for layouts that have no groups.
+    """
     if src in _BYTES and weights in _BYTES:
         return _of_bytes(isa, src, weights)
     if src not in _FLOATS or weights not in _FLOATS:
         return None
     for dot in isa.dots:
-        if dot.group > 1 and (dot.a, dot.b) == (src.name, weights.name):
+        if grouped and dot.group > 1 and (dot.a, dot.b) == (src.name, weights.name):
             return Multiply(src, weights, dot.group, dot)
     return Multiply(DataType.f32, weights, 1, FLOATS)
 

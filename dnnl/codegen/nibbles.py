@@ -26,8 +26,8 @@ def load_pairs(e: Emitter, where: ir.Value, lanes: int, mask: vector.Mask) -> ir
 def load_pairs_anywhere(
     e: Emitter, pointer: ir.Value, offset: ir.Value, lanes: int, mask: vector.Mask
 ) -> ir.Value:
-    """The same of neighbours of which the first is at ``offset`` (i64 elements), in either half of
-    a byte: bytes as if it were in the low one."""
+    """The bytes of neighbours of which the first is at ``offset`` (i64 elements), in either half of
+    a byte, shifted so that it lies in the low one."""
     low, high = _halves(e, mask)
     kind = vector.vector_type(I8, lanes // 2)
     words = vector.vector_type(I16, lanes // 4) if lanes % 4 == 0 else kind

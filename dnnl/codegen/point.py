@@ -25,7 +25,7 @@ _WAYS = 4
 class Site:
     """Where the code of a nest is written: by whom, after which plan, on which tensors.
 
-    ``streamed`` says that whole vectors of dst are written by non-temporal stores.
+    Whole vectors of the outputs ``streamed`` are written by non-temporal stores.
     """
 
     e: Emitter
@@ -33,7 +33,7 @@ class Site:
     pointers: Mapping[Operand, ir.Value]
     core: ir.Type
     reads_dst: bool
-    streamed: bool = False
+    streamed: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,7 @@ class Point(Place):
         super().__init__(
             site.e, site.pointers, space.accesses, env, lane, lanes,
             masked=masked, domain=space.domain, exists=space.exists,
-            streamed=space.parts_of_dst if site.streamed else (),
-            core=site.core, known=known,
+            streamed=site.streamed, core=site.core, known=known,
         )  # fmt: skip
         self._site, self._loaded = site, loaded
 
@@ -110,7 +109,7 @@ class Point(Place):
         """
         carried = tuple(self.constant(value) for value in init)
         fold = _Fold(step, merge, carried)
-        result = self._first()._loops(list(self._site.plan.space.inner), fold, carried)
+        result = self._first()._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
         distance = self._lanes // 2
@@ -129,7 +128,26 @@ class Point(Place):
             return ()
 
         fold = _Fold(step, lambda _e, _values, _others: (), ())
-        self._first()._loops(list(self._site.plan.space.inner), fold, ())
+        self._first()._loops(self._open, fold, ())
+
+    def outermost(self, body: Body, count: int | None = None) -> None:
+        """Run ``body`` for each iteration of the outermost reduced axis, or the first ``count``,
+        in order; what is folded there goes over the other reduced axes.
+
+        The outermost one is that along which steps are longest.
+        """
+        axis = self._open[0]
+
+        def step(index: ir.Value) -> None:
+            body(self._with({axis: index}))
+
+        end = axis.extent if count is None else count
+        self.e.loop(i64(0), i64(end), step, name=axis.name)
+
+    @property
+    def _open(self) -> list[Axis]:
+        """The reduced axes that have no value yet, the outermost first."""
+        return [axis for axis in self._site.plan.space.inner if axis not in self._env]
 
     def _first(self) -> Point:
         """Where a fold starts: with masks if its only vector is a tail."""

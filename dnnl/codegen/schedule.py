@@ -45,8 +45,8 @@ class Schedule:
     ``space`` has the axes that remain, ``loops`` say how the parallel ones are walked: in this
     order, the outer ones shared out as work items. A point of them is one of ``vectors``, or all
     that is loaded of ``squares`` at a time; meanwhile that of a later iteration of ``ahead`` is
-    fetched. ``streamed`` allows non-temporal stores to dst; ``serial`` forbids sharing out any
-    loop.
+    fetched. ``streamed`` are the outputs to which non-temporal stores are allowed; ``serial``
+    forbids sharing out any loop.
     """
 
     space: Space
@@ -54,7 +54,7 @@ class Schedule:
     squares: Squares | None
     loops: tuple[Loop, ...]
     ahead: Axis | None = None
-    streamed: bool = False
+    streamed: tuple[Operand, ...] = ()
     serial: bool = False
 
     @property
@@ -141,8 +141,9 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     caches = isa.caches
     shape = None if squares is None else squares.shape
     loops, ahead = arrange(space.axes, space.reads, space.dst, shape, space.far, caches)
-    streamed = caches.steered and not (nibbles or style.reads_dst)
-    streamed = streamed and _can_stream(space, vectors, squares, loops, caches)
+    streamed: tuple[Operand, ...] = ()
+    if caches.steered and not (nibbles or style.reads_dst):
+        streamed = _streamed(space, vectors, squares, loops, caches)
     return Schedule(_settled(space), vectors, squares, tuple(loops), ahead, streamed, serial)
 
 
@@ -169,6 +170,20 @@ def _farthest(space: Space, axis: Axis) -> int:
     return max((abs(form.stride(axis)) for form in offsets), default=0)
 
 
+def _streamed(
+    space: Space,
+    vectors: Vectors,
+    squares: Squares | None,
+    loops: list[Loop],
+    caches: Caches,
+) -> tuple[Operand, ...]:
+    """The first output, and those in the same buffer: if the tensors are large together and every
+    whole vector fills cache lines, alone or with the next."""
+    parts, turns = space.parts_of_dst, turns_of(space, space.dst, vectors.lane)
+    every = all(aligned(space.accesses[output], vectors, turns) for output in parts)
+    return parts if every and _can_stream(space, vectors, squares, loops, caches) else ()
+
+
 def _can_stream(
     space: Space,
     vectors: Vectors,
@@ -176,25 +191,23 @@ def _can_stream(
     loops: list[Loop],
     caches: Caches,
 ) -> bool:
-    """Whether the tensors are large together and every whole vector fills cache lines, alone or
-    with the next."""
     tensors, dst = {operand.slot: operand.desc for operand in space.accesses}, space.dst
     # Of tensors that are parts of larger ones, their part alone.
     sizes = ((desc.data_type, desc.nelems(padded=True)) for desc in tensors.values())
     nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
-    if nbytes < caches.streamed or dst.offset is None or vectors.reduced:
+    if nbytes < caches.streamed or dst.offset is None:
         return False
     few = _rows_written(space, vectors, squares, loops) <= caches.rows_foreseen
     if few and not caches.streams_few_rows:
         return False
     innermost = loops[-1].axis if loops else None
+    if vectors.reduced:
+        innermost = vectors.loop
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
-    written = [space.accesses[output] for output in space.parts_of_dst]
-    turns = turns_of(space, dst, vectors.lane)
-    if not all(aligned(access, vectors, turns) for access in written):
-        return False
-    return neighbours or fills_lines(dst, vectors, turns)
+    # Where a fold stores to dst, all its rows come between a vector and the next.
+    neighbours = neighbours and (vectors.reduced or space.still(dst))
+    return neighbours or fills_lines(dst, vectors, turns_of(space, dst, vectors.lane))
 
 
 def _rows_written(

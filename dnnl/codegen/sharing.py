@@ -18,8 +18,11 @@ LEAST_WORK = 8192
 MULTIPLY_ADDS = 16
 """How many multiply-adds of a register tile take the time of one element that passes memory."""
 
-# So many items keep any number of threads busy; with fewer than these some threads may wait.
-_MOST_ITEMS, _FEW_ITEMS = 256, 32
+FEW_ITEMS = 32
+"""With fewer items than these some threads may wait."""
+
+# So many items keep any number of threads busy.
+_MOST_ITEMS = 256
 
 
 def wanted(isa: Isa, work: int) -> int:
@@ -32,7 +35,7 @@ def wanted(isa: Isa, work: int) -> int:
 
 def enough(loop: Loop) -> bool:
     """Whether the iterations of a loop are items enough by themselves."""
-    return loop.count >= _FEW_ITEMS
+    return loop.count >= FEW_ITEMS
 
 
 def chunk(isa: Isa, units: int, outer: int, work: int) -> int:

@@ -84,7 +84,9 @@ class SquareWriter:
         return columns
 
     def _prefetch_dst(self, point: Point) -> None:
-        """Software prefetch of what a later square overwrites."""
+        """Software prefetch of what a later square overwrites, if that is not a whole reduction."""
+        if not self._plan.space.still(self._dst):
+            return
         step = self._ahead(self._dst) if self._site.reads_dst else self._next_in_row()
         if step:
             point.prefetch(self._dst.operand, i64(step))

@@ -200,7 +200,7 @@ def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask = None) 
 
 
 def _in_register(e: Emitter, loaded: ir.Value) -> ir.Value:
-    """The same vector, loaded under a mask, which stays an instruction of its own.
+    """``loaded``, the result of a load under a mask, which stays an instruction of its own.
 
     LLVM 22 makes it an operand in memory of a later one under the same mask. Where that overwrites
     a register that is still needed (products and sums, shuffles of two registers), it takes the
@@ -333,7 +333,7 @@ def _store_first(e: Emitter, value: ir.Value, pointer: ir.Value, count: int) -> 
 
 
 def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
-    """The same mask, which LLVM cannot know to be constant.
+    """``mask`` as a value that LLVM cannot know to be constant.
 
     Of a masked store of one known lane, LLVM 22 makes a store of the whole wider element from which
     that was truncated: it writes behind the end.
@@ -459,39 +459,10 @@ def transpose(
         for piece in range(units):
             rows = [load(row, piece) if row or piece else first for row in range(k, lanes, unit)]
             regs[piece].append(join(e, rows))
-    return [column for square in regs for column in _interleave(e, square, unit)]
+    return [column for square in regs for column in interleave(e, square, unit)]
 
 
-def transpose_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Columns from as many rows, each of them a register, as it has lanes.
-
-    Units of 128 bits change places first, so that each register has the same unit of all rows that
-    are a unit's lanes apart; the rest stays inside the units.
-    """
-    lanes = rows[0].type.count
-    unit = min(lanes, 128 // bits(rows[0].type))
-    squares = [list(rows[first::unit]) for first in range(unit)]
-    for _ in range((lanes // unit).bit_length() - 1):
-        squares = [_unzip(e, square, unit) for square in squares]
-    pieces = range(lanes // unit)
-    return [
-        column
-        for piece in pieces
-        for column in _interleave(e, [square[piece] for square in squares], unit)
-    ]
-
-
-def _unzip(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:
-    """The even units of each pair of registers, then the odd ones of each."""
-    lanes = range(2 * regs[0].type.count)
-    return [
-        shuffle(e, a, b, [lane for lane in lanes if lane // unit % 2 == odd])
-        for odd in (0, 1)
-        for a, b in zip(regs[::2], regs[1::2], strict=True)
-    ]
-
-
-def _interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
+def interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
     """The columns of registers whose units are each a row."""
     regs = rows
     for _ in range(unit.bit_length() - 1):

@@ -1,7 +1,9 @@
 """A model as frozen values: typed nodes in execution order, and what consumes what.
 
-A graph never changes. Passes read one and build the next, so that any stage can be looked at,
-exported or compared with the one before it.
+A pass leaves the graph that it is given as it is and returns another one, so that any stage can be
+looked at, exported or compared with the one before it. The graph that a pass is building grows
+until the pass returns it; afterwards nobody changes its tables. Graphs share their constants, whose
+contents nobody changes either.
 """
 
 from __future__ import annotations

@@ -63,5 +63,5 @@ def matmul(lowering: Lowering, node: Node) -> None:
 
 
 def _plain(source: Source) -> Source:
-    """The same places, by strides alone where blocks change nothing."""
+    """``source`` described by strides alone where its blocks change nothing."""
     return Source(unblocked(source.desc), source.storage, source.constant)

@@ -126,7 +126,7 @@ class ShapedBuffer:
         return self.layout.shape
 
     def view(self, permutation: Sequence[int] | None = None) -> Memory:
-        """The same data with the descriptor axes that an operation requires."""
+        """The data under the descriptor axes that an operation requires; nothing is copied."""
         return self._over(self.layout.view(permutation))
 
     def transpose(self, axes: Sequence[int]) -> ShapedBuffer:
@@ -180,7 +180,7 @@ def same_places(a: MemoryDesc, b: MemoryDesc) -> bool:
 
 
 def unblocked(desc: MemoryDesc) -> MemoryDesc:
-    """The same places described by strides alone where that is possible, else ``desc``."""
+    """``desc`` by strides alone where its blocks change nothing, else ``desc`` itself."""
     if not desc.inner_blocks or desc.padded_dims != desc.dims:
         return desc
     levels = [_levels(desc, d) for d in range(desc.ndims)]

@@ -264,7 +264,7 @@ def transposition(scope: Scope) -> tuple[int, ...]:
 
 
 def cast(scope: Scope) -> list[TensorType]:
-    """The same shape in another data type."""
+    """The shape of the source, in the data type that ``to`` names."""
     try:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(scope.attr("to"))
     except KeyError as error:

@@ -10,6 +10,8 @@ from dnnl.codegen.isa import Isa
 # Tiles that make up for loading a part of a panel.
 _TILES = 16
 _PAGE = 4096
+# Rows that processors read ahead side by side.
+_ROWS = 8
 ENOUGH_IN_BLOCKS = 16
 """Work items of whole blocks that keep several threads busy."""
 
@@ -33,13 +35,15 @@ class Blocking:
 @dataclass(frozen=True)
 class Size:
     """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
-    a sum, and the bytes of one step in a row of src and in a panel."""
+    a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` tells of weights
+    that are no panels: those of one step are neighbours of the next panel's."""
 
     rows: int
     panels: int
     steps: int
     src_step: int
     panel_step: int
+    in_rows: bool = False
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) -> Blocking:
@@ -47,13 +51,16 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) 
 
     All panels stay in it if they take half of it or less; else one does, while the rows of src pass
     by, of which processors follow each that has pages of its own. Rows that share pages are kept in
-    blocks. Where one panel is too large, the sums are computed in parts, if they may be.
+    blocks. Where one panel is too large, the sums are computed in parts, if they may be; and where
+    weights lie in rows, so that some of these are read side by side, a page of each at a time.
     """
     if isa.device is not None:
         return Blocking(tile, panels=1)
     cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
     if size.panels * panel <= cache:
         return Blocking(tile)
+    if size.in_rows and split_sums:
+        return Blocking(tile, max(1, min(size.panels, _PAGE // size.panel_step)), 0, _ROWS)
     if size.rows <= tile.rows:
         return Blocking(tile, panels=1)
     if panel > cache and split_sums:

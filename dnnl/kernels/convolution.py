@@ -15,15 +15,16 @@ from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments, refuse
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import multiply
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_compute import Compute, emit_compute
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.pointwise import emit_copies, emit_copy, refuse_types
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
@@ -193,12 +194,20 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
     return desc.reshape((*desc.dims[:keep], pixels))
 
 
+def refuse_problem(problem: Problem) -> Refusal | None:
+    """Why a convolution, depthwise or not, cannot be generated, or None."""
+    others = [problem.dst] + ([] if problem.bias.is_zero else [problem.bias])
+    refusal = refuse_types(problem.src, problem.weights, allowed=FLOATS)
+    refusal = refusal or refuse_types(*others, allowed=FLOATS | INTEGERS)
+    types = problem.src.data_type, problem.weights.data_type
+    if refusal is None and types[0] is not types[1]:
+        return Refusal(Reason.DATA_TYPE, f"{types[0]} times {types[1]}")
+    return refusal or refuse(problem.post_ops, problem.dst)
+
+
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
-    refusal = refuse_types(problem.src, problem.weights, problem.dst)
-    if refusal is None and not problem.bias.is_zero:
-        refusal = refuse_types(problem.bias)
-    refusal = refusal or refuse(problem.post_ops, problem.dst)
+    refusal = refuse_problem(problem)
     if refusal is not None:
         return refusal
     problem = flatten(problem)
@@ -210,15 +219,18 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     src: Argument = (Arg.SRC, problem.src)
     dst: Argument = (Arg.DST, problem.dst)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
-    if not _walkable(problem, problem.src, channels):
-        src = scratchpad.copy(src, _channels_last(problem.src))
+    way = multiply(isa, problem.src.data_type, problem.weights.data_type, grouped=False)
+    assert way is not None, "refused before"
+    walkable = _walkable(problem, problem.src, channels)
+    if not walkable or problem.src.data_type is not way.a:
+        same = walkable and problem.src.tag is not None
+        wanted = problem.src if same else _channels_last(problem.src)
+        src = scratchpad.copy(src, wanted.with_data_type(way.a))
         problem = replace(problem, src=src[1])
     if not (_walkable(problem, problem.dst, outputs) and _covered(problem, outputs, isa)):
-        computed = scratchpad.take(_channels_last(problem.dst))
+        computed = scratchpad.take(_channels_last(problem.dst).with_data_type(DataType.f32))
         copy_out = (computed, dst)
         dst, post_ops = computed, ()
-    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
-    assert way is not None, "refused before"
     panels = _panels(problem, isa)
     if problem.weights != panels:
         weights = scratchpad.copy(weights, panels)
@@ -251,9 +263,12 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     compute = conf.compute
     shape = compute.blocking.tile
     tile = f"{shape.rows}x{shape.vectors * isa.lanes}"
-    symbol = f"convolution__f32__{tile}__{isa.name}"
+    parts = compute.src, compute.weights, compute.dst
+    types = "_".join(dict.fromkeys(str(part[1].data_type) for part in parts))
+    symbol = f"convolution__{types}__{tile}__{isa.name}"
     phases.append(emit_compute(module, symbol, compute, arguments))
     if conf.copy_out is not None:
-        symbol = f"convolution_out__f32__{isa.lanes}x1__{isa.name}"
+        out = conf.copy_out[1][1].data_type
+        symbol = f"convolution_out__{out}__{isa.lanes}x1__{isa.name}"
         phases.append(emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops))
     return Kernel(module, tuple(phases), arguments.ids)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Emitter, Module, Value, Values
-from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue import Arguments, Epilogue
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.conv_compute import src_index, weights_index
-from dnnl.kernels.convolution import Problem, resolve_activations
-from dnnl.kernels.pointwise import refuse_types
+from dnnl.kernels.convolution import Problem, refuse_problem, resolve_activations
+from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.tag import FormatTag
@@ -49,10 +49,7 @@ def configure(problem: Problem) -> Conf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
-    refusal = refuse_types(problem.src, problem.weights, problem.dst)
-    if refusal is None and not problem.bias.is_zero:
-        refusal = refuse_types(problem.bias)
-    return refusal or refuse(problem.post_ops, problem.dst) or Conf(problem)
+    return refuse_problem(problem) or Conf(problem)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -97,9 +94,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         point.store(dst, epilogue.apply(point, value))
 
     module = Module("depthwise", isa)
-    symbol = f"depthwise__f32__{isa.lanes}x1__{isa.name}"
+    entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), isa)
     nest = Nest(
         (n, c, *outs), tuple(taps), (*inputs, *epilogue.operands), (dst,), body,
         reads_dst=epilogue.reads_dst,
     )  # fmt: skip
-    return Kernel(module, (emit_nest(module, symbol, nest),), arguments.ids)
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

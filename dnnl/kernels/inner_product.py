@@ -37,7 +37,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 
 def _shape(isa: Isa) -> Shape:
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain)
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, grouped=False)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:

@@ -30,9 +30,13 @@ from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
 from dnnl.types.attr import ScaleSpec
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpBinary, PostOpPrelu
 from dnnl.types.tag import FormatTag
+
+# Vectors side by side for which weights in rows are worth reading as they are.
+_LEAST_RUN = 2
 
 
 def resolve(problem: Problem, isa: Isa) -> Problem:
@@ -45,7 +49,11 @@ def _shape(isa: Isa) -> Shape:
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply) -> Panels:
-    """Panels of a tile's columns, each with all of k in one stream."""
+    """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
+    as they are."""
+    wide = _as_they_are(isa, src, weights, way)
+    if wide:
+        return Panels(weights, wide)
     row_step = src.strides[-2] * src.data_type.size
     vectors = choose_vectors(isa, weights.dims[-1], row_step)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
@@ -54,6 +62,22 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply) -> Pa
         return Panels(weights.with_tag(FormatTag(f"{batch}{n.upper()}{k}{width}{n}")), vectors)
     tag = f"{batch}{n.upper()}{k.upper()}{width}{n}{group}{k}"
     return Panels(weights.with_tag(FormatTag(tag)), vectors)
+
+
+def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply) -> int:
+    """How many vectors wide a tile of all rows of src should be to read row-major weights once, in
+    long runs and without tails; 0 where there are more rows, or no such tile."""
+    vectors, tail = divmod(weights.dims[-1], isa.lanes)
+    rows = src.dims[-2]
+    plain = weights.format_kind is FormatKind.blocked and _affine(weights)
+    if way.group > 1 or isa.lanes == 1 or tail or not plain or weights.strides[-1] != 1:
+        return 0
+    widths = [
+        width
+        for width in range(_LEAST_RUN, isa.registers)
+        if vectors % width == 0 and (rows + 1) * width < isa.registers
+    ]
+    return max(widths, default=0)
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:

@@ -131,14 +131,16 @@ class _Writer:
         depth = problem.places[0]
         self.band = Axis(sum(run.count for run in self.bands), "band")
         outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
-        chunks, enough = self.per_band, ENOUGH_IN_BLOCKS if grouped else _ENOUGH
+        chunks, enough = self.per_band, ENOUGH_IN_BLOCKS if blocking.places else _ENOUGH
         if self.e.isa.device is None:
             chunks = min(self.per_band, max(1, enough // max(1, outer)))
         self.chunk = -(-self.per_band // chunks)
         if blocking.places:
             self.chunk = min(self.chunk, max(1, blocking.places // blocking.tile.rows))
         self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
-        self.loops = [*problem.order, depth, self.band, self.chunks, self.groups]
+        # Panels meet a block of places one after the other, or one of them all that pass by.
+        inner = (self.chunks, self.groups) if blocking.places else (self.groups, self.chunks)
+        self.loops = [*problem.order, depth, self.band, *inner]
         self.items = outer * self.chunks.extent
 
     def item(self, item: Value) -> None:

@@ -62,13 +62,15 @@ class Shape:
     """What an operation knows of its tensors for `plan`.
 
     ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
-    layout to which it is copied otherwise. ``panels`` are those of weights for a src.
+    layout to which it is copied otherwise. ``panels`` are those of weights for a src; ``grouped``
+    says whether they can have groups of k.
     """
 
     walkable: Callable[[MemoryDesc, Multiply], bool]
     packed: Callable[[MemoryDesc, Multiply], MemoryDesc]
     panels: Callable[[MemoryDesc, MemoryDesc, Multiply], Panels]
     dst_walkable: Callable[[MemoryDesc], bool]
+    grouped: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,16 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    way = _way(problem, isa, shape)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = _read(problem.src, way, shape)
         problem = replace(problem, weights=shape.panels(src, problem.weights, way).desc)
     return problem
+
+
+def _way(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
+    types = problem.src.data_type, problem.weights.data_type
+    return multiply(isa, *types, grouped=shape.grouped)
 
 
 def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
@@ -143,7 +150,7 @@ def plan(
 ) -> Conf:
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
     sum has so many ``terms``."""
-    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    way = _way(problem, isa, shape)
     assert way is not None, "refused before"
     factors = src[0], weights[0]
     scratchpad = Scratchpad()
@@ -164,7 +171,9 @@ def plan(
         sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32", plain_tag(src[1].ndims - 1)))
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts), wanted.vectors)
     split = factors[0] not in dict(problem.quantization.zero_points)
-    blocking = choose_blocking(isa, tile, _size(problem, isa, tile, way, terms), split_sums=split)
+    size = _size(problem, isa, tile, way, terms)
+    size = replace(size, in_rows=not wanted.desc.inner_blocks)
+    blocking = choose_blocking(isa, tile, size, split_sums=split)
     partials = None
     if blocking.steps:
         width = tile.vectors * isa.lanes

@@ -34,7 +34,7 @@ from dnnl.language.options import (
     weights,
 )
 from dnnl.language.problem import Dims, Sizes
-from dnnl.language.values import data_type, direction, flag, integer, letters, number, several, text
+from dnnl.language.values import direction, flag, integer, letters, number, several, text
 from dnnl.language.verbose import OperationLine, Tensor
 
 
@@ -96,22 +96,6 @@ PLANNED = (
          "wei": ("*", lambda p: p.padded[1])},
     ),
     Planned(
-        "layer_normalization",
-        Driver(
-            "lnorm",
-            (
-                DIR, *_NORMALIZED,
-                tags("stat_tag", "any", lambda line: line.named("stats", "stat")),
-                Option("ss_dt", "f32", data_type), flags("GCHM"), *ATTRIBUTES, INPLACE,
-            ),
-            Dims(),
-        ),
-        "layer normalization: each row by its mean and variance",
-        {"src": ("*", lambda p: p.dims), "dst": ("*", lambda p: p.dims),
-         "stats": ("*", lambda p: p.dims[:-1]), "scale": ("c", lambda p: p.dims[-1:]),
-         "shift": ("c", lambda p: p.dims[-1:])},
-    ),
-    Planned(
         "group_normalization",
         Driver(
             "gnorm",
@@ -120,25 +104,6 @@ PLANNED = (
         ),
         "group normalization: each group of channels by its mean and variance",
         {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
-    ),
-    Planned(
-        "lrn",
-        Driver(
-            "lrn",
-            (
-                DIR, DT, TAG,
-                algorithm(
-                    "ACROSS", {"ACROSS": "lrn_across_channels", "WITHIN": "lrn_within_channel"}
-                ),
-                MB, *ATTRIBUTES,
-            ),
-            Grammar(
-                ("mb", "ic"), tail=("ls", "alpha", "beta", "k"),
-                defaults={"ls": 5, "alpha": 1 / 8192, "beta": 0.75, "k": 1},
-            ),
-        ),
-        "local response normalization: each element by its neighbours",
-        _LIKE_SRC,
     ),
     Planned(
         "shuffle",

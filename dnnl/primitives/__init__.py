@@ -7,6 +7,10 @@ from dnnl.primitives.convolution import ConvolutionDesc as ConvolutionDesc
 from dnnl.primitives.desc import Desc as Desc
 from dnnl.primitives.eltwise import EltwiseDesc as EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc as InnerProductDesc
+from dnnl.primitives.layer_normalization import (
+    LayerNormalizationDesc as LayerNormalizationDesc,
+)
+from dnnl.primitives.lrn import LrnDesc as LrnDesc
 from dnnl.primitives.matmul import MatmulDesc as MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc as PoolingDesc
 from dnnl.primitives.primitive import Primitive as Primitive

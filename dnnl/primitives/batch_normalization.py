@@ -9,9 +9,10 @@ from functools import partial
 import numpy as np
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import batch_normalization as kernel
+from dnnl.kernels import batch_normalization as forward_kernel
+from dnnl.kernels import batch_normalization_backward as backward_kernel
 from dnnl.language.case import CaseValues, flags_of, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import (
@@ -28,8 +29,9 @@ from dnnl.language.options import (
 )
 from dnnl.primitives.checks import check_dims, image_problem
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, laid_out_as, plan_nest
 from dnnl.primitives.operation import (
+    BACKWARD_DATA,
     FORWARD,
     NEVER,
     TRAINING,
@@ -52,16 +54,30 @@ _KNOWN = (
     | NormFlags.fuse_norm_relu
     | NormFlags.fuse_norm_add_relu
 )
+_WEIGHTS: Passes = frozenset({PropKind.backward})
+_NONE = MemoryDesc.zero()
 
 
 @dataclass(frozen=True)
 class BatchNormalizationDesc(Desc):
     """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each channel.
 
-    Arguments SRC, DST; MEAN and VARIANCE, read with ``use_global_stats`` and written in training
-    without it; SCALE with ``use_scale``, SHIFT with ``use_shift``. All but the data have the dims
-    (channels,) and are f32. ``fuse_norm_relu`` ends with max(0, dst). src is [batch, channels,
-    spatial...], dst may be ``any`` and may be src's buffer.
+    src is [batch, channels, spatial...]. Mean and population variance are those of the batch, or
+    given with ``use_global_stats``. ``fuse_norm_relu`` ends with max(0, dst);
+    ``fuse_norm_add_relu`` adds a second source before.
+
+    Forward arguments: SRC, DST; SRC_1, laid out as dst, with ``fuse_norm_add_relu``; MEAN and
+    VARIANCE, read with ``use_global_stats``, else written in training; SCALE with ``use_scale``,
+    SHIFT with ``use_shift``; WORKSPACE, written in training with a fused relu: 1 where it kept dst,
+    else 0, u8, laid out as src. dst may be ``any`` and may be src's buffer.
+
+    Backward arguments: SRC, DIFF_DST, MEAN, VARIANCE, DIFF_SRC; SCALE and WORKSPACE as above;
+    DIFF_SRC_1, laid out as diff_dst, with ``fuse_norm_add_relu``; DIFF_SCALE and DIFF_SHIFT with
+    their flags, but not in ``backward_data``. Without ``use_global_stats`` the statistics are
+    functions of src, through which a gradient passes too. diff_src may be diff_dst's buffer, and
+    both may be ``any``.
+
+    Whatever belongs to channels has the dims (channels,) and is f32.
     """
 
     prop_kind: PropKind
@@ -69,6 +85,8 @@ class BatchNormalizationDesc(Desc):
     dst_desc: MemoryDesc
     epsilon: float
     flags: NormFlags
+    diff_src_desc: MemoryDesc = _NONE
+    diff_dst_desc: MemoryDesc = _NONE
 
     @classmethod
     def forward(
@@ -85,40 +103,59 @@ class BatchNormalizationDesc(Desc):
             flags=flags,
         )  # fmt: skip
 
+    @classmethod
+    def backward(
+        cls,
+        prop_kind: PropKind | str,
+        diff_src_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        src_desc: MemoryDesc,
+        epsilon: float,
+        flags: NormFlags | str | int | None,
+    ) -> BatchNormalizationDesc:
+        """Describe ``backward``, or ``backward_data``, which has no gradients of scale and shift;
+        raises InvalidArguments where the rules are broken."""
+        return cls.made(
+            prop_kind=prop_kind, diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
+            src_desc=src_desc, epsilon=epsilon, flags=flags,
+        )  # fmt: skip
+
     def check(self) -> None:
-        """There are channels, and dst has the dims of src."""
+        """There are channels, and all tensors have the dims of src."""
         if self.src_desc.ndims < 2:
             rule = "expected at least 2 dimensions: batch and channels"
             raise InvalidArguments("src_desc", self.src_desc.dims, rule)
-        check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
+        for name, desc in self._given():
+            check_dims(name, desc, self.src_desc.dims, "the dims of src")
 
     @property
     def problem(self) -> str:
         """The sizes as ``mb16ic64ih56iw56``."""
         return image_problem(self.src_desc.dims)
 
+    @property
+    def fused_relu(self) -> bool:
+        """Whether a relu ends the forward pass."""
+        either = NormFlags.fuse_norm_relu | NormFlags.fuse_norm_add_relu
+        return bool(self.flags & either)
+
 
 def _forward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    scale, shift, relu = (
-        flag in desc.flags
-        for flag in (NormFlags.use_scale, NormFlags.use_shift, NormFlags.fuse_norm_relu)
-    )
-    configure = partial(
-        kernel.configure, desc.src_desc, desc.dst_desc, desc.epsilon, scale, shift, relu
-    )
-    refusal = _refuse_flags(desc)
-    return refusal or plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
-
-
-def _refuse_flags(desc: BatchNormalizationDesc) -> Refusal | None:
-    if NormFlags.use_global_stats not in desc.flags:
-        return Refusal(Reason.PARAMETER, "statistics of the batch, without use_global_stats")
-    if NormFlags.fuse_norm_add_relu in desc.flags:
-        return Refusal(Reason.PARAMETER, "fuse_norm_add_relu; use the post-ops sum and relu")
     training = desc.prop_kind is PropKind.forward_training
-    if training and NormFlags.fuse_norm_relu in desc.flags:
-        return Refusal(Reason.PROP_KIND, "forward_training with fuse_norm_relu, for its workspace")
-    return None
+    configure = partial(
+        forward_kernel.configure, desc.src_desc, desc.dst_desc, isa, desc.epsilon, desc.flags,
+        _workspace(desc) if training and desc.fused_relu else None, training,
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, configure, forward_kernel.build, "post_ops")
+
+
+def _backward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(
+        backward_kernel.configure, desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, isa,
+        desc.epsilon, desc.flags, _workspace(desc) if desc.fused_relu else None,
+        desc.prop_kind in _WEIGHTS,
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, lambda _: configure(), backward_kernel.build)
 
 
 def _has(flag: NormFlags) -> partial[bool]:
@@ -132,6 +169,15 @@ def _flagged(flag: NormFlags, desc: BatchNormalizationDesc) -> bool:
 def _computed(desc: BatchNormalizationDesc) -> bool:
     """Whether the statistics are those of the batch."""
     return NormFlags.use_global_stats not in desc.flags
+
+
+def _fused(desc: BatchNormalizationDesc) -> bool:
+    return desc.fused_relu
+
+
+def _workspace(desc: BatchNormalizationDesc) -> MemoryDesc:
+    open_desc = MemoryDesc(desc.src_desc.dims, "u8", "any")
+    return laid_out_as(open_desc, [desc.src_desc])
 
 
 def _channels(desc: BatchNormalizationDesc) -> MemoryDesc:
@@ -151,12 +197,18 @@ def _channel(
     )
 
 
-def _dst(case: CaseValues) -> MemoryDesc:
-    part = case.strides(1, "tag")
-    return tensor(case.sizes.src_dims, case["dt"], case["tag"] if part else "any", part)
+def _case(number: int) -> Callable[[CaseValues], MemoryDesc]:
+    """A tensor whose layout follows from that of src, unless the case has strides for it."""
+
+    def desc(case: CaseValues) -> MemoryDesc:
+        part = case.strides(number, "tag")
+        return tensor(case.sizes.src_dims, case["dt"], case["tag"] if part else "any", part)
+
+    return desc
 
 
-_GIVEN = _has(NormFlags.use_global_stats)
+_GIVEN, _ADDED = _has(NormFlags.use_global_stats), _has(NormFlags.fuse_norm_add_relu)
+_SCALED, _SHIFTED = _has(NormFlags.use_scale), _has(NormFlags.use_shift)
 
 BatchNormalizationDesc.operation = Operation(
     kind="batch_normalization",
@@ -168,21 +220,45 @@ BatchNormalizationDesc.operation = Operation(
     ),
     roles=(
         Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD, letters="nc*",
+            Arg.SRC, "src", "src_desc", reads=FORWARD | BACKWARD_DATA, letters="nc*",
             case=lambda case: tensor(
                 case.sizes.src_dims, case["dt"], case["tag"], case.strides(0, "tag")
             ),
         ),
         Role(
             Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
-            case=_dst,
+            case=_case(1),
+        ),
+        Role(
+            Arg.SRC_1, "src1", reads=FORWARD, when=_ADDED, letters="nc*",
+            derived=lambda desc: desc.dst_desc,
+        ),
+        Role(
+            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, letters="nc*",
+            like=("src_desc",), case=_case(0),
+        ),
+        Role(
+            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, letters="nc*",
+            like=("src_desc",), case=_case(1),
+        ),
+        Role(
+            Arg.DIFF_SRC_1, "diff_src1", writes=BACKWARD_DATA, when=_ADDED, letters="nc*",
+            derived=lambda desc: desc.diff_dst_desc,
         ),
         _channel(Arg.MEAN, "stats", _GIVEN, reads=FORWARD),
         _channel(Arg.VARIANCE, "stats", _GIVEN, reads=FORWARD),
         _channel(Arg.MEAN, "stats", _computed, writes=TRAINING),
         _channel(Arg.VARIANCE, "stats", _computed, writes=TRAINING),
-        _channel(Arg.SCALE, "scale", _has(NormFlags.use_scale), reads=FORWARD),
-        _channel(Arg.SHIFT, "shift", _has(NormFlags.use_shift), reads=FORWARD),
+        _channel(Arg.MEAN, "stats", lambda _: True, reads=BACKWARD_DATA),
+        _channel(Arg.VARIANCE, "stats", lambda _: True, reads=BACKWARD_DATA),
+        _channel(Arg.SCALE, "scale", _SCALED, reads=FORWARD | BACKWARD_DATA),
+        _channel(Arg.SHIFT, "shift", _SHIFTED, reads=FORWARD),
+        _channel(Arg.DIFF_SCALE, "diff_scale", _SCALED, writes=_WEIGHTS),
+        _channel(Arg.DIFF_SHIFT, "diff_shift", _SHIFTED, writes=_WEIGHTS),
+        Role(
+            Arg.WORKSPACE, "ws", reads=BACKWARD_DATA, writes=TRAINING, when=_fused,
+            derived=_workspace, letters="nc*",
+        ),
     ),
     parameters=(
         Parameter(
@@ -191,9 +267,12 @@ BatchNormalizationDesc.operation = Operation(
         ),
         Parameter("flags", Flags(_KNOWN), lambda case: flags_of(case["flags"]), "flags"),
     ),
-    in_place=((Arg.DST, Arg.SRC),),
+    in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
     operands=(4, 16),
     reference=SPECIFICATION,
-    examples=("--flags=GCH,GR --tag=abx,aBx16b mb3ic19ih5",),
-    implementations=(Implementation("nest", _forward, FORWARD),),
+    examples=("--flags=,GCH,CHR,GCHA --tag=abx,aBx16b mb3ic19ih5",),
+    implementations=(
+        Implementation("nest", _forward, FORWARD),
+        Implementation("nest", _backward, BACKWARD_DATA),
+    ),
 )  # fmt: skip

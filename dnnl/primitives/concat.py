@@ -97,7 +97,7 @@ def _choose_layout(desc: ConcatDesc) -> MemoryDesc:
 
 
 def _unblocked(desc: MemoryDesc) -> MemoryDesc:
-    """The same order of dimensions without blocks; what was blocked lies innermost."""
+    """Dense and without blocks, in the order of ``desc``; what was blocked lies innermost."""
     blocked = [dim for dim, _ in desc.inner_blocks]
 
     def place(dim: int) -> tuple[bool, int]:

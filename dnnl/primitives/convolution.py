@@ -263,8 +263,19 @@ def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
 
 
 def _flops(desc: ConvolutionDesc) -> int:
-    taps = prod(desc.weights_desc.dims[-len(desc.strides) :])
-    return 2 * desc.dst_desc.nelems() * desc.channels[2] * taps
+    """Products with padding are not counted: nobody needs to do them."""
+    src, dst = desc.src_desc.dims[2:], desc.dst_desc.dims[2:]
+    kernel = desc.weights_desc.dims[-len(src) :]
+    geometry = zip(src, dst, kernel, desc.strides, desc.padding_l, desc.dilations, strict=True)
+    channels = desc.dst_desc.dims[1] * desc.channels[2]
+    return 2 * desc.src_desc.dims[0] * channels * prod(_meetings(*numbers) for numbers in geometry)
+
+
+def _meetings(src: int, dst: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """How often an element of a kernel meets one of src, in one dimension and over all of dst."""
+    starts = [position * stride - padding for position in range(dst)]
+    offsets = [tap * (dilation + 1) for tap in range(kernel)]
+    return sum(0 <= start + offset < src for start in starts for offset in offsets)
 
 
 ConvolutionDesc.operation = Operation(

@@ -112,7 +112,9 @@ class Operation:
     the usual meaning; ``channels`` is the dimension that the name ``per_oc`` of a post-op means.
     ``formerly`` are the kinds, or algorithms, of version 2 that are this operation now, each with
     its algorithm of today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
-    ``operands`` is the range of the integers that the operands of post-ops are filled with.
+    ``scales_result`` says that the scale of src multiplies what the operation computes, before
+    post-ops, and not src. ``operands`` is the range of the integers that the operands of post-ops
+    are filled with.
     """
 
     kind: str
@@ -133,6 +135,7 @@ class Operation:
     channels: int = 1
     formerly: Mapping[str, str] = field(default_factory=dict)
     sums: bool = False
+    scales_result: bool = False
     operands: tuple[int, int] = (-16, 16)
 
     def role(self, argument: int) -> Role:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
 from dnnl.types.layout_input import read_float, read_integers
 
@@ -62,6 +63,20 @@ class Flags(Domain):
 
 
 @dataclass(frozen=True)
+class Type(Domain):
+    """A data type out of ``known``."""
+
+    known: tuple[DataType, ...]
+
+    def read(self, name: str, value: Any, ndims: int) -> DataType:
+        data_type = coerce(DataType, value, name)
+        if data_type not in self.known:
+            rule = f"expected one of {', '.join(map(str, self.known))}"
+            raise InvalidArguments(name, str(data_type), rule)
+        return data_type
+
+
+@dataclass(frozen=True)
 class Axis(Domain):
     """One of the dimensions, counted from 0."""
 
@@ -92,6 +107,19 @@ class Real(Domain):
 
     def spell(self, value: Any) -> str:
         return float_text(value)
+
+
+@dataclass(frozen=True)
+class Whole(Domain):
+    """An integer of at least ``low``."""
+
+    low: int
+
+    def read(self, name: str, value: Any, ndims: int) -> int:
+        (number,) = read_integers(name, (value,))
+        if not self.low <= number < _TOO_FAR:
+            raise InvalidArguments(name, number, f"must be {self.low} or more, below {_TOO_FAR}")
+        return number
 
 
 @dataclass(frozen=True)

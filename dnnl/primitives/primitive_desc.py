@@ -177,8 +177,8 @@ class PrimitiveDesc:
         return MemoryDesc.zero() if spec is None else spec.desc(self.arg_desc(owner).dims)
 
     def with_sizes(self, given: Mapping[int, MemoryDesc]) -> PrimitiveDesc:
-        """The same with what an execution knows: ``given`` are the descriptors of its tensors by
-        argument. Raises InvalidArguments where one does not match the description."""
+        """This description with the sizes of an execution: ``given`` are the descriptors of its
+        tensors by argument. Raises InvalidArguments where one does not match the description."""
         made = copy(self)
         made._plan = replace(self._plan, desc=known(self.desc, given))
         return made

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def f64(values: ArrayLike | NDArray[Any]) -> Array:
-    """The same logical values as float64, from any type that NumPy or ml_dtypes knows."""
+    """The values as float64, from any type that NumPy or ml_dtypes knows."""
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         return np.asarray(values).astype(np.float64)
 

@@ -10,18 +10,20 @@ result, 0 where it put 0 instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.fill import drawn, generator, integers
+from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.normalization import moments, through_statistics
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values, inputs
 from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import NormFlags
 
 # With given statistics, those in memory included that the same kernel computed; length: 1.
@@ -131,54 +133,160 @@ def _per_channel(values: ArrayLike, data: Array) -> Array:
     return f64(values).reshape(1, -1, *[1] * (data.ndim - 2))
 
 
-_THRESHOLD = 6e-7
+_THRESHOLD, _SUM_THRESHOLD = 6e-7, 5e-6
+# Of statistics of the batch: where they are shared out, sums are of differences from the means of
+# parts, which are not exact.
+_STATISTICS = Tolerance(ulps=4, growth=0.25)
+# Below so much of its terms a result of the normalization may have any sign.
+_CANCELLED = 1e-5
 _POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)
+# What there is with a flag alone.
+_FLAGS = {
+    Arg.SCALE: NormFlags.use_scale,
+    Arg.SHIFT: NormFlags.use_shift,
+    Arg.SRC_1: NormFlags.fuse_norm_add_relu,
+}
 
 
 class _BatchNormalization(Specification):
     """Channels whose statistics are exact."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
-        """Deviations in pairs around a mean that is a power of two."""
+        """Deviations in pairs around a mean that is a power of two; gradients that are whole. For
+        a backward pass, what its forward pass alone reads as well."""
         src = desc.src_desc
-        channels = src.dims[1:2]
         rng = generator("bnorm", src.dims)
-        mean = drawn(rng, _POWERS, channels)
-        deviation = integers(rng, src.dims, 1, 7) * rng.choice([-1, 1], src.dims) / 4
-        deviation.reshape(-1)[1::2] = -deviation.reshape(-1)[: deviation.size - 1 : 2]
-        data = mean.reshape(1, -1, *[1] * (src.ndims - 2)) + deviation
-        drawn_ones = {
-            Arg.VARIANCE: drawn(rng, _POWERS, channels),
-            Arg.SCALE: drawn(rng, _POWERS, channels),
-            Arg.SHIFT: drawn(rng, _POWERS, channels),
-        }
+        mean, variance, scale, shift = (drawn(rng, _POWERS, src.dims[1:2]) for _ in range(4))
+        deviation = _paired(rng, src.dims)
+        if src.data_type.is_integer:
+            mean, variance, deviation = 4 * mean, variance / 4, 4 * deviation
+        data = _per_channel(mean, deviation) + deviation
+        added, gradient = (
+            integers(rng, src.dims, 1, 8) * rng.choice([-1, 1], src.dims) for _ in range(2)
+        )
+        if not desc.propagation.is_forward and NormFlags.use_global_stats not in desc.flags:
+            mean, variance = (stored(values, DataType.f32) for values in statistics(data))
         values = {
-            int(Arg.SRC): np.rint(data) if src.data_type.is_integer else data,
-            int(Arg.MEAN): mean,
-            **{int(argument): numbers for argument, numbers in drawn_ones.items()},
-        }
-        return {argument: values[argument] for argument, _ in inputs(desc)}
+            int(Arg.SRC): data, int(Arg.DIFF_DST): gradient, int(Arg.MEAN): mean,
+            int(Arg.VARIANCE): variance,
+        }  # fmt: skip
+        optional = {Arg.SCALE: scale, Arg.SHIFT: shift, Arg.SRC_1: added}
+        values |= {int(a): optional[a] for a, flag in _FLAGS.items() if flag in desc.flags}
+        if desc.fused_relu and not desc.propagation.is_forward:
+            values[Arg.WORKSPACE] = f64(relu_workspace(_before_relu(desc, values)))
+        wanted = {argument for argument, _ in inputs(desc)}
+        if not desc.propagation.is_forward:
+            wanted |= values.keys() & {Arg.SHIFT, Arg.SRC_1}
+        return {argument: values[argument] for argument in wanted}
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
-        """The normalization by the given statistics."""
-        dst = batch_normalization(
-            values[Arg.SRC], values[Arg.MEAN], values[Arg.VARIANCE],
-            values.get(Arg.SCALE), values.get(Arg.SHIFT),
-            epsilon=desc.epsilon, fuse_relu=NormFlags.fuse_norm_relu in desc.flags,
+        """Forward with the statistics, given or computed, and the workspace; or the gradients."""
+        if not desc.propagation.is_forward:
+            return self._gradients(desc, values)
+        known = _with_statistics(values)
+        dst = _before_relu(desc, known)
+        outputs = {
+            Arg.DST: np.maximum(dst, 0.0) if desc.fused_relu else dst,
+            Arg.MEAN: known[Arg.MEAN],
+            Arg.VARIANCE: known[Arg.VARIANCE],
+            Arg.WORKSPACE: f64(relu_workspace(dst)),
+        }
+        return {tensor.argument: outputs[Arg(tensor.argument)] for tensor in desc.outputs}
+
+    @staticmethod
+    def _gradients(desc: Any, values: Values) -> dict[int, Array]:
+        workspace, gradient = values.get(Arg.WORKSPACE), values[Arg.DIFF_DST]
+        diff_src, diff_scale, diff_shift = batch_normalization_backward(
+            values[Arg.SRC], gradient, values[Arg.MEAN], values[Arg.VARIANCE],
+            values.get(Arg.SCALE), epsilon=desc.epsilon,
+            global_stats=NormFlags.use_global_stats in desc.flags, workspace=workspace,
         )  # fmt: skip
-        return {Arg.DST: dst}
+        passed = gradient if workspace is None else relu_gradient(gradient, workspace)
+        outputs = {
+            Arg.DIFF_SRC: diff_src, Arg.DIFF_SCALE: diff_scale, Arg.DIFF_SHIFT: diff_shift,
+            Arg.DIFF_SRC_1: passed,
+        }  # fmt: skip
+        return {tensor.argument: outputs[Arg(tensor.argument)] for tensor in desc.outputs}
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """A few units of the least precise digit, relative to what the shift is added to."""
-        threshold = _THRESHOLD * 2.0 ** (24 - desc.src_desc.data_type.digits)
-        relu = NormFlags.fuse_norm_relu in desc.flags
-        offset = None
-        if Arg.SHIFT in values:
-            rank = desc.src_desc.ndims
-            offset = values[Arg.SHIFT].reshape(1, -1, *[1] * (rank - 2))
-        return Rule(threshold, zeros=65 if relu else 30, offset=offset)
+        """A few units of the least precise digit, relative to the terms that cancel."""
+        unit = 2.0 ** (24 - desc.src_desc.data_type.digits)
+        if argument in (Arg.MEAN, Arg.VARIANCE):
+            return Rule(_statistics_threshold(desc), zeros=100)
+        if argument in (Arg.DIFF_SCALE, Arg.DIFF_SHIFT):
+            size = _terms(desc, values)[argument == Arg.DIFF_SCALE]
+            return Rule(_SUM_THRESHOLD * unit, zeros=100, size=size)
+        zeros = 65 if desc.fused_relu else 30
+        if not desc.propagation.is_forward:
+            return Rule(_THRESHOLD * unit, zeros=zeros, size=_terms(desc, values)[2])
+        dst, size = _before_relu(desc, _with_statistics(values)), _size(desc, values)
+        if argument == Arg.WORKSPACE:
+            return Rule(0.0, zeros=100, anything_at=np.abs(dst) <= _CANCELLED * size)
+        threshold = _THRESHOLD * unit
+        if NormFlags.use_global_stats not in desc.flags:
+            threshold += _statistics_threshold(desc)
+        return Rule(threshold, zeros=zeros, size=size)
+
+
+def _paired(rng: np.random.Generator, dims: Sequence[int]) -> Array:
+    """Quarters that come in pairs of both signs in each channel; one without a partner is 0."""
+    batch, channels, *space = dims
+    count = batch * prod(space)
+    values = integers(rng, (channels, count), 1, 7) / 4
+    half = count // 2
+    values[:, half : 2 * half] = -values[:, :half]
+    values[:, 2 * half :] = 0
+    mixed = rng.permuted(values, axis=1).reshape(channels, batch, *space)
+    return np.moveaxis(mixed, 0, 1)
+
+
+def _before_relu(desc: Any, values: Values) -> Array:
+    """The result of the forward pass with the statistics among ``values``, without its relu."""
+    scale, shift, added = (values.get(argument) for argument in _FLAGS)
+    return batch_normalization(
+        values[Arg.SRC], values[Arg.MEAN], values[Arg.VARIANCE], scale, shift,
+        epsilon=desc.epsilon, added=added,
+    )  # fmt: skip
+
+
+def _with_statistics(values: Values) -> Values:
+    """``values``, and where statistics are not among them, those of src."""
+    mean, variance = statistics(values[Arg.SRC])
+    return {Arg.MEAN: mean, Arg.VARIANCE: variance, **values}
+
+
+def _size(desc: Any, values: Values) -> Array:
+    """How large the largest term of the result of the forward pass is, where the mean that was
+    subtracted is one that was not known exactly."""
+    known = _with_statistics(values)
+    data = values[Arg.SRC]
+    deviation = np.sqrt(known[Arg.VARIANCE] + desc.epsilon)
+    factor = _per_channel(np.abs(known.get(Arg.SCALE, 1.0)) / deviation, data)
+    mean = _per_channel(known[Arg.MEAN], data)
+    size = np.abs(data - mean)
+    if NormFlags.use_global_stats not in desc.flags:
+        size = np.maximum(size, np.abs(mean))
+    return np.maximum(factor * size, np.abs(known.get(Arg.SRC_1, 0.0)))
+
+
+def _statistics_threshold(desc: Any) -> float:
+    """What is accepted of statistics of the batch."""
+    src = desc.src_desc
+    return _STATISTICS(DataType.f32, src.nelems() // max(1, src.dims[1])).relative
+
+
+def _terms(desc: Any, values: Values) -> tuple[Array, Array, Array]:
+    """How large the terms are together that the gradients of shift, scale and src are sums of."""
+    data, gradient = values[Arg.SRC], np.abs(values[Arg.DIFF_DST])
+    normalized = np.abs(_normalized(data, values[Arg.MEAN], values[Arg.VARIANCE], desc.epsilon))
+    axes, count = _channel_axes(data), max(1, data.size // max(1, data.shape[1]))
+    by_shift, by_scale = gradient.sum(axes), (gradient * normalized).sum(axes)
+    factor = np.abs(values.get(Arg.SCALE, 1.0)) / np.sqrt(values[Arg.VARIANCE] + desc.epsilon)
+    along = normalized * _per_channel(by_scale / count, data)
+    inner = gradient + _per_channel(by_shift / count, data) + along
+    return by_shift, by_scale, inner * _per_channel(factor, data)
 
 
 SPECIFICATION = _BatchNormalization()

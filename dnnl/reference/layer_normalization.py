@@ -6,12 +6,20 @@ Each row along the last dimension has its own mean and variance. Of the root mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
+from dnnl.reference.fill import drawn, generator, integers
 from dnnl.reference.normalization import mean_over, moments, through_statistics
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import NormFlags
 
 # With given statistics, those in memory included that the same kernel computed; length: 1.
 TOLERANCE = Tolerance(ulps=8, floor=None)
@@ -101,3 +109,86 @@ def _normalized(
 
 def _deviation(variance: ArrayLike, epsilon: float) -> Array:
     return np.asarray(np.sqrt(f64(variance) + epsilon)[..., np.newaxis])
+
+
+_THRESHOLD, _SUM_THRESHOLD = 5e-7, 5e-6
+_POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)
+_LARGEST = 7
+_ARGUMENTS = (Arg.SRC, Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)
+
+
+class _LayerNormalization(Specification):
+    """Rows whose statistics are exact."""
+
+    def fill(self, desc: Any) -> dict[int, Array]:
+        """Deviations in pairs, and three at an odd end, around a mean that is a power of two."""
+        src = desc.src_desc
+        rng = generator("lnorm", src.dims)
+        deviation = integers(rng, src.dims, 1, _LARGEST) * rng.choice([-1, 1], src.dims)
+        length = src.dims[-1]
+        deviation[..., 1::2] = -deviation[..., 0 : length - 1 : 2]
+        if length % 2:
+            three = deviation[..., -3:]
+            three[...] = np.sign(three[..., :1]) * f64([1, 1, -2])[-length:]
+            three *= length > 1
+        if src.data_type.is_integer:
+            data = deviation + _LARGEST + 1
+        else:
+            data = deviation / 4 + drawn(rng, _POWERS, (*src.dims[:-1], 1))
+        mean, variance = statistics(data, rms=NormFlags.rms_norm in desc.flags)
+        values = {
+            int(Arg.SRC): data,
+            int(Arg.MEAN): mean,
+            int(Arg.VARIANCE): variance,
+            int(Arg.SCALE): drawn(rng, _POWERS, src.dims[-1:]),
+            int(Arg.SHIFT): drawn(rng, _POWERS, src.dims[-1:]),
+            int(Arg.DIFF_DST): integers(rng, src.dims, -_LARGEST, _LARGEST) / 4,
+        }
+        return {argument: values[argument] for argument, _ in inputs(desc)}
+
+    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+        """The result with the statistics that it was made of, or all gradients."""
+        src, mean, variance, scale, shift = (values.get(argument) for argument in _ARGUMENTS)
+        assert src is not None
+        rms = NormFlags.rms_norm in desc.flags
+        if not desc.propagation.is_forward:
+            gradients = layer_normalization_backward(
+                src, values[Arg.DIFF_DST], mean, values[Arg.VARIANCE], scale,
+                epsilon=desc.epsilon, global_stats=NormFlags.use_global_stats in desc.flags,
+                rms=rms,
+            )  # fmt: skip
+            return dict(zip((Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT), gradients, strict=True))
+        if variance is None:
+            mean, variance = statistics(src, rms=rms)
+        dst = layer_normalization(src, mean, variance, scale, shift, epsilon=desc.epsilon, rms=rms)
+        made = {int(Arg.DST): dst, int(Arg.VARIANCE): variance}
+        return made if mean is None else {**made, Arg.MEAN: mean}
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """A few units of the least precise digit: of dst relative to the shift, which may cancel,
+        of gradients relative to the terms of which they are made. Statistics are exact."""
+        if argument in (Arg.MEAN, Arg.VARIANCE):
+            return Rule(0.0)
+        data_type = desc.desc_of(argument).data_type
+        coarse = 2.0 ** (24 - data_type.digits) if data_type.is_float else 1.0
+        if argument == Arg.DST:
+            shift = values.get(Arg.SHIFT)
+            size = None if shift is None else np.abs(shift)
+            return Rule(_THRESHOLD * coarse, zeros=zero_limit(data_type), size=size)
+        gradient = values[Arg.DIFF_DST]
+        if argument == Arg.DIFF_SRC:
+            size = np.abs(gradient * values.get(Arg.SCALE, 1.0))
+            size = size / _deviation(values[Arg.VARIANCE], desc.epsilon)
+            return Rule(_THRESHOLD * coarse, size=size + mean_over(size, _ROW))
+        if argument == Arg.DIFF_SCALE:
+            mean, rms = values.get(Arg.MEAN), NormFlags.rms_norm in desc.flags
+            variance = values[Arg.VARIANCE]
+            normalized = _normalized(values[Arg.SRC], mean, variance, desc.epsilon, rms)
+            gradient = gradient * normalized
+        rows = tuple(range(gradient.ndim - 1))
+        return Rule(_SUM_THRESHOLD * coarse, size=np.sqrt(np.sum(gradient**2, axis=rows)))
+
+
+SPECIFICATION = _LayerNormalization()

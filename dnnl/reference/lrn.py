@@ -13,12 +13,20 @@ one element within the channel, with n = 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
+from dnnl.reference.fill import generator, integers
+from dnnl.reference.rule import Rule
+from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import Tolerance
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 # The exponent beta * ln(w) is rounded before it is used. length: the volume of the window.
@@ -60,6 +68,16 @@ def lrn_backward(
     return np.asarray(gradient * base**-beta - slope * data * through_base)
 
 
+@np.errstate(all="ignore")
+def lrn_workspace(
+    src: ArrayLike, alg: Alg | str, *, local_size: int, alpha: float, beta: float, k: float
+) -> Array:
+    """What the forward pass keeps for its gradient: src * w^(-beta - 1), as ``src``."""
+    data = f64(src)
+    axes = _window_axes(alg, data.ndim)
+    return np.asarray(data * _base(data, axes, local_size, alpha, k) ** (-beta - 1))
+
+
 def _window_axes(alg: Alg | str, ndims: int) -> tuple[int, ...]:
     match name_of(alg):
         case "lrn_across_channels":
@@ -86,3 +104,54 @@ def _window_sum(values: Array, axes: tuple[int, ...], local_size: int) -> Array:
         for offset in range(2 * half + 1):
             values = values + padded.take(inside + offset, axis)
     return values
+
+
+class _Lrn(Specification):
+    """Small whole numbers, whose squares add up exactly."""
+
+    def fill(self, desc: Any) -> dict[int, Array]:
+        """Whole numbers, and what the forward pass made of them."""
+        dims = desc.src_desc.dims
+        src = integers(generator("lrn", dims), dims, -8, 7)
+        if desc.propagation.is_forward:
+            return {Arg.SRC: src}
+        return {
+            Arg.SRC: src,
+            Arg.DIFF_DST: integers(generator("lrn", dims, "diff_dst"), dims, -8, 7),
+            Arg.WORKSPACE: lrn_workspace(src, desc.alg_kind, **_numbers(desc)),
+        }
+
+    def compute(self, desc: Any, values: Values) -> dict[int, Array]:
+        """The normalization with its workspace, or the gradient."""
+        src, numbers = values[Arg.SRC], _numbers(desc)
+        if desc.propagation.is_forward:
+            return {
+                Arg.DST: lrn(src, desc.alg_kind, **numbers),
+                Arg.WORKSPACE: lrn_workspace(src, desc.alg_kind, **numbers),
+            }
+        gradient = lrn_backward(src, values[Arg.DIFF_DST], desc.alg_kind, **numbers)
+        return {Arg.DIFF_SRC: gradient}
+
+    def rule(
+        self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
+    ) -> Rule:
+        """A few epsilons for each term, of gradients relative to the terms that cancel."""
+        kind, axes = (
+            desc.desc_of(argument).data_type,
+            _window_axes(desc.alg_kind, desc.src_desc.ndims),
+        )
+        terms = desc.local_size ** len(axes)
+        size = None
+        if not desc.propagation.is_forward:
+            parts = np.abs(values[Arg.DIFF_DST] * values[Arg.WORKSPACE])
+            share = _window_sum(parts, axes, desc.local_size) * np.abs(values[Arg.SRC])
+            slope = 2 * abs(desc.alpha * desc.beta) / terms
+            size = np.abs(values[Arg.DIFF_DST]) + slope * share
+        return Rule(3 * max(kind.eps, DataType.f32.eps) * terms, size=size)
+
+
+def _numbers(desc: Any) -> dict[str, Any]:
+    return {name: getattr(desc, name) for name in ("local_size", "alpha", "beta", "k")}
+
+
+SPECIFICATION = _Lrn()

@@ -81,12 +81,15 @@ def compare(
 ) -> Verdict:
     """Judge ``got`` by ``want``, the reference before it was rounded to ``data_type``."""
     expected = convert(want, data_type, core)
-    with np.errstate(all="ignore"):
-        relative = _relative(got, expected, rule)
-        right = _right(got, expected, want, relative, data_type, rule)
-        worst = float(np.max(relative, where=np.isfinite(relative), initial=0.0))
-        errors = int(expected.size - np.count_nonzero(right))
-        lines = _lines(name, got, expected, want, right, rule) if errors else ()
+    errors, worst = 0, 0.0
+    lines: tuple[str, ...] = ()
+    if not np.array_equal(got, expected):
+        with np.errstate(all="ignore"):
+            relative = _relative(got, expected, rule)
+            right = _right(got, expected, want, relative, data_type, rule)
+            worst = float(np.max(relative, where=np.isfinite(relative), initial=0.0))
+            errors = int(expected.size - np.count_nonzero(right))
+            lines = _lines(name, got, expected, want, right, rule) if errors else ()
     zeros = int(expected.size - np.count_nonzero(expected))
     mistrusted = expected.size >= FEWEST and 100 * zeros > rule.zeros * expected.size
     return Verdict(errors, int(expected.size), mistrusted, lines, worst)

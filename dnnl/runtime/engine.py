@@ -124,7 +124,8 @@ class Engine:
 
 
 def _unpickle(kind: str, index: int, features: Features) -> Engine:
-    """The same engine in another process; a real device has the features of that machine."""
+    """An engine out of its pickle, in any process; a real device has the features of the machine
+    that reads it."""
     return Engine(kind, index, features=features if kind == "null" else None)
 
 

@@ -22,7 +22,7 @@ LIMITS = (Limit("copy", "part of a copy", each=0.8), Limit("x", "rate / x", each
 def added(rows: list[Row], *, full: bool = False) -> tuple[Report, str]:
     text = io.StringIO()
     report = Report(Console(file=text, width=120))
-    context = Context(Engine("cpu"), Peers(None, None, None, {}), (1,), True, re.compile(""), full)
+    context = Context(Engine("cpu"), Peers({}, {}, {}), (1,), True, re.compile(""), full)
     summary.add(context, report, "title", "note", COLUMNS, rows, LIMITS)
     return report, text.getvalue()
 

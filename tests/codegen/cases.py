@@ -49,6 +49,15 @@ def reorder(dims: tuple[int, ...], src: str, dst: str) -> dnnl.ReorderDesc:
     return dnnl.ReorderDesc(*ends)
 
 
+def typed_matmul(src: str, weights: str, dst: str) -> dnnl.MatmulDesc:
+    """A product with tails everywhere."""
+    return dnnl.MatmulDesc(
+        plain(2, 30, 43).with_data_type(src),
+        any_desc(1, 43, 50).with_data_type(weights),
+        plain(2, 30, 50).with_data_type(dst),
+    )
+
+
 ODD = (2, 19, 5, 7)
 QUANTIZED = {
     "scales": ((dnnl.Arg.SRC, 0), (dnnl.Arg.DST, 2)),
@@ -127,6 +136,15 @@ CASES: dict[str, Case] = {
             ("binary", "binary_mul", plain(1, 30, 1)),
             ("sum", 0.5),
         ),
+    ),
+    "matmul of bf16": Case(typed_matmul("bf16", "bf16", "bf16")),
+    "matmul of f16": Case(typed_matmul("f16", "f16", "f32")),
+    "matmul of bytes": Case(typed_matmul("u8", "s8", "s32")),
+    "matmul of signed bytes": Case(
+        typed_matmul("s8", "s8", "s8"),
+        (("sum", 0.5),),
+        ((dnnl.Arg.SRC, 0), (dnnl.Arg.WEIGHTS, 4), (dnnl.Arg.DST, 0)),
+        ((dnnl.Arg.SRC, 0), (dnnl.Arg.WEIGHTS, 0), (dnnl.Arg.DST, 0)),
     ),
     "matmul of nothing": Case(
         dnnl.MatmulDesc(plain(7, 0), any_desc(0, 19), plain(7, 19)), (("sum", 2.0),)

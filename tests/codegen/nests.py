@@ -19,6 +19,7 @@ from dnnl.runtime.image import Phase
 from dnnl.runtime.memory import Memory
 from tests.check import poisoned_memory, random_memory
 from tests.guard import guarded
+from tests.launch import launch as launch_on
 
 ENGINE = Engine("cpu")
 Build: TypeAlias = Callable[[Module], Sequence[Phase]]
@@ -64,14 +65,14 @@ def launch_kernel(
     poison. The inputs stay as they are, and the result on one thread and on two is the same."""
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, build))
-    executable, queue, results = ENGINE.load(image), ENGINE.make_queue(True), []
+    executable, results = ENGINE.load(image), []
     for threads, at in ((1, "end"), (2, "start")):
         placed = {
             key: _placed(poisoned_memory(m, ENGINE) if isinstance(m, MemoryDesc) else m, at)
             for key, m in arguments.items()
         }
         addresses = tuple(placed[key].pointer for key in image.arguments)
-        queue.submit(executable, addresses, threads)
+        launch_on(executable, addresses, threads)
         for key, given in arguments.items():
             if isinstance(given, Memory):
                 assert (placed[key].data == given.data).all(), "an input was written"

@@ -207,3 +207,51 @@ def test_outputs_of_other_layouts(
     wanted = np.maximum(values, 0.0), values > 0, np.broadcast_to(count, dims)
     for made, want in zip(results, wanted, strict=True):
         check(made, want, EXACT(made.desc.data_type))
+
+
+@EACH_ISA
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("layout", ["abc", "gaps", "bac"])
+def test_rows_one_after_the_other(layout: str, streamed: bool, isa: Isa) -> None:
+    """Each row of a batch less its mean, and a sum that grows from row to row."""
+    batch, rows, length = dims = (3, 5, 67)
+    src = random_of(described(dims, layout))
+    if streamed:
+        isa = replace(isa, caches=replace(isa.caches, streamed=1))
+    dst, total = described(dims, layout), described((batch, length), "ab")
+
+    def build(module: Module) -> list[Phase]:
+        a, b, c = axes = letters(dims)
+        index = tuple(Affine.of(axis) for axis in axes)
+        given, made = Operand(0, src.desc, index), Operand(1, dst, index)
+        grown = Operand(2, total, (index[0], index[2]))
+
+        def row(point: Point) -> None:
+            def step(p: Point, value: Value) -> Values:
+                return (p.e.b.fadd(value, p.load(given)),)
+
+            def both(e: Emitter, x: Values, y: Values) -> Values:
+                return (e.b.fadd(x[0], y[0]),)
+
+            (found,) = point.fold((0.0,), step, both)
+            mean = point.e.b.fdiv(found, point.constant(length))
+
+            def finish(p: Point) -> None:
+                value = p.e.b.fsub(p.load(given), mean)
+                sum_ = p.e.b.fadd(p.load(grown), value)
+                p.store(made, value)
+                p.store(grown, sum_)
+
+            point.each(finish)
+
+        def body(point: Point) -> None:
+            point.outermost(lambda p: p.each(lambda q: q.store(grown, q.constant(0.0))), 1)
+            point.outermost(row)
+
+        return [emit_nest(module, "rows", Nest((a,), (b, c), (given,), (made, grown), body))]
+
+    result, sums = launch(isa, build, [src], [dst, total])
+    values = logical(src)
+    want = values - values.mean(2, keepdims=True)
+    check(result, want, PRODUCT_SUM("f32", length))
+    check(sums, want.sum(1), PRODUCT_SUM("f32", rows * length))

@@ -272,5 +272,5 @@ def test_half_lines_are_written_by_turns_only_where_that_is_as_fast() -> None:
 def test_some_processors_fetch_the_few_rows_that_are_written(
     dims: tuple[int, ...], src: str, dst: str, few: bool, other: bool
 ) -> None:
-    assert plan(dims, src, dst).streamed is few
-    assert plan(dims, src, dst, cpu="cascadelake").streamed is other
+    assert bool(plan(dims, src, dst).streamed) is few
+    assert bool(plan(dims, src, dst, cpu="cascadelake").streamed) is other

@@ -114,7 +114,7 @@ def gather(dims: list[Window], diff_dst: MemoryDesc, diff_src: MemoryDesc, place
 
 
 def scattered(dims: list[Window], gradient: Array, places: Array) -> Array:
-    """The same sums, window by window."""
+    """Each element of ``gradient`` added to the tap of its window that ``places`` names."""
     result = np.zeros((*gradient.shape[:2], *(dim.elements for dim in dims)))
     for at in np.ndindex(*gradient.shape):
         taps = np.unravel_index(int(places[at]), [dim.kernel for dim in dims])

@@ -82,8 +82,9 @@ def execute_all(
 ) -> dict[int, Memory]:
     """Every output after one execution, poisoned before it unless ``outputs`` has what it held."""
     primitive = Primitive(pd)
-    fresh = {t.argument: poisoned_memory(t.desc, ENGINE) for t in pd.desc.outputs}
-    written = {**fresh, **(outputs or {})}
+    old = outputs or {}
+    open_ = [tensor for tensor in pd.desc.outputs if tensor.argument not in old]
+    written = {**{t.argument: poisoned_memory(t.desc, ENGINE) for t in open_}, **old}
     given = {**args, **written}
     kept = {id(memory) for memory in written.values()}
     results: list[dict[int, Memory]] = []

@@ -11,10 +11,8 @@ from dnnl import (
     InvalidArguments,
     Memory,
     MemoryDesc,
-    NormFlags,
     PrimitiveAttr,
     PrimitiveDesc,
-    Unimplemented,
     config,
 )
 from dnnl.reference import batch_normalization as reference
@@ -160,20 +158,3 @@ def test_the_class_itself_takes_names_too() -> None:
     plain = describe(DIMS, "nchw")
     named = BatchNormalizationDesc("forward_inference", plain, plain, 1e-5, GIVEN)  # type: ignore[arg-type]
     assert named == BatchNormalizationDesc.forward("forward_inference", plain, plain, 1e-5, GIVEN)
-
-
-@pytest.mark.parametrize(
-    ("flags", "prop", "reason"),
-    [
-        ("none", "forward_inference", "unsupported parameter: statistics of the batch"),
-        (GIVEN + "|fuse_norm_add_relu", "forward_inference", "unsupported parameter: fuse_norm"),
-        (ALL, "forward_training", "unsupported propagation kind: forward_training"),
-    ],
-)
-def test_what_is_refused(flags: str, prop: str, reason: str) -> None:
-    plain = describe(DIMS, "nchw")
-    desc = normalization(plain, plain, flags, prop)
-    with pytest.raises(Unimplemented, match=reason) as caught:
-        PrimitiveDesc(desc, ENGINE)
-    assert len(caught.value.reasons) == 1
-    assert NormFlags.use_global_stats in desc.flags or len(desc.tensors) == 2

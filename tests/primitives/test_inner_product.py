@@ -138,7 +138,7 @@ def test_bad_parameters() -> None:
     plain = MemoryDesc((2, 3), "f32")
     with pytest.raises(InvalidArguments, match=r"prop_kind = 'backward_data': expected forward"):
         InnerProductDesc.forward("backward_data", plain, plain, plain)
-    with pytest.raises(InvalidArguments, match=r"src_desc = None: expected a dnnl.MemoryDesc"):
+    with pytest.raises(InvalidArguments, match=r"src_desc = .* this tensor is required"):
         InnerProductDesc.forward(FORWARD, None, plain, plain)  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match=r"weights_desc = .* this tensor is required"):
         InnerProductDesc.forward(FORWARD, plain, MemoryDesc.zero(), plain)

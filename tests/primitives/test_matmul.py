@@ -20,6 +20,7 @@ from dnnl import (
     Stream,
     config,
 )
+from dnnl.kernels.product_conf import Conf
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, poisoned_memory, random_memory
@@ -112,7 +113,15 @@ def test_every_instruction_set(isa: str, layouts: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize(
     "sizes",
-    [(512, 512, 512), (1, 4096, 1000), (1000, 3, 1), (3, 20_000, 5), (64, 1024, 256)],
+    [
+        (512, 512, 512),
+        (1, 4096, 1000),
+        (1000, 3, 1),
+        (3, 20_000, 5),
+        (64, 1024, 256),
+        (200, 1003, 96),
+        (3, 1003, 64),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("weights", ["any", "plain"])
@@ -193,7 +202,10 @@ def test_weights_resolve_for_the_product_that_is_asked_for() -> None:
     assert pd.src_desc == MemoryDesc((30, 40), "f32", "ab")
     assert pd.dst_desc == MemoryDesc((30, 64), "f32", "ab")
     assert pd.weights_desc.inner_blocks
-    assert pd.scratchpad_desc.is_zero
+    conf = pd.plan.recipe.conf
+    assert isinstance(conf, Conf)
+    assert not conf.copies_in
+    assert conf.copy_out is None
 
 
 PLAIN = MemoryDesc((2, 3), "f32")

@@ -24,7 +24,7 @@ from tests.primitives.products import (
 BYTES = [("u8", "s8"), ("s8", "s8"), ("u8", "u8"), ("s8", "u8")]
 THREE = [("u8", "s8", "s32"), ("s8", "s8", "f32"), ("bf16",) * 3]
 LAYOUTS = ["plain", "gaps", "part", "reversed"]
-ZERO_POINTS = [*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))]
+ZERO_POINTS = [(0, None, None), (None, 0, None), (0, 0, 0), (1, 2, None), (None, 2, 2), (0, 2, 0)]
 FLOATS = ["bf16", "f16"]
 DST = ["f32", "bf16", "f16", "s32", "s8", "u8"]
 NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
@@ -63,7 +63,7 @@ def extreme(pd: PrimitiveDesc, src: int, weights: int) -> dict[int, Memory]:
 @every_row
 @pairs
 @pytest.mark.parametrize("layout", ["any", "plain", "reversed"])
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (13, 5, 17), (15, 64, 35), (31, 19, 16)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (13, 5, 17), (31, 64, 35)], ids=str)
 def test_sums_of_bytes_are_exact(
     sizes: Dims, layout: str, types: tuple[str, str], isa: str
 ) -> None:
@@ -217,7 +217,7 @@ def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
 
 @pairs
 @pytest.mark.parametrize("weights", ["any", "plain"])
-@pytest.mark.parametrize("sizes", [(1, 4096, 200), (200, 1024, 96), (3, 20_000, 5)], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 4096, 200), (200, 1003, 96), (3, 20_000, 5)], ids=str)
 def test_large_products(sizes: Dims, weights: str, types: tuple[str, str]) -> None:
     verify(matmul(sizes, (*types, "s32"), ("plain", weights, "plain")), fill="normal")
 

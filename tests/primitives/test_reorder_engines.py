@@ -34,7 +34,7 @@ def far() -> tuple[Engine, FarBackend]:
 
 
 def moved(memory: Memory, engine: Engine) -> Memory:
-    """The same bytes on another engine."""
+    """A copy of the bytes on another engine."""
     copy = Memory(memory.desc, engine)
     copy.write(memory.read())
     return copy

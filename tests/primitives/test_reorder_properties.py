@@ -27,7 +27,7 @@ FACTOR = int(os.environ.get("DNNL_TEST_EXAMPLES", "1"))
 
 
 def examples(count: int) -> settings:
-    """The same ``count`` examples in every run, or ``FACTOR`` times as many new ones."""
+    """``count`` examples that every run has, or ``FACTOR`` times as many that are new each time."""
     return settings(
         max_examples=count * FACTOR,
         derandomize=FACTOR == 1,

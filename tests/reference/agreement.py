@@ -14,7 +14,7 @@ def random(seed: int, *dims: int) -> Array:
 
 
 def tensor(values: Array) -> torch.Tensor:
-    """The same values for the peer."""
+    """The values as a tensor of PyTorch."""
     return torch.from_numpy(np.ascontiguousarray(values))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,13 +13,63 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.rule import SMALL, Rule, Verdict, compare
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.compensation import judge_sums
-from dnnl.tools.bench.measure import in_turns, timed_runs
+from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
 from dnnl.tools.bench.peers.base import Peer, PeerOperation
 from dnnl.tools.bench.result import PeerResult, Result, State
+from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Expected, Trial
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.dtype import DataType
+
+OURS = "dnnl"
+_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """A peer that does a case on the contents that ours has, executed once.
+
+    ``run`` executes again as long as this lives.
+    """
+
+    name: str
+    operation: PeerOperation
+    run: Callable[[], object]
+
+    @property
+    def impl_info(self) -> str:
+        """The peer's implementation."""
+        return self.operation.impl_info
+
+    def judge(self, trial: Trial, expected: Expected) -> tuple[Verdict, str]:
+        """The verdict on our outputs by those of the peer, and what was left out of it since the
+        peer is known to differ there.
+
+        Both may be off the reference, so that twice as much is accepted, and the peer may have
+        lost the digits of small values, so that these count absolutely.
+        """
+        verdict, differs = Verdict(0, 0, False), ""
+        for tensor in trial.desc.outputs:
+            if tensor.argument == Arg.WORKSPACE:
+                continue  # each library has its own
+            own, reason = _judge(self.operation, trial, tensor.argument, expected)
+            verdict, differs = verdict.and_also(own), differs or reason
+        return verdict, differs
+
+
+def oppose(peer: Peer, trial: Trial, stream: Stream) -> Opponent:
+    """The case of ``trial`` on a peer; raises Unimplemented where it has no equal."""
+    if trial.result.desc.has_zero_dim:
+        raise Unimplemented("a tensor without elements is not passed on")
+    is_open = any(tensor.desc.has_runtime_values for tensor in trial.asked.tensors)
+    known = trial.desc if is_open else None
+    operation = peer.make(trial.asked, trial.attr, stream.num_threads, known, trial.forward)
+    values: dict[int, Array] = {**trial.earlier, **trial.inputs, **trial.parameters.values}
+    if trial.previous is not None:
+        values[trial.result.argument] = np.asarray(trial.previous)
+    operation.load(values, trial.parameters.descs)
+    return Opponent(peer.name, operation, operation.bind())
 
 
 def check_beside(
@@ -29,31 +79,54 @@ def check_beside(
     expected: Expected,
     result: Result,
 ) -> None:
-    """Compare right results with those of peers, and note in ``result`` what came of it.
-
-    Both may be off the reference, so that twice as much
-    is accepted, and the peer may have lost the digits of small values, so that these count
-    absolutely.
-    """
+    """Compare right results with those of peers, and note in ``result`` what came of it."""
     for peer in peers:
         try:
-            operation = _prepared(peer, trial, stream)
-            operation.bind()
+            opponent = oppose(peer, trial, stream)
         except Unimplemented as error:
             result.peers.append(PeerResult(peer.name, refusal=str(error)))
             continue
-        verdict, differs = Verdict(0, 0, False), ""
-        for tensor in trial.desc.outputs:
-            if tensor.argument == Arg.WORKSPACE:
-                continue  # each library has its own
-            own, reason = _judge(operation, trial, tensor.argument, expected)
-            verdict, differs = verdict.and_also(own), differs or reason
-        result.peers.append(PeerResult(peer.name, operation.impl_info, differs=differs))
+        verdict, differs = opponent.judge(trial, expected)
+        result.peers.append(PeerResult(peer.name, opponent.impl_info, differs=differs))
         if verdict.errors:
             result.state = State.FAILED
             result.errors, result.total = verdict.errors, verdict.total
             right = f"right by the reference, but not as {peer.name} has it"
             result.lines = (*result.lines, *verdict.lines, right)
+
+
+def measure_beside(
+    peers: Sequence[Peer], trial: Trial, primitive: Primitive, stream: Stream
+) -> Result:
+    """Measure ours and those peers that can do it, in turns."""
+    contenders = [Contender(OURS, primitive.bind(stream, trial.memories))]
+    opponents: list[Opponent] = []
+    found: list[PeerResult] = []
+    for peer in peers:
+        try:
+            opponent = oppose(peer, trial, stream)
+        except Unimplemented as error:
+            found.append(PeerResult(peer.name, refusal=str(error)))
+        else:
+            opponents.append(opponent)
+            found.append(PeerResult(peer.name, opponent.impl_info))
+    contenders += [Contender(opponent.name, opponent.run) for opponent in opponents]
+    times = measure(contenders, effort(trial.case.settings))
+    beside = [
+        item if item.refusal else replace(item, measured=_measured(times, item.name))
+        for item in found
+    ]
+    return Result(State.EXECUTED, measured=_measured(times, OURS), peers=beside)
+
+
+def effort(settings: Settings) -> Effort:
+    """The time, or the number of calls, that the options of a run give to each contender."""
+    rounds = min(settings.fix_times or _ROUNDS, _ROUNDS)
+    return Effort(rounds, settings.max_ms / 1e3 / rounds, calls=settings.fix_times)
+
+
+def _measured(times: Measurement, name: str) -> Measured:
+    return Measured(tuple(1e3 * seconds for seconds in times.every(name)))
 
 
 def _judge(
@@ -88,43 +161,3 @@ def _doubled(rule: Rule) -> Rule:
         relative=2 * rule.relative,
         non_finite=True,
     )
-
-
-def measure_beside(
-    peers: Sequence[Peer], trial: Trial, primitive: Primitive, stream: Stream
-) -> Result:
-    """Measure ours and those peers that can do it in turns."""
-    settings = trial.case.settings
-    runs: list[Callable[[], object]] = [primitive.bind(stream, trial.memories)]
-    found: list[PeerResult] = []
-    alive = []
-    for peer in peers:
-        try:
-            operation = _prepared(peer, trial, stream)
-            runs.append(operation.bind())
-            alive.append(operation)
-        except Unimplemented as error:
-            found.append(PeerResult(peer.name, refusal=str(error)))
-        else:
-            found.append(PeerResult(peer.name, operation.impl_info))
-    if len(runs) == 1:
-        alone = Measured(timed_runs(runs[0], settings))
-        return Result(State.EXECUTED, measured=alone, peers=found)
-    ours, *theirs = map(Measured, in_turns(runs, settings))
-    measured = iter(theirs)
-    beside = [item if item.refusal else replace(item, measured=next(measured)) for item in found]
-    return Result(State.EXECUTED, measured=ours, peers=beside)
-
-
-def _prepared(peer: Peer, trial: Trial, stream: Stream) -> PeerOperation:
-    """The peer's operation with the contents that ours has."""
-    if trial.result.desc.has_zero_dim:
-        raise Unimplemented("a tensor without elements is not passed on")
-    is_open = any(tensor.desc.has_runtime_values for tensor in trial.asked.tensors)
-    known = trial.desc if is_open else None
-    operation = peer.make(trial.asked, trial.attr, stream.num_threads, known, trial.forward)
-    values: dict[int, Array] = {**trial.earlier, **trial.inputs, **trial.parameters.values}
-    if trial.previous is not None:
-        values[trial.result.argument] = np.asarray(trial.previous)
-    operation.load(values, trial.parameters.descs)
-    return operation

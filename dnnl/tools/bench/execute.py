@@ -21,7 +21,6 @@ from dnnl.tools.bench.beside import check_beside, measure_beside
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.creation import at_execution, create, engine_of, skipped
 from dnnl.tools.bench.drivers import description
-from dnnl.tools.bench.measure import timed_runs
 from dnnl.tools.bench.peers.base import Peer
 from dnnl.tools.bench.peers.onednn import OneDnn
 from dnnl.tools.bench.peers.pytorch import PyTorch
@@ -112,10 +111,7 @@ class Executor:
             return self._bitwise(trial, primitive, stream)
         if mode == "P":
             with self._phase("execute"):
-                if case.settings.peer:
-                    return measure_beside(self._peers(case), trial, primitive, stream)
-                runs = timed_runs(primitive.bind(stream, trial.memories), case.settings)
-            return Result(State.EXECUTED, measured=Measured(runs))
+                return measure_beside(self._peers(case), trial, primitive, stream)
         with self._phase("execute"):
             primitive.execute(stream, trial.memories)
         return self._check(trial, stream) if mode == "C" else Result(State.EXECUTED)
@@ -156,7 +152,7 @@ class Executor:
 
     def _peers(self, case: Case) -> list[Peer]:
         """The peers that a case asks for, each made once."""
-        names = case.settings.peer.split(",")
+        names = case.settings.peer.split(",") if case.settings.peer else []
         for name in names:
             if name not in self._known:
                 self._known[name] = _PEERS[name]()

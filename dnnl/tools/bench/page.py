@@ -132,9 +132,16 @@ def _roofline(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
         )
         for record in records
     ]  # fmt: skip
-    peak = roofs.flops / 1e9
+    peak = max(roofs.peaks.values()) / 1e9
     bounds = (
-        Roof(f"f32 multiply-adds, {peak:.3g} GFLOP/s", level=peak),
+        *(
+            Roof(
+                f"{name} products, {rate / 1e9:.3g} GFLOP/s",
+                rate / 1e9,
+                dashes="-" if name == "f32" else "-.",
+            )
+            for name, rate in roofs.peaks.items()
+        ),
         Roof(_MEMORY.format(roofs.memory / 1e9), peak, roofs.memory / 1e9, "--"),
         Roof(_CACHE.format(roofs.cache / 1e9), peak, roofs.cache / 1e9, ":"),
     )

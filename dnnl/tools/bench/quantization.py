@@ -181,12 +181,17 @@ def _add_operands(made: Parameters, number: int, entry: object, pd: PrimitiveDes
 def dequantized(values: Array, argument: int, pd: PrimitiveDesc, made: Parameters) -> Array:
     """An input as its scale and zero point mean it."""
     scale, zero_point = _both(values.shape, argument, pd, made)
+    if argument == Arg.SRC and pd.desc.operation.scales_result:
+        scale = 1.0
     return dequantize(values, scale, zero_point)
 
 
 def finished(result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array | None) -> Array:
     """What the post-ops, the scale and the zero point of the destination make of a result."""
     operands = dict(made.values)
+    if pd.desc.operation.scales_result:
+        scale, _ = _both(result.shape, Arg.SRC, pd, made)
+        result = result * scale
     values = apply_post_ops(result, pd.attr.post_ops, operands, previous)
     return quantize(values, *_both(values.shape, pd.desc.outputs[0].argument, pd, made))
 
@@ -202,6 +207,15 @@ def _both(
         values(Arg.SCALES, pd.attr.scales, 1.0),
         values(Arg.ZERO_POINTS, pd.attr.zero_points, 0.0),
     )
+
+
+def scaled(rule: Rule, pd: PrimitiveDesc, made: Parameters) -> Rule:
+    """The rule with what errors are relative to as the scales make it, where that of src multiplies
+    the result."""
+    if rule.size is None or not pd.desc.operation.scales_result:
+        return rule
+    (src, _), (dst, _) = (_both((), argument, pd, made) for argument in (Arg.SRC, Arg.DST))
+    return replace(rule, size=rule.size * src / dst)
 
 
 def reads_dst(attr: PrimitiveAttr) -> bool:

@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from dnnl.runtime.engine import Engine
-from dnnl.tools.bench.machine import Copies, Work, multiply_adds
-from dnnl.tools.bench.measure import in_turns
-from dnnl.tools.bench.settings import Settings
+from dnnl.tools.bench.machine import COPY, Copies, peaks
+from dnnl.tools.bench.measure import Effort, measure
 
 _LARGE = 128 * 2**20
 """Bytes of a copy that no cache holds."""
 _SMALL = 128 * 2**10
 """Bytes of a copy that stays in the caches of one core."""
-_EFFORT = Settings(max_ms=500)
+_CACHED = "cached copy"
+_EFFORT = Effort(rounds=5, turn=0.1)
 
 
 @dataclass(frozen=True)
 class Roofs:
-    """f32 operations in a second; bytes in a second that are copied in memory and in caches.
+    """Operations in a second on registers, by the types that are multiplied; bytes in a second
+    that are copied in memory and in caches.
 
     The cache is that of one core, and its rate is counted for each thread.
     """
 
-    flops: float
+    peaks: Mapping[str, float]
     memory: float
     cache: float
 
 
 def measure_roofs(num_threads: int) -> Roofs:
-    """Measure the multiply-adds of all threads and copies of two sizes, in turns."""
+    """Measure the products of all threads and copies of two sizes, in turns."""
     engine, copies = Engine("cpu"), Copies(num_threads)
+    products = peaks(engine, num_threads)
     try:
-        works = (
-            multiply_adds(engine, num_threads),
-            copies.work(_LARGE, engine),
-            copies.work(_SMALL, engine),
-        )
-        times = in_turns([work.run for work in works], _EFFORT)
+        large = copies.contender(_LARGE, engine)
+        small = replace(copies.contender(_SMALL, engine), name=_CACHED)
+        found = measure([*products.values(), large, small], _EFFORT)
     finally:
         copies.close()
-    flops, memory, cache = map(_rate, works, times)
-    return Roofs(flops, memory, cache * num_threads)
-
-
-def _rate(work: Work, times: tuple[float, ...]) -> float:
-    return work.amount / (min(times) / 1e3)
+    return Roofs(
+        {name: found.best_rate(name) for name in products},
+        found.best_rate(COPY),
+        found.best_rate(_CACHED) * num_threads,
+    )

@@ -26,6 +26,7 @@ from dnnl.tools.bench.quantization import (
     finished,
     loosened,
     reads_dst,
+    scaled,
 )
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.dtype import DataType
@@ -136,6 +137,7 @@ class Trial:
         rule = self.reference.rule(self.desc, argument, meant, post_ops)
         if argument != self.result.argument:
             return rule
+        rule = scaled(rule, self.pd, self.parameters)
         return loosened(rule, self.pd.attr, self.result.desc.data_type)
 
     def judge(self, expected: Expected) -> Verdict:

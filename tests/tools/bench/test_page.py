@@ -19,7 +19,7 @@ from dnnl.tools.bench.roofs import Roofs
 pytest.importorskip("matplotlib", reason="needs dnnl[report]")
 pytest.importorskip("jinja2", reason="needs dnnl[report]")
 
-ROOFS = Roofs(flops=100e9, memory=20e9, cache=90e9)
+ROOFS = Roofs(peaks={"f32": 100e9}, memory=20e9, cache=90e9)
 
 
 class Reader(HTMLParser):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,14 +17,13 @@ import pytest
 from dnnl.errors import Unimplemented
 from dnnl.reference.arrays import Array
 from dnnl.tools.bench import beside
+from dnnl.tools.bench.beside import Opponent
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.execute import _PEERS, Executor
-from dnnl.tools.bench.measure import in_turns, timed_runs
 from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.onednn_library import PACKAGE
 from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import State
-from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.trial import Trial
 from dnnl.types.arg import Arg
 
@@ -51,6 +51,8 @@ EVERYTHING = """
 --reorder --ddt=s8 --dtag=OIhw4i16o4i,hwio --oflag=s8s8_comp:1+zp_comp:1 20x17x3x3
 --reorder --ddt=s8 --dtag=gOIhw4i16o4i,debac --oflag=s8s8_comp:3+zp_comp:3 3x20x5x3x3
 --bnorm --dir=FWD_I --flags=GCH mb3ic19ih5
+--bnorm --dir=BWD_DW --flags=CH mb3ic19ih5
+--lnorm --dir=BWD_DW --flags=CH 5x19
 --pool --dir=FWD_I --alg=max,avg_np,avg_p ic19ih13kh3sh2ph1
 --conv --dir=FWD_B --attr-post-ops=sum+relu g2ic16ih7oc32kh3ph1
 --ip --dir=FWD_B mb3ic16ih3oc33
@@ -73,7 +75,7 @@ def test_every_driver_agrees_with_it() -> None:
     assert done.stdout.count(":PASSED") == len(
         re.findall(r"onednn 3[.0-9]+: \S+:\S+\n", done.stdout)
     )
-    assert done.stdout.count(":PASSED") == 34
+    assert done.stdout.count(":PASSED") == 36
 
 
 @needs_peer
@@ -138,11 +140,12 @@ class Wrong:
 def test_disagreement_is_a_failure_unless_it_is_known(
     known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def prepared(peer: object, trial: Trial, stream: object) -> Wrong:
-        return Wrong(trial.expect().outputs[Arg.DST], known)
+    def oppose(peer: object, trial: Trial, stream: object) -> Opponent:
+        operation = Wrong(trial.expect().outputs[Arg.DST], known)
+        return Opponent("nobody", cast(Any, operation), operation.bind)
 
     monkeypatch.setitem(_PEERS, "onednn", Refusing)
-    monkeypatch.setattr(beside, "_prepared", prepared)
+    monkeypatch.setattr(beside, "oppose", oppose)
     (case,) = Interpreter().cases(["--peer=onednn", "--softmax", "3x4"])
     result = Executor().run(case)
     wrong = 12 - known
@@ -173,15 +176,3 @@ def test_where_it_differs() -> None:
     assert done.stdout.count("differs: it does not saturate what is beyond s32 (") == 3
     assert "differs: it forgets the zero point of src (50688 elements)" in done.stdout
     assert "cases in which the peer differs:4\n" in done.stdout
-
-
-def test_measuring_counts() -> None:
-    calls: list[str] = []
-    fixed = Settings(fix_times=3)
-    assert len(timed_runs(lambda: calls.append("a"), fixed)) == 3
-    assert calls == ["a"] * 4
-    calls.clear()
-    times = in_turns((lambda: calls.append("a"), lambda: calls.append("b")), fixed)
-    assert [len(kept) for kept in times] == [3, 3]
-    assert calls == ["a", "a", "b", "b"] * 3
-    assert len(timed_runs(lambda: None, Settings(max_ms=0))) == 5

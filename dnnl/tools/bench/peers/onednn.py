@@ -15,6 +15,8 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
+from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -25,7 +27,7 @@ from dnnl.tools.bench.peers.onednn_operation import PeerOperation
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind, FpmathMode
+from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags
 from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
 
@@ -185,9 +187,38 @@ def _concat(asked: Asked) -> Handle:
 
 def _normalization(asked: Asked) -> Handle:
     desc = asked.desc
+    kind, numbers = desc.prop_kind.value, (_float(desc.epsilon), desc.flags.value)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("batch_normalization_forward", kind, *ends, *numbers)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create("batch_normalization_backward", kind, *tensors, *numbers)
+
+
+def _lrn(asked: Asked) -> Handle:
+    desc = asked.desc
+    kinds = desc.prop_kind.value, desc.alg_kind.value
+    size = ctypes.c_int64(desc.local_size)
+    numbers = (size, *map(_float, (desc.alpha, desc.beta, desc.k)))
+    if asked.forward:
+        return asked.create("lrn_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create("lrn_backward", kinds[1], *tensors, *numbers)
+
+
+def _layer_normalization(asked: Asked) -> Handle:
+    desc, name = asked.desc, "layer_normalization"
+    kinds = {desc.scale_shift_data_type, desc.diff_scale_shift_data_type}
+    if kinds != {DataType.f32} or NormFlags.rms_norm in desc.flags:
+        # These came with version 3.4, and 3.8.
+        raise Unimplemented(f"{asked.peer.name} is asked for neither rms_norm nor types of scales")
+    stat = asked.peer.library.memory_desc(desc.stat_desc)
     numbers = _float(desc.epsilon), desc.flags.value
-    ends = asked.tensors(Arg.SRC, Arg.DST)
-    return asked.create("batch_normalization_forward", desc.prop_kind.value, *ends, *numbers)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create(f"{name}_forward", desc.prop_kind.value, *ends, stat, *numbers)
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    return asked.create(f"{name}_backward", desc.prop_kind.value, *ends, stat, *numbers)
 
 
 def _pooling(asked: Asked) -> Handle:
@@ -239,6 +270,8 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LayerNormalizationDesc: _layer_normalization,
+    LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,

@@ -107,7 +107,7 @@ class Library:
         self.c.omp_set_num_threads(num_threads)
 
     def memory_desc(self, desc: MemoryDesc) -> Handle | None:
-        """The same descriptor over there; None for an absent tensor."""
+        """oneDNN's descriptor of a tensor; None for an absent one."""
         if desc.is_zero:
             return None
         if desc.compensation is not None:

@@ -45,6 +45,9 @@ class PeerOperation:
         self._kind = desc.kind
         self._tensors = {t.argument: t for t in desc.tensors if t.argument != Arg.WORKSPACE}
         self._descs = {argument: tensor.desc for argument, tensor in self._tensors.items()}
+        if Arg.DIFF_SHIFT in self._descs and self._kind == "layer_normalization":
+            # Old versions ask for the shift as well, and only here.
+            self._descs[Arg.SHIFT] = self._descs[Arg.DIFF_SHIFT]
         self._memories: dict[int, _Memory] = {}
         self._src: Array | None = None
         self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None

@@ -13,6 +13,8 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
+from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -32,7 +34,10 @@ from dnnl.tools.bench.peers.pytorch_program import (
 from dnnl.tools.bench.peers.pytorch_reorder import reorder
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, NormFlags
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg, NormFlags, PropKind
+
+_MATRIX = 2
 
 
 def program(desc: Desc, attr: PrimitiveAttr) -> Program:
@@ -139,10 +144,15 @@ def _concat(desc: ConcatDesc, _: PrimitiveAttr) -> Program:
 
 
 def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
-    given = NormFlags.use_global_stats in desc.flags
-    if not given or NormFlags.fuse_norm_add_relu in desc.flags:
-        raise Unimplemented("PyTorch is compared where statistics are given and nothing is added")
     relu = NormFlags.fuse_norm_relu in desc.flags
+    if NormFlags.fuse_norm_add_relu in desc.flags:
+        raise Unimplemented("PyTorch is compared where nothing is added")
+    if not desc.propagation.is_forward:
+        if relu:
+            raise Unimplemented("PyTorch keeps no workspace of a fused relu")
+        return _normalization_backward(desc)
+    if NormFlags.use_global_stats not in desc.flags:
+        return _normalization_by_batch(desc, relu)
 
     def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
         call = torch.ops.aten.native_batch_norm.out
@@ -162,6 +172,104 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
         return run
 
     return Program("native_batch_norm", plain_views(desc), build)
+
+
+def _layer_normalization(desc: LayerNormalizationDesc, _: PrimitiveAttr) -> Program:
+    if desc.flags & (NormFlags.use_global_stats | NormFlags.rms_norm):
+        raise Unimplemented("PyTorch is compared where mean and variance are those of the rows")
+    if desc.prop_kind is PropKind.forward_training:
+        raise Unimplemented("PyTorch keeps the inverse deviation in the place of the variance")
+    equal_floats(desc, Arg.MEAN, Arg.VARIANCE)
+    row = list(desc.src_desc.dims[-1:])
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        aten, src = torch.ops.aten, tensors[Arg.SRC]
+        scale, shift = tensors.get(Arg.SCALE), tensors.get(Arg.SHIFT)
+        if desc.prop_kind.is_forward:
+            work, finish = alike(torch, src, out)
+            kept = [torch.empty(0), torch.empty(0)]
+
+            def run() -> Any:
+                aten.native_layer_norm.out(
+                    src, row, scale, shift, desc.epsilon, out0=work, out1=kept[0], out2=kept[1]
+                )
+                return finish()
+
+            return run
+        mean = tensors[Arg.MEAN].unsqueeze(-1)
+        inverse = (tensors[Arg.VARIANCE].unsqueeze(-1) + desc.epsilon).rsqrt()
+        names = (Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
+        wanted = [name in tensors for name in names]
+        operands = (tensors[Arg.DIFF_DST], src, row, mean, inverse, scale, tensors.get(names[2]))
+
+        def gradient() -> dict[int, Any]:
+            made = aten.native_layer_norm_backward(*operands, wanted)
+            return {int(name): made[n] for n, name in enumerate(names) if wanted[n]}
+
+        return gradient
+
+    return Program("native_layer_norm", plain_views(desc), build)
+
+
+def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
+    if desc.alg_kind is not Alg.lrn_across_channels:
+        raise Unimplemented("PyTorch has no local response normalization within a channel")
+    if desc.local_size % 2 == 0 or desc.src_desc.ndims == _MATRIX:
+        raise Unimplemented("PyTorch has other windows of even sizes, and none without space")
+    equal_floats(desc, Arg.WORKSPACE)
+    numbers = (desc.local_size, desc.alpha, desc.beta, desc.k)
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        call, src = torch.nn.functional.local_response_norm, tensors[Arg.SRC]
+        if desc.propagation.is_forward:
+            return lambda: call(src, *numbers)
+        computed = gradients(torch, lambda x: call(x, *numbers), [src], tensors[Arg.DIFF_DST])
+        return lambda: computed()[0]
+
+    return Program("local_response_norm", plain_views(desc), build)
+
+
+def _normalization_by_batch(desc: BatchNormalizationDesc, relu: bool) -> Program:
+    learned = NormFlags.use_scale | NormFlags.use_shift
+    if desc.src_desc.data_type is not DataType.f32 and not desc.flags & learned:
+        raise Unimplemented("PyTorch rounds statistics to the type of src where that has no scales")
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        call = torch.ops.aten.native_batch_norm.default
+        values = [tensors.get(argument) for argument in (Arg.SRC, Arg.SCALE, Arg.SHIFT)]
+
+        def run() -> Any:
+            dst, mean, deviation = call(*values, None, None, True, 0.0, desc.epsilon)
+            variance = deviation**-2 - desc.epsilon
+            dst = dst.relu_() if relu else dst
+            return {Arg.DST: dst, Arg.MEAN: mean, Arg.VARIANCE: variance}
+
+        return run
+
+    return Program("native_batch_norm", plain_views(desc), build)
+
+
+def _normalization_backward(desc: BatchNormalizationDesc) -> Program:
+    outputs = (Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
+    written = [output.argument for output in desc.outputs]
+    wanted = [argument in written for argument in outputs]
+    given = NormFlags.use_global_stats in desc.flags
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        call = torch.ops.aten.native_batch_norm_backward.default
+        mean, variance = tensors[Arg.MEAN], tensors[Arg.VARIANCE]
+        statistics = (mean, variance, None, None)
+        if not given:
+            statistics = (None, None, mean, (variance + desc.epsilon).rsqrt())
+        ends = tensors[Arg.DIFF_DST], tensors[Arg.SRC], tensors.get(Arg.SCALE)
+
+        def run() -> Any:
+            made = call(*ends, *statistics, not given, desc.epsilon, wanted)
+            return {a: value for a, value in zip(outputs, made, strict=True) if a in written}
+
+        return run
+
+    return Program("native_batch_norm_backward", plain_views(desc), build)
 
 
 def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
@@ -198,6 +306,8 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    LayerNormalizationDesc: _layer_normalization,
+    LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ConvolutionDesc: convolution,
     InnerProductDesc: inner_product,

@@ -28,7 +28,7 @@ class View(NamedTuple):
 
 
 def data_type(torch: Any, kind: DataType) -> Any:
-    """The same type over there; raises Unimplemented if there is none."""
+    """PyTorch's dtype for a type; raises Unimplemented if it has none."""
     if kind not in _TYPES:
         raise Unimplemented(f"PyTorch has no type {kind}")
     return getattr(torch, _TYPES[kind])

@@ -1,4 +1,4 @@
-"""Taking turns, and the statistics of what was measured."""
+"""Taking turns, the statistics of what was measured, and the limits of the machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from bench import alternate
-from bench.alternate import Contender, Effort, Measurement, measure
+from dnnl import DataType, Engine
+from dnnl.codegen import jit
+from dnnl.codegen.isa import find
+from dnnl.codegen.multiply import multiply
+from dnnl.tools.bench import machine
+from dnnl.tools.bench import measure as timing
+from dnnl.tools.bench.beside import effort
+from dnnl.tools.bench.machine import PeakConf, peak, peaks
+from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
+from dnnl.tools.bench.settings import Settings
 
 
 class Clock:
@@ -32,8 +40,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(alternate, "perf_counter", lambda: made.now)
-    monkeypatch.setattr(alternate, "sleep", made.rest)
+    monkeypatch.setattr(timing, "perf_counter", lambda: made.now)
+    monkeypatch.setattr(timing, "sleep", made.rest)
     return made
 
 
@@ -100,3 +108,54 @@ def test_a_slow_machine_slows_all(clock: Clock) -> None:
     found = measure(contenders, Effort(rounds=20, turn=0.1, rest=0.0))
     assert max(found.rounds("a")) == 2 * min(found.rounds("a"))
     assert found.relative("a", "b") == pytest.approx(2.0)
+
+
+def test_who_runs_alone_need_not_rest(clock: Clock) -> None:
+    measure([Contender("a", clock.work("a", lambda: 0.01))], Effort(2, 0.055))
+    assert "rest" not in clock.calls
+
+
+@pytest.mark.parametrize("calls", [1, 2, 7])
+def test_so_many_calls_count_as_asked(clock: Clock, calls: int) -> None:
+    contenders = [Contender(name, clock.work(name, lambda: 1e-6)) for name in "ab"]
+    asked = effort(Settings(fix_times=calls))
+    found = measure(contenders, asked)
+    assert [len(found.every(name)) for name in "ab"] == [calls, calls]
+    assert len(clock.calls) - clock.calls.count("rest") == 2 * (2 + asked.rounds + calls)
+
+
+def test_the_time_of_a_case_is_shared_by_its_rounds(clock: Clock) -> None:
+    asked = effort(Settings(max_ms=75))
+    found = measure([Contender("a", clock.work("a", lambda: 0.01))], asked)
+    assert [len(turn) for turn in found.samples["a"]] == [2] * 5
+    slow = measure([Contender("a", clock.work("a", lambda: 1.0))], asked)
+    assert [len(turn) for turn in slow.samples["a"]] == [1] * 5
+
+
+def test_peaks_grow_with_narrow_types() -> None:
+    engine = Engine("cpu")
+    found = measure(list(peaks(engine, 1).values()), Effort(3, 0.01))
+    rates = {name: found.best_rate(name) for name in found.samples}
+    assert all(rate > 1.2 * rates["f32"] for name, rate in rates.items() if name != "f32")
+    assert peak(engine, 2).work == 2 * peak(engine, 1).work
+
+
+@pytest.mark.parametrize(
+    ("isa", "src", "weights", "instruction"),
+    [
+        ("avx512_core_bf16", "bf16", "bf16", "vdpbf16ps"),
+        ("avx512_core_vnni", "u8", "s8", "vpdpbusd"),
+        ("avx512_core", "u8", "s8", "vpmaddwd"),
+        ("avx2", "f32", "f32", "vfmadd"),
+        ("sse41", "f32", "f32", "mulps"),
+    ],
+)
+def test_every_step_of_a_peak_is_an_instruction(
+    isa: str, src: str, weights: str, instruction: str
+) -> None:
+    row, sums = find(isa), 8
+    how = multiply(row, DataType[src], DataType[weights])
+    assert how is not None
+    kernel = machine._build(PeakConf(1, sums, 10, how), row)
+    assembly = jit.assembly(kernel.module)
+    assert sum(instruction in line for line in assembly.splitlines()) == sums * how.parts

@@ -1,0 +1,95 @@
+"""A case of the language, ready to be timed: ours and peers on the same contents, all right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bench.context import Context
+from bench.peers import ONEDNN
+from bench.report import Row
+from dnnl import Primitive, PrimitiveDesc, Stream, Unimplemented
+from dnnl.tools.bench.beside import OURS, oppose
+from dnnl.tools.bench.cases import Case, Interpreter
+from dnnl.tools.bench.creation import create
+from dnnl.tools.bench.drivers import description
+from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
+from dnnl.tools.bench.trial import Trial
+
+__all__ = ["OURS", "Contest", "WrongResult", "read"]
+
+
+class WrongResult(Exception):
+    """A result differs from the reference, or from a peer's."""
+
+
+def read(driver: str, *tokens: str) -> list[Case]:
+    """The cases of a driver's options and problems, as ``dnnl bench`` reads them."""
+    return list(Interpreter().cases([f"--{driver}", *tokens]))
+
+
+class Contest:
+    """One case on so many threads here and on those of ``peers`` that are there and can do it.
+
+    The work of a run is its multiplications and additions, or the bytes of its tensors where the
+    operation counts none. Raises Unimplemented where we cannot do the case, WrongResult where
+    our result is not the reference's, or not that of a peer.
+    """
+
+    def __init__(
+        self, context: Context, case: Case, num_threads: int, peers: Sequence[str] = ()
+    ) -> None:
+        kind = description(case.driver)
+        if kind is None:
+            raise Unimplemented(f"no primitive for --{case.driver.name}")
+        created = create(case, kind)
+        self.pd: PrimitiveDesc = created.pd
+        self.primitive = Primitive(self.pd)
+        self.stream = Stream(self.pd.engine, num_threads)
+        trial = Trial(case, created, self.pd)
+        trial.fill(bitwise=False)
+        trial.place()
+        self.memories = trial.memories
+        tensors = self.pd.desc.tensors
+        self.bytes = sum(tensor.desc.size for tensor in tensors)
+        self.work = float(kind.operation.flops(self.pd.desc) or self.bytes)
+        self.opponents = {}
+        self.refusals: dict[str, str] = {}
+        self.primitive.execute(self.stream, self.memories)
+        expected = trial.expect()
+        verdicts = {"the reference": trial.judge(expected)}
+        for name in peers:
+            peer = context.peers.libraries.get(name)
+            try:
+                if peer is not None:
+                    self.opponents[name] = oppose(peer, trial, self.stream)
+                    verdicts[name], _ = self.opponents[name].judge(trial, expected)
+            except Unimplemented as error:
+                self.refusals[name] = str(error)
+        for name, verdict in verdicts.items():
+            if verdict.errors:
+                what = f"{verdict.errors} of {verdict.total} elements differ from {name}"
+                raise WrongResult("\n".join([f"--{case.driver.name} {case.line}: {what}",
+                                             *verdict.lines]))  # fmt: skip
+
+    def bind(self) -> Callable[[], object]:
+        """One execution of ours per call."""
+        return self.primitive.bind(self.stream, self.memories)
+
+    @property
+    def theirs(self) -> list[Contender]:
+        """The peers, which can run as long as this lives."""
+        return [Contender(name, each.run, self.work) for name, each in self.opponents.items()]
+
+    def measure(self, effort: Effort, *others: Contender) -> Measurement:
+        """Let ours, ``others`` and the peers take turns."""
+        ours = Contender(OURS, self.bind(), self.work)
+        return measure([ours, *others, *self.theirs], effort)
+
+    def described(self) -> Row:
+        """What a row says of implementations: ours, and oneDNN's or why it has none."""
+        row = {"impl": self.pd.impl_info}
+        if ONEDNN in self.opponents:
+            row["peer_impl"] = self.opponents[ONEDNN].impl_info
+        elif ONEDNN in self.refusals:
+            row |= {"peer_impl": "refuses", "refusal": self.refusals[ONEDNN]}
+        return row

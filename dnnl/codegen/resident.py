@@ -1,0 +1,58 @@
+"""Nests that fold some elements and then go over the same ones again, while a cache holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from dnnl.codegen.access import Access
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest import Nest
+from dnnl.codegen.parts import REGISTERS
+from dnnl.codegen.schedule import Schedule, Style, schedule
+from dnnl.codegen.sharing import FEW_ITEMS, wanted
+
+
+def resident(isa: Isa, nest: Nest, second: Nest) -> Schedule | None:
+    """A plan of ``nest`` by which a cache still holds what a point has folded when it is read
+    again; None if a fold that is shared out, and then the nest ``second``, had better do the same.
+
+    These are better where a point is too large for a cache, or reads shorter runs than they would,
+    where there are too few points to be shared out, and where they pass memory no more often.
+    """
+    plan = schedule(isa, nest.space, Style(registers=REGISTERS))
+    if plan.vectors.reduced:
+        plan = schedule(isa, nest.space)
+    points = prod(loop.count for loop in plan.loops)
+    if points < min(FEW_ITEMS, wanted(isa, points * plan.work_per_point)):
+        return None
+    read = _moving(plan, plan.space.reads)
+    written = _moving(plan, [plan.space.accesses[output] for output in nest.outputs])
+    if not read:
+        return plan  # of a single element each
+    if plan.work_per_point * _bits(read) // 8 > isa.caches.l2:
+        return None
+    # Stores that pass the caches do not read what they overwrite.
+    at_once = _bits(read) + _bits(written) * (1 if plan.streamed else 2)
+    apart = 2 * _bits(read) + _bits(written) * (1 if schedule(isa, second.space).streamed else 2)
+    long_runs = plan.vectors.reduced or all(_in_a_row(plan, access) for access in read)
+    return plan if long_runs and at_once < apart else None
+
+
+def _moving(plan: Schedule, accesses: Sequence[Access]) -> list[Access]:
+    """Those that go on with the fold."""
+    return [access for access in accesses if not plan.space.still(access)]
+
+
+def _in_a_row(plan: Schedule, access: Access) -> bool:
+    """Whether vectors that are folded lie behind each other."""
+    inner = plan.space.inner
+    return access.offset is not None and (
+        any(abs(access.offset.stride(axis)) == plan.vectors.lanes for axis in inner)
+        or all(axis.extent == 1 for axis in inner)
+    )
+
+
+def _bits(accesses: Sequence[Access]) -> int:
+    """The bits of one element of each operand."""
+    return sum(access.operand.desc.data_type.bits for access in accesses)

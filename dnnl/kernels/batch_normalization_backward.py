@@ -1,0 +1,267 @@
+"""Gradients of a batch normalization: of src, of the scales and of the shifts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine
+from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.folds import Fold, Reduction, emit_fold, room
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, emit_nest, emit_planned
+from dnnl.codegen.point import Point
+from dnnl.codegen.resident import resident
+from dnnl.kernels.batch_normalization import emit_factors, factor_of, per_channel, reduced
+from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.scratchpad import Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import NormFlags
+from dnnl.types.memory_desc import MemoryDesc
+
+_SUMS = 2
+
+
+@dataclass(frozen=True)
+class Conf:
+    """With g what the relu passes of diff_dst, and M the number of elements of a channel:
+
+        along    = sum of g * (src - mean) / (variance + epsilon)
+        diff_src = scale / sqrt(variance + epsilon) * (g - sum of g / M - (src - mean) * along / M)
+
+    The terms of the sums are there where statistics are computed of the batch. ``weights`` says
+    whether gradients of scale and shift are wanted, where there are such. What each channel has,
+    and ``partial`` results, lie in the ``scratchpad`` of that many bytes.
+    """
+
+    src: MemoryDesc
+    diff_dst: MemoryDesc
+    diff_src: MemoryDesc
+    epsilon: float
+    flags: NormFlags
+    workspace: MemoryDesc | None
+    weights: bool
+    factor: MemoryDesc
+    constant: MemoryDesc
+    along: MemoryDesc
+    partial: MemoryDesc
+    scratchpad: int
+
+    @property
+    def given(self) -> bool:
+        """Whether the statistics are."""
+        return NormFlags.use_global_stats in self.flags
+
+    @property
+    def scaled(self) -> bool:
+        """Whether there are scales."""
+        return NormFlags.use_scale in self.flags
+
+    @property
+    def sums(self) -> bool:
+        """Whether sums over the elements of channels are needed."""
+        learned = NormFlags.use_scale | NormFlags.use_shift
+        return not self.given or (self.weights and bool(self.flags & learned))
+
+
+def configure(
+    src: MemoryDesc,
+    diff_dst: MemoryDesc,
+    diff_src: MemoryDesc,
+    isa: Isa,
+    epsilon: float,
+    flags: NormFlags,
+    workspace: MemoryDesc | None,
+    weights: bool,
+) -> Conf | Refusal:
+    """Accept any layouts of supported types."""
+    refusal = refuse_types(src, diff_dst, diff_src, allowed=FLOATS)
+    if refusal is not None:
+        return refusal
+    scratchpad, channels = Scratchpad(), per_channel(src)
+    parts = room(isa, src.dims[1], reduced(src), _SUMS)
+    factor, constant, along, partial = (
+        scratchpad.take(desc)[1] for desc in (channels, channels, channels, parts)
+    )
+    return Conf(
+        src, diff_dst, diff_src, epsilon, flags, workspace, weights, factor, constant, along,
+        partial, scratchpad.size,
+    )  # fmt: skip
+
+
+class _Coefficients(NamedTuple):
+    """What the gradient of one channel's elements is made of, besides the elements; the terms of
+    the sums are None where they vanish."""
+
+    factor: Value
+    constant: Value | None
+    along: Value | None
+
+
+class _Gradient:
+    """The tensors of the backward pass, and what is done at one point of them."""
+
+    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+        self.axes = letters(conf.src.dims)
+        index = tuple(Affine.of(axis) for axis in self.axes)
+
+        def tensor(arg: Arg, desc: MemoryDesc) -> Operand:
+            return Operand(arguments.slot(arg), desc, index)
+
+        def channel(arg: Arg, desc: MemoryDesc | None = None) -> Operand:
+            return Operand(arguments.slot(arg), desc or per_channel(conf.src), index[1:2])
+
+        self.src, self.diff_dst = tensor(Arg.SRC, conf.src), tensor(Arg.DIFF_DST, conf.diff_dst)
+        self.kept = None if conf.workspace is None else tensor(Arg.WORKSPACE, conf.workspace)
+        self.mean, self.variance = channel(Arg.MEAN), channel(Arg.VARIANCE)
+        self.scale = channel(Arg.SCALE) if conf.scaled else None
+        self.diff_src = tensor(Arg.DIFF_SRC, conf.diff_src)
+        added = NormFlags.fuse_norm_add_relu in conf.flags
+        self.diff_added = tensor(Arg.DIFF_SRC_1, conf.diff_dst) if added else None
+        by_scale, by_shift = (
+            conf.weights and flag in conf.flags
+            for flag in (NormFlags.use_scale, NormFlags.use_shift)
+        )
+        self.diff_scale = channel(Arg.DIFF_SCALE) if by_scale else None
+        self.diff_shift = channel(Arg.DIFF_SHIFT) if by_shift else None
+        self.factor, self.constant, self.along = (
+            channel(Arg.SCRATCHPAD, desc) for desc in (conf.factor, conf.constant, conf.along)
+        )
+        self._conf = conf
+
+    @property
+    def gradients(self) -> tuple[Operand, ...]:
+        """What the gradient of the result is read from."""
+        return (self.diff_dst,) if self.kept is None else (self.diff_dst, self.kept)
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        """What is written for each element."""
+        return _there(self.diff_src, self.diff_added)
+
+    @property
+    def learned(self) -> tuple[Operand, ...]:
+        """The gradients of scale and shift."""
+        return _there(self.diff_scale, self.diff_shift)
+
+    @property
+    def coefficients(self) -> tuple[Operand, ...]:
+        """Where the coefficients of a channel lie."""
+        return (self.factor,) if self._conf.given else (self.factor, self.constant, self.along)
+
+    def sums(self) -> Reduction:
+        """The sums of what the relu passes, and of its products with differences from the mean."""
+
+        def step(p: Point, total: Value, products: Value) -> Values:
+            passed = self.passed(p)
+            centred = p.e.b.fsub(p.load(self.src), p.load(self.mean))
+            return p.e.b.fadd(total, passed), vector.multiply_add(p.e, passed, centred, products)
+
+        def merge(e: Emitter, a: Values, b: Values) -> Values:
+            return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+
+        neutral = (0.0,) * _SUMS
+        return Reduction(lambda point: point.fold(neutral, step, merge), merge, neutral)
+
+    def passed(self, point: Point) -> Value:
+        """What the fused relu passes back of the gradient of the result."""
+        gradient = point.load(self.diff_dst)
+        if self.kept is None:
+            return gradient
+        zero = point.constant(0.0)
+        kept = point.e.b.fcmp_ordered("!=", point.load(self.kept), zero)
+        return point.e.b.select(kept, gradient, zero)
+
+    def settle(self, point: Point, sums: Values) -> _Coefficients:
+        """Store the gradients of scale and shift, and make the coefficients."""
+        b = point.e.b
+        total, products = sums
+        variance = point.load(self.variance)
+        one = factor_of(point, variance, self._conf.epsilon, None)
+        normalized = b.fmul(products, one)
+        if self.diff_scale is not None:
+            point.store(self.diff_scale, normalized)
+        if self.diff_shift is not None:
+            point.store(self.diff_shift, total)
+        factor = one if self.scale is None else b.fmul(one, point.load(self.scale))
+        if self._conf.given:
+            return _Coefficients(factor, None, None)
+        count = point.constant(float(max(1, reduced(self._conf.src))))
+        return _Coefficients(factor, b.fdiv(total, count), b.fdiv(b.fmul(normalized, one), count))
+
+    def differentiate(self, point: Point, by: _Coefficients) -> None:
+        """One vector of elements."""
+        e = point.e
+        value = passed = self.passed(point)
+        if by.constant is not None and by.along is not None:
+            centred = e.b.fsub(point.load(self.mean), point.load(self.src))
+            value = vector.multiply_add(e, centred, by.along, e.b.fsub(value, by.constant))
+        point.store(self.diff_src, e.b.fmul(value, by.factor))
+        if self.diff_added is not None:
+            point.store(self.diff_added, passed)
+
+
+def _there(*operands: Operand | None) -> tuple[Operand, ...]:
+    return tuple(operand for operand in operands if operand is not None)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """Sums over each channel, then one nest over the data; or both in one nest, where a cache holds
+    a channel."""
+    module = Module("batch_normalization_backward", isa)
+    arguments = Arguments()
+    own = _Gradient(conf, arguments)
+    if conf.sums:
+        phases = _summed(conf, own, module, arguments)
+    else:
+        factors = emit_factors(module, arguments, conf.factor, conf.epsilon, conf.scaled)
+        nest = _differentiation(conf, own)
+        phases = factors, emit_nest(module, _entry(conf, module), nest)
+    return Kernel(module, phases, arguments.ids)
+
+
+def _summed(conf: Conf, own: _Gradient, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+    """Write the phases that sum over channels."""
+    kept, rest = own.axes[1:2], (own.axes[0], *own.axes[2:])
+    reduction, after = own.sums(), _there(own.variance, own.scale)
+    data, second = (*own.gradients, own.src, own.mean), _differentiation(conf, own)
+
+    def at_once(point: Point) -> None:
+        coefficients = own.settle(point, reduction.partial(point))
+        point.each(lambda p: own.differentiate(p, coefficients))
+
+    def finish(point: Point, values: Values) -> None:
+        for operand, value in zip(own.coefficients, own.settle(point, values), strict=False):
+            point.store(operand, value)
+
+    nest = Nest(kept, rest, (*data, *after), (*own.outputs, *own.learned), at_once)
+    plan, entry = resident(module.isa, nest, second), _entry(conf, module)
+    if plan is not None:
+        return (emit_planned(module, entry, nest, plan),)
+    outputs = (*own.learned, *own.coefficients)
+    fold = Fold(kept, rest, data, outputs, reduction, finish, after)
+    scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
+    name = symbol("batch_normalization_sums", [conf.src], module.isa)
+    return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, second)
+
+
+def _differentiation(conf: Conf, own: _Gradient) -> Nest:
+    """What makes diff_src with the coefficients in memory."""
+
+    def body(point: Point) -> None:
+        loaded = [point.load(operand) for operand in own.coefficients]
+        factor, constant, along = [*loaded, None, None][:3]
+        own.differentiate(point, _Coefficients(factor, constant, along))
+
+    terms = () if conf.given else (own.src, own.mean)
+    inputs = (*own.gradients, *terms, *own.coefficients)
+    return Nest(own.axes, (), inputs, own.outputs, body)
+
+
+def _entry(conf: Conf, module: Module) -> str:
+    return symbol("batch_normalization_backward", [conf.src, conf.diff_src], module.isa)

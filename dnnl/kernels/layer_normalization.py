@@ -1,0 +1,231 @@
+"""Layer normalization forward: up to three passes over a few rows side by side, which a cache
+holds: mean, variance, result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen import math, vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.builder import Module, Value, Values, i64
+from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.codegen.quantization import Quantization
+from dnnl.kernels.layer_normalization_rows import Block, Index, blocks, inverse_deviation, sums
+from dnnl.kernels.pointwise import FLOATS, refuse_types, symbol
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg, name_of
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+_TYPES = FLOATS | {DataType.s8, DataType.u8}
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = post_ops(src_scale * (scale * (src - mean) / sqrt(variance + epsilon) + shift)) /
+    dst_scale for each row.
+
+    The statistics have the layout ``stat``. They are ``given``, or else computed and then
+    ``kept`` where that is wanted. Of the root mean square kind (``rms``) there is no mean.
+    ``scale`` and ``shift`` are the zero descriptor where there are none.
+    """
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    stat: MemoryDesc
+    scale: MemoryDesc
+    shift: MemoryDesc
+    epsilon: float
+    rms: bool
+    given: bool
+    kept: bool
+    quantization: Quantization
+    post_ops: tuple[PostOp, ...]
+
+
+def configure(conf: Conf) -> Conf | Refusal:
+    """Accept any layouts of supported types, and scales for whole tensors."""
+    refusal = refuse_types(conf.src, conf.dst, allowed=_TYPES) or refuse(conf.post_ops, conf.dst)
+    tensors = {int(Arg.SRC): conf.src, int(Arg.DST): conf.dst}
+    return refusal or conf.quantization.refuse(tensors) or _refuse_masks(conf) or conf
+
+
+def _refuse_masks(conf: Conf) -> Refusal | None:
+    for argument, spec in conf.quantization.scales:
+        if spec.mask:
+            detail = f"scales of {name_of(argument)} with mask {spec.mask}"
+            return Refusal(Reason.ATTRIBUTE, detail)
+    return None
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """A nest for whole blocks of rows, and one for the rows that remain."""
+    module = Module("layer_normalization", isa)
+    arguments = Arguments()
+    phases = tuple(
+        _phase(conf, module, arguments, block, number)
+        for number, block in enumerate(blocks(isa, [conf.src, conf.dst]))
+    )
+    return Kernel(module, phases, arguments.ids)
+
+
+def _phase(conf: Conf, module: Module, arguments: Arguments, block: Block, number: int) -> Phase:
+    rows = _Rows(conf, arguments, block)
+    name = "layer_normalization" + (f"_rest{number}" if number else "")
+    entry = symbol(name, [conf.src, conf.dst], module.isa)
+    nest = Nest(
+        block.parallel, (block.along,), rows.inputs, rows.outputs, rows.body,
+        reads_dst=rows.reads_dst,
+    )  # fmt: skip
+    return emit_nest(module, entry, nest)
+
+
+class _Row:
+    """The tensors of one row of a block."""
+
+    def __init__(self, conf: Conf, arguments: Arguments, block: Block, row: Index) -> None:
+        index = (*row, Affine.of(block.along))
+        self.src = Operand(arguments.slot(Arg.SRC), conf.src, index)
+        self.dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+        self.statistics: dict[Arg, Operand] = {}
+        if conf.given or conf.kept:
+            names = (Arg.VARIANCE,) if conf.rms else (Arg.MEAN, Arg.VARIANCE)
+            for name in names:
+                self.statistics[name] = Operand(arguments.slot(name), conf.stat, row)
+        self.epilogue = Epilogue(conf.post_ops, self.dst, arguments)
+
+
+class _Rows:
+    """The passes over the rows of one block, or over as many blocks side by side as a vector has
+    lanes."""
+
+    def __init__(self, conf: Conf, arguments: Arguments, block: Block) -> None:
+        self._conf, self._block, self._length = conf, block, max(1, block.along.extent)
+        self._rows = [_Row(conf, arguments, block, row) for row in block.rows]
+        along = (Affine.of(block.along),)
+        self._channels = {
+            arg: Operand(arguments.slot(arg), desc, along)
+            for arg, desc in ((Arg.SCALE, conf.scale), (Arg.SHIFT, conf.shift))
+            if not desc.is_zero
+        }
+        self._factors = {
+            arg: Operand(
+                arguments.slot(Arg.SCALES | arg), MemoryDesc((1,), spec.data_type), (ZERO,)
+            )
+            for arg, spec in conf.quantization.scales
+        }
+
+    @property
+    def inputs(self) -> tuple[Operand, ...]:
+        """Everything that is read."""
+        rows = [op for row in self._rows for op in (row.src, *row.epilogue.operands)]
+        if self._conf.given:
+            rows += [op for row in self._rows for op in row.statistics.values()]
+        return (*rows, *self._channels.values(), *self._factors.values())
+
+    @property
+    def outputs(self) -> tuple[Operand, ...]:
+        """Everything that is written."""
+        kept = [op for row in self._rows for op in row.statistics.values() if self._conf.kept]
+        return (*(row.dst for row in self._rows), *kept)
+
+    @property
+    def reads_dst(self) -> bool:
+        """Whether the post-ops need what the destination held before."""
+        return any(row.epilogue.reads_dst for row in self._rows)
+
+    def body(self, point: Point) -> None:
+        """The statistics and the result."""
+        means, variances = self._given(point) if self._conf.given else self._computed(point)
+        inverses = [inverse_deviation(point, value, self._conf.epsilon) for value in variances]
+        factors = {arg: point.load(operand) for arg, operand in self._factors.items()}
+        if Arg.DST in factors:
+            factors[Arg.DST] = math.reciprocal(point.e, factors[Arg.DST])
+
+        def finish(p: Point) -> None:
+            channels = {arg: p.load(operand) for arg, operand in self._channels.items()}
+            results = []
+            for number, row in enumerate(self._rows):
+                value = p.load(row.src)
+                if means:
+                    value = p.e.b.fsub(value, means[number])
+                value = _affine(p, value, inverses[number], channels)
+                value = _times(p, value, factors.get(Arg.SRC))
+                value = row.epilogue.apply(p, value)
+                results.append(_times(p, value, factors.get(Arg.DST)))
+            # Behind all loads: of rows 4 KiB apart, one's would seem to wait for another's stores.
+            for row, value in zip(self._rows, results, strict=True):
+                p.store(row.dst, value)
+
+        point.each(finish)
+
+    def _prefetch(self, p: Point) -> None:
+        """Fetch the next block while this one is in the first-level cache, and where the result
+        goes, if that may have left the caches and does not pass them by."""
+        conf, next_block = self._conf, self._block.next_block(self._conf.src)
+        if next_block is None:
+            return
+        large = conf.src.size + conf.dst.size > p.e.isa.caches.shared
+        for row in self._rows:
+            p.prefetch(row.src, i64(next_block))
+            if large and not p.streamed:
+                p.prefetch(row.dst)
+
+    def _given(self, point: Point) -> tuple[Values, Values]:
+        means = tuple(
+            point.load(row.statistics[Arg.MEAN]) for row in self._rows if not self._conf.rms
+        )
+        return means, tuple(point.load(row.statistics[Arg.VARIANCE]) for row in self._rows)
+
+    def _computed(self, point: Point) -> tuple[Values, Values]:
+        """The mean, and then the mean of the squares of the differences from it: nothing cancels,
+        however far it is from zero."""
+        rows, count = self._rows, point.constant(self._length)
+        means: Values = ()
+
+        def total(p: Point, *totals: Value) -> Values:
+            return tuple(
+                p.e.b.fadd(value, p.load(row.src)) for value, row in zip(totals, rows, strict=True)
+            )
+
+        def squares(p: Point, *totals: Value) -> Values:
+            values = [p.load(row.src) for row in rows]
+            self._prefetch(p)
+            if means:
+                values = [p.e.b.fsub(x, mean) for x, mean in zip(values, means, strict=True)]
+            return tuple(
+                vector.multiply_add(p.e, x, x, value)
+                for x, value in zip(values, totals, strict=True)
+            )
+
+        def mean_of(totals: Values) -> Values:
+            return tuple(point.e.b.fdiv(value, count) for value in totals)
+
+        if not self._conf.rms:
+            means = mean_of(sums(point, len(rows), total))
+        variances = mean_of(sums(point, len(rows), squares))
+        if self._conf.kept:
+            for number, row in enumerate(rows):
+                if means:
+                    point.store(row.statistics[Arg.MEAN], means[number])
+                point.store(row.statistics[Arg.VARIANCE], variances[number])
+        return means, variances
+
+
+def _affine(p: Point, value: Value, inverse: Value, channels: dict[Arg, Value]) -> Value:
+    """scale * value * inverse + shift."""
+    scale, shift = channels.get(Arg.SCALE), channels.get(Arg.SHIFT)
+    factor = inverse if scale is None else p.e.b.fmul(inverse, scale)
+    if shift is None:
+        return p.e.b.fmul(value, factor)
+    return vector.multiply_add(p.e, value, factor, shift)
+
+
+def _times(p: Point, value: Value, factor: Value | None) -> Value:
+    return value if factor is None else p.e.b.fmul(value, factor)

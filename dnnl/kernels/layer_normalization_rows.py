@@ -1,0 +1,108 @@
+"""What both passes of a layer normalization share: rows done side by side, and their statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dnnl.codegen import math
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import Emitter, Value, Values
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.point import Point
+from dnnl.codegen.sharing import wanted
+from dnnl.kernels.pointwise import letters
+from dnnl.types.memory_desc import MemoryDesc
+
+Index = tuple[Affine, ...]
+
+ROWS = 2
+"""How many rows lie side by side in a block. More have no registers where there are 16."""
+_MOST_CHUNKS = 64
+_LONG_ROW = 3072  # bytes
+_FEW_REGISTERS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows that one point of a nest does side by side: the axes over such blocks, the axis along a
+    row, and the index of each row of a block without its last form. If rows lie in one piece,
+    neighbours differ in the index of ``dim``."""
+
+    parallel: tuple[Axis, ...]
+    along: Axis
+    rows: tuple[Index, ...]
+    dim: int | None = None
+
+    def next_block(self, desc: MemoryDesc) -> int | None:
+        """How many elements behind each row of ``desc`` that of the next block lies; None if rows
+        do not lie in one piece."""
+        return None if self.dim is None else desc.strides[self.dim] * len(self.rows)
+
+
+def blocks(isa: Isa, descs: Sequence[MemoryDesc]) -> list[Block]:
+    """Blocks of ROWS rows for tensors of equal dims, and what remains.
+
+    Steps of a reduction wait for each other, and so does a row for its statistics: neighbours fill
+    the time. Rows that do not lie in one piece are done one by one, as are those too short for it.
+    """
+    dims = descs[0].dims
+    axes = letters(dims)
+    along, index = axes[-1], tuple(Affine.of(axis) for axis in axes[:-1])
+    extent, dim = max((extent, dim) for dim, extent in enumerate(dims[:-1]))
+    pieces = all(not desc.inner_blocks and desc.strides[-1] == 1 for desc in descs)
+    if not pieces or dims[-1] < isa.lanes or isa.device is not None:
+        return [Block(axes[:-1], along, (index,))]
+    # Few registers hold few rows; of long ones two at a time took longer there.
+    long = descs[0].data_type.nbytes(dims[-1]) >= _LONG_ROW and isa.registers <= _FEW_REGISTERS
+    count = 1 if long else ROWS
+    if extent < count or count == 1:
+        return [Block(axes[:-1], along, (index,), dim)]
+    found = []
+    whole = extent // count
+    for size, number, begin in ((count, whole, 0), (extent % count, 1, whole * count)):
+        if size:
+            outer = Axis(number, axes[dim].name)
+            form = Affine.of(outer, size) + begin
+            rows = tuple((*index[:dim], form + row, *index[dim + 1 :]) for row in range(size))
+            found.append(Block((*axes[:dim], outer, *axes[dim + 1 : -1]), along, rows, dim))
+    return found
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Rows along one dimension in ``count`` chunks of ``blocks`` blocks of ROWS rows each, and the
+    ``rest``. Their number follows from the shape alone."""
+
+    count: int
+    blocks: int
+    rest: int
+
+    @staticmethod
+    def of(isa: Isa, rows: int, length: int) -> Chunks:
+        """Chunks enough to be shared out, but not more than it pays to add up."""
+        every = rows // ROWS
+        blocks = max(1, every // min(_MOST_CHUNKS, wanted(isa, rows * length)))
+        count = every // blocks
+        return Chunks(count, blocks, rows - count * blocks * ROWS)
+
+    @property
+    def slots(self) -> int:
+        """How many partial sums there are."""
+        return self.count + bool(self.rest)
+
+
+def inverse_deviation(point: Point, variance: Value, epsilon: float) -> Value:
+    """1 / sqrt(variance + epsilon)."""
+    total = point.e.b.fadd(variance, point.constant(epsilon))
+    return math.reciprocal(point.e, math.square_root(point.e, total))
+
+
+def added(e: Emitter, a: Values, b: Values) -> Values:
+    """The merger of sums."""
+    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+
+
+def sums(point: Point, count: int, step: Callable[..., Values]) -> Values:
+    """``count`` sums over a row, to which ``step`` adds."""
+    return point.fold((0.0,) * count, step, added)

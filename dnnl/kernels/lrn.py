@@ -1,0 +1,199 @@
+"""Divide each element by a power of the sum of squares around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dnnl.codegen import math, vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+# The powers that two reciprocal roots make, and the least w for which these are estimated: what is
+# less may be denormal.
+_QUARTERS = (0.25, 0.5, 0.75)
+_MOST_APART, _MOST_REGISTERS = 4, 2
+_LEAST, _LARGEST = 2.0**-100, 3.4028235e38
+
+
+@dataclass(frozen=True)
+class Statement:
+    """dst = src * w^-beta with w = k + alpha / n * sum of src^2 over windows of ``local_size``."""
+
+    alg: Alg
+    local_size: int
+    alpha: float
+    beta: float
+    k: float
+
+    def dims(self, ndims: int) -> range:
+        """The dimensions along which windows lie."""
+        return range(1, 2) if self.alg is Alg.lrn_across_channels else range(2, ndims)
+
+    def factor(self, ndims: int) -> float:
+        """alpha / n."""
+        return self.alpha / float(self.local_size) ** len(self.dims(ndims))
+
+
+@dataclass(frozen=True)
+class Conf:
+    """The forward pass; in training ``workspace`` becomes src * w^(-beta - 1)."""
+
+    statement: Statement
+    src: MemoryDesc
+    dst: MemoryDesc
+    workspace: MemoryDesc | None
+
+
+def configure(
+    statement: Statement, src: MemoryDesc, dst: MemoryDesc, workspace: MemoryDesc | None
+) -> Conf | Refusal:
+    """Accept any layouts of floats."""
+    refusal = refuse_types(src, dst, allowed=FLOATS)
+    return refusal or Conf(statement, src, dst, workspace)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest that reduces the windows."""
+    arguments, statement = Arguments(), conf.statement
+    window = Window(statement, conf.dst.dims)
+    src = window.middle(arguments.slot(Arg.SRC), conf.src)
+    around = window.around(arguments.slot(Arg.SRC), conf.src)
+    outputs = [window.middle(arguments.slot(Arg.DST), conf.dst)]
+    if conf.workspace is not None:
+        outputs.append(window.middle(arguments.slot(Arg.WORKSPACE), conf.workspace))
+
+    def body(point: Point) -> None:
+        (squares,) = window.sums(point, (around, around))
+        base = window.base(point, squares)
+        power, inverse = powers(point.e, base, statement)
+        value = point.e.b.fmul(point.load(src), power)
+        for output in outputs:
+            point.store(output, value)
+            value = point.e.b.fmul(value, inverse())
+
+    module = Module("lrn", isa)
+    entry = symbol("lrn", [conf.src, conf.dst], isa)
+    nest = Nest(
+        window.axes,
+        window.taps,
+        (src, *around),
+        tuple(outputs),
+        body,
+        registers=lines(isa, conf.dst),
+    )
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+Neighbours = tuple[Operand, ...]
+
+
+class Window:
+    """The elements of tensors of ``dims``, ``axes``, and those around each of them.
+
+    A few neighbours along the channels are an operand each, so that which of them exist is known
+    where code is written. Many are one operand, of which each iteration over ``taps`` has one.
+    """
+
+    def __init__(self, statement: Statement, dims: tuple[int, ...]) -> None:
+        self._statement, self._ndims = statement, len(dims)
+        self._dims = statement.dims(len(dims))
+        self.axes = letters(dims)
+        self._index = tuple(Affine.of(axis) for axis in self.axes)
+        # What lies further away than the other end is never there.
+        half = [min((statement.local_size - 1) // 2, max(0, dims[dim] - 1)) for dim in self._dims]
+        self.taps: tuple[Axis, ...] = ()
+        self._shifts = [self._index]
+        if len(half) == 1 and half[0] <= _MOST_APART:
+            apart = range(-half[0], half[0] + 1)
+            self._shifts = [self._moved([Affine({}, distance)]) for distance in apart]
+        else:
+            self.taps = tuple(
+                Axis(2 * reach + 1, f"k{dim}") for dim, reach in zip(self._dims, half, strict=True)
+            )
+            moves = zip(self.taps, half, strict=True)
+            self._shifts = [self._moved([Affine.of(tap) + -reach for tap, reach in moves])]
+
+    def _moved(self, moves: Sequence[Affine]) -> tuple[Affine, ...]:
+        """The index moved along the dimensions of windows."""
+        index = list(self._index)
+        for dim, move in zip(self._dims, moves, strict=True):
+            index[dim] = index[dim] + move
+        return tuple(index)
+
+    def middle(self, slot: int, desc: MemoryDesc) -> Operand:
+        """The element itself."""
+        return Operand(slot, desc, self._index)
+
+    def around(self, slot: int, desc: MemoryDesc) -> Neighbours:
+        """The elements around it."""
+        bare = frozenset(self._dims)  # what pads a block is no neighbour
+        return tuple(Operand(slot, desc, index, bare=bare) for index in self._shifts)
+
+    def sums(self, point: Point, *pairs: tuple[Neighbours, Neighbours]) -> Values:
+        """The sums of products over the window around a point."""
+        totals = tuple(point.constant(0.0) for _ in pairs)
+        if not self.taps:
+            for number in range(len(self._shifts)):
+                totals = _more(point, totals, [(a[number], b[number]) for a, b in pairs])
+            return totals
+
+        def step(p: Point, *totals: Value) -> Values:
+            return _more(p, totals, [(a, b) for (a,), (b,) in pairs])
+
+        return point.fold((0.0,) * len(pairs), step, _merge)
+
+    def base(self, point: Point, squares: Value) -> Value:
+        """w, of the sum of squares around a point."""
+        factor = point.constant(self._statement.factor(self._ndims))
+        return vector.multiply_add(point.e, squares, factor, point.constant(self._statement.k))
+
+    def slope(self, point: Point) -> Value:
+        """2 * alpha * beta / n."""
+        statement = self._statement
+        return point.constant(2 * statement.beta * statement.factor(self._ndims))
+
+
+def _more(p: Point, totals: Values, pairs: Sequence[tuple[Operand, Operand]]) -> Values:
+    """The totals with a product of each pair added, of which one that is not there adds nothing."""
+    loaded = {operand: p.load_or_zero(operand) for pair in pairs for operand in pair}
+    return tuple(
+        vector.multiply_add(p.e, loaded[a], loaded[b], total)
+        for (a, b), total in zip(pairs, totals, strict=True)
+    )
+
+
+def _merge(e: Emitter, a: Values, b: Values) -> Values:
+    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+
+
+def lines(isa: Isa, dst: MemoryDesc) -> int:
+    """How many registers to fill side by side: non-temporal stores of parts of a line, with loads
+    between them that miss the cache, would leave the write-combining buffers one by one."""
+    return min(_MOST_REGISTERS, max(1, LINE // (isa.lanes * dst.data_type.size)))
+
+
+def powers(e: Emitter, base: Value, statement: Statement) -> tuple[Value, Callable[[], Value]]:
+    """w^-beta, and what computes 1 / w."""
+    known = statement.alpha >= 0 and statement.k >= _LEAST and statement.beta in _QUARTERS
+    if not known:
+        return math.power(e, base, -statement.beta), lambda: math.reciprocal(e, base)
+    # Where squares overflow, the root of infinity would make NaN.
+    base = math.at_most(e, base, _LARGEST)
+    root = math.reciprocal_root(e, base)
+    if statement.beta == 0.5:
+        return root, lambda: e.b.fmul(root, root)
+    fourth = math.reciprocal_root(e, e.b.fmul(base, root))
+    power = fourth if statement.beta == 0.25 else e.b.fmul(root, fourth)
+    return power, lambda: e.b.fmul(root, root)

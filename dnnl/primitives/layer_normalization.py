@@ -1,0 +1,337 @@
+"""Layer normalization, also of the root mean square kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Refusal
+from dnnl.codegen.quantization import Quantization
+from dnnl.errors import InvalidArguments
+from dnnl.kernels import layer_normalization as kernel
+from dnnl.kernels import layer_normalization_backward as backward
+from dnnl.kernels import layer_normalization_gradients as gradients
+from dnnl.language.case import CaseValues, flags_of, tensor
+from dnnl.language.options import (
+    ATTRIBUTES,
+    DIR,
+    INPLACE,
+    Driver,
+    ends,
+    flags,
+    tags,
+    types,
+)
+from dnnl.language.problem import Dims
+from dnnl.language.values import several, text
+from dnnl.language.verbose import OperationLine, Tensor
+from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import (
+    BACKWARD_DATA,
+    FORWARD,
+    NEVER,
+    TRAINING,
+    Operation,
+    Parameter,
+    Passes,
+    Role,
+)
+from dnnl.primitives.parameters import Flags, Real, Type
+from dnnl.reference.layer_normalization import SPECIFICATION
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import NormFlags, PropKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+_AFFINE = NormFlags.use_scale | NormFlags.use_shift
+_FLAGS = Flags(_AFFINE | NormFlags.use_global_stats | NormFlags.rms_norm)
+_CHANNEL_TYPES = Type((DataType.f32, DataType.bf16, DataType.f16))
+
+
+@dataclass(frozen=True)
+class LayerNormalizationDesc(Desc):
+    """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each row along the last
+    dimension.
+
+    Forward arguments SRC, DST; MEAN and VARIANCE, read with ``use_global_stats`` and written in
+    training without it; SCALE with ``use_scale``, SHIFT with ``use_shift``. src has 2 to 5
+    dimensions; dst may be ``any`` and may be src's buffer. The statistics are f32 and have the dims
+    of src without the last; ``stat_desc`` may be ``any``, then they lie in the order of src. Scale
+    and shift have the dims of the last. With ``rms_norm`` no mean is subtracted, MEAN is no
+    argument, and VARIANCE is the mean of the squares.
+
+    Backward arguments SRC, DIFF_DST, MEAN, VARIANCE, SCALE with ``use_scale``; DIFF_SRC, and
+    DIFF_SCALE and DIFF_SHIFT with their flags, which only ``backward`` may have. With
+    ``use_global_stats`` the statistics are constants. Gradients may be ``any``, and diff_src may be
+    the buffer of diff_dst.
+
+    The attribute scales of SRC multiplies the normalized, scaled and shifted value; that of DST
+    divides what the post-ops make of it.
+    """
+
+    prop_kind: PropKind
+    src_desc: MemoryDesc
+    dst_desc: MemoryDesc
+    diff_src_desc: MemoryDesc
+    diff_dst_desc: MemoryDesc
+    stat_desc: MemoryDesc
+    epsilon: float
+    flags: NormFlags
+    scale_shift_data_type: DataType = field(default=DataType.f32)
+    diff_scale_shift_data_type: DataType = field(default=DataType.f32)
+
+    @classmethod
+    def forward(
+        cls,
+        prop_kind: PropKind | str,
+        src_desc: MemoryDesc,
+        dst_desc: MemoryDesc,
+        epsilon: float,
+        flags: NormFlags | str | int | None,
+        stat_desc: MemoryDesc | None = None,
+        scale_shift_data_type: DataType | str = "f32",
+    ) -> LayerNormalizationDesc:
+        """Describe a forward computation; raises InvalidArguments where the rules are broken."""
+        return cls.made(
+            prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, stat_desc=stat_desc,
+            epsilon=epsilon, flags=flags, scale_shift_data_type=scale_shift_data_type,
+        )  # fmt: skip
+
+    @classmethod
+    def backward(
+        cls,
+        prop_kind: PropKind | str,
+        diff_src_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        src_desc: MemoryDesc,
+        epsilon: float,
+        flags: NormFlags | str | int | None,
+        stat_desc: MemoryDesc | None = None,
+        scale_shift_data_type: DataType | str = "f32",
+        diff_scale_shift_data_type: DataType | str = "f32",
+    ) -> LayerNormalizationDesc:
+        """Describe the gradients of a forward computation; raises InvalidArguments where the rules
+        are broken. ``prop_kind`` is backward, or backward_data without scale and shift."""
+        return cls.made(
+            prop_kind=prop_kind, diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
+            src_desc=src_desc, stat_desc=stat_desc, epsilon=epsilon, flags=flags,
+            scale_shift_data_type=scale_shift_data_type,
+            diff_scale_shift_data_type=diff_scale_shift_data_type,
+        )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        # Which tensors there are depends on the flags.
+        self._set("flags", _FLAGS.read("flags", self.flags, 0))
+        super().__post_init__()
+
+    def check_dims(self) -> None:
+        """There are rows, and all tensors have the dims of src."""
+        dims = self.src_desc.dims
+        if not 2 <= len(dims) <= 5:
+            raise InvalidArguments("src_desc", dims, "expected 2 to 5 dimensions")
+        if self.stat_desc.is_zero:
+            self._set("stat_desc", MemoryDesc(dims[:-1], "f32", "any"))
+        for name, desc in self._given():
+            if name != "stat_desc":
+                check_dims(name, desc, dims, "the dims of src")
+        check_dims("stat_desc", self.stat_desc, dims[:-1], "the dims of src without the last")
+
+    def check(self) -> None:
+        """Statistics are f32, and gradients of scale and shift need the propagation backward."""
+        if self.stat_desc.data_type is not DataType.f32:
+            raise InvalidArguments("stat_desc", str(self.stat_desc), "statistics are f32")
+        if self.prop_kind is PropKind.backward_data and self.flags & _AFFINE:
+            rule = "backward_data knows neither scale nor shift"
+            raise InvalidArguments("flags", str(self.flags), rule, "use backward")
+
+    @property
+    def problem(self) -> str:
+        """The dims."""
+        return spelled(self.src_desc.dims)
+
+    @property
+    def row_desc(self) -> MemoryDesc:
+        """One element for each row, in the order of src; row-major where a row is in blocks."""
+        src = self.src_desc
+        last = src.ndims - 1
+        if any(dim == last for dim, _ in src.inner_blocks):
+            return MemoryDesc(src.dims[:-1], "f32")
+        return MemoryDesc(
+            src.dims[:-1], "f32", src.strides[:-1], inner_blocks=src.inner_blocks,
+            padded_dims=src.padded_dims[:-1],
+        )  # fmt: skip
+
+    def channels(self, flag: NormFlags, data_type: DataType) -> MemoryDesc:
+        """The descriptor of scale or shift, the zero one without their flag."""
+        if flag not in self.flags:
+            return MemoryDesc.zero()
+        return MemoryDesc(self.src_desc.dims[-1:], data_type)
+
+
+def _forward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    def configure(post_ops: tuple[PostOp, ...]) -> kernel.Conf | Refusal:
+        given = NormFlags.use_global_stats in desc.flags
+        conf = kernel.Conf(
+            desc.src_desc, desc.dst_desc, desc.stat_desc,
+            desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
+            desc.channels(NormFlags.use_shift, desc.scale_shift_data_type),
+            desc.epsilon, NormFlags.rms_norm in desc.flags, given,
+            desc.prop_kind is PropKind.forward_training and not given,
+            Quantization.of(attr), post_ops,
+        )  # fmt: skip
+        return kernel.configure(conf)
+
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+
+
+def _backward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    def configure(_: tuple[PostOp, ...]) -> gradients.Conf | Refusal:
+        conf = gradients.Conf(
+            desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, desc.stat_desc,
+            desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
+            desc.channels(NormFlags.use_scale, desc.diff_scale_shift_data_type),
+            desc.channels(NormFlags.use_shift, desc.diff_scale_shift_data_type),
+            desc.epsilon, NormFlags.rms_norm in desc.flags,
+            NormFlags.use_global_stats in desc.flags,
+        )  # fmt: skip
+        return backward.configure(conf, isa)
+
+    return plan_nest(desc, attr, isa, configure, backward.build)
+
+
+_Condition = Callable[[LayerNormalizationDesc], bool]
+
+
+def _flagged(flag: NormFlags) -> _Condition:
+    return lambda desc: flag in desc.flags
+
+
+def _read(desc: LayerNormalizationDesc) -> bool:
+    """Whether the statistics are given."""
+    return NormFlags.use_global_stats in desc.flags or not desc.prop_kind.is_forward
+
+
+def _written(desc: LayerNormalizationDesc) -> bool:
+    return not _read(desc)
+
+
+def _statistic(argument: Arg, *conditions: _Condition) -> tuple[Role, Role]:
+    """A statistic as an input and as an output."""
+
+    def role(when: _Condition, reads: Passes = NEVER, writes: Passes = NEVER) -> Role:
+        return Role(
+            argument, "stats", "stat_desc", reads=reads, writes=writes, like=("row_desc",),
+            optional=True, case=_stat_desc,
+            when=lambda desc: all(condition(desc) for condition in (when, *conditions)),
+        )  # fmt: skip
+
+    return role(_read, reads=FORWARD | BACKWARD_DATA), role(_written, writes=TRAINING)
+
+
+def _stat_desc(case: CaseValues) -> MemoryDesc:
+    tag = case["stat_tag"]
+    return tensor(case.shapes.dims[:-1], DataType.f32, "any" if tag == "undef" else tag)
+
+
+def _channel(
+    argument: Arg,
+    name: str,
+    flag: NormFlags,
+    data_type: str,
+    reads: Passes = NEVER,
+    writes: Passes = NEVER,
+) -> Role:
+    """A tensor with one number for each place in a row."""
+    return Role(
+        argument, name, reads=reads, writes=writes, when=_flagged(flag), letters="c",
+        derived=lambda desc: desc.channels(flag, getattr(desc, data_type)),
+    )  # fmt: skip
+
+
+def _data(number: int, kind: int) -> Callable[[CaseValues], MemoryDesc]:
+    """The tensor of a case with layout ``number``, ``any`` where the case gives fewer, and type
+    ``kind``."""
+
+    def desc(case: CaseValues) -> MemoryDesc:
+        given = case["tag"].items
+        tag = given[number] if number < len(given) else "any"
+        return tensor(case.shapes.dims, case.part("dt", kind), tag)
+
+    return desc
+
+
+def _first(*names: str) -> Callable[[OperationLine], Sequence[Tensor]]:
+    """The first tensor of these names in a verbose line."""
+    return lambda line: line.named(*names)[:1]
+
+
+_GRADIENT = 2  # behind the layouts that a case gives
+
+LayerNormalizationDesc.operation = Operation(
+    kind="layer_normalization",
+    summary="layer normalization: each row by its mean and variance",
+    driver=Driver(
+        "lnorm",
+        (
+            DIR, types("dt", "f32", ends, (1, 2)),
+            tags("tag", "abx:any", ends, several(text, (1, 2))),
+            tags("stat_tag", "any", _first("stats", "stat")),
+            types("ss_dt", "f32", _first("scale", "shift")), flags("GCHM"), *ATTRIBUTES, INPLACE,
+        ),
+        Dims(),
+    ),
+    roles=(
+        Role(
+            Arg.SRC, "src", "src_desc", reads=FORWARD | BACKWARD_DATA, case=_data(0, 0)
+        ),
+        Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), case=_data(1, 1)),
+        Role(
+            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("src_desc",),
+            case=_data(_GRADIENT, 1),
+        ),
+        Role(
+            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=("src_desc",),
+            case=_data(_GRADIENT, 0),
+        ),
+        *_statistic(Arg.MEAN, lambda desc: NormFlags.rms_norm not in desc.flags),
+        *_statistic(Arg.VARIANCE),
+        _channel(
+            Arg.SCALE, "scale", NormFlags.use_scale, "scale_shift_data_type",
+            reads=FORWARD | BACKWARD_DATA,
+        ),
+        _channel(Arg.SHIFT, "shift", NormFlags.use_shift, "scale_shift_data_type", reads=FORWARD),
+        _channel(
+            Arg.DIFF_SCALE, "diff_scale", NormFlags.use_scale, "diff_scale_shift_data_type",
+            writes=BACKWARD_DATA,
+        ),
+        _channel(
+            Arg.DIFF_SHIFT, "diff_shift", NormFlags.use_shift, "diff_scale_shift_data_type",
+            writes=BACKWARD_DATA,
+        ),
+    ),
+    parameters=(
+        Parameter("epsilon", Real(0.0, "try 1e-5"), lambda _: 1 / 16),
+        Parameter("flags", _FLAGS, lambda case: flags_of(case["flags"]), "flags"),
+        Parameter("scale_shift_data_type", _CHANNEL_TYPES, lambda case: case["ss_dt"]),
+        Parameter("diff_scale_shift_data_type", _CHANNEL_TYPES, lambda case: case["ss_dt"]),
+    ),
+    in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
+    channels=-1,
+    scales_result=True,
+    operands=(4, 16),
+    reference=SPECIFICATION,
+    examples=(
+        "--flags=,G,M --tag=abx,axb,aBx16b 3x19x40",
+        # backward_data knows neither scale nor shift
+        "--dir=FWD_D,BWD_DW --flags=CH,GCHM --tag=abx,axb 3x19x40 5x3 2x3x1x2x17",
+    ),
+    implementations=(
+        Implementation("nest", _forward, FORWARD),
+        Implementation("nest", _backward, BACKWARD_DATA),
+    ),
+)  # fmt: skip

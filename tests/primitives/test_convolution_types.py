@@ -1,0 +1,65 @@
+"""Convolutions and inner products of small floats, and into other types."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dnnl import ConvolutionDesc, InnerProductDesc, MemoryDesc, config
+from dnnl.codegen import isa as rows
+from tests.primitives.harness import ENGINE
+from tests.primitives.products import Dims, Window, attr_of, convolution_desc, lay_out, verify
+
+NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
+FORWARD = "forward_inference"
+SAME = Window((5, 9), (3, 3), padding_l=(1, 1))
+TYPES = [("bf16", "bf16"), ("bf16", "f32"), ("f16", "f16"), ("f16", "u8"), ("f32", "s8")]
+
+every_row = pytest.mark.parametrize("isa", NAMES)
+types = pytest.mark.parametrize("types", TYPES, ids="-".join)
+
+
+def typed(desc: ConvolutionDesc, data_type: str, dst: str) -> ConvolutionDesc:
+    """The convolution with other types."""
+    return replace(
+        desc,
+        src_desc=desc.src_desc.with_data_type(data_type),
+        weights_desc=desc.weights_desc.with_data_type(data_type),
+        dst_desc=desc.dst_desc.with_data_type(dst),
+    )
+
+
+@types
+@pytest.mark.parametrize("layout", ["any", "plain", "last", "block16", "reversed", "gaps", "part"])
+@pytest.mark.parametrize("channels", [(19, 35), (2, 17, 16), (20, 1, 1)], ids=str)
+def test_convolution(channels: Dims, layout: str, types: tuple[str, str]) -> None:
+    desc = convolution_desc(SAME, 2, channels, (layout, "any", layout))
+    verify(typed(desc, *types), attr_of(("eltwise", "eltwise_relu"), ("sum", 0.5)), "normal")
+
+
+@every_row
+@pytest.mark.parametrize("weights", ["any", "plain"])
+def test_convolution_on_every_row(weights: str, isa: str) -> None:
+    desc = convolution_desc(SAME, 1, (19, 35), ("any", weights, "any"))
+    with config.override("max_cpu_isa", isa):
+        for pair in TYPES:
+            verify(typed(desc, *pair), fill="normal")
+
+
+@every_row
+@types
+@pytest.mark.parametrize("layout", ["any", "plain", "block16", "reversed"])
+def test_inner_product(layout: str, types: tuple[str, str], isa: str) -> None:
+    dims = (5, 19, 2, 3), (18, 19, 2, 3), (5, 18)
+    layouts = layout, "any", "plain" if layout == "block16" else layout
+    names = types[0], types[0], types[1]
+    src, weights, dst = (
+        lay_out(size, where).with_data_type(name)
+        for size, where, name in zip(dims, layouts, names, strict=True)
+    )
+    bias = MemoryDesc((18,), types[0])
+    with config.override("max_cpu_isa", isa):
+        verify(
+            InnerProductDesc.forward("forward_inference", src, weights, dst, bias), None, "normal"
+        )
