@@ -8,7 +8,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import Emitter, i64
+from dnnl.codegen.builder import I32, Emitter, i64
 from dnnl.codegen.vector import Mask
 
 
@@ -48,4 +48,14 @@ def _masks(e: Emitter, kind: ir.VectorType, mask: Mask) -> list[Mask]:
     if isinstance(mask, ir.Constant):
         known = vector.flags(mask)
         return [vector.known_lanes(known[at : at + lanes]) for at in range(0, len(known), lanes)]
-    return list(vector.split(e, mask, lanes))
+    return _split(e, mask, lanes)
+
+
+def _split(e: Emitter, mask: ir.Value, lanes: int) -> list[Mask]:
+    """A mask that is known at run time in pieces: as integers where no registers hold masks, since
+    LLVM 22 otherwise loads all of a register of which no lane is ever wanted."""
+    if e.isa.merging:
+        return list(vector.split(e, mask, lanes))
+    wide = e.b.sext(mask, vector.vector_type(I32, mask.type.count))
+    parts = vector.split(e, wide, lanes)
+    return [e.b.icmp_signed("<", part, vector.splat_constant(part.type, 0)) for part in parts]

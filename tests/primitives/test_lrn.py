@@ -1,0 +1,192 @@
+"""Local response normalization and its gradient: windows along channels and in space."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dnnl import Arg, InvalidArguments, LrnDesc, Memory, MemoryDesc, PrimitiveDesc, config
+from dnnl.reference import lrn as reference
+from tests.check import assert_close, check, logical, memory_of
+from tests.primitives.harness import (
+    ENGINE,
+    LAYOUTS,
+    array,
+    describe,
+    every_isa,
+    execute,
+    execute_all,
+    source,
+    tensor,
+    typed_source,
+)
+
+DIMS = (2, 19, 5, 7)
+ALGS = ["lrn_across_channels", "lrn_within_channel"]
+NUMBERS: dict[str, Any] = {"local_size": 5, "alpha": 0.5, "beta": 0.75, "k": 1.0}
+
+
+def volume(alg: str, ndims: int, numbers: dict[str, Any]) -> int:
+    exponent = 1 if alg == ALGS[0] else ndims - 2
+    size: int = numbers["local_size"]
+    return int(size**exponent)
+
+
+def run(memory: Memory, dst: MemoryDesc, alg: str, numbers: dict[str, Any] = NUMBERS) -> None:
+    """Inference, and training, whose workspace the gradient reads."""
+    desc = LrnDesc.forward("forward_training", alg, memory.desc, dst, **numbers)
+    made = execute_all(PrimitiveDesc(desc, ENGINE), {Arg.SRC: memory})
+    data, terms = logical(memory), volume(alg, memory.desc.ndims, numbers)
+    want = reference.lrn(data, alg, **numbers)
+    check(made[Arg.DST], want, reference.TOLERANCE(dst.data_type, terms))
+    kept = reference.lrn_workspace(data, alg, **numbers)
+    check(made[Arg.WORKSPACE], kept, reference.TOLERANCE("f32", terms))
+    inference = LrnDesc.forward("forward_inference", alg, memory.desc, dst, **numbers)
+    result = execute(inference, {Arg.SRC: memory})
+    check(result, want, reference.TOLERANCE(dst.data_type, terms))
+    gradient(memory, made[Arg.WORKSPACE], dst, alg, numbers)
+
+
+def gradient(
+    memory: Memory, workspace: Memory, diff: MemoryDesc, alg: str, numbers: dict[str, Any]
+) -> None:
+    diff_dst = memory_of(np.random.default_rng(3).standard_normal(diff.dims), diff, ENGINE)
+    desc = LrnDesc.backward(alg, diff, diff, memory.desc, **numbers)
+    args: dict[int, Memory] = {Arg.SRC: memory, Arg.DIFF_DST: diff_dst, Arg.WORKSPACE: workspace}
+    (made,) = execute_all(PrimitiveDesc(desc, ENGINE), args).values()
+    want = reference.lrn_backward(logical(memory), logical(diff_dst), alg, **numbers)
+    terms = volume(alg, memory.desc.ndims, numbers)
+    check(made, want, reference.BACKWARD_TOLERANCE(diff.data_type, terms))
+
+
+@pytest.mark.parametrize("alg", ALGS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout: str, alg: str) -> None:
+    memory = source(DIMS, layout)
+    run(memory, memory.desc, alg)
+
+
+@pytest.mark.parametrize("alg", ALGS)
+@pytest.mark.parametrize(
+    ("src", "dst"), [("nchw", "nhwc"), ("nChw16c", "nchw"), ("nhwc", "nChw8c"), ("gaps", "part")]
+)
+def test_another_layout_for_the_result(src: str, dst: str, alg: str) -> None:
+    run(source(DIMS, src), describe(DIMS, dst), alg)
+
+
+@every_isa
+@pytest.mark.parametrize("alg", ALGS)
+@pytest.mark.parametrize("types", [("f32", "f32"), ("bf16", "bf16"), ("f16", "f32")], ids=">".join)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_types(layout: str, types: tuple[str, str], alg: str, isa: str) -> None:
+    memory = typed_source((2, 40, 3, 5), layout, types[0])
+    with config.override("max_cpu_isa", isa):
+        run(memory, memory.desc.with_data_type(types[1]), alg)
+
+
+@pytest.mark.parametrize("alg", ALGS)
+@pytest.mark.parametrize(
+    ("dims", "tag"),
+    [
+        ((3, 40), "ab"),
+        ((2, 3), "ba"),
+        ((1, 1, 9), "abc"),
+        ((2, 17, 33), "acb"),
+        ((2, 20, 4, 3, 6), "abcde"),
+        ((2, 20, 4, 3, 6), "aBcde16b"),
+    ],
+)
+def test_ranks(dims: tuple[int, ...], tag: str, alg: str) -> None:
+    memory = source(dims, tag)
+    run(memory, memory.desc, alg)
+
+
+@every_isa
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"local_size": 1}, {"local_size": 4}, {"local_size": 11}, {"local_size": 99},
+        {"beta": 1.0}, {"beta": 0.5}, {"beta": 0.25}, {"beta": 0.6}, {"beta": -1.5}, {"beta": 0.0},
+        {"k": 14.2}, {"alpha": 0.0}, {"alpha": -0.01, "k": 2.0},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_numbers(layout: str, changed: dict[str, Any], isa: str) -> None:
+    memory = source((2, 23, 3, 9), layout)
+    with config.override("max_cpu_isa", isa):
+        run(memory, memory.desc, ALGS[0], {**NUMBERS, **changed})
+
+
+def test_extreme_elements() -> None:
+    """No square overflows, some vanish, one element is not a number, one is infinite."""
+    values = np.zeros((1, 12, 1, 1))
+    values[0, :, 0, 0] = [1e18, 1e-30, 0, 1, -2, 3, 4, 5, 6, 7, np.nan, 1]
+    memory = memory_of(values, MemoryDesc(values.shape, "f32"), ENGINE)
+    desc = LrnDesc.forward("forward_inference", ALGS[0], memory.desc, memory.desc, **NUMBERS)
+    got = logical(execute(desc, {Arg.SRC: memory}))
+    with np.errstate(all="ignore"):
+        want = reference.lrn(logical(memory), ALGS[0], **NUMBERS)
+    assert (np.isnan(got) == np.isnan(want)).all()
+    finite = np.isfinite(want)
+    assert_close(got[finite], want[finite], reference.TOLERANCE("f32", 5))
+
+
+def test_as_pytorch() -> None:
+    memory, diff = source((2, 20, 6, 5), "abcd"), source((2, 20, 6, 5), "abcd", 2)
+    md = memory.desc
+    forward = LrnDesc.forward("forward_training", ALGS[0], md, md, **NUMBERS)
+    made = execute_all(PrimitiveDesc(forward, ENGINE), {Arg.SRC: memory})
+    leaf = tensor(memory).requires_grad_()
+    result = torch.nn.functional.local_response_norm(leaf, 5, 0.5, 0.75, 1.0)
+    assert_close(logical(made[Arg.DST]), array(result.detach()), reference.TOLERANCE("f32", 5))
+    result.backward(tensor(diff))  # type: ignore[no-untyped-call]
+    args: dict[int, Memory] = {
+        Arg.SRC: memory,
+        Arg.DIFF_DST: diff,
+        Arg.WORKSPACE: made[Arg.WORKSPACE],
+    }
+    backward = LrnDesc.backward(ALGS[0], md, md, md, **NUMBERS)
+    (gradients,) = execute_all(PrimitiveDesc(backward, ENGINE), args).values()
+    assert leaf.grad is not None
+    assert_close(logical(gradients), array(leaf.grad), reference.BACKWARD_TOLERANCE("f32", 5))
+
+
+@pytest.mark.parametrize("dims", [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
+def test_no_elements(dims: tuple[int, ...]) -> None:
+    memory = source(dims, "abc")
+    desc = LrnDesc.forward("forward_inference", ALGS[0], memory.desc, memory.desc, **NUMBERS)
+    execute(desc, {Arg.SRC: memory})
+
+
+def test_any_follows_src() -> None:
+    blocked, open_desc = describe(DIMS, "nChw16c"), MemoryDesc(DIMS, "f32", "any")
+    forward = LrnDesc.forward("forward_training", ALGS[0], blocked, open_desc, **NUMBERS)
+    pd = PrimitiveDesc(forward, ENGINE)
+    assert pd.dst_desc == pd.workspace_desc == blocked
+    backward = LrnDesc.backward(ALGS[0], open_desc, open_desc, blocked, **NUMBERS)
+    pd = PrimitiveDesc(backward, ENGINE, hint=pd)
+    assert pd.diff_src_desc == pd.diff_dst_desc == pd.workspace_desc == blocked
+
+
+def test_bad_arguments() -> None:
+    a = MemoryDesc((2, 3, 4), "f32")
+    for changed, message in (
+        ({"local_size": 0}, "local_size = 0"),
+        ({"local_size": 2.5}, "local_size"),
+        ({"alpha": float("nan")}, "alpha"),
+    ):
+        with pytest.raises(InvalidArguments, match=message):
+            LrnDesc.forward("forward_inference", ALGS[0], a, a, **{**NUMBERS, **changed})
+    line, other = MemoryDesc((3,), "f32"), MemoryDesc((2, 4, 3), "f32")
+    with pytest.raises(InvalidArguments, match="expected 2 to 5 dimensions"):
+        LrnDesc.forward("forward_inference", ALGS[0], line, line, **NUMBERS)
+    with pytest.raises(InvalidArguments, match=r"dst_desc = \(2, 4, 3\)"):
+        LrnDesc.forward("forward_inference", ALGS[0], a, other, **NUMBERS)
+    with pytest.raises(InvalidArguments, match="prop_kind"):
+        LrnDesc.forward("backward_data", ALGS[0], a, a, **NUMBERS)
+    with pytest.raises(InvalidArguments, match="alg_kind"):
+        LrnDesc.forward("forward_inference", "pooling_max", a, a, **NUMBERS)
