@@ -94,7 +94,11 @@ class _Softmax(Specification):
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """The function on the axis, or its gradient."""
         if desc.propagation.is_forward:
-            return {Arg.DST: softmax(values[Arg.SRC], desc.axis, desc.alg_kind)}
+            src = values[Arg.SRC]
+            # Kernels scale in f32, where what is larger than its largest number is infinite.
+            beyond = np.abs(src) > DataType.f32.max
+            src = np.where(beyond, np.copysign(np.inf, src), src)
+            return {Arg.DST: softmax(src, desc.axis, desc.alg_kind)}
         ends = values[Arg.DST], values[Arg.DIFF_DST]
         return {Arg.DIFF_SRC: softmax_backward(*ends, desc.axis, desc.alg_kind)}
 
