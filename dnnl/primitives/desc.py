@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self
 
 from dnnl.codegen.kernel import Reason, Refusal
@@ -51,7 +51,7 @@ class Desc:
         """A description with these fields. Tensors that are left out, or None, are absent; a
         parameter that is None has its default."""
         values = dict(given)
-        for name in (item.name for item in fields(cls) if item.name.endswith("_desc")):
+        for name in _tensor_fields(cls):
             if values.get(name) is None:
                 values[name] = MemoryDesc.zero()
         return cls(**values)
@@ -220,6 +220,11 @@ class Desc:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.problem} {self.auxiliary}".rstrip()
+
+
+@cache
+def _tensor_fields(cls: type[Desc]) -> tuple[str, ...]:
+    return tuple(item.name for item in fields(cls) if item.name.endswith("_desc"))
 
 
 def check_outputs(tensors: Sequence[Tensor]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from dnnl import config
 from dnnl.codegen.isa import aarch64, generic, nvptx, spirv, x86
@@ -51,7 +52,19 @@ def select(
     ``caches`` are the bytes and the ways of the first-level cache and the bytes of the second, if
     they are known; how they behave is that of the processor ``cpu``.
     """
-    row = _strongest(arch, flags, universal)
+    return _select(arch, cpu, frozenset(flags), universal, caches, config.get("max_cpu_isa"))
+
+
+@lru_cache(maxsize=64)
+def _select(
+    arch: str,
+    cpu: str,
+    flags: frozenset[str],
+    universal: bool,
+    caches: tuple[int, int, int] | None,
+    limit: str,
+) -> Isa:
+    row = _strongest(arch, flags, universal, limit)
     sized = row.caches
     if caches is not None:
         l1, l1_ways, l2 = caches
@@ -59,9 +72,8 @@ def select(
     return replace(row, caches=behaviour.of(cpu, sized))
 
 
-def _strongest(arch: str, flags: Iterable[str], universal: bool) -> Isa:
+def _strongest(arch: str, flags: frozenset[str], universal: bool, limit: str) -> Isa:
     rows = available(arch, flags, universal)
-    limit = config.get("max_cpu_isa")
     if limit == "default" or rows[-1].device is not None:
         return rows[-1]
     bound = find(limit, "DNNL_MAX_CPU_ISA")

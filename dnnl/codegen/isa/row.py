@@ -104,6 +104,10 @@ class Isa:
         if self.registers < 4:
             raise ValueError(f"{self.name}: a register tile needs at least 4 registers")
 
+    def __hash__(self) -> int:
+        """Of what rows differ in; every creation of a primitive looks its key up."""
+        return hash((self.name, self.caches))
+
     @property
     def lanes(self) -> int:
         """How many f32 values one vector register holds."""
