@@ -16,10 +16,12 @@ _DIMS = re.compile(r"[0-9]+(x[0-9]+)*")
 
 @dataclass(frozen=True)
 class Shapes:
-    """The dims of one or more tensors, and the name that the case was given."""
+    """The dims of one or more tensors, the name that the case was given, and the word between the
+    tensors where the problem is told."""
 
     tensors: tuple[Sizes, ...]
     name: str = ""
+    between: str = " and "
 
     def with_batch(self, batch: int) -> Shapes:
         """The problem with another first dimension."""
@@ -75,7 +77,7 @@ class Dims:
         if len(tensors[0]) > _MOST or any(len(dims) > len(tensors[0]) for dims in tensors):
             rule = f"at most {_MOST} dims, and no tensor has more than the first"
             raise BadValue(f"problem {token!r}: {rule}")
-        return Shapes(tensors, name)
+        return Shapes(tensors, name, self.between)
 
     def told(self, text: str) -> str:
         """The problem as a case writes it, out of that of a verbose line; version 2 gave a product

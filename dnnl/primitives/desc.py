@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from dnnl.codegen.kernel import Reason, Refusal
@@ -51,9 +51,9 @@ class Desc:
         """A description with these fields. Tensors that are left out, or None, are absent; a
         parameter that is None has its default."""
         values = dict(given)
-        for name in _tensor_fields(cls):
-            if values.get(name) is None:
-                values[name] = MemoryDesc.zero()
+        for role in cls.operation.roles:
+            if role.field and not role.many and values.get(role.field) is None:
+                values[role.field] = MemoryDesc.zero()
         return cls(**values)
 
     def _fill(self, **given: Any) -> None:
@@ -220,11 +220,6 @@ class Desc:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.problem} {self.auxiliary}".rstrip()
-
-
-@cache
-def _tensor_fields(cls: type[Desc]) -> tuple[str, ...]:
-    return tuple(item.name for item in fields(cls) if item.name.endswith("_desc"))
 
 
 def check_outputs(tensors: Sequence[Tensor]) -> None:

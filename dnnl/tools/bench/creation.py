@@ -57,7 +57,8 @@ def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = No
             fields[role.field] = role.case(case)
     for parameter in operation.parameters:
         fields[parameter.field] = parameter.case(case)
-    return operation.complete(kind.made(**fields), case)  # type: ignore[no-any-return]
+    described: Desc = operation.complete(kind.made(**fields), case)
+    return described
 
 
 def at_execution(case: CaseValues, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDesc:

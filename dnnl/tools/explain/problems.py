@@ -8,7 +8,6 @@ from dnnl.language.descriptor import Descriptor
 from dnnl.language.options import Problem
 from dnnl.language.problem import Shapes
 from dnnl.language.verbose import OperationLine
-from dnnl.tools.bench.drivers import KINDS
 from dnnl.tools.explain.words import ALGORITHMS, BINARY, FLAGS, function
 
 
@@ -21,8 +20,7 @@ def sizes(line: OperationLine, problem: Problem | None) -> str:
     if problem is None:
         return line.problem
     if isinstance(problem, Shapes):
-        word = KINDS[line.kind].problem.between  # type: ignore[union-attr]
-        return word.join(map(_sizes, problem.tensors))
+        return problem.between.join(map(_sizes, problem.tensors))
     if "slc" in problem.numbers:
         return _recurrent(problem)
     if problem.grammar.window:
