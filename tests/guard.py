@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from typing import Literal
+import sys
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dnnl.runtime.memory import Memory
+
+End: TypeAlias = Literal["end", "start"]
+RUNS: tuple[tuple[int, End], ...] = ((1, "end"), (2, "end"), (2, "start"))
+"""The executions of a check: how many threads, and where the buffers lie."""
 _PROT_NONE = 0
 
 
-def guarded(nbytes: int, at: Literal["end", "start"] = "end") -> NDArray[np.uint8]:
+def guarded(nbytes: int, at: End = "end") -> NDArray[np.uint8]:
     """``nbytes`` zero bytes that end right before an inaccessible page, or start right after one.
 
     POSIX only. With ``at="end"`` the address is as aligned as ``nbytes`` is.
@@ -29,3 +35,12 @@ def guarded(nbytes: int, at: Literal["end", "start"] = "end") -> NDArray[np.uint
             raise OSError(ctypes.get_errno(), "mprotect")
     first = page + inner - nbytes if at == "end" else page
     return whole[first : first + nbytes]
+
+
+def near(memory: Memory, at: End = "end") -> Memory:
+    """A copy of a memory beside pages that nobody may touch, where there are such pages."""
+    if sys.platform == "win32":
+        return Memory(memory.desc, memory.engine, memory.data.copy())
+    buffer = guarded(memory.desc.size, at)
+    buffer[:] = memory.data
+    return Memory(memory.desc, memory.engine, buffer)

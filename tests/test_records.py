@@ -29,7 +29,7 @@ from dnnl.tools.bench.creation import create, describe, skipped
 from dnnl.tools.bench.trial import Trial
 from dnnl.tools.bench.verbose_line import operation_tokens, read
 from dnnl.types.kinds import FormatKind
-from tests.guard import guarded
+from tests.guard import RUNS, near
 
 ENGINE = Engine("cpu")
 _DIRECTIONS = {
@@ -86,7 +86,7 @@ def test_results_are_right_between_guard_pages(kind: str, line: str) -> None:
     for made in trials(kind, line):
         primitive = Primitive(made.pd)
         results = []
-        for threads, at in ((1, "end"), (2, "end"), (2, "start")):
+        for threads, at in RUNS:
             placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
             primitive.execute(Stream(ENGINE, threads), placed)
             results.append(placed)
@@ -101,13 +101,6 @@ def test_results_are_right_between_guard_pages(kind: str, line: str) -> None:
         verdict = made.judge(made.expect())
         assert not verdict.errors, verdict.lines
         made.place()
-
-
-def near(memory: Memory, at: str) -> Memory:
-    """A copy of a memory beside pages that nobody may touch."""
-    buffer = guarded(memory.desc.size, at)  # type: ignore[arg-type]
-    buffer[:] = memory.data
-    return Memory(memory.desc, ENGINE, buffer)
 
 
 @each_line

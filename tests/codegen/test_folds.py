@@ -11,7 +11,7 @@ from dnnl.codegen import isa as isa_rows
 from dnnl.codegen import jit, sharing
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
-from dnnl.codegen.builder import Module, Values
+from dnnl.codegen.builder import Emitter, Module, Values
 from dnnl.codegen.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room, sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.point import Point
@@ -176,7 +176,7 @@ def test_any_reduction_that_can_be_merged(isa: Isa) -> None:
     assert logical(best)[0] == logical(src).max()
 
 
-def largest(e, a: Values, b: Values) -> Values:  # type: ignore[no-untyped-def]
+def largest(e: Emitter, a: Values, b: Values) -> Values:
     """The larger of two."""
     return (e.b.select(e.b.fcmp_ordered(">", a[0], b[0]), a[0], b[0]),)
 

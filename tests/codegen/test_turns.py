@@ -16,12 +16,12 @@ from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 from tests.check import check, logical
 from tests.codegen.lanes import runnable_rows
-from tests.codegen.nests import described, launch, random_of
+from tests.codegen.nests import Build, described, launch, random_of
 
 EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
 
 
-def spread(src: MemoryDesc, dst: MemoryDesc, turns: int):  # type: ignore[no-untyped-def]
+def spread(src: MemoryDesc, dst: MemoryDesc, turns: int) -> Build:
     """A nest that writes element x of src times 1, times 2, ... to ``turns`` elements of dst."""
 
     def build(module: Module) -> list[Phase]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnl.codegen.access import Number, Operand
+from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.isa import Isa
@@ -24,7 +24,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 from tests.check import check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
-from tests.codegen.nests import ENGINE, described, launch, random_of
+from tests.codegen.nests import ENGINE, Build, described, launch, random_of
 
 EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
 
@@ -33,7 +33,7 @@ def value(form: Affine, at: dict[Axis, int]) -> int:
     return form.const + sum(stride * at[axis] for axis, stride in form.strides.items())
 
 
-def holds(bounds: tuple, at: dict[Axis, int]) -> bool:  # type: ignore[type-arg]
+def holds(bounds: tuple[Bound, ...], at: dict[Axis, int]) -> bool:
     return all(0 <= value(bound.form, at) < bound.limit for bound in bounds)
 
 
@@ -76,7 +76,9 @@ def test_an_iteration_that_divides_looks_at_nothing_else() -> None:
     assert len(own.pairs) == 1
 
 
-def gather(dims: list[Window], diff_dst: MemoryDesc, diff_src: MemoryDesc, places: MemoryDesc):  # type: ignore[no-untyped-def]
+def gather(
+    dims: list[Window], diff_dst: MemoryDesc, diff_src: MemoryDesc, places: MemoryDesc
+) -> Build:
     """A nest over diff_src: the sum of diff_dst of those windows whose ``places`` name the tap."""
 
     def build(module: Module) -> list[Phase]:

@@ -7,7 +7,6 @@ and the inputs must be as they were. In some tests it runs once more on another 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from math import prod
 
@@ -19,7 +18,7 @@ from dnnl.codegen import isa
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
 from tests.check import logical, poisoned_memory, random_memory
-from tests.guard import guarded
+from tests.guard import RUNS, near
 from tests.primitives import late
 
 ENGINE = Engine("cpu")
@@ -88,8 +87,8 @@ def execute_all(
     given = {**args, **written}
     kept = {id(memory) for memory in written.values()}
     results: list[dict[int, Memory]] = []
-    for threads, at in ((1, "end"), (2, "end"), (2, "start")):
-        placed = {id(memory): _placed(memory, at) for memory in given.values()}
+    for threads, at in RUNS:
+        placed = {id(memory): near(memory, at) for memory in given.values()}
         now = {arg: placed[id(memory)] for arg, memory in given.items()}
         primitive.execute(Stream(ENGINE, threads), now)
         results.append({arg: now[arg] for arg in written})
@@ -105,15 +104,6 @@ def execute_all(
             want = next((first[o] for o in written if given[o] is given[arg]), given[arg])
             assert (memory.data == want.data).all(), f"argument {arg} differs on a late engine"
     return first
-
-
-def _placed(memory: Memory, at: str) -> Memory:
-    """A copy between pages that nobody may touch."""
-    if sys.platform == "win32":
-        return Memory(memory.desc, ENGINE, memory.data.copy())
-    buffer = guarded(memory.desc.size, at)  # type: ignore[arg-type]
-    buffer[:] = memory.data
-    return Memory(memory.desc, ENGINE, buffer)
 
 
 def tensor(memory: Memory) -> torch.Tensor:

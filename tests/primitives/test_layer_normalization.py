@@ -24,7 +24,7 @@ from dnnl import (
 from dnnl.reference import layer_normalization as reference
 from dnnl.reference.arrays import Array
 from dnnl.types.kinds import coerce
-from tests.check import assert_close, check, logical, memory_of, random_memory
+from tests.check import Fill, assert_close, check, logical, memory_of, random_memory
 from tests.primitives.harness import (
     ENGINE,
     array,
@@ -85,8 +85,8 @@ def filled(desc: LayerNormalizationDesc) -> dict[int, Memory]:
     given = {}
     for tensor_ in settled.tensors:
         if not tensor_.output:
-            kind = "positive" if tensor_.argument == Arg.VARIANCE else "normal"
-            given[tensor_.argument] = random_memory(tensor_.desc, ENGINE, tensor_.argument, kind)  # type: ignore[arg-type]
+            fill: Fill = "positive" if tensor_.argument == Arg.VARIANCE else "normal"
+            given[tensor_.argument] = random_memory(tensor_.desc, ENGINE, tensor_.argument, fill)
     if not desc.prop_kind.is_forward:
         true = reference.statistics(logical(given[Arg.SRC]), rms=NormFlags.rms_norm in desc.flags)
         for argument, values in zip(_STATISTICS, true, strict=True):
@@ -106,8 +106,11 @@ def expected(desc: LayerNormalizationDesc, given: Mapping[int, Memory]) -> dict[
         dst = reference.layer_normalization(
             src, mean, variance, scale, shift, epsilon=EPSILON, rms=rms
         )
-        assert mean is not None or rms
-        return {Arg.DST: dst, Arg.VARIANCE: variance, **({} if rms else {Arg.MEAN: mean})}  # type: ignore[dict-item]
+        outputs: dict[int, Array] = {Arg.DST: dst, Arg.VARIANCE: variance}
+        if not rms:
+            assert mean is not None
+            outputs[Arg.MEAN] = mean
+        return outputs
     assert variance is not None
     made = reference.layer_normalization_backward(
         src, values[Arg.DIFF_DST], mean, variance, scale, epsilon=EPSILON,
