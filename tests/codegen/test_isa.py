@@ -19,15 +19,16 @@ def select(cpu: str, *without: str) -> Isa:
 
 
 def test_the_strongest_row_is_taken() -> None:
-    assert select("znver5").name == "avx512_core_bf16"
-    assert select(CASCADE_LAKE, "avx512bf16").name == "avx512_core_vnni"
+    assert select("sapphirerapids").name == "avx512_core_fp16"
+    assert select("znver5", "avx512fp16").name == "avx512_core_bf16"
+    assert select(CASCADE_LAKE, "avx512fp16", "avx512bf16").name == "avx512_core_vnni"
     assert select("haswell", "avx512f").name == "avx2"
 
 
 def test_processors_that_were_measured_have_caches_of_their_own() -> None:
     assert select(CASCADE_LAKE).caches != Caches()
     assert select("skylake-avx512").caches == select(CASCADE_LAKE).caches
-    assert select("znver5") == isa.find("avx512_core_bf16")
+    assert select("znver5", "avx512fp16") == isa.find("avx512_core_bf16")
 
 
 @pytest.mark.parametrize("name", ["sse41", "avx2", "avx512_core"])
