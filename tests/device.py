@@ -117,6 +117,7 @@ class FarQueue(Queue[FarExecutable]):
     def __init__(self, device: FarBackend, in_order: bool) -> None:
         self._device, self._in_order = device, in_order
         self._launches: list[Launch] = []  # since the last wait
+        self._last: tuple[Launch, ...] = ()
         self._lock = threading.Lock()
 
     def submit(
@@ -128,8 +129,8 @@ class FarQueue(Queue[FarExecutable]):
     ) -> Launch:
         before = checked_events(after)
         with self._lock:
-            last = self._launches[-1:] if self._in_order else []
-            launch = Launch(self._device, executable, arguments, threads, (*before, *last))
+            launch = Launch(self._device, executable, arguments, threads, (*before, *self._last))
+            self._last = (launch,) if self._in_order else ()
             self._launches.append(launch)
             self._device.add(launch)
         return launch
@@ -139,6 +140,9 @@ class FarQueue(Queue[FarExecutable]):
             launches, self._launches = self._launches, []
         for launch in launches:
             self._device.finish(launch)
+        with self._lock:
+            if launches and self._last == (launches[-1],):
+                self._last = ()
         for launch in launches:
             if launch.error is not None:
                 raise launch.error

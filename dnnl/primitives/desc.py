@@ -28,11 +28,13 @@ _GRADIENT = Arg.DIFF_SRC - Arg.SRC
 @dataclass(frozen=True)
 class Tensor:
     """One tensor of an operation: its execution argument, its name in verbose lines, its
-    descriptor, whether the operation writes it, and what verbose lines add to its token."""
+    descriptor and the field that holds it, whether the operation writes it, and what verbose lines
+    add to its token."""
 
     argument: int
     name: str
     desc: MemoryDesc
+    field: str
     output: bool = False
     remark: str = ""
 
@@ -124,11 +126,14 @@ class Desc:
             for number, desc in enumerate(self._descs(role)):
                 if not desc.is_zero:
                     remark = "" if role.remark is None else role.remark(desc)
-                    yield Tensor(role.argument + number, role.name, desc, output, remark)
+                    yield Tensor(
+                        role.argument + number, role.name, desc, role.field, output, remark
+                    )
 
     def has(self, role: Role) -> bool:
         """Whether a role takes part."""
-        return self.propagation in role.reads | role.writes and role.when(self)
+        kind = self.propagation
+        return (kind in role.reads or kind in role.writes) and role.when(self)
 
     def _descs(self, role: Role) -> Sequence[MemoryDesc]:
         if role.derived is not None:
@@ -140,6 +145,11 @@ class Desc:
     def outputs(self) -> tuple[Tensor, ...]:
         """What is written; post-ops are made of the first."""
         return tuple(tensor for tensor in self.tensors if tensor.output)
+
+    @property
+    def writes_nothing(self) -> bool:
+        """Whether every output is empty."""
+        return all(tensor.desc.has_zero_dim for tensor in self.outputs)
 
     def desc_of(self, argument: int) -> MemoryDesc:
         """The descriptor of an argument; the zero one if there is no such tensor."""
@@ -180,7 +190,9 @@ class Desc:
             model = known.get(role.argument - _GRADIENT) or known.get(role.argument)
             if role.chosen and model is None:
                 continue
-            models = [model] if model is not None else settled._models(role)
+            models = [model] if model is not None else [*settled._models(role)]
+            if not models and "" not in role.like and self.propagation in role.reads:
+                raise _open(role, desc)
             decided = {role.field: laid_out_as(desc, models)}
             settled = replace(settled, **decided)
         return settled
@@ -212,8 +224,7 @@ class Desc:
         if desc.is_zero:
             raise InvalidArguments(role.field, str(desc), "this tensor is required")
         if desc.format_kind is FormatKind.any and not role.open:
-            rule = "the layout of this tensor must be given"
-            raise InvalidArguments(role.field, str(desc), rule, "'any' is for tensors not yet made")
+            raise _open(role, desc)
 
     def _set(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -222,13 +233,19 @@ class Desc:
         return f"{self.kind} {self.problem} {self.auxiliary}".rstrip()
 
 
+def _open(role: Role, desc: MemoryDesc) -> InvalidArguments:
+    """The error for a layout that nothing decides."""
+    rule = "the layout of this tensor must be given"
+    return InvalidArguments(role.field, str(desc), rule, "'any' is for tensors not yet made")
+
+
 def check_outputs(tensors: Sequence[Tensor]) -> None:
     """Raise if elements of an output share their place in memory."""
     for tensor in tensors:
         strides = zip(tensor.desc.strides, tensor.desc.padded_dims, strict=False)
         if tensor.output and any(stride == 0 and extent > 1 for stride, extent in strides):
             rule = "a stride of 0 is for sources alone: these elements lie on each other"
-            raise InvalidArguments(f"{tensor.name}_desc", tensor.desc.strides, rule)
+            raise InvalidArguments(tensor.field or tensor.name, tensor.desc.strides, rule)
 
 
 def refuse_compensation(desc: Desc, post_ops: Sequence[PostOp]) -> Refusal | None:

@@ -44,7 +44,7 @@ from dnnl.reference.layer_normalization import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import NormFlags, PropKind
+from dnnl.types.kinds import RUNTIME_DIM, NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
@@ -135,7 +135,8 @@ class LayerNormalizationDesc(Desc):
         if not 2 <= len(dims) <= 5:
             raise InvalidArguments("src_desc", dims, "expected 2 to 5 dimensions")
         if self.stat_desc.is_zero:
-            self._set("stat_desc", MemoryDesc(dims[:-1], "f32", "any"))
+            layout = None if RUNTIME_DIM in dims else "any"
+            self._set("stat_desc", MemoryDesc(dims[:-1], "f32", layout))
         for name, desc in self._given():
             if name != "stat_desc":
                 check_dims(name, desc, dims, "the dims of src")
@@ -281,7 +282,8 @@ LayerNormalizationDesc.operation = Operation(
             DIR, types("dt", "f32", ends, (1, 2)),
             tags("tag", "abx:any", ends, several(text, (1, 2))),
             tags("stat_tag", "any", _first("stats", "stat")),
-            types("ss_dt", "f32", _first("scale", "shift")), flags("GCHM"), *ATTRIBUTES, INPLACE,
+            types("ss_dt", "f32", _first("scale", "shift", "diff_scale", "diff_shift")),
+            flags("GCHM"), *ATTRIBUTES, INPLACE,
         ),
         Dims(),
     ),
@@ -329,6 +331,7 @@ LayerNormalizationDesc.operation = Operation(
         "--flags=,G,M --tag=abx,axb,aBx16b 3x19x40",
         # backward_data knows neither scale nor shift
         "--dir=FWD_D,BWD_DW --flags=CH,GCHM --tag=abx,axb 3x19x40 5x3 2x3x1x2x17",
+        "--dir=BWD_DW --flags=H --ss_dt=bf16 --dt=bf16 3x19",
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),

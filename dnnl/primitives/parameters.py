@@ -11,7 +11,7 @@ from typing import Any
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
-from dnnl.types.layout_input import read_float, read_integers
+from dnnl.types.layout_input import read_float, read_int, read_integers
 
 _TOO_FAR = 2**31  # products with extents must fit 64 bits
 
@@ -52,6 +52,12 @@ class Flags(Domain):
     known: NormFlags
 
     def read(self, name: str, value: Any, ndims: int) -> NormFlags:
+        if isinstance(value, str) and value and set(value) <= set(self.known.letters):
+            names = [flag.name for flag in self.known if flag.letters in value]
+            rule = "expected the names of flags, joined by '|'"
+            raise InvalidArguments(
+                name, value, rule, f"for {value!r} {'|'.join(map(str, names))!r}"
+            )
         flags = coerce(NormFlags, value, name)
         if flags & ~self.known:
             raise InvalidArguments(name, str(flags), f"this normalization knows {self.known}")
@@ -116,7 +122,7 @@ class Whole(Domain):
     low: int
 
     def read(self, name: str, value: Any, ndims: int) -> int:
-        (number,) = read_integers(name, (value,))
+        number = read_int(name, str(value) if isinstance(value, bool) else value)
         if not self.low <= number < _TOO_FAR:
             raise InvalidArguments(name, number, f"must be {self.low} or more, below {_TOO_FAR}")
         return number

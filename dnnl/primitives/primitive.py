@@ -19,7 +19,7 @@ from dnnl.primitives.scratchpads import Scratchpads
 from dnnl.primitives.slots import Arguments, Slots, find_slots
 from dnnl.primitives.transfer import Transfer
 from dnnl.runtime.backend import Executable
-from dnnl.runtime.event import COMPLETE, Event
+from dnnl.runtime.event import COMPLETE, Event, checked_events
 from dnnl.runtime.image import Image
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
@@ -178,7 +178,7 @@ class _Chain:
     def submit(self, after: Sequence[Event] = ()) -> Event:
         """Execute once."""
         before = () if self._last.done else (self._last,)
-        self._last = self._launch((*after, *before))
+        self._last = self._launch((*checked_events(after), *before))
         return self._last
 
 
@@ -194,7 +194,7 @@ def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]
 
 
 def _compile(pd: PrimitiveDesc) -> _Compiled:
-    if pd.desc.outputs[0].desc.has_zero_dim:
+    if pd.desc.writes_nothing:
         arguments = tuple(int(tensor.argument) for tensor in pd.desc.tensors)
         image, from_disk = Image(pd.isa.target, b"", (), arguments), False
     else:

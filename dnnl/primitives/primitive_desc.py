@@ -106,7 +106,7 @@ class PrimitiveDesc:
         self._attr = self._asked_attr.with_post_ops(plan.post_ops)
         own: tuple[object, ...] = (plan.desc, self._attr.key, self.isa, name)
         if plan.sizes is not None:  # many descriptions share the code
-            own = (plan.recipe, plan.desc.outputs[0].desc.has_zero_dim)
+            own = (plan.recipe, plan.desc.writes_nothing)
         self._key = (self.engine, *own)
 
     @property
@@ -261,6 +261,12 @@ def _forward(desc: Desc, hint: PrimitiveDesc) -> Desc:
     if type(own) is not type(desc) or not own.propagation.is_forward:
         rule = f"expected the description of a forward {desc.kind}"
         raise InvalidArguments("hint", str(own), rule)
+    if (own.problem, own.auxiliary) != (desc.problem, desc.auxiliary):
+        raise InvalidArguments("hint", str(own), f"expected the forward pass of {desc}")
+    left = desc.desc_of(Arg.WORKSPACE)
+    if not left.is_zero and own.desc_of(Arg.WORKSPACE).is_zero:
+        rule = f"the gradient of {desc} reads the workspace of forward_training"
+        raise InvalidArguments("hint", f"{own.spelled_propagation} {own}", rule)
     return own
 
 

@@ -29,7 +29,7 @@ class Slots:
     A kernel that serves all sizes has slots for each of them, and what it is told about these.
     """
 
-    __slots__ = ("_apart", "_met", "_sizes", "_threads", "expected", "pd")
+    __slots__ = ("_apart", "_known", "_met", "_sizes", "_threads", "expected", "pd")
 
     def __init__(self, pd: PrimitiveDesc, arguments: Sequence[int]) -> None:
         self.pd = pd
@@ -38,6 +38,7 @@ class Slots:
         # which need no comparison; those that are as good are kept here in their place.
         self._met = tuple((arg, desc, pd.engine) for arg, desc in self.expected)
         self._apart = tuple(_pairs(pd, self.expected))
+        self._known: list[Any] = []
         self._sizes: Memory | None = None
         self._threads = config.MAX_NUM_THREADS
         if SIZES in arguments:
@@ -66,11 +67,17 @@ class Slots:
                 memory = self._meet(len(memories), memory)
             memories.append(memory)
             arguments.append(memory.argument)
+        if arguments != self._known:
+            self._check_apart(arguments)
+            self._known = arguments.copy()
+        return memories, arguments
+
+    def _check_apart(self, arguments: Sequence[Any]) -> None:
+        """Raise if an output shares memory with another argument, other than in place."""
         for output, other, low, high, in_place in self._apart:
             distance = arguments[other] - arguments[output]
             if low < distance < high and (distance or not in_place):
                 raise self._overlap(output, other)
-        return memories, arguments
 
     def complete(self, arguments: list[Any], threads: int) -> int:
         """Put the library's own memory behind the others; how many of ``threads``
@@ -134,11 +141,11 @@ class _Pair(NamedTuple):
 
 
 def _pairs(pd: PrimitiveDesc, expected: Sequence[tuple[int, MemoryDesc]]) -> Iterator[_Pair]:
-    """Every output with every other argument."""
+    """Every output with every other argument, two outputs once."""
     written = {tensor.argument for tensor in pd.desc.tensors if tensor.output} | {Arg.SCRATCHPAD}
     for output, (arg, desc) in enumerate(expected):
         for other, (argument, its) in enumerate(expected if arg in written else ()):
-            if other != output:
+            if other != output and not (other < output and argument in written):
                 in_place = (arg, argument) in pd.desc.operation.in_place and its == desc
                 yield _Pair(output, other, -its.size, desc.size, in_place)
 

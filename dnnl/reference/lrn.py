@@ -135,7 +135,8 @@ class _Lrn(Specification):
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """A few epsilons for each term, of gradients relative to the terms that cancel."""
+        """Rounded once, behind a few epsilons of f32 for each term; relative to the terms that
+        cancel in gradients."""
         kind, axes = (
             desc.desc_of(argument).data_type,
             _window_axes(desc.alg_kind, desc.src_desc.ndims),
@@ -147,7 +148,7 @@ class _Lrn(Specification):
             share = _window_sum(parts, axes, desc.local_size) * np.abs(values[Arg.SRC])
             slope = 2 * abs(desc.alpha * desc.beta) / terms
             size = np.abs(values[Arg.DIFF_DST]) + slope * share
-        return Rule(3 * max(kind.eps, DataType.f32.eps) * terms, size=size)
+        return Rule(3 * (kind.eps / 2 + DataType.f32.eps * terms), size=size)
 
 
 def _numbers(desc: Any) -> dict[str, Any]:

@@ -78,6 +78,17 @@ class Executable:
 Loaded = TypeVar("Loaded", bound=Executable)
 
 
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A launch and the owner of what it touches."""
+
+    launch: Callable[..., Event]
+    keep: object
+
+    def __call__(self, after: Sequence[Event] = ()) -> Event:
+        return self.launch(after)
+
+
 class Queue(ABC, Generic[Loaded]):
     """Where the launches of a stream go. Any thread may submit at any time.
 
@@ -116,7 +127,7 @@ class Queue(ABC, Generic[Loaded]):
         ``keep`` owns what lies at the addresses, if there are such, and lives as long as the
         callable.
         """
-        return partial(self.submit, executable, tuple(arguments), threads)
+        return _Bound(partial(self.submit, executable, tuple(arguments), threads), keep)
 
     @abstractmethod
     def wait(self) -> None:

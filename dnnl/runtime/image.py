@@ -26,8 +26,7 @@ class Phase:
     starts it once for each item, in one dimension, or in groups that are too many together: what
     lies beyond ``count`` does nothing.
 
-    A phase starts when the one before it is complete. ``docs/architecture.md`` says what place
-    phases that repeat, and counts that only the execution knows, will have.
+    A phase starts when the one before it is complete.
     """
 
     symbol: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dnnl.errors import InvalidArguments
 from dnnl.runtime.backend import Queue
 from dnnl.runtime.engine import Engine, checked_engine
 from dnnl.runtime.threads import checked_num_threads, get_num_threads
@@ -32,7 +33,9 @@ class Stream:
     ) -> None:
         self.engine = checked_engine(engine)
         self._num_threads = None if num_threads is None else checked_num_threads(num_threads)
-        self.in_order = bool(in_order)
+        if not isinstance(in_order, bool):
+            raise InvalidArguments("in_order", in_order, "expected True or False")
+        self.in_order = in_order
         self.queue = engine.make_queue(self.in_order)
 
     @property

@@ -96,6 +96,55 @@ def test_attr_and_hint_are_checked(name: str, value: object) -> None:
         dnnl.PrimitiveDesc(linear(4), ENGINE, **{name: value})  # type: ignore[arg-type]
 
 
+FORWARD = "forward_inference"
+ACROSS = "lrn_across_channels"
+
+
+def pooling(alg: str, window: int, prop: str = "forward_training") -> dnnl.PrimitiveDesc:
+    src = dnnl.MemoryDesc((1, 8, 8, 8), "f32")
+    dst = dnnl.MemoryDesc((1, 8, 9 - window, 9 - window), "f32")
+    made = dnnl.PoolingDesc.forward(prop, alg, src, dst, (1, 1), (window, window), (0, 0))
+    return dnnl.PrimitiveDesc(made, ENGINE)
+
+
+@pytest.mark.parametrize(
+    ("hint", "rule"),
+    [
+        (pooling("pooling_max", 2), "expected the forward pass of pooling .*kh3"),
+        (pooling("pooling_avg_include_padding", 3), "expected the forward pass of .*pooling_max"),
+        (pooling("pooling_max", 3, "forward_inference"), "reads the workspace of forward_training"),
+    ],
+    ids=["window", "algorithm", "inference"],
+)
+def test_a_hint_is_the_forward_pass(hint: dnnl.PrimitiveDesc, rule: str) -> None:
+    src, dst = dnnl.MemoryDesc((1, 8, 8, 8), "f32"), dnnl.MemoryDesc((1, 8, 6, 6), "f32")
+    made = dnnl.PoolingDesc.backward("pooling_max", src, dst, (1, 1), (3, 3), (0, 0))
+    with pytest.raises(dnnl.InvalidArguments, match=f"hint = .*{rule}"):
+        dnnl.PrimitiveDesc(made, ENGINE, hint=hint)
+
+
+def test_what_a_gradient_reads_has_a_layout() -> None:
+    plain = dnnl.MemoryDesc((3, 8), "f32")
+    made = dnnl.SoftmaxDesc.backward("softmax_accurate", plain, plain, plain.with_tag("any"), 1)
+    with pytest.raises(dnnl.InvalidArguments, match=r"dst_desc = .*layout .* must be given"):
+        dnnl.PrimitiveDesc(made, ENGINE)
+
+
+@pytest.mark.parametrize("size", [2.5, True, "5"])
+def test_an_integer_is_an_integer(size: object) -> None:
+    plain = dnnl.MemoryDesc((3, 8, 2, 2), "f32")
+    with pytest.raises(dnnl.InvalidArguments, match=r"local_size = .*expected an integer"):
+        dnnl.LrnDesc.forward(FORWARD, ACROSS, plain, plain, size, 1.0, 1.0)  # type: ignore[arg-type]
+
+
+def test_letters_of_flags_are_not_their_names() -> None:
+    plain = dnnl.MemoryDesc((3, 8), "f32")
+    with pytest.raises(dnnl.InvalidArguments, match=r"flags = 'CH'.*'use_scale\|use_shift'"):
+        dnnl.LayerNormalizationDesc.forward(
+            "forward_inference", plain, plain, epsilon=1e-5, flags="CH"
+        )
+
+
 def test_unused_arguments_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
     memory = dnnl.Memory(dnnl.MemoryDesc((4,), "f32"), ENGINE)

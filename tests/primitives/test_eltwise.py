@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -131,10 +133,10 @@ def test_an_any_operand_takes_the_layout_of_the_destination() -> None:
         ("eltwise_exp", torch.exp),
     ],
 )
-def test_as_pytorch(alg: str, function: object) -> None:
+def test_as_pytorch(alg: str, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     memory = source((3, 1000), "ab")
     desc = EltwiseDesc.forward(FORWARD, alg, memory.desc, memory.desc)
-    want = array(function(tensor(memory)))  # type: ignore[operator]
+    want = array(function(tensor(memory)))
     assert_close(logical(execute(desc, {Arg.SRC: memory})), want, 2e-6)
 
 

@@ -23,7 +23,7 @@ from dnnl import (
 )
 from dnnl.reference import layer_normalization as reference
 from dnnl.reference.arrays import Array
-from dnnl.types.kinds import coerce
+from dnnl.types.kinds import RUNTIME_DIM, coerce
 from tests.check import Fill, assert_close, check, logical, memory_of, random_memory
 from tests.primitives.harness import (
     ENGINE,
@@ -303,7 +303,15 @@ def test_no_elements(dims: tuple[int, ...]) -> None:
     for desc in (forward(src, flags=AFFINE), backward(src, flags=AFFINE)):
         settled = PrimitiveDesc(desc, ENGINE).desc
         given = {t.argument: Memory(t.desc, ENGINE) for t in settled.tensors if not t.output}
-        execute_all(PrimitiveDesc(desc, ENGINE), given)
+        made = execute_all(PrimitiveDesc(desc, ENGINE), given)
+        gradients = {Arg.DIFF_SCALE, Arg.DIFF_SHIFT} & made.keys()
+        assert all((logical(made[arg]) == 0).all() for arg in gradients)
+
+
+def test_run_time_sizes_are_refused_by_name() -> None:
+    src = MemoryDesc((RUNTIME_DIM, 8), "f32", "ab")
+    with pytest.raises(Unimplemented, match="unsupported run-time dimension"):
+        PrimitiveDesc(forward(src, prop="forward_inference"), ENGINE)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
+from dnnl import Arg, DataType, LrnDesc, MemoryDesc
 from dnnl.errors import InvalidArguments
-from dnnl.reference.lrn import lrn, lrn_backward
+from dnnl.reference.conversions import convert
+from dnnl.reference.lrn import SPECIFICATION, lrn, lrn_backward
+from dnnl.reference.rule import compare
 from tests.reference.agreement import assert_agree, random, tensor
 
 CONVOLUTION = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -90,3 +93,16 @@ def test_zeros_and_infinities() -> None:
 def test_other_algorithms_are_refused() -> None:
     with pytest.raises(InvalidArguments, match="softmax_log"):
         lrn(np.zeros((1, 1)), "softmax_log", local_size=1, **FACTORS)
+
+
+@every_alg
+@pytest.mark.parametrize("data_type", ["f32", "bf16"])
+def test_what_is_a_little_wrong_is_not_accepted(alg: str, data_type: str) -> None:
+    plain = MemoryDesc((2, 7, 5, 6), data_type)
+    desc = LrnDesc.forward("forward_inference", alg, plain, plain, 5, 0.5, 0.75, 1.0)
+    values = SPECIFICATION.fill(desc)
+    want = SPECIFICATION.compute(desc, values)[Arg.DST]
+    rule = SPECIFICATION.rule(desc, Arg.DST, values)
+    core = plain.data_type
+    verdict = compare("dst", convert(want * 0.97, core), want, core, DataType.f32, rule)
+    assert verdict.errors > 0.9 * np.count_nonzero(want)

@@ -30,7 +30,20 @@ def test_sizes(tmp_path: Path) -> None:
     assert cache_sizes(tmp_path) == CacheSizes(48 * 2**10, 12, 2 * 2**20)
 
 
-@pytest.mark.parametrize("levels", [[], LEVELS[:2], [("1", "Data", "big", "8"), LEVELS[2]]])
+def test_a_fully_associative_cache(tmp_path: Path) -> None:
+    describe(tmp_path, [("1", "Data", "64K", "0"), ("2", "Unified", "1M", "0")])
+    assert cache_sizes(tmp_path) == CacheSizes(64 * 2**10, 1024, 2**20)
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        [],
+        LEVELS[:2],
+        [("1", "Data", "big", "8"), LEVELS[2]],
+        [("1", "Data", "0K", "8"), LEVELS[2]],
+    ],
+)
 def test_what_is_not_told_is_not_guessed(
     tmp_path: Path, levels: list[tuple[str, str, str, str]]
 ) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -225,7 +226,7 @@ def test_a_region_within_a_region_runs_serially() -> None:
     assert len(set(inner_b.tolist())) <= 4
 
 
-def fork_and(work: object) -> int:
+def fork_and(work: Callable[[], object]) -> int:
     """The exit code of a forked child that calls ``work``; 99 if that raises."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads, on purpose
@@ -233,7 +234,7 @@ def fork_and(work: object) -> int:
     if pid == 0:
         status = 99
         try:
-            work()  # type: ignore[operator]
+            work()
             status = 7
         finally:
             os._exit(status)

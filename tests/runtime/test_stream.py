@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,12 +88,32 @@ def test_what_a_stream_is() -> None:
     )
     with pytest.raises(InvalidArguments, match="engine = 'cpu'"):
         Stream("cpu")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match="in_order = 'yes'"):
+        Stream(CPU, in_order="yes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "null"])
+def test_a_bound_call_owns_its_memories(kind: str) -> None:
+    engine = Engine(kind)
+    src, dst = memory(engine), empty(engine)
+    seen = weakref.ref(src)
+    call = doubling(engine).bind(Stream(engine), {Arg.SRC: src, Arg.DST: dst})
+    del src
+    gc.collect()
+    assert seen() is not None
+    call()
+    del call
+    gc.collect()
+    assert seen() is None
 
 
 @EITHER_ENGINE
+@EITHER_ORDER
 @pytest.mark.parametrize("after", [COMPLETE, [None], ["x"], 3])
-def test_what_is_no_list_of_events_is_refused(engine: Engine, after: object) -> None:
-    primitive, stream = doubling(engine), Stream(engine)
+def test_what_is_no_list_of_events_is_refused(
+    engine: Engine, in_order: bool, after: object
+) -> None:
+    primitive, stream = doubling(engine), Stream(engine, in_order=in_order)
     args = {Arg.SRC: memory(engine), Arg.DST: empty(engine)}
     for call in (partial(primitive.execute, stream, args), primitive.bind(stream, args)):
         with pytest.raises(InvalidArguments, match=r"after = .*expected (a list of )?events"):
@@ -235,10 +257,10 @@ class TestMemory:
         ],
         ids=["numpy", "asarray", "read", "reorder_to"],
     )
-    def test_who_reads_it_waits(self, read: object) -> None:
+    def test_who_reads_it_waits(self, read: Callable[[Memory], Any]) -> None:
         stream, result = Stream(FAR, in_order=False), empty(FAR)
         doubling(FAR).execute(stream, {Arg.SRC: memory(FAR), Arg.DST: result})
-        assert (read(result) == doubled(1)).all()  # type: ignore[operator]
+        assert (read(result) == doubled(1)).all()
 
     def test_who_writes_it_waits(self) -> None:
         source, result = memory(FAR), empty(FAR)

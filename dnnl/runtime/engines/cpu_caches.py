@@ -8,17 +8,23 @@ from dnnl.runtime.backend import CacheSizes
 
 FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 2**10, "M": 2**20}
+_LINE = 64
 
 
 def cache_sizes(folder: Path = FOLDER) -> CacheSizes | None:
-    """The sizes that Linux has in ``folder``; None where it, or one of them, is missing."""
+    """The sizes that Linux has in ``folder``; None where it, or one of them, is missing.
+
+    A cache of 0 ways is what Linux calls a fully associative one.
+    """
     levels: dict[str, Path] = {}
     try:
         for index in sorted(folder.glob("index*")):
             if _text(index, "type") in ("Data", "Unified"):
                 levels.setdefault(_text(index, "level"), index)
         l1, l2 = levels["1"], levels["2"]
-        return CacheSizes(_size(l1), int(_text(l1, "ways_of_associativity")), _size(l2))
+        ways = int(_text(l1, "ways_of_associativity"))
+        sizes = CacheSizes(_size(l1), ways or _size(l1) // _LINE, _size(l2))
+        return sizes if min(sizes) > 0 else None
     except (OSError, KeyError, ValueError):
         return None
 

@@ -12,14 +12,19 @@ Letters = Mapping[str, Sequence[str]]
 """The letters of the dimensions of each tensor, by its name."""
 
 
-def attributes(pairs: Sequence[tuple[str, str]], letters: Letters) -> Iterator[str]:
-    """A sentence for each attribute and each post-op; raises BadValue for what has no meaning."""
+def attributes(
+    pairs: Sequence[tuple[str, str]], letters: Letters, *, scales_result: bool = False
+) -> Iterator[str]:
+    """A sentence for each attribute and each post-op; raises BadValue for what has no meaning.
+
+    ``scales_result`` says that the scale of src multiplies what the operation computes.
+    """
     for name, value in pairs:
         if name == "post-ops":
             yield from _post_ops(value, letters)
         elif name in ("scales", "zero-points"):
             for entry in entries(value):
-                yield _quantized(entry, letters, scale=name == "scales")
+                yield _quantized(entry, letters, scale=name == "scales", late=scales_result)
         elif name == "oscale":
             mask, _, single = value.partition(":")
             by = single or f"one scale {_along(mask, letters.get('dst', ()))}"
@@ -46,7 +51,7 @@ _MODES: dict[str, Callable[[str], str]] = {
 }
 
 
-def _quantized(entry: str, letters: Letters, *, scale: bool) -> str:
+def _quantized(entry: str, letters: Letters, *, scale: bool, late: bool) -> str:
     """``ARG:MASK[:VALUE][:DT[:GROUPS]]``."""
     name, *rest = entry.split(":")
     if not rest or not rest[0].isdigit():
@@ -65,6 +70,8 @@ def _quantized(entry: str, letters: Letters, *, scale: bool) -> str:
         thing = f"one {kind}{what} {_along(mask, dims)}"
     if len(rest) > 1:
         thing += f" in groups of {rest[1]}"
+    if scale and late and owner == "src":
+        return f"the result is multiplied by {thing}, before the post-ops"
     if scale:
         return f"{owner} is {'divided' if owner == 'dst' else 'multiplied'} by {thing}"
     return f"{owner} has {thing}, {'added at the end' if owner == 'dst' else 'subtracted first'}"

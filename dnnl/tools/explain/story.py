@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from dnnl.errors import Error, Unimplemented
 from dnnl.language.errors import BadValue
 from dnnl.language.verbose import OperationLine
+from dnnl.primitives import OPERATIONS
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create, skipped
@@ -106,7 +107,9 @@ def _statement(line: OperationLine, times: Times) -> Rows:
     for item in tensors:
         yield from _tensor(item)
     letters = {item.tensor.name: item.letters for item in tensors}
-    for number, text in enumerate(attributes(line.attributes, letters)):
+    known = OPERATIONS.get(line.kind)
+    late = known is not None and known.operation.scales_result
+    for number, text in enumerate(attributes(line.attributes, letters, scales_result=late)):
         yield "" if number else "attributes", text
     yield "work", _work(line, tensors, times.least)
 
