@@ -7,6 +7,7 @@ from functools import partial
 from bench.contest import Contest, read
 from bench.context import Context
 from bench.report import Column, Report, Row, Table, Target
+from dnnl import Arg, Memory
 from dnnl.codegen import jit
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.measure import Contender, measure
@@ -19,9 +20,11 @@ _LINES = {
     "binary": "binary --stag=axb:axb --dtag=axb 1x16x1x1:1x16x1x1",
     "convolution, bias, relu": "conv --dir=FWD_I --bia-dt=f32 --stag=axb --dtag=axb "
     "--attr-post-ops=relu mb1ic16ih1oc16kh1",
+    "batch normalization, training": "bnorm --dir=FWD_D --flags=CH --tag=axb ic16ih1",
+    "layer normalization, backward": "lnorm --dir=BWD_DW --flags=CH --tag=abx 1x16",
 }
 CASES = {name: case for name, line in _LINES.items() for case in read(*line.split())}
-"""Primitives with two, three and four arguments."""
+"""Primitives with two to eight arguments."""
 
 COLUMNS = (
     Column("primitive", "primitive"),
@@ -52,7 +55,10 @@ def run(context: Context, report: Report) -> None:
 def _row(context: Context, name: str, case: Case) -> Row:
     contest = Contest(context, case, 1)
     image, _ = jit.image(contest.pd.plan.recipe)
-    executable, stream, memories = context.engine.load(image), contest.stream, contest.memories
+    executable, stream = context.engine.load(image), contest.stream
+    memories = {**contest.memories}
+    if Arg.SCRATCHPAD in image.arguments:
+        memories[Arg.SCRATCHPAD] = Memory(contest.pd.scratchpad_desc, context.engine)
     pointers = tuple(memories[argument].pointer for argument in image.arguments)
     contenders = [
         Contender(NATIVE, stream.queue.bind(executable, pointers, 1, memories)),
