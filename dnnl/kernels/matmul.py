@@ -10,7 +10,7 @@ from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
 from dnnl.codegen.brgemm import choose_vectors
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
@@ -85,7 +85,13 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
     ``bias`` has as many dimensions as dst, each 1 or dst's.
     """
-    refusal = product_conf.refuse_problem(problem, integers=True) or _refuse_quantization(problem)
+    tensors = {
+        int(Arg.SRC): problem.src,
+        int(Arg.WEIGHTS): problem.weights,
+        int(Arg.DST): problem.dst,
+    }
+    refusal = product_conf.refuse_problem(problem, integers=True)
+    refusal = refusal or problem.quantization.refuse(tensors)
     if refusal is not None:
         return refusal
     src: Argument = (Arg.SRC, problem.src)
@@ -94,20 +100,6 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         problem = _transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
     return plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
-
-
-def _refuse_quantization(problem: Problem) -> Refusal | None:
-    """Why the attributes cannot be taken: values of src or weights that change along k would have
-    to be applied inside the sums."""
-    tensors = {Arg.SRC: problem.src, Arg.WEIGHTS: problem.weights, Arg.DST: problem.dst}
-    refusal = problem.quantization.refuse({int(arg): desc for arg, desc in tensors.items()})
-    if refusal is not None:
-        return refusal
-    depth = {Arg.SRC: -1, Arg.WEIGHTS: -2}
-    for arg, spec in (*problem.quantization.scales, *problem.quantization.zero_points):
-        if arg in depth and spec.shape(tensors[Arg(arg)].dims)[depth[Arg(arg)]] != 1:
-            return Refusal(Reason.ATTRIBUTE, f"values of {Arg(arg).name} that change along K")
-    return None
 
 
 def _column_major(problem: Problem) -> bool:

@@ -102,17 +102,18 @@ def emit_copy(
     quantization: Quantization = _NONE,
     core: Type = F32,
 ) -> Phase:
-    """Write a phase that copies one argument into another through post-ops and the ``quantization``
-    of dst, as values of ``core``."""
+    """Write a phase that copies one argument into another through its ``quantization``, post-ops
+    and that of dst, as values of ``core``."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
     output = Operand(arguments.slot(dst[0]), dst[1], index)
     epilogue = Epilogue(post_ops, output, arguments)
-    quantizer = Quantizer(quantization, {Arg.DST: output}, arguments)
+    quantizer = Quantizer(quantization, {src[0]: given, int(Arg.DST): output}, arguments)
 
     def body(point: Point) -> None:
-        value = epilogue.apply(point, point.load(given))
+        value = quantizer.dequantize(point, src[0], point.load(given))
+        value = epilogue.apply(point, value)
         point.store(output, quantizer.quantize(point, Arg.DST, value))
 
     read = (given, *epilogue.operands, *quantizer.operands)
@@ -121,13 +122,20 @@ def emit_copy(
 
 
 def emit_copies(
-    module: Module, name: str, copies: Sequence[Relayout], arguments: Arguments
+    module: Module,
+    name: str,
+    copies: Sequence[Relayout],
+    arguments: Arguments,
+    quantization: Quantization = _NONE,
 ) -> list[Phase]:
-    """Write a phase for each copy of an operand into the scratchpad."""
+    """Write a phase for each copy of an operand into the scratchpad, as what its ``quantization``
+    says that it stands for."""
     phases = []
     for number, (given, part) in enumerate(copies):
         isa = module.isa
         entry = f"{name}_in{number}__{part[1].data_type}__{isa.lanes}x1__{isa.name}"
-        core = bare_core(given[1].data_type, part[1].data_type)
-        phases.append(emit_copy(module, entry, given, part, arguments, core=core))
+        own = quantization.of_arguments((given[0],))
+        core = F32 if own != _NONE else bare_core(given[1].data_type, part[1].data_type)
+        copy = emit_copy(module, entry, given, part, arguments, quantization=own, core=core)
+        phases.append(copy)
     return phases

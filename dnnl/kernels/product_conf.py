@@ -78,10 +78,11 @@ class Conf:
     """A product with every layout decided: the operands as the product reads and writes them, and
     what to copy.
 
-    ``factors`` are the arguments whose quantization is that of src and weights. ``row_sums`` and
-    ``partials`` are parts of the scratchpad, where they are needed. ``copy_out`` goes after the
-    product, if dst is not computed in place, and then does all that follows on the sums'
-    compensation. ``scratchpad`` is in bytes.
+    ``factors`` are the arguments whose quantization is that of src and weights. What does not
+    change within a sum is done at its end, as ``quantization``; otherwise both are ``dequantized``
+    where they are copied. ``row_sums`` and ``partials`` are parts of the scratchpad, where they are
+    needed. ``copy_out`` goes after the product, if dst is not computed in place, and then does all
+    that follows on the sums' compensation. ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -90,6 +91,7 @@ class Conf:
     bias: MemoryDesc
     post_ops: tuple[PostOp, ...]
     quantization: Quantization
+    dequantized: Quantization
     factors: tuple[int, int]
     multiply: Multiply
     blocking: Blocking
@@ -150,17 +152,21 @@ def plan(
 ) -> Conf:
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
     sum has so many ``terms``."""
+    factors = src[0], weights[0]
+    dequantized = _NONE
+    if _varies_within(problem, factors):
+        dequantized = problem.quantization.of_arguments(factors)
+        problem = _of_floats(problem)
     way = _way(problem, isa, shape)
     assert way is not None, "refused before"
-    factors = src[0], weights[0]
     scratchpad = Scratchpad()
     dst: Argument = (Arg.DST, problem.dst)
     copy_out: Relayout | None = None
     read = _read(problem.src, way, shape)
-    if read is not problem.src:
+    if read is not src[1]:
         src = scratchpad.copy(src, read)
     wanted = shape.panels(src[1], problem.weights, way)
-    if problem.weights != wanted.desc:
+    if weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     if not shape.dst_walkable(problem.dst):
         computed = scratchpad.take(plain(problem.dst.with_data_type(_between(problem, way))))
@@ -180,10 +186,30 @@ def plan(
         partials = scratchpad.take(_partials(problem.dst, width, way))
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, factors=factors, multiply=way,
+        quantization=problem.quantization, dequantized=dequantized, factors=factors, multiply=way,
         blocking=blocking, row_sums=sums, partials=partials,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
+
+
+def _varies_within(problem: Problem, factors: tuple[int, int]) -> bool:
+    """Whether scales or zero points of a factor change from one term of a sum to the next."""
+    tensors = {factors[0]: (problem.src, -1), factors[1]: (problem.weights, -2)}
+    return any(
+        spec.shape(tensors[arg][0].dims)[tensors[arg][1]] != 1
+        for arg, spec in (*problem.quantization.scales, *problem.quantization.zero_points)
+        if arg in tensors
+    )
+
+
+def _of_floats(problem: Problem) -> Problem:
+    """The product of what src and weights stand for, with nothing but dst quantized."""
+    return replace(
+        problem,
+        src=plain(problem.src.with_data_type(DataType.f32)),
+        weights=plain(problem.weights.with_data_type(DataType.f32)),
+        quantization=problem.quantization.of_arguments((Arg.DST,)),
+    )
 
 
 def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int) -> Size:
@@ -265,7 +291,7 @@ def build(
     """The copies in, the product with what it does at its end, the copy out."""
     arguments = Arguments()
     module = Module(name, isa)
-    phases = emit_copies(module, name, conf.copies_in, arguments)
+    phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     if conf.row_sums is not None:
         symbol = f"{name}_sums__{conf.src[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
         phases.append(emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments))

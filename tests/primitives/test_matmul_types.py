@@ -7,7 +7,16 @@ import itertools
 import numpy as np
 import pytest
 
-from dnnl import Arg, MatmulDesc, Memory, MemoryDesc, PrimitiveAttr, PrimitiveDesc, config
+from dnnl import (
+    Arg,
+    MatmulDesc,
+    Memory,
+    MemoryDesc,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    Unimplemented,
+    config,
+)
 from dnnl.codegen import isa as rows
 from tests.check import Fill, memory_of
 from tests.primitives.harness import ENGINE
@@ -230,10 +239,44 @@ def test_nothing_to_sum(types: tuple[str, str, str]) -> None:
     verify(matmul((7, 0, 19), types, ("plain", "any", "plain")), attr)
 
 
+_ALONG_K = [
+    # src: mask, groups; weights: mask, groups
+    ((0, ()), (1, ())),
+    ((2, ()), (3, ())),
+    ((0, ()), (3, (6, 1))),
+    ((3, (1, 4)), (2, ())),
+    ((3, (1, 4)), (3, (6, 5))),
+]
+
+
+@every_row
+@pytest.mark.parametrize("masks", _ALONG_K, ids=str)
+@pytest.mark.parametrize(
+    "types", [("u8", "s8", "f32"), ("s8", "s8", "s8"), ("bf16", "bf16", "bf16")], ids=str
+)
+def test_values_along_k(
+    types: tuple[str, str, str], masks: tuple[tuple[int, Dims], tuple[int, Dims]], isa: str
+) -> None:
+    attr, bias = PrimitiveAttr(), MemoryDesc((1, 20), "f32")
+    for arg, (mask, groups) in zip((Arg.SRC, Arg.WEIGHTS), masks, strict=True):
+        attr.set_scales(arg, mask, groups)
+        if types[0] != "bf16":
+            attr.set_zero_points(arg, mask, groups, "s8")
+    attr.set_scales(Arg.DST, 2)
+    with config.override("max_cpu_isa", isa):
+        for layouts in (("plain", "any", "plain"), ("reversed", "plain", "reversed")):
+            verify(matmul((7, 12, 20), types, layouts, bias), attr, "normal")
+
+
+def test_zero_points_alone_along_k() -> None:
+    batch: Dims
+    for batch in ((), (3,)):
+        attr = PrimitiveAttr()
+        attr.set_zero_points(Arg.WEIGHTS, 3 << len(batch), (4, 1))
+        layouts = ("plain", "any", "plain")
+        verify(matmul((7, 12, 20), ("s8", "s8", "s32"), layouts, None, (batch, batch)), attr)
+
+
 def test_what_is_refused() -> None:
-    attr = PrimitiveAttr()
-    attr.set_scales(Arg.WEIGHTS, 1)
-    with pytest.raises(Exception, match="values of WEIGHTS that change along K"):
-        PrimitiveDesc(matmul((7, 12, 19), ("u8", "s8", "s32")), ENGINE, attr)
-    with pytest.raises(Exception, match="unsupported data type: f32 times s8"):
+    with pytest.raises(Unimplemented, match="unsupported data type: f32 times s8"):
         PrimitiveDesc(matmul((7, 12, 19), ("f32", "s8", "f32")), ENGINE)
