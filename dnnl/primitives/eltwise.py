@@ -26,7 +26,7 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real
 from dnnl.reference.eltwise import SPECIFICATION
@@ -81,9 +81,10 @@ class EltwiseDesc(Desc):
 
 def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
-        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc
-    )
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc,
+        resolve_dropout(attr.dropout, desc.dst_desc),
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
 
 
 def _invalid(case: CaseValues) -> str | None:

@@ -27,7 +27,7 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Axis
 from dnnl.reference.softmax import SPECIFICATION
@@ -103,9 +103,10 @@ class SoftmaxDesc(Desc):
 def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
         kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
-        Quantization.of(attr),
+        Quantization.of(attr), resolve_dropout(attr.dropout, desc.dst_desc),
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+    supported = "post_ops", "scales", "dropout"
+    return plan_nest(desc, attr, isa, configure, kernel.build, *supported)
 
 
 def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
