@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from dnnl.codegen import philox, vector
 from dnnl.codegen.access import Number, Operand, Place
-from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.address import ZERO
 from dnnl.codegen.builder import F32, F64, I32, I64, Emitter, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.philox import BLOCK
@@ -156,7 +156,8 @@ def _of_blocks(e: Emitter, source: _Source, first: Value, lanes: int) -> Value:
     steps = ir.Constant(kind, [BLOCK * block for block in range(count)])
     words = source.words(e, e.b.add(vector.splat(e, first, count), steps))
     every = vector.join(e, words)
-    return vector.shuffle(e, every, every, [lane % BLOCK * count + lane // BLOCK for lane in range(lanes)])
+    turns = [lane % BLOCK * count + lane // BLOCK for lane in range(lanes)]
+    return vector.shuffle(e, every, every, turns)
 
 
 def _of_each(e: Emitter, source: _Source, numbers: Value) -> Value:

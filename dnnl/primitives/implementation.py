@@ -67,7 +67,8 @@ def refuse_attr(attr: PrimitiveAttr, *supported: str) -> Refusal | None:
     if extra:
         return Refusal(Reason.ATTRIBUTE, ", ".join(extra))
     if attr.dropout is not None and attr.dropout.use_host_scalars:
-        return Refusal(Reason.ATTRIBUTE, "dropout with memories of host scalars, of which there are none")
+        detail = "dropout with use_host_scalars: there are no memories of host scalars"
+        return Refusal(Reason.ATTRIBUTE, detail)
     return None
 
 

@@ -162,7 +162,10 @@ SoftmaxDesc.operation = Operation(
     formerly={"softmax": "softmax_accurate", "logsoftmax": "softmax_log"},
     operands=(0, 16),
     reference=SPECIFICATION,
-    examples=("--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",),
+    examples=(
+        "--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",
+        "--attr-dropout=0.5:7:any:9 3x19x5",
+    ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),

@@ -15,9 +15,9 @@ _BUMPS = 0x9E3779B9, 0xBB67AE85
 _WORD = 2**32 - 1
 
 
-def philox(counter: ArrayLike, key: tuple[int, int]) -> NDArray[np.uint64]:
+def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
     """The four random words of each counter by Philox 4x32-10; the last axis is over words."""
-    words = np.asarray(counter, np.uint64)
+    words = counter
     for number in range(_ROUNDS):
         bumped = [np.uint64((key[k] + number * _BUMPS[k]) & _WORD) for k in (0, 1)]
         a, b = (words[..., 2 * k] * _FACTORS[k] for k in (0, 1))
@@ -38,16 +38,20 @@ def random_words(count: int, seed: int, offset: int = 0) -> NDArray[np.uint64]:
     low, high = np.uint64(_WORD), np.uint64(32)
     blocks = np.arange(0, count, 4, dtype=np.uint64)
     seeds = seed & _WORD, seed >> 32 & _WORD
+    counter: NDArray[np.uint64]
     if offset:
-        start = [np.full_like(blocks, offset >> shift & _WORD) for shift in (0, 32)]
+        start = [np.full(blocks.shape, offset >> by & _WORD, np.uint64) for by in (0, 32)]
         counter = np.stack([*start, blocks & low, blocks >> high], axis=-1)
     else:
-        counter = (blocks[:, np.newaxis] + np.arange(4, dtype=np.uint64)) & low
+        every = blocks[:, np.newaxis] + np.arange(4, dtype=np.uint64)
+        counter = every.astype(np.uint64) & low
         seeds = seeds[0], seeds[0]
     return philox(counter, seeds).reshape(-1)[:count]
 
 
-def kept(dims: tuple[int, ...], probability: float, seed: int, offset: int = 0) -> NDArray[np.bool_]:
+def kept(
+    dims: tuple[int, ...], probability: float, seed: int, offset: int = 0
+) -> NDArray[np.bool_]:
     """Which elements of a tensor are kept, each dropped with a ``probability``.
 
     The random number of an element follows from its place in row-major order.
@@ -56,7 +60,9 @@ def kept(dims: tuple[int, ...], probability: float, seed: int, offset: int = 0) 
     return words.astype(np.float64) > _WORD * np.float64(np.float32(probability))
 
 
-def dropout(values: ArrayLike, probability: float, seed: int, offset: int = 0) -> tuple[Array, Array]:
+def dropout(
+    values: ArrayLike, probability: float, seed: int, offset: int = 0
+) -> tuple[Array, Array]:
     """What is kept, divided by 1 - probability, with zeros between; and the mask, 1 or 0."""
     result = f64(values)
     mask = f64(kept(result.shape, probability, seed, offset))

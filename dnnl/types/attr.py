@@ -236,11 +236,11 @@ class PrimitiveAttr:
     ) -> None:
         """Make elements of dst zero by chance, before the post-ops, and scale up the others.
 
-        Each is kept with the probability 1 - P and then divided by that. ``Arg.DROPOUT_PROBABILITY``
-        is P (f32), ``Arg.DROPOUT_SEED`` the seed (s32 or s64); both have one element, as has
-        ``Arg.DROPOUT_OFFSET`` (s64), which a primitive takes if ``use_offset`` says so. Which
-        elements are kept is written to ``Arg.DROPOUT_MASK`` as 1, the others as 0, if there is a
-        ``mask_desc``: u8, with the dims of dst, in any layout, ``any`` for that of dst.
+        Each is kept with the probability 1 - P and then divided by that. An execution gets P, f32,
+        as ``Arg.DROPOUT_PROBABILITY`` and the seed, s32 or s64, as ``Arg.DROPOUT_SEED``, and with
+        ``use_offset`` also ``Arg.DROPOUT_OFFSET``, s64: memories of one element. If there is a
+        ``mask_desc``, ``Arg.DROPOUT_MASK`` becomes 1 where an element is kept and 0 elsewhere: u8,
+        with the dims of dst, in any layout, ``any`` for that of dst.
         """
         mask = MemoryDesc.zero() if mask_desc is None else mask_desc
         if not isinstance(mask, MemoryDesc):

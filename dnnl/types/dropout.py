@@ -31,7 +31,10 @@ class Dropout:
     @property
     def descs(self) -> Mapping[int, MemoryDesc]:
         """What an execution reads and writes, by argument."""
-        types = {Arg.DROPOUT_PROBABILITY: DataType.f32, Arg.DROPOUT_SEED: self.seed_type}
+        types: dict[int, DataType] = {
+            Arg.DROPOUT_PROBABILITY: DataType.f32,
+            Arg.DROPOUT_SEED: self.seed_type,
+        }
         if self.use_offset:
             types[Arg.DROPOUT_OFFSET] = DataType.s64
         descs = {argument: MemoryDesc((1,), data_type) for argument, data_type in types.items()}
