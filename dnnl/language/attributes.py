@@ -349,10 +349,10 @@ class Dropout:
         return self.text
 
 
-def dropout(value: str) -> Dropout | None:
-    """``P[:SEED[:TAG[:OFFSET[:HOST]]]]``; None for no text."""
+def dropout(value: str) -> Dropout | Text:
+    """``P[:SEED[:TAG[:OFFSET[:HOST]]]]``; no text means none."""
     if not value:
-        return None
+        return Text(value)
     parts = value.split(":")
     parsers: tuple[Callable[[str], Any], ...] = (number, integer, tag, integer, flag)
     if len(parts) > len(parsers):

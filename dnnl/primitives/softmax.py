@@ -10,7 +10,7 @@ from dnnl.codegen.kernel import Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import softmax as kernel
 from dnnl.kernels import softmax_backward as gradient
-from dnnl.language.case import tensor
+from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
     ATTRIBUTES,
     AXIS,
@@ -28,8 +28,9 @@ from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
-from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
 from dnnl.primitives.parameters import Algorithm, Axis
+from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.softmax import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -118,6 +119,14 @@ def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusa
     return plan_nest(desc, attr, isa, configure, gradient.build)
 
 
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.shapes.dims, case["sdt"], case["stag"])
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    return tensor(case.shapes.dims, case["ddt"], case["dtag"])
+
+
 SoftmaxDesc.operation = Operation(
     kind="softmax",
     summary="softmax along one axis",
@@ -137,22 +146,8 @@ SoftmaxDesc.operation = Operation(
         Dims(),
     ),
     roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD,
-            case=lambda case: tensor(case.shapes.dims, case["sdt"], case["stag"]),
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", reads=BACKWARD_DATA, writes=FORWARD, like=("src_desc",),
-            case=lambda case: tensor(case.shapes.dims, case["ddt"], case["dtag"]),
-        ),
-        Role(
-            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("dst_desc",),
-            case=lambda case: tensor(case.shapes.dims, case["ddt"], case["dtag"]),
-        ),
-        Role(
-            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=("dst_desc",),
-            case=lambda case: tensor(case.shapes.dims, case["sdt"], case["stag"]),
-        ),
+        *data_roles(_src, _dst, dst_reads=BACKWARD_DATA),
+        *gradient_roles(_src, _dst, like="dst_desc"),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("softmax_"), lambda case: case["alg"].alg, "alg"),
@@ -162,10 +157,7 @@ SoftmaxDesc.operation = Operation(
     formerly={"softmax": "softmax_accurate", "logsoftmax": "softmax_log"},
     operands=(0, 16),
     reference=SPECIFICATION,
-    examples=(
-        "--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",
-        "--attr-dropout=0.5:7:any:9 3x19x5",
-    ),
+    examples=("--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",),
     implementations=(
         Implementation("nest", _forward, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),

@@ -25,7 +25,8 @@ from dnnl import (
 from dnnl.primitives.desc import Desc
 from dnnl.reference import dropout as reference
 from dnnl.reference import softmax as softmax_reference
-from tests.check import Array, check, logical, poisoned_memory
+from dnnl.reference.arrays import Array
+from tests.check import check, logical, poisoned_memory
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -82,8 +83,10 @@ def run(
     desc_of_mask = pd.arg_desc(Arg.DROPOUT_MASK)
     if layout == "any":
         assert desc_of_mask == pd.dst_desc.with_data_type("u8")
-    written = {Arg.DROPOUT_MASK: poisoned_memory(desc_of_mask, ENGINE)} if layout else {}
-    results = execute_all(pd, {Arg.SRC: src, **told(SEED, offset)}, dict(written))
+    written: dict[int, Memory] = {}
+    if layout is not None:
+        written[Arg.DROPOUT_MASK] = poisoned_memory(desc_of_mask, ENGINE)
+    results = execute_all(pd, {Arg.SRC: src, **told(SEED, offset)}, written)
     want, kept = reference.dropout(plain, CHANCE, SEED, offset or 0)
     check(results[Arg.DST], want, tolerance)
     if layout is not None:
@@ -183,8 +186,9 @@ def given() -> tuple[Primitive, dict[int, Memory]]:
     attr.set_dropout(MemoryDesc((4, 32), "u8"), "s64", use_offset=True)
     primitive = Primitive(PrimitiveDesc(softmax(ROWS, ROWS), ENGINE, attr))
     mask = Memory(MemoryDesc((4, 32), "u8"), ENGINE)
-    args = {Arg.SRC: source((4, 32), "ab"), Arg.DST: Memory(ROWS, ENGINE), Arg.DROPOUT_MASK: mask}
-    return primitive, {**args, **told(1, 2)}
+    args = told(1, 2)
+    args |= {Arg.SRC: source((4, 32), "ab"), Arg.DST: Memory(ROWS, ENGINE)}
+    return primitive, {**args, Arg.DROPOUT_MASK: mask}
 
 
 @pytest.mark.parametrize("name", ["PROBABILITY", "SEED", "OFFSET", "MASK"])

@@ -79,8 +79,8 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
     return attr
 
 
-def _set_dropout(attr: PrimitiveAttr, asked: parsed.Dropout | None, dst: MemoryDesc) -> None:
-    if asked is None:
+def _set_dropout(attr: PrimitiveAttr, asked: object, dst: MemoryDesc) -> None:
+    if not isinstance(asked, parsed.Dropout):
         return
     tag = expand_tag(asked.tag, dst.ndims)
     mask = None if tag == "undef" else MemoryDesc(dst.dims, "u8", tag)
@@ -152,8 +152,8 @@ def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
     return made
 
 
-def _add_dropout(made: Parameters, asked: parsed.Dropout | None, attr: PrimitiveAttr) -> None:
-    if asked is None or attr.dropout is None:
+def _add_dropout(made: Parameters, asked: object, attr: PrimitiveAttr) -> None:
+    if not isinstance(asked, parsed.Dropout) or attr.dropout is None:
         return
     told: dict[int, float] = {
         Arg.DROPOUT_PROBABILITY: float(asked.probability),
