@@ -61,6 +61,12 @@ class Dropper:
         """What a nest has to know of its iterations."""
         return (self._number,) if self._operands else ()
 
+    @property
+    def registers(self) -> int:
+        """How many registers the vectors of a nest had better fill. Four numbers come from one
+        lane of 64 bits, so that those of two registers are made in a whole one."""
+        return 2 if self._operands else 1
+
     def apply(self, place: Place, value: Value) -> Value:
         """The values that are kept, divided by the probability of that, and zeros; their mask is
         stored."""

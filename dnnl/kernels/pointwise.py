@@ -93,7 +93,7 @@ def build_pointwise(
     read = (*inputs, *dropper.inputs, *epilogue.operands)
     nest = Nest(
         axes, (), read, (output, *dropper.outputs), body,
-        numbers=dropper.numbers, reads_dst=epilogue.reads_dst,
+        numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=dropper.registers,
     )  # fmt: skip
     phase = emit_nest(module, entry, nest)
     return Kernel(module, (phase,), arguments.ids)

@@ -74,6 +74,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nest = Nest(
         parallel, (axes[conf.axis],), inputs, outputs, row.body,
         numbers=dropper.numbers, reads_dst=row.keep or row.epilogue.reads_dst,
+        registers=dropper.registers,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
