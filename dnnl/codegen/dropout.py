@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from dnnl.codegen import philox, vector
 from dnnl.codegen.access import Number, Operand, Place
-from dnnl.codegen.address import ZERO
+from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import F32, F64, I32, I64, Emitter, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.philox import BLOCK
@@ -45,6 +45,7 @@ class Dropper:
         for form, extent in zip(reversed(dst.index), reversed(dst.desc.dims), strict=True):
             number, step = number + form * step, step * extent
         self._number = Number(number)
+        self._told: dict[tuple[Emitter, int, int], _Told] = {}
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -72,104 +73,108 @@ class Dropper:
         stored."""
         if not self._operands:
             return value
-        e, b, lanes = place.e, place.e.b, place.kind.count
-        dropped = self._probability(place)
-        limit = b.fmul(b.fpext(dropped, F64), ir.Constant(F64, _GREATEST))
-        limit = b.trunc(b.fptoui(limit, I64), I32)
-        scale = b.fdiv(ir.Constant(F32, 1.0), b.fsub(ir.Constant(F32, 1.0), dropped))
-        kept = b.icmp_unsigned(">", self._random(place), vector.splat(e, limit, lanes))
-        for mask in self.outputs:
-            place.store(mask, b.select(kept, place.constant(1.0), place.constant(0.0)))
-        return b.select(kept, b.fmul(value, vector.splat(e, scale, lanes)), place.constant(0.0))
-
-    def _probability(self, place: Place) -> Value:
-        """That of being dropped, between 0 and 1."""
-        b, zero, one = place.e.b, ir.Constant(F32, 0.0), ir.Constant(F32, 1.0)
-        given = self._word(place, Arg.DROPOUT_PROBABILITY, F32)
-        given = b.select(b.fcmp_ordered(">", given, zero), given, zero)
-        return b.select(b.fcmp_ordered("<", given, one), given, one)
-
-    def _random(self, place: Place) -> Value:
-        """The random number of each lane."""
-        e, form = place.e, place.form_of(self._number)
+        b, form = place.e.b, place.form_of(self._number)
         first, step = place.counted(form)
         lanes = place.kind.count
-        source = _Source.of(e, self._seed(place), self._offset(place))
-        apart = [stride for stride in form.strides.values() if stride != 1]
-        aligned = len(apart) + 1 == len(form.strides) and not any(s % BLOCK for s in apart)
-        if step == 1 and aligned and not form.const % BLOCK and lanes > BLOCK:
-            return _of_blocks(e, source, first, lanes)
-        kind = vector.vector_type(I64, lanes)
-        steps = ir.Constant(kind, [step * lane for lane in range(lanes)])
-        return _of_each(e, source, e.b.add(vector.splat(e, first, lanes), steps))
+        blocks = step == 1 and lanes > BLOCK and _at_blocks(form)
+        told = self._what_is_told(place, lanes // BLOCK if blocks else lanes)
+        if blocks:
+            random = _of_blocks(place.e, told, first, lanes)
+        else:
+            kind = vector.vector_type(I64, lanes)
+            steps = ir.Constant(kind, [step * lane for lane in range(lanes)])
+            random = _of_each(place.e, told, b.add(vector.splat(place.e, first, lanes), steps))
+        kept = b.icmp_unsigned(">", random, told.limit)
+        for mask in self.outputs:
+            place.store(mask, b.select(kept, place.constant(1.0), place.constant(0.0)))
+        return b.select(kept, b.fmul(value, told.scale), place.constant(0.0))
 
-    def _seed(self, place: Place) -> Values:
-        """Its two halves."""
-        low = self._word(place, Arg.DROPOUT_SEED, I32)
+    def _what_is_told(self, place: Place, counters: int) -> _Told:
+        """What follows from the parameters of the execution, computed where the function begins:
+        for vectors of so many lanes, whose numbers come from so many counters."""
+        key = place.e, place.kind.count, counters
+        if key not in self._told:
+            with place.e.b.goto_entry_block():
+                self._told[key] = self._read(place, counters)
+        return self._told[key]
+
+    def _read(self, place: Place, counters: int) -> _Told:
+        e, b, lanes = place.e, place.e.b, place.kind.count
+        zero, one = ir.Constant(F32, 0.0), ir.Constant(F32, 1.0)
+        given = self._word(place, Arg.DROPOUT_PROBABILITY, F32)
+        given = b.select(b.fcmp_ordered(">", given, zero), given, zero)
+        given = b.select(b.fcmp_ordered("<", given, one), given, one)
+        limit = b.fptoui(b.fmul(b.fpext(given, F64), ir.Constant(F64, _GREATEST)), I64)
+        scale = b.fdiv(one, b.fsub(one, given))
+        low = high = self._word(place, Arg.DROPOUT_SEED, I32)
+        offset: Values = ()
+        plain = None
+        if Arg.DROPOUT_OFFSET in self._operands:
+            halves = [self._word(place, Arg.DROPOUT_OFFSET, I32, half) for half in (0, 1)]
+            plain = b.icmp_unsigned("==", b.or_(*halves), ir.Constant(I32, 0))
+            offset = tuple(vector.splat(e, b.zext(half, I64), counters) for half in halves)
+            high = b.select(plain, low, self._upper_seed(place, low))
+        return _Told(
+            vector.splat(e, b.trunc(limit, I32), lanes), vector.splat(e, scale, lanes),
+            philox.keys(e, (low, high), counters), offset, plain,
+        )  # fmt: skip
+
+    def _upper_seed(self, place: Place, low: Value) -> Value:
         if self._operands[Arg.DROPOUT_SEED].desc.data_type is DataType.s32:
-            return low, place.e.b.ashr(low, ir.Constant(I32, 31))
-        return low, self._word(place, Arg.DROPOUT_SEED, I32, 1)
-
-    def _offset(self, place: Place) -> Values:
-        """Its two halves, if there is one."""
-        if Arg.DROPOUT_OFFSET not in self._operands:
-            return ()
-        return tuple(self._word(place, Arg.DROPOUT_OFFSET, I32, half) for half in (0, 1))
+            return place.e.b.ashr(low, ir.Constant(I32, 31))
+        return self._word(place, Arg.DROPOUT_SEED, I32, 1)
 
     def _word(self, place: Place, argument: int, kind: Type, number: int = 0) -> Value:
-        """A word of a parameter. No kernel writes it, so that LLVM may load it once."""
-        e = place.e
-        pointer = place.address(self._operands[argument])
-        where = e.element(pointer, ir.Constant(I64, number), kind)
-        word = e.b.load(where, typ=kind, align=4)
-        word.set_metadata("invariant.load", e.module.ir.add_metadata([]))
-        return word
+        """A word of a parameter."""
+        e, pointer = place.e, place.address(self._operands[argument])
+        return e.b.load(e.element(pointer, ir.Constant(I64, number), kind), typ=kind, align=4)
+
+
+def _at_blocks(form: Affine) -> bool:
+    """Whether what counts by one begins at a multiple of a block."""
+    apart = [stride for stride in form.strides.values() if stride != 1]
+    single = len(apart) + 1 == len(form.strides)
+    return single and not any(stride % BLOCK for stride in (*apart, form.const))
 
 
 @dataclass(frozen=True)
-class _Source:
-    """Where random numbers come from: the keys of all rounds, the halves of the offset if there is
+class _Told:
+    """What an execution is told: random numbers up to ``limit`` drop an element, the others are
+    scaled; and where these come from: the keys of all rounds, the halves of the offset if there is
     one, and whether it is zero."""
 
+    limit: Value
+    scale: Value
     keys: list[Values]
     offset: Values
     plain: Value
 
-    @staticmethod
-    def of(e: Emitter, seed: Values, offset: Values) -> _Source:
-        low, high = seed
-        if not offset:
-            return _Source(philox.keys(e, (low, low)), (), None)
-        plain = e.b.icmp_unsigned("==", e.b.or_(*offset), ir.Constant(I32, 0))
-        return _Source(philox.keys(e, (low, e.b.select(plain, low, high))), offset, plain)
-
     def words(self, e: Emitter, block: Value) -> Values:
         """The random words of blocks (i64), the first ones of all, the second ones, ..."""
-        kind, lanes = block.type, block.type.count
+        kind = block.type
         plain = [e.b.add(block, vector.splat_constant(kind, n)) for n in range(BLOCK)]
         if not self.offset:
             return philox.mixed(e, plain, self.keys)
-        start = [vector.splat(e, e.b.zext(half, I64), lanes) for half in self.offset]
-        wide = [*start, block, e.b.lshr(block, vector.splat_constant(kind, 32))]
+        wide = [*self.offset, block, e.b.lshr(block, vector.splat_constant(kind, 32))]
         chosen = [e.b.select(self.plain, *pair) for pair in zip(plain, wide, strict=True)]
         return philox.mixed(e, chosen, self.keys)
 
 
-def _of_blocks(e: Emitter, source: _Source, first: Value, lanes: int) -> Value:
+def _of_blocks(e: Emitter, told: _Told, first: Value, lanes: int) -> Value:
     """The numbers of lanes that are whole blocks, ``first`` being the number of the first."""
     count = lanes // BLOCK
     kind = vector.vector_type(I64, count)
     steps = ir.Constant(kind, [BLOCK * block for block in range(count)])
-    words = source.words(e, e.b.add(vector.splat(e, first, count), steps))
+    words = told.words(e, e.b.add(vector.splat(e, first, count), steps))
     every = vector.join(e, words)
     turns = [lane % BLOCK * count + lane // BLOCK for lane in range(lanes)]
     return vector.shuffle(e, every, every, turns)
 
 
-def _of_each(e: Emitter, source: _Source, numbers: Value) -> Value:
+def _of_each(e: Emitter, told: _Told, numbers: Value) -> Value:
     """The random numbers of elements with these numbers: a counter for each."""
     kind = numbers.type
-    words = source.words(e, e.b.and_(numbers, vector.splat_constant(kind, -BLOCK)))
+    words = told.words(e, e.b.and_(numbers, vector.splat_constant(kind, -BLOCK)))
     own = e.b.trunc(numbers, words[0].type)
     result = words[0]
     for place, word in enumerate(words[1:], 1):

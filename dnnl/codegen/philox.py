@@ -22,13 +22,14 @@ BLOCK = 4
 """The words of a counter, all of which become random at once."""
 
 
-def keys(e: Emitter, seed: Sequence[Value]) -> list[Values]:
-    """The two words (i32) of the key of each round, the first ones being the ``seed``."""
+def keys(e: Emitter, seed: Sequence[Value], lanes: int) -> list[Values]:
+    """The two words of the key of each round, in ``lanes`` lanes; the first ones are the ``seed``
+    (i32)."""
     rounds = [tuple(seed)]
     for _ in range(1, _ROUNDS):
         bumped = zip(rounds[-1], _BUMPS, strict=True)
         rounds.append(tuple(e.b.add(word, ir.Constant(I32, bump)) for word, bump in bumped))
-    return rounds
+    return [tuple(vector.splat(e, e.b.zext(word, I64), lanes) for word in key) for key in rounds]
 
 
 def mixed(e: Emitter, counter: Sequence[Value], rounds: Sequence[Values]) -> Values:
@@ -43,7 +44,6 @@ def mixed(e: Emitter, counter: Sequence[Value], rounds: Sequence[Values]) -> Val
         return e.b.mul(e.b.and_(word, low), vector.splat_constant(word.type, factor))
 
     def keyed(upper: Value, word: Value, key: Value) -> Value:
-        key = vector.splat(e, e.b.zext(key, I64), lanes)
         return e.b.xor(e.b.xor(e.b.lshr(upper, half), word), key)
 
     for key in rounds:

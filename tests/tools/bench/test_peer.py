@@ -164,7 +164,7 @@ def test_disagreement_is_a_failure_unless_it_is_known(
 @needs_peer
 @pytest.mark.parametrize(("channels", "wrong"), [(40, True), (32, False)])
 def test_where_its_gradients_differ(channels: int, wrong: bool) -> None:
-    """Its kernels for AVX-512 step wrongly through the last channels; what they are told is ours."""
+    """Its kernels for AVX-512 step wrongly through the last channels."""
     line = f"--lrn --dir=BWD_D --dt=bf16 --tag=axb ic{channels}ih5alpha1"
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", "bench", "--peer=onednn", *line.split()],
