@@ -213,6 +213,18 @@ class Place:
         """A vector of one value."""
         return vector.splat_constant(self.kind, value)
 
+    def address(self, operand: Operand) -> ir.Value:
+        """Where the operand begins."""
+        return self._pointers[operand]
+
+    def form_of(self, number: Number) -> Affine:
+        """A number as it follows from the axes that are walked."""
+        return number.form
+
+    def counted(self, form: Affine) -> tuple[ir.Value, int]:
+        """The value of a form in the first lane, and how much more it is in the next."""
+        return self._start(form), form.stride(self._lane) if self._lane is not None else 0
+
     def load(self, operand: Operand) -> ir.Value:
         """The operand's elements in the core type; zero, or any number, where there are none."""
         return self.widen(operand, self.load_stored(operand))

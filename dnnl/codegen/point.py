@@ -84,11 +84,15 @@ class Point(Place):
         loaded = self._loaded.get(operand)
         return super().load(operand) if loaded is None else self.widen(operand, loaded)
 
+    def form_of(self, number: Number) -> Affine:
+        """A number as it follows from the axes that are walked."""
+        return self._site.plan.space.numbers[number]
+
     def number(self, number: Number) -> ir.Value:
         """A number that follows from the iteration, in the core type."""
-        form, kind = self._site.plan.space.numbers[number], self.kind
-        first = self.e.b.trunc(self._start(form), I32)
-        step = form.stride(self._lane) if self._lane is not None else 0
+        kind = self.kind
+        start, step = self.counted(self.form_of(number))
+        first = self.e.b.trunc(start, I32)
         steps = ir.Constant(
             vector.vector_type(I32, kind.count), [step * lane for lane in range(kind.count)]
         )

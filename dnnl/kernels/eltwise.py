@@ -10,6 +10,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
+from dnnl.types.dropout import Dropout
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -19,7 +20,7 @@ _OF_INTEGERS = (Alg.eltwise_relu, Alg.eltwise_linear, Alg.eltwise_clip)
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(alg(src))."""
+    """dst = post_ops(dropout(alg(src)))."""
 
     alg: Alg
     alpha: float
@@ -27,6 +28,7 @@ class Conf:
     src: MemoryDesc
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
+    dropout: Dropout | None
 
 
 def configure(
@@ -35,11 +37,12 @@ def configure(
     beta: float,
     src: MemoryDesc,
     dst: MemoryDesc,
+    dropout: Dropout | None,
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
     layouts."""
-    conf = Conf(alg, alpha, beta, src, dst, post_ops)
+    conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout)
     allowed = FLOATS | INTEGERS if alg in _OF_INTEGERS else FLOATS
     return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
 
@@ -51,4 +54,5 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         lambda point, loaded: eltwise.forward(
             point.e, conf.alg, loaded[0], conf.alpha, conf.beta
         ),
+        conf.dropout,
     )  # fmt: skip

@@ -138,8 +138,7 @@ class Window:
 
     def around(self, slot: int, desc: MemoryDesc) -> Neighbours:
         """The elements around it."""
-        bare = frozenset(self._dims)  # what pads a block is no neighbour
-        return tuple(Operand(slot, desc, index, bare=bare) for index in self._shifts)
+        return tuple(Operand(slot, desc, index) for index in self._shifts)
 
     def sums(self, point: Point, *pairs: tuple[Neighbours, Neighbours]) -> Values:
         """The sums of products over the window around a point."""

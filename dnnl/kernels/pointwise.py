@@ -8,6 +8,7 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, Module, Type, Value
 from dnnl.codegen.convert import bare_core
+from dnnl.codegen.dropout import Dropper
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
@@ -17,6 +18,7 @@ from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.scratchpad import Relayout
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -65,8 +67,9 @@ def build_pointwise(
     dst: MemoryDesc,
     post_ops: Sequence[PostOp],
     compute: Compute,
+    dropout: Dropout | None = None,
 ) -> Kernel:
-    """A one-phase kernel: dst = post_ops(compute(sources)) for every element.
+    """A one-phase kernel: dst = post_ops(dropout(compute(sources))) for every element.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
     """
@@ -78,16 +81,20 @@ def build_pointwise(
         for arg, desc, dims in sources
     ]
     output = Operand(arguments.slot(Arg.DST), dst, index)
+    dropper = Dropper(dropout, output, arguments)
     epilogue = Epilogue(post_ops, output, arguments)
 
     def body(point: Point) -> None:
-        value = compute(point, [point.load(operand) for operand in inputs])
+        value = dropper.apply(point, compute(point, [point.load(operand) for operand in inputs]))
         point.store(output, epilogue.apply(point, value))
 
     module = Module(name, isa)
     entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
-    read = (*inputs, *epilogue.operands)
-    nest = Nest(axes, (), read, (output,), body, reads_dst=epilogue.reads_dst)
+    read = (*inputs, *dropper.inputs, *epilogue.operands)
+    nest = Nest(
+        axes, (), read, (output, *dropper.outputs), body,
+        numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=dropper.registers,
+    )  # fmt: skip
     phase = emit_nest(module, entry, nest)
     return Kernel(module, (phase,), arguments.ids)
 

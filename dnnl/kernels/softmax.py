@@ -8,6 +8,7 @@ from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.dropout import Dropper
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
@@ -16,6 +17,7 @@ from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
+from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -27,7 +29,8 @@ _TYPES = FLOATS | {DataType.s8, DataType.u8, DataType.f8_e5m2, DataType.f8_e4m3}
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(softmax of src along ``axis``), or its logarithm, with the scales of both."""
+    """dst = post_ops(softmax of src along ``axis``), or its logarithm, with the scales of both and
+    what ``dropout`` leaves out before the post-ops."""
 
     alg: Alg
     axis: int
@@ -35,6 +38,7 @@ class Conf:
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
     quantization: Quantization
+    dropout: Dropout | None
 
 
 def configure(
@@ -43,12 +47,13 @@ def configure(
     src: MemoryDesc,
     dst: MemoryDesc,
     quantization: Quantization,
+    dropout: Dropout | None,
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any axis, any two layouts and any two of the supported types."""
     refusal = refuse_types(src, dst, allowed=_TYPES) or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
-    return refusal or Conf(alg, axis, src, dst, post_ops, quantization)
+    return refusal or Conf(alg, axis, src, dst, post_ops, quantization, dropout)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -59,14 +64,17 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     src = Operand(arguments.slot(Arg.SRC), conf.src, index)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
     quantizer = Quantizer(conf.quantization, {Arg.SRC: src, Arg.DST: dst}, arguments)
-    row = _Row(conf, src, dst, quantizer, Epilogue(conf.post_ops, dst, arguments))
+    dropper = Dropper(conf.dropout, dst, arguments)
+    row = _Row(conf, src, dst, quantizer, dropper, Epilogue(conf.post_ops, dst, arguments))
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
-    inputs = (src, *quantizer.operands, *row.epilogue.operands)
+    inputs = (src, *quantizer.operands, *dropper.inputs, *row.epilogue.operands)
+    outputs = (dst, *dropper.outputs)
     module = Module("softmax", isa)
     entry = symbol("softmax", [conf.src, conf.dst], isa)
     nest = Nest(
-        parallel, (axes[conf.axis],), inputs, (dst,), row.body,
-        reads_dst=row.keep or row.epilogue.reads_dst,
+        parallel, (axes[conf.axis],), inputs, outputs, row.body,
+        numbers=dropper.numbers, reads_dst=row.keep or row.epilogue.reads_dst,
+        registers=dropper.registers,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
@@ -75,9 +83,16 @@ class _Row:
     """The passes over one row, or over as many rows side by side as a vector has lanes."""
 
     def __init__(
-        self, conf: Conf, src: Operand, dst: Operand, quantizer: Quantizer, epilogue: Epilogue
+        self,
+        conf: Conf,
+        src: Operand,
+        dst: Operand,
+        quantizer: Quantizer,
+        dropper: Dropper,
+        epilogue: Epilogue,
     ) -> None:
-        self.src, self.dst, self.quantizer, self.epilogue = src, dst, quantizer, epilogue
+        self.src, self.dst, self.quantizer = src, dst, quantizer
+        self.dropper, self.epilogue = dropper, epilogue
         self.log = conf.alg is Alg.softmax_log
         # The exponentials wait in dst for their sum if that holds them without rounding, unless a
         # post-op still needs what is there.
@@ -115,7 +130,7 @@ class _Row:
             else:
                 term = p.load(self.dst) if self.keep else exponential(p)
                 value = p.e.b.fmul(term, inverse)
-            value = self.epilogue.apply(p, value)
+            value = self.epilogue.apply(p, self.dropper.apply(p, value))
             p.store(self.dst, self.quantizer.quantize(p, Arg.DST, value))
 
         point.each(finish)

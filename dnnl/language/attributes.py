@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from dnnl.language.tags import tag
 from dnnl.language.values import Number, Text, data_type, flag, integer, number, one_of, sizes
@@ -20,6 +22,8 @@ _POLICIES = {
 """The mask of each name, before the driver has its say; -1 has every bit."""
 _ZERO, _ONE = Number(0), Number(1)
 DYNAMIC = ("mx", "dynamic_fp")
+_PLAIN_DROPOUT = (12345, "any", 0, False)
+"""Seed, layout of the mask, offset, and whether these are scalars of the host."""
 _ARGUMENTS = {
     "src": Arg.SRC, "src0": Arg.SRC, "src1": Arg.SRC_1, "wei": Arg.WEIGHTS, "dst": Arg.DST,
     "attr_post_op_dw_wei": Arg.POST_OP_DW | Arg.WEIGHTS,
@@ -329,16 +333,36 @@ def fpmath(value: str) -> Text:
     return Text(f"{mode}:true" if whole and flag(whole) else mode)
 
 
-def dropout(value: str) -> Text:
-    """``P[:SEED[:TAG[:OFFSET[:HOST]]]]``."""
-    if value:
-        parsers = (number, integer, tag, integer, flag)
-        parts = value.split(":")
-        if len(parts) > len(parsers):
-            raise ValueError("expected P[:SEED[:TAG[:OFFSET[:HOST]]]]")
-        for parse, part in zip(parsers, parts, strict=False):
-            parse(part)
-    return Text(value)
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """Elements that become zero by chance, and what an execution is told of it; ``tag`` is the
+    layout of the mask, ``undef`` for none. An offset of 0 is not passed on."""
+
+    probability: Number
+    seed: int
+    tag: str
+    offset: int
+    host_scalars: bool
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def dropout(value: str) -> Dropout | Text:
+    """``P[:SEED[:TAG[:OFFSET[:HOST]]]]``; no text means none."""
+    if not value:
+        return Text(value)
+    parts = value.split(":")
+    parsers: tuple[Callable[[str], Any], ...] = (number, integer, tag, integer, flag)
+    if len(parts) > len(parsers):
+        raise ValueError("expected P[:SEED[:TAG[:OFFSET[:HOST]]]]")
+    given: list[Any] = [parse(part) for parse, part in zip(parsers, parts, strict=False)]
+    given += _PLAIN_DROPOUT[len(given) - 1 :]
+    probability, seed, layout, offset, host = given
+    if not 0 <= probability <= 1:
+        raise ValueError("a probability lies between 0 and 1")
+    return Dropout(probability, seed, str(layout), offset, bool(host), value)
 
 
 def rounding_mode(value: str) -> Text:

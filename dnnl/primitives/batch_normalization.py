@@ -41,6 +41,7 @@ from dnnl.primitives.operation import (
     Role,
 )
 from dnnl.primitives.parameters import Flags, Real
+from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.batch_normalization import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -55,7 +56,6 @@ _KNOWN = (
     | NormFlags.fuse_norm_add_relu
 )
 _WEIGHTS: Passes = frozenset({PropKind.backward})
-_NONE = MemoryDesc.zero()
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class BatchNormalizationDesc(Desc):
     dst_desc: MemoryDesc
     epsilon: float
     flags: NormFlags
-    diff_src_desc: MemoryDesc = _NONE
-    diff_dst_desc: MemoryDesc = _NONE
+    diff_src_desc: MemoryDesc
+    diff_dst_desc: MemoryDesc
 
     @classmethod
     def forward(
@@ -197,6 +197,10 @@ def _channel(
     )
 
 
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.src_dims, case["dt"], case["tag"], case.strides(0, "tag"))
+
+
 def _case(number: int) -> Callable[[CaseValues], MemoryDesc]:
     """A tensor whose layout follows from that of src, unless the case has strides for it."""
 
@@ -219,28 +223,12 @@ BatchNormalizationDesc.operation = Operation(
         Grammar(("mb", "ic"), tail=("eps",), defaults={"eps": 1 / 16}),
     ),
     roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD | BACKWARD_DATA, letters="nc*",
-            case=lambda case: tensor(
-                case.sizes.src_dims, case["dt"], case["tag"], case.strides(0, "tag")
-            ),
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
-            case=_case(1),
-        ),
+        *data_roles(_src, _case(1), "nc*", src_reads=FORWARD | BACKWARD_DATA),
         Role(
             Arg.SRC_1, "src1", reads=FORWARD, when=_ADDED, letters="nc*",
             derived=lambda desc: desc.dst_desc,
         ),
-        Role(
-            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, letters="nc*",
-            like=("src_desc",), case=_case(0),
-        ),
-        Role(
-            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, letters="nc*",
-            like=("src_desc",), case=_case(1),
-        ),
+        *gradient_roles(_case(0), _case(1), "nc*"),
         Role(
             Arg.DIFF_SRC_1, "diff_src1", writes=BACKWARD_DATA, when=_ADDED, letters="nc*",
             derived=lambda desc: desc.diff_dst_desc,

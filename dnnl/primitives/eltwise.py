@@ -26,9 +26,10 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
-from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
+from dnnl.primitives.operation import FORWARD, Operation, Parameter
 from dnnl.primitives.parameters import Algorithm, Real
+from dnnl.primitives.roles import data_roles
 from dnnl.reference.eltwise import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -81,9 +82,10 @@ class EltwiseDesc(Desc):
 
 def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
-        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc
-    )
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc,
+        resolve_dropout(attr.dropout, desc.dst_desc),
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
 
 
 def _invalid(case: CaseValues) -> str | None:
@@ -111,15 +113,9 @@ EltwiseDesc.operation = Operation(
         ),
         Dims(),
     ),
-    roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD,
-            case=lambda case: tensor(case.shapes.dims, case["dt"], case["tag"]),
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",),
-            case=lambda case: tensor(case.shapes.dims, case["dt"], "any"),
-        ),
+    roles=data_roles(
+        lambda case: tensor(case.shapes.dims, case["dt"], case["tag"]),
+        lambda case: tensor(case.shapes.dims, case["dt"], "any"),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("eltwise_"), lambda case: case["alg"].alg, "alg"),

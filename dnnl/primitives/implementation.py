@@ -10,6 +10,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
 from dnnl.errors import InvalidArguments
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dropout import Dropout
 from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
@@ -63,7 +64,12 @@ def refuse_attr(attr: PrimitiveAttr, *supported: str) -> Refusal | None:
     merely allow less are taken everywhere.
     """
     extra = sorted(attr.non_default() - _HARMLESS - set(supported))
-    return Refusal(Reason.ATTRIBUTE, ", ".join(extra)) if extra else None
+    if extra:
+        return Refusal(Reason.ATTRIBUTE, ", ".join(extra))
+    if attr.dropout is not None and attr.dropout.use_host_scalars:
+        detail = "dropout with use_host_scalars: there are no memories of host scalars"
+        return Refusal(Reason.ATTRIBUTE, detail)
+    return None
 
 
 def laid_out_as(open_desc: MemoryDesc, models: Iterable[MemoryDesc]) -> MemoryDesc:
@@ -115,6 +121,23 @@ def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[Pos
         return entry
 
     return tuple(resolve(entry) for entry in post_ops)
+
+
+def check_dropout(dropout: Dropout | None, dst: MemoryDesc) -> None:
+    """Raise unless a mask that is to be written has the dims of dst."""
+    mask = None if dropout is None else dropout.mask_desc
+    if mask is None or mask.is_zero:
+        return
+    if mask.dims != dst.dims:
+        rule = f"the mask of a dropout has the dims of dst, which are {dst.dims}"
+        raise InvalidArguments("mask_desc", mask.dims, rule)
+
+
+def resolve_dropout(dropout: Dropout | None, dst: MemoryDesc) -> Dropout | None:
+    """The dropout with a mask of layout 'any' laid out as dst."""
+    if dropout is None or dropout.mask_desc.format_kind is not FormatKind.any:
+        return dropout
+    return replace(dropout, mask_desc=laid_out_as(dropout.mask_desc, [dst]))
 
 
 def plan_nest(

@@ -40,6 +40,7 @@ from dnnl.primitives.operation import (
     Role,
 )
 from dnnl.primitives.parameters import Flags, Real, Type
+from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.layer_normalization import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -288,18 +289,8 @@ LayerNormalizationDesc.operation = Operation(
         Dims(),
     ),
     roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD | BACKWARD_DATA, case=_data(0, 0)
-        ),
-        Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), case=_data(1, 1)),
-        Role(
-            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("src_desc",),
-            case=_data(_GRADIENT, 1),
-        ),
-        Role(
-            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=("src_desc",),
-            case=_data(_GRADIENT, 0),
-        ),
+        *data_roles(_data(0, 0), _data(1, 1), src_reads=FORWARD | BACKWARD_DATA),
+        *gradient_roles(_data(_GRADIENT, 0), _data(_GRADIENT, 1)),
         *_statistic(Arg.MEAN, lambda desc: NormFlags.rms_norm not in desc.flags),
         *_statistic(Arg.VARIANCE),
         _channel(

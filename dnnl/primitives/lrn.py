@@ -25,6 +25,7 @@ from dnnl.primitives.operation import (
     Role,
 )
 from dnnl.primitives.parameters import Algorithm, Real, Whole
+from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.lrn import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -134,7 +135,11 @@ def _workspace(desc: LrnDesc) -> MemoryDesc:
     return laid_out_as(MemoryDesc(desc.src_desc.dims, "f32", "any"), [desc.src_desc])
 
 
-def _gradient(case: CaseValues) -> MemoryDesc:
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.src_dims, case["dt"], case["tag"])
+
+
+def _open(case: CaseValues) -> MemoryDesc:
     return tensor(case.sizes.src_dims, case["dt"], "any")
 
 
@@ -154,26 +159,12 @@ LrnDesc.operation = Operation(
         ),
     ),
     roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD | BACKWARD_DATA, letters="nc*",
-            case=lambda case: tensor(case.sizes.src_dims, case["dt"], case["tag"]),
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
-            case=_gradient,
-        ),
+        *data_roles(_src, _open, "nc*", src_reads=FORWARD | BACKWARD_DATA),
         Role(
             Arg.WORKSPACE, "ws", writes=TRAINING, reads=BACKWARD_DATA, derived=_workspace,
             letters="nc*",
         ),
-        Role(
-            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("src_desc",),
-            letters="nc*", case=_gradient,
-        ),
-        Role(
-            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=("src_desc",),
-            letters="nc*", case=_gradient,
-        ),
+        *gradient_roles(_open, _open, "nc*"),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("lrn_"), lambda case: case["alg"].alg, "alg"),

@@ -70,9 +70,9 @@ class PoolingDesc(Desc):
     padding_l: tuple[int, ...]
     padding_r: tuple[int, ...]
     dilations: tuple[int, ...]
-    diff_src_desc: MemoryDesc = MemoryDesc.zero()  # noqa: RUF009 - a frozen value
-    diff_dst_desc: MemoryDesc = MemoryDesc.zero()  # noqa: RUF009
-    workspace_desc: MemoryDesc = MemoryDesc.zero()  # noqa: RUF009
+    diff_src_desc: MemoryDesc
+    diff_dst_desc: MemoryDesc
+    workspace_desc: MemoryDesc
 
     @classmethod
     def forward(

@@ -11,14 +11,23 @@ from dnnl import log
 from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.primitives.desc import Desc, check_outputs, refuse_compensation
-from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
+from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation
+from dnnl.primitives.implementation import (
+    Candidate,
+    Plan,
+    check_dropout,
+    check_post_ops,
+    resolve_dropout,
+)
 from dnnl.primitives.sizes import known
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dropout import SCALARS, Dropout
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
+
+_QUANTIZATION = Arg.SCALES | Arg.ZERO_POINTS
 
 
 def select_isa(engine: Engine) -> isas.Isa:
@@ -72,8 +81,9 @@ class PrimitiveDesc:
         self.isa = select_isa(self.engine)
         log.describe("isa", lambda: f"{self.engine.kind},isa:{self.isa.name}")
         try:
-            check_outputs(desc.tensors)
+            check_outputs(_written(desc, self._asked_attr.dropout))
             check_post_ops(tuple(self._asked_attr.post_ops), desc.outputs[0].desc)
+            check_dropout(self._asked_attr.dropout, desc.outputs[0].desc)
             self._settled = desc.settled(None if hint is None else _forward(desc, hint))
         except InvalidArguments as error:
             if log.enabled("check", desc.kind):
@@ -103,7 +113,8 @@ class PrimitiveDesc:
 
     def _choose(self, name: str, plan: Plan) -> None:
         self._name, self._plan = name, plan
-        self._attr = self._asked_attr.with_post_ops(plan.post_ops)
+        dropout = resolve_dropout(self._asked_attr.dropout, plan.desc.outputs[0].desc)
+        self._attr = self._asked_attr.with_layouts(plan.post_ops, dropout)
         own: tuple[object, ...] = (plan.desc, self._attr.key, self.isa, name)
         if plan.sizes is not None:  # many descriptions share the code
             own = (plan.recipe, plan.desc.writes_nothing)
@@ -155,11 +166,14 @@ class PrimitiveDesc:
         """The descriptor of the memory to pass as an argument; the zero one if there is none."""
         if argument == Arg.SCRATCHPAD:
             return self.scratchpad_desc
-        if is_parameter(argument):
+        if argument & _QUANTIZATION:
             return self._parameter_desc(argument)
         found = self.desc.desc_of(argument)
         if not found.is_zero:
             return found
+        dropout = self._attr.dropout
+        if dropout is not None and argument in dropout.descs:
+            return dropout.descs[argument]
         for number, entry in enumerate(self._attr.post_ops):
             if isinstance(entry, PostOpPrelu) and argument == Arg.post_op(number) | Arg.WEIGHTS:
                 return prelu_weights(entry.mask, self.desc.outputs[0].desc)
@@ -188,6 +202,11 @@ class PrimitiveDesc:
         """Temporary memory, in bytes; the zero descriptor if none is needed."""
         size = self._plan.scratchpad
         return MemoryDesc((size,), "u8") if size else MemoryDesc.zero()
+
+    @property
+    def written(self) -> tuple[Tensor, ...]:
+        """The outputs, those of attributes behind those of the operation."""
+        return _written(self.desc, self._attr.dropout)
 
     @property
     def src_desc(self) -> MemoryDesc:
@@ -252,6 +271,12 @@ class PrimitiveDesc:
         return f"<PrimitiveDesc {self.verbose_fields()}>"
 
 
+def _written(desc: Desc, dropout: Dropout | None) -> tuple[Tensor, ...]:
+    mask = MemoryDesc.zero() if dropout is None else dropout.mask_desc
+    more = () if mask.is_zero else (Tensor(Arg.DROPOUT_MASK, "mask", mask, output=True),)
+    return desc.outputs + more
+
+
 def _forward(desc: Desc, hint: PrimitiveDesc) -> Desc:
     """The forward description that a backward one belongs to."""
     own = hint.desc
@@ -284,8 +309,8 @@ def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
 
 
 def is_parameter(argument: int) -> bool:
-    """Whether an argument holds scales or zero points."""
-    return bool(argument & (Arg.SCALES | Arg.ZERO_POINTS))
+    """Whether an argument holds scales, zero points or a number for a dropout."""
+    return bool(argument & _QUANTIZATION) or argument in SCALARS
 
 
 def describe(argument: int, desc: MemoryDesc) -> str:

@@ -142,7 +142,7 @@ class _Pair(NamedTuple):
 
 def _pairs(pd: PrimitiveDesc, expected: Sequence[tuple[int, MemoryDesc]]) -> Iterator[_Pair]:
     """Every output with every other argument, two outputs once."""
-    written = {tensor.argument for tensor in pd.desc.tensors if tensor.output} | {Arg.SCRATCHPAD}
+    written = {tensor.argument for tensor in pd.written} | {Arg.SCRATCHPAD}
     for output, (arg, desc) in enumerate(expected):
         for other, (argument, its) in enumerate(expected if arg in written else ()):
             if other != output and not (other < output and argument in written):
@@ -209,8 +209,8 @@ def _mismatch(arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:
 
 
 def _same_parameters(argument: int, given: object, desc: MemoryDesc) -> bool:
-    """Whether scales or zero points come in another shape that lies in memory as ``desc`` does,
-    as a line for a mask of one bit."""
+    """Whether parameters come in another shape that lies in memory as ``desc`` does, as a line for
+    a mask of one bit."""
     return is_parameter(argument) and isinstance(given, MemoryDesc) and _alike(given, desc)
 
 

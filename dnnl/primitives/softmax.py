@@ -10,7 +10,7 @@ from dnnl.codegen.kernel import Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import softmax as kernel
 from dnnl.kernels import softmax_backward as gradient
-from dnnl.language.case import tensor
+from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
     ATTRIBUTES,
     AXIS,
@@ -27,9 +27,10 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
-from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
 from dnnl.primitives.parameters import Algorithm, Axis
+from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.softmax import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -103,9 +104,10 @@ class SoftmaxDesc(Desc):
 def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
         kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
-        Quantization.of(attr),
+        Quantization.of(attr), resolve_dropout(attr.dropout, desc.dst_desc),
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+    supported = "post_ops", "scales", "dropout"
+    return plan_nest(desc, attr, isa, configure, kernel.build, *supported)
 
 
 def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -115,6 +117,14 @@ def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusa
         return gradient.configure(desc.alg_kind, desc.axis, *tensors)
 
     return plan_nest(desc, attr, isa, configure, gradient.build)
+
+
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.shapes.dims, case["sdt"], case["stag"])
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    return tensor(case.shapes.dims, case["ddt"], case["dtag"])
 
 
 SoftmaxDesc.operation = Operation(
@@ -136,22 +146,8 @@ SoftmaxDesc.operation = Operation(
         Dims(),
     ),
     roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD,
-            case=lambda case: tensor(case.shapes.dims, case["sdt"], case["stag"]),
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", reads=BACKWARD_DATA, writes=FORWARD, like=("src_desc",),
-            case=lambda case: tensor(case.shapes.dims, case["ddt"], case["dtag"]),
-        ),
-        Role(
-            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("dst_desc",),
-            case=lambda case: tensor(case.shapes.dims, case["ddt"], case["dtag"]),
-        ),
-        Role(
-            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=("dst_desc",),
-            case=lambda case: tensor(case.shapes.dims, case["sdt"], case["stag"]),
-        ),
+        *data_roles(_src, _dst, dst_reads=BACKWARD_DATA),
+        *gradient_roles(_src, _dst, like="dst_desc"),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("softmax_"), lambda case: case["alg"].alg, "alg"),

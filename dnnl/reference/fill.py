@@ -17,6 +17,7 @@ Dims = Sequence[int]
 
 BYTE = 8
 HALVES = (DataType.bf16, DataType.f16)
+_WIDE = (DataType.f64, DataType.s32, DataType.s64)
 
 
 def generator(*key: object) -> np.random.Generator:
@@ -26,7 +27,7 @@ def generator(*key: object) -> np.random.Generator:
 
 def stored(values: Array, data_type: DataType) -> Array:
     """The values as ``data_type`` holds them."""
-    core = DataType.f64 if data_type in (DataType.f64, DataType.s32) else DataType.f32
+    core = DataType.f64 if data_type in _WIDE else DataType.f32
     return convert(values, data_type, core)
 
 

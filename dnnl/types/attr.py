@@ -12,6 +12,7 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg, coerce_arg, name_of
+from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import (
     RUNTIME_DIM,
@@ -29,6 +30,7 @@ K = TypeVar("K", bound=Kind)
 
 _SCALE_TYPES = ("f32", "bf16", "f16", "e8m0", "f8_e4m3")
 _ZERO_POINT_TYPES = ("s32", "s8", "u8", "s4", "u4")
+_SEED_TYPES = ("s32", "s64")
 _VERBOSE_NAMES = {
     int(Arg.SRC): "src0",
     int(Arg.SRC_1): "src1",
@@ -141,8 +143,8 @@ class PrimitiveAttr:
     ``scratchpad_mode`` says who provides temporary memory, ``fpmath_mode`` to what f32 may be
     narrowed for computing (integer weights too with ``fpmath_apply_to_int``),
     ``accumulation_mode`` how sums are kept, ``deterministic`` asks for bitwise equal results from
-    run to run. Scales, zero points and post-ops are added by the methods. A primitive description
-    takes a copy, so later changes have no effect on it.
+    run to run. Scales, zero points, dropout and post-ops are added by the methods. A primitive
+    description takes a copy, so later changes have no effect on it.
     """
 
     scratchpad_mode = _Choice(ScratchpadMode)
@@ -169,6 +171,7 @@ class PrimitiveAttr:
         self.post_ops = PostOps()
         self._scales: dict[int, ScaleSpec] = {}
         self._zero_points: dict[int, ScaleSpec] = {}
+        self._dropout: Dropout | None = None
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute; a name that is none would have no effect, so it is refused."""
@@ -218,16 +221,55 @@ class PrimitiveAttr:
         spec = _spec(mask, groups, data_type, _ZERO_POINT_TYPES)
         self._zero_points[coerce_arg(arg, "arg")] = spec
 
+    @property
+    def dropout(self) -> Dropout | None:
+        """What is left out by chance; probability, seed and offset come at execution, as
+        ``Arg.DROPOUT_PROBABILITY`` and the like."""
+        return self._dropout
+
+    def set_dropout(
+        self,
+        mask_desc: MemoryDesc | None = None,
+        seed_data_type: DataType | str = "s64",
+        use_offset: bool = False,
+        use_host_scalars: bool = False,
+    ) -> None:
+        """Make elements of dst zero by chance, before the post-ops, and scale up the others.
+
+        Each is kept with the probability 1 - P and then divided by that. An execution gets P, f32,
+        as ``Arg.DROPOUT_PROBABILITY`` and the seed, s32 or s64, as ``Arg.DROPOUT_SEED``, and with
+        ``use_offset`` also ``Arg.DROPOUT_OFFSET``, s64: memories of one element. If there is a
+        ``mask_desc``, ``Arg.DROPOUT_MASK`` becomes 1 where an element is kept and 0 elsewhere: u8,
+        with the dims of dst, in any layout, ``any`` for that of dst.
+        """
+        mask = MemoryDesc.zero() if mask_desc is None else mask_desc
+        if not isinstance(mask, MemoryDesc):
+            raise InvalidArguments("mask_desc", mask, "expected a dnnl.MemoryDesc or None")
+        if not mask.is_zero and mask.data_type is not DataType.u8:
+            raise InvalidArguments("mask_desc", str(mask), "the mask of a dropout is u8")
+        seed = coerce(DataType, seed_data_type, "seed_data_type")
+        if seed.name not in _SEED_TYPES:
+            rule = f"expected one of {', '.join(_SEED_TYPES)}"
+            raise InvalidArguments("seed_data_type", str(seed), rule)
+        for name, value in (("use_offset", use_offset), ("use_host_scalars", use_host_scalars)):
+            if not isinstance(value, bool | np.bool_):
+                raise InvalidArguments(name, value, "expected True or False")
+        self._dropout = Dropout(mask, seed, bool(use_offset), bool(use_host_scalars))
+
     def copy(self) -> PrimitiveAttr:
         """Return an independent attribute with the same contents."""
         return self.with_post_ops(self.post_ops)
 
     def with_post_ops(self, entries: Iterable[PostOp]) -> PrimitiveAttr:
         """Return an independent attribute with other post-ops."""
+        return self.with_layouts(entries, self._dropout)
+
+    def with_layouts(self, entries: Iterable[PostOp], dropout: Dropout | None) -> PrimitiveAttr:
+        """Return an independent attribute with other post-ops and another dropout."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._scales, made._zero_points = dict(self._scales), dict(self._zero_points)
-        made.post_ops = PostOps(entries)
+        made.post_ops, made._dropout = PostOps(entries), dropout
         return made
 
     @property
@@ -241,6 +283,7 @@ class PrimitiveAttr:
             self.deterministic,
             tuple(sorted(self._scales.items(), key=_by_arg)),
             tuple(sorted(self._zero_points.items(), key=_by_arg)),
+            self._dropout,
             tuple(self.post_ops),
         )
 
@@ -248,7 +291,7 @@ class PrimitiveAttr:
         """Return the names of what is set, for an implementation to see what it must support.
 
         Out of scratchpad_mode, fpmath_mode, accumulation_mode, deterministic, scales,
-        zero_points and post_ops.
+        zero_points, dropout and post_ops.
         """
         facts = {
             "scratchpad_mode": self.scratchpad_mode is not ScratchpadMode.library,
@@ -257,6 +300,7 @@ class PrimitiveAttr:
             "deterministic": self.deterministic,
             "scales": bool(self._scales),
             "zero_points": bool(self._zero_points),
+            "dropout": self._dropout is not None,
             "post_ops": len(self.post_ops) > 0,
         }
         return frozenset(name for name, is_set in facts.items() if is_set)
@@ -276,6 +320,7 @@ class PrimitiveAttr:
             "deterministic": "deterministic:1",
             "scales": f"scales:{_joined(self._scales)}",
             "zero_points": f"zero-points:{_joined(self._zero_points)}",
+            "dropout": f"dropout:{self._dropout}",
             "post_ops": f"post-ops:{self.post_ops}",
         }
         return " ".join(f"attr-{text}" for name, text in texts.items() if name in set_here)

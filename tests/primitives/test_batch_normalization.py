@@ -156,5 +156,6 @@ def test_bad_arguments() -> None:
 
 def test_the_class_itself_takes_names_too() -> None:
     plain = describe(DIMS, "nchw")
-    named = BatchNormalizationDesc("forward_inference", plain, plain, 1e-5, GIVEN)  # type: ignore[arg-type]
+    none = MemoryDesc.zero()
+    named = BatchNormalizationDesc("forward_inference", plain, plain, 1e-5, GIVEN, none, none)  # type: ignore[arg-type]
     assert named == BatchNormalizationDesc.forward("forward_inference", plain, plain, 1e-5, GIVEN)

@@ -10,7 +10,7 @@ import torch
 
 from dnnl import Arg, InvalidArguments, LrnDesc, Memory, MemoryDesc, PrimitiveDesc, config
 from dnnl.reference import lrn as reference
-from tests.check import assert_close, check, logical, memory_of
+from tests.check import assert_close, check, logical, memory_of, random_memory
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -158,6 +158,40 @@ def test_extreme_elements() -> None:
     assert (np.isnan(got) == np.isnan(want)).all()
     finite = np.isfinite(want)
     assert_close(got[finite], want[finite], reference.TOLERANCE("f32", 5))
+
+
+@every_isa
+@pytest.mark.parametrize("beta", [0.25, 0.5, 0.75, 0.6])
+def test_squares_that_overflow(beta: float, isa: str) -> None:
+    """They make the result small, and not a number that is none."""
+    values = np.ones((1, 24, 1, 1))
+    values[0, 5] = 1e20
+    memory = memory_of(values, MemoryDesc(values.shape, "f32"), ENGINE)
+    numbers = {**NUMBERS, "beta": beta}
+    desc = LrnDesc.forward("forward_inference", ALGS[0], memory.desc, memory.desc, **numbers)
+    with config.override("max_cpu_isa", isa):
+        got = logical(execute(desc, {Arg.SRC: memory}))
+    near, far = got[0, 3:8, 0, 0], np.delete(got, range(3, 8), 1)
+    assert (abs(near) < values[0, 3:8, 0, 0] * 1e-9).all()
+    want = reference.lrn(values, ALGS[0], **numbers)
+    assert_close(far, np.delete(want, range(3, 8), 1), reference.TOLERANCE("f32", 5))
+
+
+@every_isa
+@pytest.mark.parametrize("alg", ALGS)
+@pytest.mark.parametrize("tag", ["abcd", "acdb", "aBcd16b"])
+def test_a_part_ends_where_its_tensor_goes_on(tag: str, alg: str, isa: str) -> None:
+    """What lies beside a part of a larger tensor is no neighbour."""
+    first = 16 if tag == "aBcd16b" else 1
+    dims = (1, 16, 3, 4)
+    whole = random_memory(MemoryDesc((2, 48, 6, 7), "f32", tag), ENGINE, 2)
+    part = whole.desc.submemory(dims, (1, first, 1, 2))
+    memory = Memory(part, ENGINE, whole.data[: part.size])
+    values = logical(whole)[1:2, first : first + 16, 1:4, 2:6]
+    assert (logical(memory) == values).all()
+    diff = MemoryDesc(dims, "f32", tag)
+    with config.override("max_cpu_isa", isa):
+        run(memory, diff, alg)
 
 
 def test_as_pytorch() -> None:

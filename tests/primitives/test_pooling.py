@@ -229,6 +229,6 @@ def test_bad_arguments() -> None:
 def test_the_class_itself_takes_names_too() -> None:
     src, dst = describe((2, 3, 8, 8), "nchw"), describe((2, 3, 4, 4), "nchw")
     window = ((2, 2), (2, 2), (0, 0))
-    whole = (*window, (0, 0), (0, 0))
+    whole = (*window, (0, 0), (0, 0), *[MemoryDesc.zero()] * 3)
     named = PoolingDesc("forward_inference", "pooling_max", src, dst, *whole)  # type: ignore[arg-type]
     assert named == PoolingDesc.forward("forward_inference", "pooling_max", src, dst, *window)

@@ -38,6 +38,7 @@ def full_attr() -> PrimitiveAttr:
     attr.set_scales("WEIGHTS", mask=3, groups=(32, 1), data_type="f8_e4m3")
     attr.set_scales(Arg.multiple_src(2))
     attr.set_zero_points(Arg.DST, data_type="s8")
+    attr.set_dropout(MemoryDesc((2, 16, 4, 4), "u8", "nhwc"), "s32", use_offset=True)
     attr.post_ops.append_sum(0.5, 3, "s8")
     attr.post_ops.append_eltwise("eltwise_relu", 0.1)
     attr.post_ops.append_binary("binary_add", PER_CHANNEL)
@@ -65,6 +66,7 @@ def test_verbose_text_of_everything() -> None:
     assert str(full_attr()) == (
         "attr-scratchpad:user attr-fpmath:bf16:true attr-acc-mode:relaxed attr-deterministic:1 "
         "attr-scales:src0:0:f32+wei:3:f8_e4m3:32x1+msrc2:0:f32 attr-zero-points:dst:0:s8 "
+        "attr-dropout:acdb:s32:1:0 "
         "attr-post-ops:sum:0.5:3:s8+eltwise_relu:0.1+binary_add:f32:2:abcd+prelu:2+dw:k3s2p1:u8"
         "+function:len:f32:s8"
     )
@@ -75,8 +77,23 @@ def test_verbose_text_of_everything() -> None:
         "deterministic",
         "scales",
         "zero_points",
+        "dropout",
         "post_ops",
     }
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ((), "undef:s64:0:0"),
+        ((MemoryDesc((2, 3), "u8", "any"),), "any:s64:0:0"),
+        ((MemoryDesc((2, 3), "u8", "ba"), "s32", True, True), "ba:s32:1:1"),
+    ],
+)
+def test_verbose_text_of_a_dropout(args: tuple[Any, ...], text: str) -> None:
+    attr = PrimitiveAttr()
+    attr.set_dropout(*args)
+    assert str(attr) == f"attr-dropout:{text}"
 
 
 @pytest.mark.parametrize(
@@ -169,6 +186,7 @@ CHANGES: list[Callable[[PrimitiveAttr], object]] = [
     lambda a: setattr(a, "deterministic", False),
     lambda a: a.set_scales(Arg.SRC, mask=1),
     lambda a: a.set_zero_points(Arg.SRC),
+    lambda a: a.set_dropout(),
     lambda a: a.post_ops.append_sum(),
 ]
 
@@ -319,6 +337,11 @@ def call(name: str, *args: Any, **kwargs: Any) -> Callable[[PrimitiveAttr], obje
         (call("set_scales", Arg.SRC, 3, 4), "groups", "two integers"),
         (call("set_scales", Arg.SRC, 0, (2, 1)), "groups", "no groups"),
         (call("set_zero_points", Arg.SRC, 0, (), "f32"), "data_type", "expected one of s32"),
+        (call("set_dropout", "ab"), "mask_desc", "MemoryDesc"),
+        (call("set_dropout", FULL), "mask_desc", "u8"),
+        (call("set_dropout", None, "f32"), "seed_data_type", "expected one of s32, s64"),
+        (call("set_dropout", None, "s64", 1), "use_offset", "True or False"),
+        (call("set_dropout", None, "s64", False, 0), "use_host_scalars", "True or False"),
         (lambda a: setattr(a, "fpmath_mode", "bf17"), "fpmath_mode", "'bf16'"),
         (lambda a: setattr(a, "scratchpad_mode", 3), "scratchpad_mode", "library"),
         (lambda a: setattr(a, "scratchpad_mod", "user"), "scratchpad_mod", "'scratchpad_mode'"),

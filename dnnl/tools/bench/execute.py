@@ -90,7 +90,7 @@ class Executor:
         trial = Trial(case, created, sized)
         result = self._use(case, trial, primitive)
         result.impl = pd.impl_info
-        outputs = sum(t.desc.size for t in trial.desc.tensors if t.output)
+        outputs = sum(tensor.desc.size for tensor in trial.pd.written)
         inputs = sum(t.desc.size for t in trial.desc.tensors if not t.output)
         ops = kind.operation.flops(trial.desc)
         result.measured = Measured(result.measured.runs, prepared, ops, inputs, outputs)
@@ -143,7 +143,7 @@ class Executor:
             trial.place()
             with self._phase("execute"):
                 primitive.execute(stream, trial.memories)
-            written = [trial.memories[tensor.argument].data for tensor in trial.desc.outputs]
+            written = [trial.memories[tensor.argument].data for tensor in trial.pd.written]
             seen.append(np.concatenate(written))
         errors = int(np.count_nonzero(seen[0] != seen[1]))
         if errors:

@@ -13,7 +13,8 @@ from dnnl.language.tags import expand as expand_tag
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
-from dnnl.reference.arrays import Array
+from dnnl.reference.arrays import Array, f64
+from dnnl.reference.dropout import dropout
 from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.reference.quantization import dequantize, expand, quantize
@@ -28,7 +29,6 @@ from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOp
 
 _MISSING = {
     "attr-precomputed-reductions": "precomputed reductions",
-    "attr-dropout": "dropout",
     "attr-rounding-mode": "stochastic rounding",
 }
 _EXACT_STEPS = (Alg.binary_add, Alg.binary_sub, Alg.binary_mul, Alg.binary_div)
@@ -73,9 +73,18 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
         rank = _rank(entry, ndims)
         bits = _bits(case, operation, entry, rank)
         attr.set_zero_points(entry.argument, bits, entry.groups, entry.data_type)
+    _set_dropout(attr, case["attr-dropout"], dst)
     for entry in case["attr-post-ops"].items:
         _append(attr, operation, entry, dst)
     return attr
+
+
+def _set_dropout(attr: PrimitiveAttr, asked: object, dst: MemoryDesc) -> None:
+    if not isinstance(asked, parsed.Dropout):
+        return
+    tag = expand_tag(asked.tag, dst.ndims)
+    mask = None if tag == "undef" else MemoryDesc(dst.dims, "u8", tag)
+    attr.set_dropout(mask, "s64", asked.offset != 0, asked.host_scalars)
 
 
 def _rank(entry: parsed.Quantization, ndims: Mapping[int, int]) -> int:
@@ -137,9 +146,23 @@ def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
             dims = pd.arg_desc(entry.argument).dims
             spec = specs[entry.argument]
             _add_quantization(made, kind | entry.argument, entry, spec.shape(dims), pd)
+    _add_dropout(made, case["attr-dropout"], pd.attr)
     for number, entry in enumerate(pd.attr.post_ops):
         _add_operands(made, number, entry, pd)
     return made
+
+
+def _add_dropout(made: Parameters, asked: object, attr: PrimitiveAttr) -> None:
+    if not isinstance(asked, parsed.Dropout) or attr.dropout is None:
+        return
+    told: dict[int, float] = {
+        Arg.DROPOUT_PROBABILITY: float(asked.probability),
+        Arg.DROPOUT_SEED: asked.seed,
+        Arg.DROPOUT_OFFSET: asked.offset,
+    }
+    for argument, desc in attr.dropout.descs.items():
+        if argument in told:
+            made.add(argument, f64([told[argument]]), desc)
 
 
 def _add_quantization(
@@ -186,14 +209,24 @@ def dequantized(values: Array, argument: int, pd: PrimitiveDesc, made: Parameter
     return dequantize(values, scale, zero_point)
 
 
-def finished(result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array | None) -> Array:
-    """What the post-ops, the scale and the zero point of the destination make of a result."""
-    operands = dict(made.values)
+def finished(
+    result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array | None
+) -> dict[int, Array]:
+    """What a dropout, the post-ops, the scale and the zero point of the destination make of a
+    result, with what else they write."""
+    operands, written = dict(made.values), {}
     if pd.desc.operation.scales_result:
         scale, _ = _both(result.shape, Arg.SRC, pd, made)
         result = result * scale
+    if pd.attr.dropout is not None:
+        chance = made.values[Arg.DROPOUT_PROBABILITY].item()
+        seed = made.values[Arg.DROPOUT_SEED].item()
+        offset = made.values[Arg.DROPOUT_OFFSET].item() if pd.attr.dropout.use_offset else 0
+        result, mask = dropout(result, chance, int(seed), int(offset))
+        written[int(Arg.DROPOUT_MASK)] = mask
     values = apply_post_ops(result, pd.attr.post_ops, operands, previous)
-    return quantize(values, *_both(values.shape, pd.desc.outputs[0].argument, pd, made))
+    argument = pd.desc.outputs[0].argument
+    return {argument: quantize(values, *_both(values.shape, argument, pd, made)), **written}
 
 
 def _both(
@@ -226,7 +259,7 @@ def reads_dst(attr: PrimitiveAttr) -> bool:
 def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
     """The rule with what post-ops and scales of the destination allow beside it."""
     absolute, relative, non_finite = rule.absolute, rule.relative, rule.non_finite
-    zeros = rule.zeros
+    zeros = rule.zeros if attr.dropout is None else 100.0
     for entry in attr.post_ops:
         if isinstance(entry, PostOpEltwise):
             absolute, relative = max(absolute, 2e-5), max(relative, 8e-6)

@@ -83,10 +83,9 @@ class Trial:
     def place(self) -> None:
         """Make all memories; a destination is poisoned, or what a sum adds to."""
         engine = self.pd.engine
-        for tensor in self.desc.tensors:
-            memory = Memory(tensor.desc, engine)
-            memory.data[:] = POISON
-            self.memories[tensor.argument] = memory
+        for argument, desc in self._tensors().items():
+            self.memories[argument] = Memory(desc, engine)
+            self.memories[argument].data[:] = POISON
         for argument, array in self.inputs.items():
             _store(self.memories[argument], array)
         self._share()
@@ -99,8 +98,8 @@ class Trial:
 
     def place_pattern(self) -> None:
         """Make all memories without thinking of their contents."""
-        for tensor in self.desc.tensors:
-            self.memories[tensor.argument] = Memory(tensor.desc, self.pd.engine)
+        for argument, desc in self._tensors().items():
+            self.memories[argument] = Memory(desc, self.pd.engine)
         self.parameters = fill_parameters(self.case, self.pd)
         for argument, desc in self.parameters.descs.items():
             self.memories[argument] = Memory(desc, self.pd.engine)
@@ -108,6 +107,11 @@ class Trial:
             memory.data[:] = PATTERN
         self._share()
         self._scratchpad()
+
+    def _tensors(self) -> dict[int, MemoryDesc]:
+        """Those of the operation, and what attributes write."""
+        tensors = (*self.desc.tensors, *self.pd.written)
+        return {tensor.argument: tensor.desc for tensor in tensors}
 
     def _share(self) -> None:
         """Give outputs the buffers of the inputs that they may replace, if the case says so."""
@@ -128,11 +132,13 @@ class Trial:
         }
         outputs = self.reference.compute(self.desc, meant)
         first = self.result.argument
-        outputs[first] = finished(outputs[first], self.pd, self.parameters, self.previous)
+        outputs |= finished(outputs[first], self.pd, self.parameters, self.previous)
         return Expected(outputs, meant)
 
     def rule(self, argument: int, meant: Mapping[int, Array]) -> Rule:
         """What is accepted of an output."""
+        if argument == Arg.DROPOUT_MASK:
+            return Rule(0.0, zeros=100)
         post_ops = tuple(self.pd.attr.post_ops)
         rule = self.reference.rule(self.desc, argument, meant, post_ops)
         if argument != self.result.argument:
@@ -143,7 +149,7 @@ class Trial:
     def judge(self, expected: Expected) -> Verdict:
         """Compare every output, its padding and its compensation included."""
         verdict = Verdict(0, 0, False)
-        for tensor in self.desc.outputs:
+        for tensor in self.pd.written:
             verdict = verdict.and_also(self._judge(tensor.argument, expected))
         return verdict
 

@@ -15,6 +15,10 @@ _AS_WRITTEN = ("scratchpad", "fpmath", "acc-mode", "deterministic", "rounding-mo
 _QUANTIZED = {"scales": "0.5", "zero-points": "1"}
 """A verbose line does not say the value of a single scale or zero point; this is taken for it."""
 
+_TRUE = ("1", "true")
+_PROBABILITY, _SEED, _OFFSET = "0.5", "12345", "1"
+"""Nor does it say what a dropout is told."""
+
 Options = list[str]
 
 
@@ -75,6 +79,8 @@ def _attributes(line: OperationLine) -> Options:
         elif name in _QUANTIZED:
             read = (_quantized(entry, _QUANTIZED[name]) for entry in entries(value))
             options.append(f"--attr-{name}={'+'.join(read)}")
+        elif name == "dropout":
+            options.append(f"--attr-dropout={_dropout(value)}")
         elif name in _AS_WRITTEN:
             options.append(f"--attr-{name}={value}")
         else:
@@ -92,6 +98,13 @@ def _quantized(entry: str, single: str) -> str:
         return entry
     given = bool(rest) and rest[0][:1] in "-.0123456789"
     return ":".join([name, mask, *([] if given else [single]), *rest])
+
+
+def _dropout(value: str) -> str:
+    """``TAG[:SEED_TYPE[:OFFSET[:HOST]]]``, the last two 0 or 1."""
+    tag, _, used, host = (*value.split(":"), "", "", "")[:4]
+    offset = _OFFSET if used in _TRUE else "0"
+    return ":".join([_PROBABILITY, _SEED, tag, offset, "true" if host in _TRUE else "false"])
 
 
 def _output_scale(line: OperationLine, value: str) -> str:

@@ -41,13 +41,28 @@ def _fpmath(value: str) -> str:
     return f"f32 may be computed with the precision of {mode}{extra}"
 
 
+def _dropout(value: str) -> str:
+    """``TAG[:SEED_TYPE[:OFFSET[:HOST]]]``, the last two 0 or 1."""
+    tag, seed, used, host = (*value.split(":"), "", "", "")[:4]
+    mask = "" if tag == "undef" else f"; the mask, laid out {tag}, says which"
+    given = ["the probability of it", f"a seed{f' of {seed}' if seed else ''}"]
+    if used in ("1", "true"):
+        given.append("an offset")
+    where = " as scalars of the host" if host in ("1", "true") else ""
+    told = f"{', '.join(given[:-1])} and {given[-1]}"
+    return (
+        f"dropout: elements of dst become zero by chance, before the post-ops{mask}; an execution "
+        f"gets {told}{where}"
+    )
+
+
 _MODES: dict[str, Callable[[str], str]] = {
     "scratchpad": lambda value: f"temporary memory is given by the {value}",
     "fpmath": _fpmath,
     "acc-mode": lambda value: f"sums may be kept in the mode {value}",
     "deterministic": lambda value: "every execution must give the same bits",
     "rounding-mode": lambda value: f"rounding: {value}",
-    "dropout": lambda value: f"dropout with the mask {value}",
+    "dropout": _dropout,
 }
 
 

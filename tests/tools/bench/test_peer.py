@@ -16,6 +16,7 @@ import pytest
 
 from dnnl.errors import Unimplemented
 from dnnl.reference.arrays import Array
+from dnnl.runtime.engine import Engine
 from dnnl.tools.bench import beside
 from dnnl.tools.bench.beside import Opponent
 from dnnl.tools.bench.cases import Interpreter
@@ -158,6 +159,20 @@ def test_disagreement_is_a_failure_unless_it_is_known(
     assert (f"nobody differs: {peer.differs}" in shown) == bool(known)
     line = "nobody: cases in which the peer differs:1"
     assert (line in report.summary(1.0, Counter())) == bool(known)
+
+
+@needs_peer
+@pytest.mark.parametrize(("channels", "wrong"), [(40, True), (32, False)])
+def test_where_its_gradients_differ(channels: int, wrong: bool) -> None:
+    """Its kernels for AVX-512 step wrongly through the last channels."""
+    line = f"--lrn --dir=BWD_D --dt=bf16 --tag=axb ic{channels}ih5alpha1"
+    done = subprocess.run(
+        [sys.executable, "-m", "dnnl", "bench", "--peer=onednn", *line.split()],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    generated = "avx512bw" in Engine("cpu").features.flags
+    assert ("differs: it steps wrongly" in done.stdout) == (wrong and generated)
 
 
 @needs_peer

@@ -19,6 +19,16 @@ ONEDNN = {
         "--softmax --dir=FWD_I --stag=ab --alg=softmax_log "
         "--attr-post-ops=linear:2+add:f32:2:ab --attr-scratchpad=user 16x16"
     ),
+    "onednn_verbose,v1,primitive,exec,cpu,softmax,ref:any,forward_training,"
+    "src:f32::blocked:ab::f0 dst:f32:a:blocked:ab::f0,attr-dropout:ab:s64:1:0,"
+    "alg:softmax_accurate axis:1,16x16,0.01": (
+        "--softmax --stag=ab --alg=softmax_accurate --attr-dropout=0.5:12345:ab:1:false 16x16"
+    ),
+    "onednn_verbose,v1,primitive,exec,cpu,softmax,ref:any,forward_training,"
+    "src:f32::blocked:ab::f0 dst:f32:a:blocked:ab::f0,attr-dropout:undef,"
+    "alg:softmax_accurate axis:1,16x16,0.01": (
+        "--softmax --stag=ab --alg=softmax_accurate --attr-dropout=0.5:12345:undef:0:false 16x16"
+    ),
     "onednn_verbose,v1,12.5,primitive,create:cache_miss,cpu,matmul,brg_matmul:avx512_core,undef,"
     "src:s8::blocked:ab::f0 wei:s8:a:blocked:ba::f0 bia:f32:a:blocked:ab::f0_mask2 "
     "dst:f32::blocked:ab::f0,attr-scales:src0:0:f32+wei:2:f32,,8x16:16x4,0.3": (

@@ -55,6 +55,27 @@ def test_a_convolution_with_attributes() -> None:
         assert part in text, part
 
 
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ("ab:s64:1:0", "; the mask, laid out ab, says which; an execution gets the probability"),
+        ("ab:s64:1:0", "the probability of it, a seed of s64 and an offset\n"),
+        ("undef:s32:0:1", "before the post-ops; an execution gets the probability of it and a"),
+        ("undef:s32:0:1", "and a seed of s32 as scalars of the host\n"),
+        ("any", "laid out any, says which; an execution gets the probability of it and a seed\n"),
+    ],
+)
+def test_dropout(told: str, words: str) -> None:
+    line = (
+        "onednn_verbose,v1,primitive,exec,cpu,softmax,ref:any,forward_training,"
+        f"src:f32::blocked:ab::f0 dst:f32:a:blocked:ab::f0,attr-dropout:{told},"
+        "alg:softmax_accurate axis:1,16x16,0.01"
+    )
+    text = explained(line)
+    assert "attributes  dropout: elements of dst become zero by chance, before the post-ops" in text
+    assert words in text
+
+
 def test_rates_follow_from_bytes_and_time() -> None:
     line = (
         "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:abcd::f0 "

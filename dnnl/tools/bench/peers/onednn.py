@@ -66,6 +66,8 @@ class OneDnn(Session):
 
     def _attr(self, attr: PrimitiveAttr) -> Handle:
         call = self.library.call
+        if attr.dropout is not None:
+            raise Unimplemented(f"{self.name} is asked for no dropout")
         made = self.library.create("primitive_attr", "primitive_attr_create")
         for kind, specs in (("scales", attr.scales), ("zero_points", attr.zero_points)):
             for argument, spec in specs.items():

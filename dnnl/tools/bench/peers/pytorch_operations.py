@@ -49,6 +49,8 @@ def program(desc: Desc, attr: PrimitiveAttr) -> Program:
         raise Unimplemented("PyTorch keeps no sums behind a tensor")
     if (attr.scales or attr.zero_points) and not isinstance(desc, ReorderDesc):
         raise Unimplemented(f"PyTorch has no {desc.kind} with scales or zero points")
+    if attr.dropout is not None:
+        raise Unimplemented("PyTorch is asked for no dropout")
     return make(desc, attr)
 
 
