@@ -23,7 +23,9 @@ from dnnl.codegen import sharing
 from dnnl.primitives.desc import Tensor
 from dnnl.reference import batch_normalization as reference
 from dnnl.reference.arrays import Array
+from dnnl.reference.rule import compare
 from dnnl.reference.tolerance import EXACT, Bound
+from dnnl.types.dtype import DataType
 from tests.check import check, logical, memory_of, poisoned_memory, random_memory
 from tests.primitives.harness import (
     ENGINE,
@@ -226,6 +228,21 @@ def test_post_ops_of_a_training_pass() -> None:
     attr.post_ops.append_eltwise("eltwise_linear", 3.0, 1.0)
     results, want = run(forward(desc, desc, RELU), attr=attr)
     check(results[Arg.DST], 3 * want[Arg.DST] + 1, reference.TRAINING_TOLERANCE("f32", 105))
+
+
+@pytest.mark.parametrize(
+    ("space", "argument", "mistrusted"),
+    [(3, Arg.MEAN, True), (3, Arg.VARIANCE, True), (1, Arg.MEAN, True), (1, Arg.VARIANCE, False)],
+)
+def test_statistics_of_zero_are_mistrusted(space: int, argument: Arg, mistrusted: bool) -> None:
+    """No mean is zero in the contents of a case, and no variance but that of a single element."""
+    desc = describe((1, 19, space, 1), "nchw")
+    made, zeros = forward(desc, desc, "none"), np.zeros(19)
+    specification, f32 = made.operation.reference, DataType.f32
+    rule = specification.rule(made, argument, specification.fill(made))
+    assert compare("", zeros, zeros, f32, f32, rule).mistrusted == mistrusted
+    values = specification.compute(made, specification.fill(made))[argument]
+    assert (values == 0).all() == (not mistrusted)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])

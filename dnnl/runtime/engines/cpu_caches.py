@@ -17,8 +17,9 @@ def cache_sizes(folder: Path = FOLDER) -> CacheSizes | None:
         for index in sorted(folder.glob("index*")):
             if _text(index, "type") in ("Data", "Unified"):
                 levels.setdefault(_text(index, "level"), index)
-        l1, l2 = levels["1"], levels["2"]
-        return CacheSizes(_size(l1), int(_text(l1, "ways_of_associativity")), _size(l2))
+        l1, l2, l3 = levels["1"], levels["2"], levels.get("3")
+        ways = int(_text(l1, "ways_of_associativity"))
+        return CacheSizes(_size(l1), ways, _size(l2), 0 if l3 is None else _size(l3))
     except (OSError, KeyError, ValueError):
         return None
 
