@@ -211,7 +211,7 @@ def test_not_a_number_passes_the_relu(isa: str, layout: str) -> None:
             lost = np.isnan(logical(results[Arg.DST]))
             assert lost.sum() == (1 if GIVEN in flags else 3 * 5 * 7)
             assert (logical(results[Arg.WORKSPACE])[lost] == 1).all()
-            kept = {a: results[a] for a in (Arg.WORKSPACE, *STATISTICS) if a in results}
+            kept: Memories = {a: results[a] for a in (Arg.WORKSPACE, *STATISTICS) if a in results}
             run(backward(desc, desc, desc, flags), {Arg.SRC: src, Arg.DIFF_DST: diff, **kept})
 
 
