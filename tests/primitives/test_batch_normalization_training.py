@@ -14,6 +14,7 @@ from dnnl import (
     InvalidArguments,
     Memory,
     MemoryDesc,
+    Primitive,
     PrimitiveAttr,
     PrimitiveDesc,
     Unimplemented,
@@ -243,6 +244,16 @@ def test_statistics_of_zero_are_mistrusted(space: int, argument: Arg, mistrusted
     assert compare("", zeros, zeros, f32, f32, rule).mistrusted == mistrusted
     values = specification.compute(made, specification.fill(made))[argument]
     assert (values == 0).all() == (not mistrusted)
+
+
+@pytest.mark.parametrize("prop", ["forward_training", "forward_inference"])
+def test_a_dst_that_is_read_does_not_pass_the_caches(prop: str) -> None:
+    desc, attr = describe((16, 64, 4, 4), "nchw"), PrimitiveAttr()
+    attr.post_ops.append_sum()
+    made = forward(desc, desc, "none", prop)
+    assert PrimitiveDesc(made, ENGINE).plan.recipe.conf.at_once  # type: ignore[attr-defined]
+    assert "nontemporal" in Primitive(PrimitiveDesc(made, ENGINE)).llvm_ir()
+    assert "nontemporal" not in Primitive(PrimitiveDesc(made, ENGINE, attr)).llvm_ir()
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
