@@ -182,6 +182,17 @@ def test_in_place_gives_the_same_bits(kind: str) -> None:
 
 
 @each_line
+def test_a_scratchpad_is_there_to_be_used(kind: str, line: str) -> None:
+    """Some phase takes its address wherever a kernel asks for one, or for its bytes."""
+    for made in trials(kind, line):
+        plan = made.pd.plan
+        kernel = plan.recipe.kernel()
+        slots = {slot for phase in kernel.phases for slot in phase.slots}
+        used = Arg.SCRATCHPAD in {kernel.arguments[slot] for slot in slots}
+        assert used == (Arg.SCRATCHPAD in kernel.arguments) == bool(plan.scratchpad)
+
+
+@each_line
 def test_the_scratchpad_may_be_the_users(kind: str, line: str) -> None:
     made = trials(kind, line)[0]
     attr = made.pd.attr

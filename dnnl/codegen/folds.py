@@ -16,7 +16,7 @@ these, always in the same order. If there is too little work to share out, one p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from dnnl.codegen import vector
@@ -26,8 +26,8 @@ from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest, emit_nest, emit_planned
 from dnnl.codegen.parts import cut_reduction, most_parts
-from dnnl.codegen.point import Merge, Point
-from dnnl.codegen.schedule import Style, schedule
+from dnnl.codegen.point import Merge, Point, Step, added
+from dnnl.codegen.schedule import schedule
 from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -46,18 +46,10 @@ class Reduction:
     neutral: tuple[float, ...]
 
 
-def sums(terms: Callable[[Point], Values], count: int = 1) -> Reduction:
-    """The sums of ``count`` terms of each iteration."""
+def sums(step: Step, count: int = 1) -> Reduction:
+    """``count`` sums: ``step(point, *totals)`` adds the terms of an iteration to them."""
     neutral = (0.0,) * count
-
-    def step(p: Point, *totals: Value) -> Values:
-        return _added(p.e, totals, terms(p))
-
-    return Reduction(lambda point: point.fold(neutral, step, _added), _added, neutral)
-
-
-def _added(e: Emitter, a: Values, b: Values) -> Values:
-    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+    return Reduction(lambda point: point.fold(neutral, step, added), added, neutral)
 
 
 def moments(value: Callable[[Point], Value]) -> Reduction:
@@ -72,7 +64,7 @@ def moments(value: Callable[[Point], Value]) -> Reduction:
     def partial(point: Point) -> Values:
         b, count = point.e.b, point.folded
         some = vector.maximum(point.e, count, point.constant(1.0))
-        (total,) = sums(lambda p: (value(p),)).partial(point)
+        (total,) = sums(lambda p, before: (p.e.b.fadd(before, value(p)),)).partial(point)
         mean = b.fdiv(total, some)
 
         def step(p: Point, rest: Value, squares: Value) -> Values:
@@ -80,7 +72,7 @@ def moments(value: Callable[[Point], Value]) -> Reduction:
             more = vector.multiply_add(p.e, difference, difference, squares)
             return p.e.b.fadd(rest, difference), more
 
-        total, squares = point.fold((0.0, 0.0), step, _added)
+        total, squares = sums(step, 2).partial(point)
         rest = b.fdiv(total, some)
         return count, mean, rest, b.fsub(squares, b.fmul(total, rest))
 
@@ -140,23 +132,24 @@ def emit_fold(
     """
     isa, reduction = module.isa, fold.reduction
     kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
-    parts = _Parts(fold, scratch, most_parts(isa, kept, reduced))
+    parts = Parts(fold.kept, len(reduction.neutral), *scratch)
+    written = parts.operands()
 
     def part(point: Point) -> None:
-        for operand, value in zip(parts.written, reduction.partial(point), strict=True):
+        for operand, value in zip(written, reduction.partial(point), strict=True):
             point.store(operand, value)
 
-    nest = Nest(fold.kept, fold.reduced, fold.inputs, parts.written, part)
+    nest = Nest(fold.kept, fold.reduced, fold.inputs, written, part)
     space, count, registers = cut_reduction(isa, nest.space, kept, reduced)
     if count == 1:
-        return (emit_nest(module, symbol, _whole(fold)),)
-    plan = schedule(isa, space, Style(registers=registers))
+        return (emit_nest(module, symbol, at_once(fold)),)
+    plan = schedule(isa, space, replace(nest.style, registers=registers))
     first = emit_planned(module, symbol, nest, plan)
-    return first, emit_nest(module, f"merged_{symbol}", parts.merger(count))
+    return first, emit_nest(module, f"merged_{symbol}", parts.merger(count, fold))
 
 
-def _whole(fold: Fold) -> Nest:
-    """Everything at once."""
+def at_once(fold: Fold) -> Nest:
+    """The fold as it is, without parts."""
 
     def body(point: Point) -> None:
         fold.finish(point, fold.reduction.partial(point))
@@ -164,37 +157,37 @@ def _whole(fold: Fold) -> Nest:
     return Nest(fold.kept, fold.reduced, (*fold.inputs, *fold.after), fold.outputs, body)
 
 
-class _Parts:
-    """The partial results of a fold in the scratchpad: each value by itself, with room for the
-    ``most`` parts, part by part.
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The partial results of a fold to so many ``values`` for each point of ``kept``, in the
+    ``room`` of the scratchpad: each value by itself, one part behind the other."""
 
-    ``written`` are those of the first part; those of the next one lie behind.
-    """
+    kept: tuple[Axis, ...]
+    values: int
+    slot: int
+    room: MemoryDesc
 
-    def __init__(self, fold: Fold, scratch: tuple[int, MemoryDesc], most: int) -> None:
-        self._fold, self._most, (self._slot, self._room) = fold, most, scratch
-        self._dims = tuple(axis.extent for axis in fold.kept)
-        self._index = tuple(Affine.of(axis) for axis in fold.kept)
-        self.written = self._operands(self._dims, self._index)
-
-    def _operands(self, dims: tuple[int, ...], index: tuple[Affine, ...]) -> tuple[Operand, ...]:
-        apart = self._most * prod(self._dims)
-        starts = (self._room.offset0 + n * apart for n in range(len(self._fold.reduction.neutral)))
+    def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
+        """The values of those parts over which ``part`` goes, the first of which has the number
+        ``first``; without an axis, of that one."""
+        axes = self.kept if part is None else (part, *self.kept)
+        dims, index = tuple(axis.extent for axis in axes), tuple(map(Affine.of, axes))
+        begin = self.room.offset0 + first * prod(axis.extent for axis in self.kept)
+        apart = self.room.nelems() // self.values
         return tuple(
-            Operand(self._slot, MemoryDesc(dims, DataType.f32, offset0=start), index)
-            for start in starts
+            Operand(
+                self.slot, MemoryDesc(dims, DataType.f32, offset0=begin + number * apart), index
+            )
+            for number in range(self.values)
         )
 
-    def merger(self, count: int) -> Nest:
-        """The merger of the first ``count`` parts."""
-        fold, part = self._fold, Axis(count, "part")
-        read = self._operands((count, *self._dims), (Affine.of(part), *self._index))
+    def merger(self, count: int, fold: Fold) -> Nest:
+        """What merges the first ``count`` parts, and goes on as ``fold`` does."""
+        part = Axis(count, "part")
+        read, own = self.operands(part), fold.reduction
 
         def step(p: Point, *values: Value) -> Values:
-            return fold.reduction.merge(p.e, values, tuple(p.load(operand) for operand in read))
+            return own.merge(p.e, values, tuple(p.load(operand) for operand in read))
 
-        def body(point: Point) -> None:
-            reduction = fold.reduction
-            fold.finish(point, point.fold(reduction.neutral, step, reduction.merge))
-
-        return Nest(fold.kept, (part,), (*read, *fold.after), fold.outputs, body)
+        merged = replace(own, partial=lambda point: point.fold(own.neutral, step, own.merge))
+        return at_once(replace(fold, reduced=(part,), inputs=read, reduction=merged))

@@ -77,10 +77,19 @@ class Nest:
             self.parallel, self.reduced, self.inputs, self.outputs, self.where, self.numbers
         )
 
+    @property
+    def style(self) -> Style:
+        """What the nest asks of any schedule of its."""
+        return Style(self.core, self.registers, self.moved is not None, self.reads_dst)
+
+    def planned(self, isa: Isa) -> Schedule:
+        """The walk over all of the space."""
+        return schedule(isa, self.space, self.style)
+
 
 def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
     """Write the phase ``symbol``."""
-    return emit_planned(module, symbol, nest, _plan(module.isa, nest))
+    return emit_planned(module, symbol, nest, nest.planned(module.isa))
 
 
 def emit_planned(module: Module, symbol: str, nest: Nest, plan: Schedule) -> Phase:
@@ -92,14 +101,14 @@ def emit_planned(module: Module, symbol: str, nest: Nest, plan: Schedule) -> Pha
 def shares_bytes(isa: Isa, nest: Nest) -> bool:
     """Whether vectors of a 4-bit dst share bytes, so that one work item stores it all, element by
     element."""
-    return _plan(isa, nest).serial
+    return nest.planned(isa).serial
 
 
 def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Phase | None:
     """Write nests over parts of one destination as one phase in which they take turns, so that
     each stretch of the destination is written in one go; None, and nothing is written, if they do
     not walk alike."""
-    plans = [(nest, _plan(module.isa, nest)) for nest in nests]
+    plans = [(nest, nest.planned(module.isa)) for nest in nests]
     if len({_outermost(plan) for _, plan in plans}) > 1:
         return None
     first = plans[0][1].loops[:1]
@@ -117,11 +126,6 @@ def _outermost(plan: Schedule) -> tuple[int, int | None] | None:
         return None
     loop = plan.loops[0]
     return loop.count, None if offset is None else offset.stride(loop.axis) * loop.step
-
-
-def _plan(isa: Isa, nest: Nest) -> Schedule:
-    style = Style(nest.core, nest.registers, nest.moved is not None, nest.reads_dst)
-    return schedule(isa, nest.space, style)
 
 
 def _emit(

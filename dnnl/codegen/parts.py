@@ -51,7 +51,7 @@ def cut_reduction(isa: Isa, space: Space, kept: int, reduced: int) -> tuple[Spac
     count, number = 1, ZERO
     for axis in sorted(space.inner, key=lambda axis: -_longest_step(space, axis)):
         pieces = min(axis.extent, parts // count)
-        size = -(-axis.extent // pieces) if pieces else axis.extent
+        size = -(-axis.extent // pieces)
         if 1 < size < axis.extent:
             size = _even(space, axis, size)
         pieces = -(-axis.extent // size)

@@ -21,6 +21,11 @@ Merge = Callable[[Emitter, Values, Values], Values]
 _WAYS = 4
 
 
+def added(e: Emitter, a: Values, b: Values) -> Values:
+    """The merger of sums."""
+    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+
+
 @dataclass(frozen=True, eq=False)
 class Site:
     """Where the code of a nest is written: by whom, after which plan, on which tensors.
@@ -292,10 +297,7 @@ class Point(Place):
             def count(p: Point, number: ir.Value) -> Values:
                 return (p.e.b.fadd(number, p.constant(1.0)),)
 
-            def both(e: Emitter, a: Values, b: Values) -> Values:
-                return (e.b.fadd(a[0], b[0]),)
-
-            return self.fold((0.0,), count, both)[0]
+            return self.fold((0.0,), count, added)[0]
         number = prod(axis.extent for axis in plan.space.inner)
         if plan.vectors.reduced:
             assert plan.vectors.loop is not None

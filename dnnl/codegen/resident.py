@@ -3,40 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from dnnl.codegen.access import Access
+from dnnl.codegen.builder import Module
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest import Nest
+from dnnl.codegen.nest import Nest, emit_planned
 from dnnl.codegen.parts import REGISTERS
-from dnnl.codegen.schedule import Schedule, Style, schedule
+from dnnl.codegen.schedule import Schedule, schedule
 from dnnl.codegen.sharing import FEW_ITEMS, wanted
+from dnnl.runtime.image import Phase
 
 
-def resident(isa: Isa, nest: Nest, second: Nest) -> Schedule | None:
-    """A plan of ``nest`` by which a cache still holds what a point has folded when it is read
-    again; None if a fold that is shared out, and then the nest ``second``, had better do the same.
+def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
+    """Whether ``nest`` had better be written by ``emit_resident``, by whose plan a cache still
+    holds what a point has folded when it is read again; or else a fold that is shared out, and then
+    the nest ``second``, had better do the same.
 
     These are better where a point is too large for a cache, or reads shorter runs than they would,
     where there are too few points to be shared out, and where they pass memory no more often.
     """
-    plan = schedule(isa, nest.space, Style(registers=REGISTERS))
-    if plan.vectors.reduced:
-        plan = schedule(isa, nest.space)
+    plan = planned(isa, nest)
     points = prod(loop.count for loop in plan.loops)
     if points < min(FEW_ITEMS, wanted(isa, points * plan.work_per_point)):
-        return None
+        return False
     read = _moving(plan, plan.space.reads)
     written = _moving(plan, [plan.space.accesses[output] for output in nest.outputs])
     if not read:
-        return plan  # of a single element each
+        return True  # of a single element each
     if plan.work_per_point * _bits(read) // 8 > isa.caches.l2:
-        return None
+        return False
     # Stores that pass the caches do not read what they overwrite.
     at_once = _bits(read) + _bits(written) * (1 if plan.streamed else 2)
-    apart = 2 * _bits(read) + _bits(written) * (1 if schedule(isa, second.space).streamed else 2)
+    apart = 2 * _bits(read) + _bits(written) * (1 if second.planned(isa).streamed else 2)
     long_runs = plan.vectors.reduced or all(_in_a_row(plan, access) for access in read)
-    return plan if long_runs and at_once < apart else None
+    return long_runs and at_once < apart
+
+
+def emit_resident(module: Module, symbol: str, nest: Nest) -> Phase:
+    """Write the phase ``symbol``."""
+    return emit_planned(module, symbol, nest, planned(module.isa, nest))
+
+
+def planned(isa: Isa, nest: Nest) -> Schedule:
+    """The walk with vectors of several registers, but of one where they lie along the reduction."""
+    plan = schedule(isa, nest.space, replace(nest.style, registers=REGISTERS))
+    return nest.planned(isa) if plan.vectors.reduced else plan
 
 
 def _moving(plan: Schedule, accesses: Sequence[Access]) -> list[Access]:

@@ -21,16 +21,19 @@ MULTIPLY_ADDS = 16
 FEW_ITEMS = 32
 """With fewer items than these some threads may wait."""
 
+SHARES = 64
+"""Items for nearly any number of threads, where each costs something besides its work."""
+
 # So many items keep any number of threads busy.
 _MOST_ITEMS = 256
 
 
-def wanted(isa: Isa, work: int) -> int:
-    """Into how many items to cut work on so many elements. On a device, where thousands are done
-    side by side and starting one costs nothing, each element may be one."""
+def wanted(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
+    """Into how many items to cut work on so many elements, at most. On a device, where thousands
+    are done side by side and starting one costs nothing, each element may be one."""
     if isa.device is not None:
         return max(1, work)
-    return max(1, min(_MOST_ITEMS, work // LEAST_WORK))
+    return max(1, min(most, work // LEAST_WORK))
 
 
 def enough(loop: Loop) -> bool:

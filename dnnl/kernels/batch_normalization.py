@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Operand, Place
-from dnnl.codegen.address import Affine
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
-from dnnl.codegen.folds import Fold, emit_fold, mean_and_variance, moments, room
+from dnnl.codegen.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, emit_nest, emit_planned
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.codegen.resident import resident
+from dnnl.codegen.resident import emit_resident, resident
+from dnnl.kernels.normalization import inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
@@ -24,6 +26,7 @@ from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
+_NONE = MemoryDesc.zero()
 # Results of a reduction to moments.
 _MOMENTS = 4
 
@@ -33,9 +36,11 @@ class Conf:
     """dst = post_ops(relu(scale * (src - mean) / sqrt(variance + epsilon) + shift + added)).
 
     ``workspace`` is what the relu kept, if that is asked for. In ``training`` statistics of the
-    batch are outputs. ``factor``, the one of each channel, lies in the ``scratchpad``, which has
-    that many bytes, and where statistics of the batch are no outputs or must be shared out,
-    their ``mean`` and ``partial`` results as well.
+    batch are outputs.
+
+    Where a cache holds a channel, all is done ``at_once``. Elsewhere ``factor``, the one of each
+    channel, lies in the ``scratchpad``, which has that many bytes, and so do ``partial`` results of
+    statistics of the batch, and their ``mean`` where it is no output.
     """
 
     src: MemoryDesc
@@ -45,10 +50,11 @@ class Conf:
     workspace: MemoryDesc | None
     training: bool
     post_ops: tuple[PostOp, ...]
-    factor: MemoryDesc
-    mean: MemoryDesc
-    partial: MemoryDesc
-    scratchpad: int
+    at_once: bool = False
+    factor: MemoryDesc = _NONE
+    mean: MemoryDesc = _NONE
+    partial: MemoryDesc = _NONE
+    scratchpad: int = 0
 
     @property
     def given(self) -> bool:
@@ -83,20 +89,28 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types."""
     given = NormFlags.use_global_stats in flags
-    types = FLOATS | {DataType.s8} if given else FLOATS
-    refusal = refuse_types(src, dst, allowed=types) or refuse(post_ops, dst)
+    refusal = _refuse_types(src, dst, given) or refuse(post_ops, dst)
     if refusal is not None:
         return refusal
     scratchpad, channels = Scratchpad(), per_channel(dst)
+    conf = Conf(src, dst, epsilon, flags, workspace, training, post_ops)
     _, factor = scratchpad.take(channels)
-    mean = partial = MemoryDesc.zero()
-    if not given:
-        _, mean = scratchpad.take(channels)
-        _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _MOMENTS))
-    size = factor.size if given else scratchpad.size
-    return Conf(
-        src, dst, epsilon, flags, workspace, training, post_ops, factor, mean, partial, size
-    )
+    if given:
+        return replace(conf, factor=factor, scratchpad=scratchpad.size)
+    mean = _NONE if training else scratchpad.take(channels)[1]
+    _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _MOMENTS))
+    apart = replace(conf, factor=factor, mean=mean, partial=partial, scratchpad=scratchpad.size)
+    own = _Normalizer(apart, Arguments())
+    once = resident(isa, _at_once(own), _normalization(own))
+    return replace(conf, at_once=True) if once else apart
+
+
+def _refuse_types(src: MemoryDesc, dst: MemoryDesc, given: bool) -> Refusal | None:
+    """Statistics of integers must be given."""
+    flag = NormFlags.use_global_stats
+    if not given and DataType.s8 in (src.data_type, dst.data_type):
+        return Refusal(Reason.DATA_TYPE, f"s8 without the flag {flag.name}")
+    return refuse_types(src, dst, allowed=FLOATS | {DataType.s8})
 
 
 def reduced(data: MemoryDesc) -> int:
@@ -136,47 +150,51 @@ def emit_factors(
     above = Operand(arguments.slot(Arg.SCALE), desc, index) if scale else None
 
     def body(point: Point) -> None:
-        point.store(factors, factor_of(point, point.load(variance), epsilon, above))
+        point.store(factors, inverse_deviation(point, point.load(variance), epsilon, above))
 
     inputs = (variance,) if above is None else (variance, above)
     entry = symbol("batch_normalization_factors", [desc], module.isa)
     return emit_nest(module, entry, Nest(axes, (), inputs, (factors,), body))
 
 
-def factor_of(place: Place, variance: Value, epsilon: float, scale: Operand | None) -> Value:
-    """What differences from the mean are multiplied by: scale / sqrt(variance + epsilon)."""
-    b = place.e.b
-    total = b.fadd(variance, place.constant(epsilon))
-    name = f"llvm.sqrt.{vector.suffix(total.type)}"
-    deviation = place.e.intrinsic(name, total.type, [total])
-    above = place.constant(1.0) if scale is None else place.load(scale)
-    return b.fdiv(above, deviation)
-
-
 class _Normalizer:
     """The tensors of the forward pass, and what is done at one point of them."""
 
     def __init__(self, conf: Conf, arguments: Arguments) -> None:
+        self._conf, self._arguments = conf, arguments
         self.axes = letters(conf.dst.dims)
         index = tuple(Affine.of(axis) for axis in self.axes)
 
         def tensor(arg: Arg, desc: MemoryDesc) -> Operand:
             return Operand(arguments.slot(arg), desc, index)
 
-        def channel(arg: Arg, desc: MemoryDesc | None = None) -> Operand:
-            return Operand(arguments.slot(arg), desc or per_channel(conf.dst), index[1:2])
-
         self.src, self.dst = tensor(Arg.SRC, conf.src), tensor(Arg.DST, conf.dst)
-        own = not (conf.given or conf.training)
-        self.mean = channel(Arg.SCRATCHPAD, conf.mean) if own else channel(Arg.MEAN)
-        self.variance = None if own else channel(Arg.VARIANCE)
-        self.factor = channel(Arg.SCRATCHPAD, conf.factor)
-        self.scale = channel(Arg.SCALE) if NormFlags.use_scale in conf.flags else None
-        self.shift = channel(Arg.SHIFT) if NormFlags.use_shift in conf.flags else None
+        self.scale = self._channel(Arg.SCALE) if NormFlags.use_scale in conf.flags else None
+        self.shift = self._channel(Arg.SHIFT) if NormFlags.use_shift in conf.flags else None
         self.added = tensor(Arg.SRC_1, conf.dst) if conf.added else None
         self.kept = None if conf.workspace is None else tensor(Arg.WORKSPACE, conf.workspace)
         self.epilogue = Epilogue(conf.post_ops, self.dst, arguments)
-        self._conf = conf
+
+    def _channel(self, arg: Arg, desc: MemoryDesc | None = None) -> Operand:
+        own = desc or per_channel(self._conf.dst)
+        return Operand(self._arguments.slot(arg), own, (Affine.of(self.axes[1]),))
+
+    @cached_property
+    def mean(self) -> Operand:
+        """The mean, where one phase leaves it to the next."""
+        if self._conf.given or self._conf.training:
+            return self._channel(Arg.MEAN)
+        return self._channel(Arg.SCRATCHPAD, self._conf.mean)
+
+    @cached_property
+    def factor(self) -> Operand:
+        """What differences from the mean are multiplied by, where phases are apart."""
+        return self._channel(Arg.SCRATCHPAD, self._conf.factor)
+
+    @cached_property
+    def results(self) -> tuple[Operand, ...]:
+        """The mean and the variance, where they are outputs."""
+        return (self.mean, self._channel(Arg.VARIANCE)) if self._conf.training else ()
 
     @property
     def beside(self) -> tuple[Operand, ...]:
@@ -185,18 +203,33 @@ class _Normalizer:
         return (*self.epilogue.operands, *(operand for operand in own if operand is not None))
 
     @property
+    def scales(self) -> tuple[Operand, ...]:
+        """The scale of each channel, if there are such."""
+        return () if self.scale is None else (self.scale,)
+
+    @property
+    def parts(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+        """The axis of channels, and those that their statistics go over."""
+        return self.axes[1:2], (self.axes[0], *self.axes[2:])
+
+    @property
     def outputs(self) -> tuple[Operand, ...]:
         """What is written for each element."""
         return (self.dst,) if self.kept is None else (self.dst, self.kept)
 
     @property
-    def statistics(self) -> tuple[Operand, ...]:
-        """The mean, and the variance where somebody wants it."""
-        return (self.mean,) if self.variance is None else (self.mean, self.variance)
+    def reduction(self) -> Reduction:
+        """What :meth:`settle` takes."""
+        return moments(lambda p: p.load(self.src))
 
-    def factor_of(self, point: Point, variance: Value) -> Value:
-        """What differences from the mean are multiplied by."""
-        return factor_of(point, variance, self._conf.epsilon, self.scale)
+    def settle(
+        self, point: Point, values: Values, stored: tuple[Operand, ...]
+    ) -> tuple[Value, Value]:
+        """The mean and the factor of a channel; as many of mean and variance are ``stored``."""
+        mean, variance = mean_and_variance(point.e, values)
+        for operand, value in zip(stored, (mean, variance), strict=False):
+            point.store(operand, value)
+        return mean, inverse_deviation(point, variance, self._conf.epsilon, self.scale)
 
     def normalize(self, point: Point, mean: Value, factor: Value) -> None:
         """One vector of elements."""
@@ -213,7 +246,8 @@ class _Normalizer:
             flags = e.b.select(positive, point.constant(1.0), point.constant(0.0))
             point.store(self.kept, flags)
         if self._conf.relu:
-            value = vector.maximum(e, value, point.constant(0.0))
+            # In this order NaN stays.
+            value = vector.maximum(e, point.constant(0.0), value)
         point.store(self.dst, self.epilogue.apply(point, value))
 
 
@@ -227,38 +261,31 @@ def _normalization(own: _Normalizer) -> Nest:
     return Nest(own.axes, (), inputs, own.outputs, body, reads_dst=own.epilogue.reads_dst)
 
 
-def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
-    """Write the phases that find the statistics as well."""
-    own = _Normalizer(conf, arguments)
-    kept, rest = own.axes[1:2], (own.axes[0], *own.axes[2:])
-    reduction = moments(lambda p: p.load(own.src))
-    above = () if own.scale is None else (own.scale,)
-    entry, second = _entry(conf, module), _normalization(own)
+def _at_once(own: _Normalizer) -> Nest:
+    """What finds the statistics of a channel and normalizes with them."""
+    reduction = own.reduction
 
-    def settle(point: Point, values: Values, stored: tuple[Operand, ...]) -> tuple[Value, Value]:
-        """The mean and the factor, once the mean and the variance are stored."""
-        mean, variance = mean_and_variance(point.e, values)
-        for operand, value in zip(stored, (mean, variance), strict=False):
-            point.store(operand, value)
-        return mean, own.factor_of(point, variance)
-
-    def at_once(point: Point) -> None:
-        mean, factor = settle(point, reduction.partial(point), results)
+    def body(point: Point) -> None:
+        mean, factor = own.settle(point, reduction.partial(point), own.results)
         point.each(lambda p: own.normalize(p, mean, factor))
 
+    inputs, outputs = (own.src, *own.scales, *own.beside), (*own.outputs, *own.results)
+    return Nest(*own.parts, inputs, outputs, body, reads_dst=own.epilogue.reads_dst)
+
+
+def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+    """Write the phases that find the statistics as well."""
+    own, entry = _Normalizer(conf, arguments), _entry(conf, module)
+    if conf.at_once:
+        return (emit_resident(module, entry, _at_once(own)),)
+    statistics = own.results or (own.mean,)
+
     def finish(point: Point, values: Values) -> None:
-        _, factor = settle(point, values, own.statistics)
+        _, factor = own.settle(point, values, statistics)
         point.store(own.factor, factor)
 
-    results = own.statistics if conf.training else ()
-    inputs, outputs = (own.src, *above, *own.beside), (*own.outputs, *results)
-    reads_dst = own.epilogue.reads_dst
-    nest = Nest(kept, rest, inputs, outputs, at_once, reads_dst=reads_dst)
-    plan = resident(module.isa, nest, second)
-    if plan is not None:
-        return (emit_planned(module, entry, nest, plan),)
-    outputs = (*own.statistics, own.factor)
-    fold = Fold(kept, rest, (own.src,), outputs, reduction, finish, above)
+    outputs = (*statistics, own.factor)
+    fold = Fold(*own.parts, (own.src,), outputs, own.reduction, finish, own.scales)
     scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
     name = symbol("batch_normalization_statistics", [conf.src], module.isa)
-    return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, second)
+    return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, _normalization(own))

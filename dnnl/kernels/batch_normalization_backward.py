@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
-from dnnl.codegen.folds import Fold, Reduction, emit_fold, room
+from dnnl.codegen.folds import Fold, Reduction, emit_fold, room, sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, emit_nest, emit_planned
+from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.codegen.resident import resident
-from dnnl.kernels.batch_normalization import emit_factors, factor_of, per_channel, reduced
+from dnnl.codegen.resident import emit_resident, resident
+from dnnl.kernels.batch_normalization import emit_factors, per_channel, reduced
+from dnnl.kernels.normalization import inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
@@ -24,6 +26,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
 
+_NONE = MemoryDesc.zero()
 _SUMS = 2
 
 
@@ -35,8 +38,10 @@ class Conf:
         diff_src = scale / sqrt(variance + epsilon) * (g - sum of g / M - (src - mean) * along / M)
 
     The terms of the sums are there where statistics are computed of the batch. ``weights`` says
-    whether gradients of scale and shift are wanted, where there are such. What each channel has,
-    and ``partial`` results, lie in the ``scratchpad`` of that many bytes.
+    whether gradients of scale and shift are wanted, where there are such.
+
+    Where a cache holds a channel, all is done ``at_once``. Elsewhere what each channel has, and
+    ``partial`` results of sums, lie in the ``scratchpad`` of that many bytes.
     """
 
     src: MemoryDesc
@@ -46,11 +51,12 @@ class Conf:
     flags: NormFlags
     workspace: MemoryDesc | None
     weights: bool
-    factor: MemoryDesc
-    constant: MemoryDesc
-    along: MemoryDesc
-    partial: MemoryDesc
-    scratchpad: int
+    at_once: bool = False
+    factor: MemoryDesc = _NONE
+    constant: MemoryDesc = _NONE
+    along: MemoryDesc = _NONE
+    partial: MemoryDesc = _NONE
+    scratchpad: int = 0
 
     @property
     def given(self) -> bool:
@@ -83,15 +89,19 @@ def configure(
     refusal = refuse_types(src, diff_dst, diff_src, allowed=FLOATS)
     if refusal is not None:
         return refusal
+    conf = Conf(src, diff_dst, diff_src, epsilon, flags, workspace, weights)
     scratchpad, channels = Scratchpad(), per_channel(src)
-    parts = room(isa, src.dims[1], reduced(src), _SUMS)
-    factor, constant, along, partial = (
-        scratchpad.take(desc)[1] for desc in (channels, channels, channels, parts)
-    )
-    return Conf(
-        src, diff_dst, diff_src, epsilon, flags, workspace, weights, factor, constant, along,
-        partial, scratchpad.size,
-    )  # fmt: skip
+    apart = replace(conf, factor=scratchpad.take(channels)[1])
+    if not conf.given:
+        (_, constant), (_, along) = scratchpad.take(channels), scratchpad.take(channels)
+        apart = replace(apart, constant=constant, along=along)
+    if conf.sums:
+        _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _SUMS))
+        apart = replace(apart, partial=partial)
+    apart = replace(apart, scratchpad=scratchpad.size)
+    own = _Gradient(apart, Arguments())
+    once = conf.sums and resident(isa, _at_once(own), _differentiation(own))
+    return replace(conf, at_once=True) if once else apart
 
 
 class _Coefficients(NamedTuple):
@@ -129,10 +139,7 @@ class _Gradient:
         )
         self.diff_scale = channel(Arg.DIFF_SCALE) if by_scale else None
         self.diff_shift = channel(Arg.DIFF_SHIFT) if by_shift else None
-        self.factor, self.constant, self.along = (
-            channel(Arg.SCRATCHPAD, desc) for desc in (conf.factor, conf.constant, conf.along)
-        )
-        self._conf = conf
+        self._conf, self._arguments = conf, arguments
 
     @property
     def gradients(self) -> tuple[Operand, ...]:
@@ -150,11 +157,34 @@ class _Gradient:
         return _there(self.diff_scale, self.diff_shift)
 
     @property
+    def given(self) -> bool:
+        """Whether the statistics are."""
+        return self._conf.given
+
+    @cached_property
     def coefficients(self) -> tuple[Operand, ...]:
         """Where the coefficients of a channel lie."""
-        return (self.factor,) if self._conf.given else (self.factor, self.constant, self.along)
+        conf, slot = self._conf, self._arguments.slot(Arg.SCRATCHPAD)
+        descs = (conf.factor,) if conf.given else (conf.factor, conf.constant, conf.along)
+        return tuple(Operand(slot, desc, (Affine.of(self.axes[1]),)) for desc in descs)
 
-    def sums(self) -> Reduction:
+    @property
+    def data(self) -> tuple[Operand, ...]:
+        """What sums are made of."""
+        return (*self.gradients, self.src, self.mean)
+
+    @property
+    def after(self) -> tuple[Operand, ...]:
+        """What is read besides to make coefficients of sums."""
+        return _there(self.variance, self.scale)
+
+    @property
+    def parts(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+        """The axis of channels, and those that are summed over."""
+        return self.axes[1:2], (self.axes[0], *self.axes[2:])
+
+    @property
+    def reduction(self) -> Reduction:
         """The sums of what the relu passes, and of its products with differences from the mean."""
 
         def step(p: Point, total: Value, products: Value) -> Values:
@@ -162,11 +192,7 @@ class _Gradient:
             centred = p.e.b.fsub(p.load(self.src), p.load(self.mean))
             return p.e.b.fadd(total, passed), vector.multiply_add(p.e, passed, centred, products)
 
-        def merge(e: Emitter, a: Values, b: Values) -> Values:
-            return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
-
-        neutral = (0.0,) * _SUMS
-        return Reduction(lambda point: point.fold(neutral, step, merge), merge, neutral)
+        return sums(step, _SUMS)
 
     def passed(self, point: Point) -> Value:
         """What the fused relu passes back of the gradient of the result."""
@@ -182,7 +208,7 @@ class _Gradient:
         b = point.e.b
         total, products = sums
         variance = point.load(self.variance)
-        one = factor_of(point, variance, self._conf.epsilon, None)
+        one = inverse_deviation(point, variance, self._conf.epsilon)
         normalized = b.fmul(products, one)
         if self.diff_scale is not None:
             point.store(self.diff_scale, normalized)
@@ -220,37 +246,41 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         phases = _summed(conf, own, module, arguments)
     else:
         factors = emit_factors(module, arguments, conf.factor, conf.epsilon, conf.scaled)
-        nest = _differentiation(conf, own)
+        nest = _differentiation(own)
         phases = factors, emit_nest(module, _entry(conf, module), nest)
     return Kernel(module, phases, arguments.ids)
 
 
 def _summed(conf: Conf, own: _Gradient, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
     """Write the phases that sum over channels."""
-    kept, rest = own.axes[1:2], (own.axes[0], *own.axes[2:])
-    reduction, after = own.sums(), _there(own.variance, own.scale)
-    data, second = (*own.gradients, own.src, own.mean), _differentiation(conf, own)
-
-    def at_once(point: Point) -> None:
-        coefficients = own.settle(point, reduction.partial(point))
-        point.each(lambda p: own.differentiate(p, coefficients))
+    entry = _entry(conf, module)
+    if conf.at_once:
+        return (emit_resident(module, entry, _at_once(own)),)
 
     def finish(point: Point, values: Values) -> None:
         for operand, value in zip(own.coefficients, own.settle(point, values), strict=False):
             point.store(operand, value)
 
-    nest = Nest(kept, rest, (*data, *after), (*own.outputs, *own.learned), at_once)
-    plan, entry = resident(module.isa, nest, second), _entry(conf, module)
-    if plan is not None:
-        return (emit_planned(module, entry, nest, plan),)
     outputs = (*own.learned, *own.coefficients)
-    fold = Fold(kept, rest, data, outputs, reduction, finish, after)
+    fold = Fold(*own.parts, own.data, outputs, own.reduction, finish, own.after)
     scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
     name = symbol("batch_normalization_sums", [conf.src], module.isa)
-    return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, second)
+    return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, _differentiation(own))
 
 
-def _differentiation(conf: Conf, own: _Gradient) -> Nest:
+def _at_once(own: _Gradient) -> Nest:
+    """What sums over a channel and makes its part of diff_src."""
+    reduction = own.reduction
+
+    def body(point: Point) -> None:
+        coefficients = own.settle(point, reduction.partial(point))
+        point.each(lambda p: own.differentiate(p, coefficients))
+
+    inputs, outputs = (*own.data, *own.after), (*own.outputs, *own.learned)
+    return Nest(*own.parts, inputs, outputs, body)
+
+
+def _differentiation(own: _Gradient) -> Nest:
     """What makes diff_src with the coefficients in memory."""
 
     def body(point: Point) -> None:
@@ -258,8 +288,8 @@ def _differentiation(conf: Conf, own: _Gradient) -> Nest:
         factor, constant, along = [*loaded, None, None][:3]
         own.differentiate(point, _Coefficients(factor, constant, along))
 
-    terms = () if conf.given else (own.src, own.mean)
-    inputs = (*own.gradients, *terms, *own.coefficients)
+    terms = own.gradients if own.given else own.data
+    inputs = (*terms, *own.coefficients)
     return Nest(own.axes, (), inputs, own.outputs, body)
 
 

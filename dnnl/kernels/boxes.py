@@ -26,12 +26,11 @@ from math import lcm, prod
 from dnnl.codegen import sharing
 from dnnl.codegen.address import block_boundaries
 from dnnl.codegen.kernel import Sizes
+from dnnl.codegen.sharing import SHARES
 from dnnl.types.memory_desc import MemoryDesc
 
 HEAD = 6
 """How many words a box has before those of the views."""
-SHARES = 64
-"""Into how many parts the rows of each box are cut for threads."""
 _WORK_OF_A_ROW = 4096
 # In elements: how long narrow lines are at the most, and all lines of a row together; and a number
 # of lines that is worth a longer loop.

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.point import Point, added
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.conv_compute import src_index, weights_index
 from dnnl.kernels.convolution import Problem, refuse_problem, resolve_activations
@@ -84,11 +84,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     def tap(point: Point, total: Value) -> Values:
         return (multiply_add(point.e, point.load(src), point.load(weights), total),)
 
-    def merge(e: Emitter, a: Values, b: Values) -> Values:
-        return (e.b.fadd(a[0], b[0]),)
-
     def body(point: Point) -> None:
-        (value,) = point.fold((0.0,), tap, merge)
+        (value,) = point.fold((0.0,), tap, added)
         if bias is not None:
             value = point.e.b.fadd(value, point.load(bias))
         point.store(dst, epilogue.apply(point, value))

@@ -10,12 +10,14 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Module, Value, Values, i64
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.folds import sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization
-from dnnl.kernels.layer_normalization_rows import Block, Index, blocks, inverse_deviation, sums
+from dnnl.kernels.layer_normalization_rows import Block, Index, blocks
+from dnnl.kernels.normalization import inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, refuse_types, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg, name_of
@@ -208,8 +210,8 @@ class _Rows:
             return tuple(point.e.b.fdiv(value, count) for value in totals)
 
         if not self._conf.rms:
-            means = mean_of(sums(point, len(rows), total))
-        variances = mean_of(sums(point, len(rows), squares))
+            means = mean_of(sums(total, len(rows)).partial(point))
+        variances = mean_of(sums(squares, len(rows)).partial(point))
         if self._conf.kept:
             for number, row in enumerate(rows):
                 if means:

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
-from dnnl.codegen.folds import Fold, Reduction, emit_fold
+from dnnl.codegen.folds import Fold, Parts, at_once, emit_fold, room, sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.point import Point, added
 from dnnl.kernels.layer_normalization_gradients import Conf, Gradients
 from dnnl.kernels.layer_normalization_rows import (
     ROWS,
     Block,
     Chunks,
-    added,
     blocks,
-    inverse_deviation,
-    sums,
 )
+from dnnl.kernels.normalization import inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -36,18 +36,20 @@ def configure(conf: Conf, isa: Isa) -> Conf | Refusal:
     refusal = refuse_types(conf.src, conf.diff_dst, conf.diff_src, allowed=FLOATS)
     if refusal or not conf.summed:
         return refusal or conf
-    flat = _flat(conf, isa)
+    scratchpad, (*rows, length) = Scratchpad(), conf.src.dims
+    # Summed on the way where rows lie in one piece.
+    long = length >= isa.lanes and isa.device is None
+    flat = conf.flat if long and not conf.src.has_zero_dim else None
     if flat is not None:
         chunks = Chunks.of(isa, *flat.src.dims)
-        return replace(flat, scratchpad=4 * chunks.slots * len(flat.summed) * flat.src.dims[1])
-    parts = conf.parts(isa)
-    return replace(conf, scratchpad=4 * (parts.offset0 + parts.nelems()))
-
-
-def _flat(conf: Conf, isa: Isa) -> Conf | None:
-    """The gradients of scale and shift are summed on the way where rows lie in one piece."""
-    long = conf.src.dims[-1] >= isa.lanes and isa.device is None
-    return conf.flat if long and not conf.src.has_zero_dim else None
+        sums_of_chunks = MemoryDesc((chunks.slots * len(conf.summed) * length,), "f32")
+        _, parts = scratchpad.take(sums_of_chunks)
+        return replace(flat, chunks=chunks, partial=parts, scratchpad=scratchpad.size)
+    if Arg.DIFF_SCALE in conf.summed:
+        _, factors = scratchpad.take(MemoryDesc(rows, "f32"))
+        conf = replace(conf, factors=factors)
+    _, parts = scratchpad.take(room(isa, length, prod(rows), len(conf.summed)))
+    return replace(conf, partial=parts, scratchpad=scratchpad.size)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -55,37 +57,26 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     for which a first phase prepares a factor of each row, then src."""
     module = Module("layer_normalization_backward", isa)
     arguments = Arguments()
-    if not conf.summed:
-        return Kernel(module, _each_row(conf, module, arguments), arguments.ids)
-    if _flat(conf, isa) is not None:
-        return Kernel(module, _in_chunks(conf, module, arguments), arguments.ids)
-    phases = (
-        _factors(conf, module, arguments),
-        *_sums(conf, module, arguments),
-        *_each_row(conf, module, arguments),
-    )
+    if conf.chunks is not None:
+        return Kernel(module, _in_chunks(conf, conf.chunks, module, arguments), arguments.ids)
+    phases: tuple[Phase, ...] = ()
+    if not conf.factors.is_zero:
+        phases = (_factors(conf, module, arguments),)
+    if conf.summed:
+        phases += _sums(conf, module, arguments)
+    phases += _each_row(conf, module, arguments)
     return Kernel(module, phases, arguments.ids)
 
 
-def _in_chunks(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _in_chunks(
+    conf: Conf, chunks: Chunks, module: Module, arguments: Arguments
+) -> tuple[Phase, ...]:
     """A work item goes over a chunk of rows, whose sums it keeps in the scratchpad; these are then
     added up."""
     rows, length = conf.src.dims
-    chunks = Chunks.of(module.isa, rows, length)
     along, chunk, block = Axis(length, "b"), Axis(chunks.count, "chunk"), Axis(chunks.blocks, "a")
-    slot = arguments.slot(Arg.SCRATCHPAD)
-
-    def sums_of(places: Axis, begin: int = 0) -> dict[Arg, Operand]:
-        """The sums in the slots ``begin`` and following; those of one gradient lie together."""
-        descs = {
-            arg: MemoryDesc(
-                (places.extent, length), "f32", offset0=(number * chunks.slots + begin) * length
-            )
-            for number, arg in enumerate(conf.summed)
-        }
-        index = Affine.of(places), Affine.of(along)
-        return {arg: Operand(slot, desc, index) for arg, desc in descs.items()}
-
+    slot, summed = arguments.slot(Arg.SCRATCHPAD), len(conf.summed)
+    parts = Parts((along,), summed, slot, conf.partial)
     first = Affine.of(chunk, chunks.blocks * ROWS) + Affine.of(block, ROWS)
     index = [(first + row,) for row in range(ROWS)]
     rest = Axis(chunks.rest, "a")
@@ -97,27 +88,30 @@ def _in_chunks(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase,
     ):
         if places.extent and moving.extent:
             rows_of = Block((places,), along, tuple(own), 0)
-            step = Gradients(conf, arguments, rows_of, sums_of(places, begin))
+            totals = dict(zip(conf.summed, parts.operands(places, begin), strict=True))
+            step = Gradients(conf, arguments, rows_of, totals)
             body = partial(_chunk, step, moving.extent)
             nest = Nest((places,), (moving, along), step.inputs, step.outputs, body)
             entry = _symbol(conf, module, f"layer_normalization_backward{name}")
             phases.append(emit_nest(module, entry, nest))
     part = Axis(chunks.slots, "part")
-    read = tuple(sums_of(part).values())
-    outputs = tuple(
-        Operand(arguments.slot(arg), desc, (Affine.of(along),)) for arg, desc in conf.summed.items()
-    )
-
-    def merged(point: Point) -> None:
-        def step(p: Point, *totals: Value) -> Values:
-            return added(p.e, totals, tuple(p.load(operand) for operand in read))
-
-        for output, value in zip(outputs, sums(point, len(read), step), strict=True):
-            point.store(output, value)
-
+    read = parts.operands(part)
+    merged = sums(lambda p, *totals: added(p.e, totals, tuple(map(p.load, read))), summed)
+    outputs = _outputs(conf, arguments, along)
+    fold = Fold((along,), (part,), read, outputs, merged, partial(_store, outputs))
     entry = symbol("layer_normalization_sums", [conf.src], module.isa)
-    phases.append(emit_nest(module, entry, Nest((along,), (part,), read, outputs, merged)))
-    return tuple(phases)
+    return *phases, emit_nest(module, entry, at_once(fold))
+
+
+def _outputs(conf: Conf, arguments: Arguments, along: Axis) -> tuple[Operand, ...]:
+    """The gradients of scale and shift."""
+    index = (Affine.of(along),)
+    return tuple(Operand(arguments.slot(arg), desc, index) for arg, desc in conf.summed.items())
+
+
+def _store(outputs: tuple[Operand, ...], point: Point, values: Values) -> None:
+    for output, value in zip(outputs, values, strict=True):
+        point.store(output, value)
 
 
 def _chunk(step: Gradients, blocks: int, point: Point) -> None:
@@ -171,12 +165,12 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
     index = tuple(Affine.of(axis) for axis in axes)
     src = Operand(arguments.slot(Arg.SRC), conf.src, index)
     diff_dst = Operand(arguments.slot(Arg.DIFF_DST), conf.diff_dst, index)
-    factor = Operand(arguments.slot(Arg.SCRATCHPAD), conf.factors, index[:-1])
-    mean = None if conf.rms else Operand(arguments.slot(Arg.MEAN), conf.stat, index[:-1])
     summed = conf.summed
-    outputs = tuple(Operand(arguments.slot(arg), desc, index[-1:]) for arg, desc in summed.items())
+    outputs = _outputs(conf, arguments, axes[-1])
     inputs = [diff_dst]
     if Arg.DIFF_SCALE in summed:
+        factor = Operand(arguments.slot(Arg.SCRATCHPAD), conf.factors, index[:-1])
+        mean = None if conf.rms else Operand(arguments.slot(Arg.MEAN), conf.stat, index[:-1])
         inputs += [src, factor] if mean is None else [src, factor, mean]
 
     def step(p: Point, *totals: Value) -> Values:
@@ -192,13 +186,9 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
             found[Arg.DIFF_SHIFT] = p.e.b.fadd(found[Arg.DIFF_SHIFT], gradient)
         return tuple(found.values())
 
-    def finish(point: Point, values: Values) -> None:
-        for output, value in zip(outputs, values, strict=True):
-            point.store(output, value)
-
-    count = len(summed)
-    reduction = Reduction(lambda point: sums(point, count, step), added, (0.0,) * count)
+    finish = partial(_store, outputs)
+    reduction = sums(step, len(summed))
     fold = Fold(axes[-1:], axes[:-1], tuple(inputs), outputs, reduction, finish)
     entry = symbol("layer_normalization_sums", [conf.src, conf.diff_dst], module.isa)
-    scratch = arguments.slot(Arg.SCRATCHPAD), conf.parts(module.isa)
+    scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
     return emit_fold(module, entry, fold, scratch)

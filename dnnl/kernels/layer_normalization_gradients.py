@@ -12,15 +12,15 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Value, Values, i64
 from dnnl.codegen.epilogue import Arguments
-from dnnl.codegen.folds import room
-from dnnl.codegen.isa import Isa
+from dnnl.codegen.folds import sums as sums_over
 from dnnl.codegen.point import Point
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.layer_normalization_rows import Block, Index, inverse_deviation, sums
+from dnnl.kernels.layer_normalization_rows import Block, Chunks, Index
+from dnnl.kernels.normalization import inverse_deviation
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
-_LINE = 64
+_NONE = MemoryDesc.zero()
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class Conf:
     The statistics, of layout ``stat``, are functions of src, or ``constant``; of the root mean
     square kind (``rms``) there is no mean. ``scale``, ``diff_scale`` and ``diff_shift`` are the
     zero descriptor where there are none.
+
+    The gradients of scale and shift are ``partial`` sums first, over ``chunks`` of rows where rows
+    lie in one piece, else over parts of all with the ``factors``, the inverse deviation of each
+    row. Both lie in the ``scratchpad``, which has that many bytes.
     """
 
     src: MemoryDesc
@@ -42,19 +46,16 @@ class Conf:
     epsilon: float
     rms: bool
     constant: bool
+    chunks: Chunks | None = None
+    factors: MemoryDesc = _NONE
+    partial: MemoryDesc = _NONE
     scratchpad: int = 0
-    """Bytes of temporary memory."""
 
     @property
     def summed(self) -> dict[Arg, MemoryDesc]:
         """The gradients that are sums over rows."""
         every = {Arg.DIFF_SCALE: self.diff_scale, Arg.DIFF_SHIFT: self.diff_shift}
         return {arg: desc for arg, desc in every.items() if not desc.is_zero}
-
-    @property
-    def factors(self) -> MemoryDesc:
-        """The inverse deviation of each row, in the scratchpad."""
-        return MemoryDesc(self.src.dims[:-1], "f32")
 
     @property
     def flat(self) -> Conf | None:
@@ -70,14 +71,6 @@ class Conf:
         except InvalidArguments:
             return None
         return replace(self, src=src, diff_dst=diff_dst, diff_src=diff_src, stat=stat)
-
-    def parts(self, isa: Isa) -> MemoryDesc:
-        """Partial sums over rows, in the scratchpad behind the factors."""
-        *rows, length = self.src.dims
-        begin = -(-self.factors.size // _LINE) * (_LINE // 4)
-        return MemoryDesc(
-            room(isa, length, prod(rows), len(self.summed)).dims, "f32", offset0=begin
-        )
 
 
 class _Row:
@@ -188,7 +181,7 @@ class Gradients:
             return (*along, *(p.e.b.fadd(total, gradient) for total, gradient in pairs))
 
         b, share = point.e.b, point.constant(-1 / max(1, self._block.along.extent))
-        totals = sums(point, count * (1 + shifts), step)
+        totals = sums_over(step, count * (1 + shifts)).partial(point)
         shares = [
             b.fmul(b.fmul(total, share), inverse)
             for total, inverse in zip(totals, known.inverses * 2, strict=False)

@@ -1,16 +1,13 @@
-"""What both passes of a layer normalization share: rows done side by side, and their statistics."""
+"""What both passes of a layer normalization share: rows done side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dnnl.codegen import math
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Value, Values
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.point import Point
-from dnnl.codegen.sharing import wanted
+from dnnl.codegen.sharing import SHARES, wanted
 from dnnl.kernels.pointwise import letters
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -18,7 +15,6 @@ Index = tuple[Affine, ...]
 
 ROWS = 2
 """How many rows lie side by side in a block. More have no registers where there are 16."""
-_MOST_CHUNKS = 64
 _LONG_ROW = 3072  # bytes
 _FEW_REGISTERS = 16
 
@@ -80,9 +76,9 @@ class Chunks:
 
     @staticmethod
     def of(isa: Isa, rows: int, length: int) -> Chunks:
-        """Chunks enough to be shared out, but not more than it pays to add up."""
+        """Chunks enough to be shared out, each of which has sums that are to be added up."""
         every = rows // ROWS
-        blocks = max(1, every // min(_MOST_CHUNKS, wanted(isa, rows * length)))
+        blocks = max(1, every // wanted(isa, rows * length, SHARES))
         count = every // blocks
         return Chunks(count, blocks, rows - count * blocks * ROWS)
 
@@ -90,19 +86,3 @@ class Chunks:
     def slots(self) -> int:
         """How many partial sums there are."""
         return self.count + bool(self.rest)
-
-
-def inverse_deviation(point: Point, variance: Value, epsilon: float) -> Value:
-    """1 / sqrt(variance + epsilon)."""
-    total = point.e.b.fadd(variance, point.constant(epsilon))
-    return math.reciprocal(point.e, math.square_root(point.e, total))
-
-
-def added(e: Emitter, a: Values, b: Values) -> Values:
-    """The merger of sums."""
-    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
-
-
-def sums(point: Point, count: int, step: Callable[..., Values]) -> Values:
-    """``count`` sums over a row, to which ``step`` adds."""
-    return point.fold((0.0,) * count, step, added)

@@ -17,8 +17,9 @@ from dnnl.codegen.kernel import SIZES, Kernel, Reason, Refusal, Sizes
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.quantization import Quantization, Specs
 from dnnl.codegen.schedule import widths
+from dnnl.codegen.sharing import SHARES
 from dnnl.kernels import boxes
-from dnnl.kernels.boxes import HEAD, SHARES, View
+from dnnl.kernels.boxes import HEAD, View
 from dnnl.kernels.pointwise import refuse_types, symbol
 from dnnl.kernels.reorder import Conf, Copy
 from dnnl.kernels.reorder_rows import Row, Vectors, moved, square_of

@@ -18,11 +18,13 @@ from dnnl.runtime.storage import address_of, allocate
 
 
 class CacheSizes(NamedTuple):
-    """Bytes and ways of the first-level data cache, bytes of the second level."""
+    """Bytes and ways of the first-level data cache, bytes of the second level, and of the third,
+    of which there may be none."""
 
     l1: int
     l1_ways: int
     l2: int
+    l3: int = 0
 
 
 @dataclass(frozen=True, slots=True)

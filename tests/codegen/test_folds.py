@@ -11,15 +11,17 @@ from dnnl.codegen import isa as isa_rows
 from dnnl.codegen import jit, sharing
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
-from dnnl.codegen.builder import Emitter, Module, Values
+from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room, sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.point import Point
+from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.pointwise import letters
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.runtime.image import Phase
 from dnnl.runtime.memory import Memory
+from dnnl.types.dtype import DataType
 from tests.check import assert_close, check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
 from tests.codegen.nests import ENGINE, described, launch, random_of
@@ -103,9 +105,13 @@ def test_variance_does_not_cancel(layout: str, isa: Isa) -> None:
     src = memory_of(values, described(values.shape, layout), ENGINE)
     stored = logical(src)
     mean, variance = statistics(isa, src)
-    assert_close(logical(mean), stored.mean((0, 2, 3)), 1e-6)
-    want, got = stored.var((0, 2, 3)), logical(variance)
-    np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-7 * 12345.678**2 * 1e-7)
+    bound = replace(PRODUCT_SUM("f32", 4 * 30 * 40), floor=0.0)
+    terms, error = np.sqrt((stored**2).mean((0, 2, 3))), logical(mean) - stored.mean((0, 2, 3))
+    assert (np.abs(error) <= bound.relative * terms).all()
+    changing = np.arange(20) != 9
+    assert_close(logical(variance)[changing], stored.var((0, 2, 3))[changing], bound)
+    # The mean of what never changes may be rounded, which is then the deviation of all.
+    assert logical(variance)[9] <= (DataType.f32.eps * 12345.678) ** 2
 
 
 @EACH_ISA
@@ -127,16 +133,17 @@ def test_gradients_of_scale_and_shift(layout: str, kind: str, isa: Isa) -> None:
         middle, scale = Operand(2, desc, index[1:2]), Operand(3, desc, index[1:2])
         outputs = Operand(4, desc, index[1:2]), Operand(5, desc, index[1:2])
 
-        def terms(p: Point) -> Values:
-            gradient = p.load(dy)
-            return p.e.b.fmul(gradient, p.e.b.fsub(p.load(x), p.load(middle))), gradient
+        def step(p: Point, by_scale: Value, by_shift: Value) -> Values:
+            gradient, centred = p.load(dy), p.e.b.fsub(p.load(x), p.load(middle))
+            more = multiply_add(p.e, gradient, centred, by_scale)
+            return more, p.e.b.fadd(by_shift, gradient)
 
         def finish(point: Point, values: Values) -> None:
             point.store(outputs[0], point.e.b.fmul(values[0], point.load(scale)))
             point.store(outputs[1], values[1])
 
         fold = Fold(
-            axes[1:2], (axes[0], *axes[2:]), (x, dy, middle), outputs, sums(terms, 2), finish,
+            axes[1:2], (axes[0], *axes[2:]), (x, dy, middle), outputs, sums(step, 2), finish,
             after=(scale,),
         )  # fmt: skip
         return list(emit_fold(module, "gradients", fold, (6, scratch)))

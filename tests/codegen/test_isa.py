@@ -47,6 +47,11 @@ def test_code_for_devices_does_not_steer_caches(row: Isa) -> None:
 
 def test_sizes_of_caches_are_those_of_the_machine() -> None:
     flags = {flag for row in isa.ROWS for flag in row.features}
-    row = isa.select("x86_64", CASCADE_LAKE, flags, caches=(48 * 2**10, 12, 2**21))
+    row = isa.select("x86_64", CASCADE_LAKE, flags, caches=(48 * 2**10, 12, 2**21, 36 * 2**20))
     assert (row.caches.l1, row.caches.l1_ways, row.caches.l2) == (48 * 2**10, 12, 2**21)
     assert row.caches.follows_rows
+
+
+@pytest.mark.parametrize(("l3", "streamed"), [(0, 16), (32, 16), (36, 16), (105, 16), (480, 30)])
+def test_a_large_last_level_keeps_more(l3: int, streamed: int) -> None:
+    assert Caches().of_sizes(2**15, 8, 2**20, l3 * 2**20).streamed == streamed * 2**20

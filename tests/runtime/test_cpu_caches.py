@@ -13,6 +13,7 @@ LEVELS = [
     ("1", "Data", "48K", "12"),
     ("1", "Instruction", "32K", "8"),
     ("2", "Unified", "2M", "16"),
+    ("3", "Unified", "491520K", "20"),
 ]
 
 
@@ -27,6 +28,11 @@ def describe(folder: Path, levels: list[tuple[str, str, str, str]]) -> None:
 
 def test_sizes(tmp_path: Path) -> None:
     describe(tmp_path, LEVELS)
+    assert cache_sizes(tmp_path) == CacheSizes(48 * 2**10, 12, 2 * 2**20, 480 * 2**20)
+
+
+def test_a_third_level_may_be_missing(tmp_path: Path) -> None:
+    describe(tmp_path, LEVELS[:3])
     assert cache_sizes(tmp_path) == CacheSizes(48 * 2**10, 12, 2 * 2**20)
 
 

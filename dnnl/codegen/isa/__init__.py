@@ -44,13 +44,13 @@ def select(
     cpu: str,
     flags: Iterable[str],
     universal: bool = False,
-    caches: tuple[int, int, int] | None = None,
+    caches: tuple[int, int, int, int] | None = None,
 ) -> Isa:
     """The strongest row a machine can run, for a processor at most ``DNNL_MAX_CPU_ISA`` where
     that is set.
 
-    ``caches`` are the bytes and the ways of the first-level cache and the bytes of the second, if
-    they are known; how they behave is that of the processor ``cpu``.
+    ``caches`` are the bytes and the ways of the first-level cache and the bytes of the second and
+    the third, if they are known; how they behave is that of the processor ``cpu``.
     """
     return _select(arch, cpu, frozenset(flags), universal, caches, config.get("max_cpu_isa"))
 
@@ -67,8 +67,7 @@ def _select(
     row = _strongest(arch, flags, universal, limit)
     sized = row.caches
     if caches is not None:
-        l1, l1_ways, l2 = caches
-        sized = replace(sized, l1=l1, l1_ways=l1_ways, l2=l2)
+        sized = sized.of_sizes(*caches)
     return replace(row, caches=behaviour.of(cpu, sized))
 
 

@@ -35,6 +35,13 @@ class Caches:
     follows_rows: bool = False
     steered: bool = True
 
+    def of_sizes(self, l1: int, l1_ways: int, l2: int, l3: int) -> Caches:
+        """The caches of a machine with these sizes. Of a last level that is large because many
+        processors share it, one has an eighth or so to itself, and tensors half of that, since
+        others are in use besides."""
+        streamed = max(self.streamed, l3 // 16)
+        return replace(self, l1=l1, l1_ways=l1_ways, l2=l2, streamed=streamed)
+
     def lines_kept(self, distance: int) -> int:
         """How many lines that many bytes apart the first level keeps at the same time."""
         lines, rest = divmod(distance, LINE)

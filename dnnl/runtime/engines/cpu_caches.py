@@ -21,10 +21,10 @@ def cache_sizes(folder: Path = FOLDER) -> CacheSizes | None:
         for index in sorted(folder.glob("index*")):
             if _text(index, "type") in ("Data", "Unified"):
                 levels.setdefault(_text(index, "level"), index)
-        l1, l2 = levels["1"], levels["2"]
-        ways = int(_text(l1, "ways_of_associativity"))
-        sizes = CacheSizes(_size(l1), ways or _size(l1) // _LINE, _size(l2))
-        return sizes if min(sizes) > 0 else None
+        l1, l2, l3 = levels["1"], levels["2"], levels.get("3")
+        ways = int(_text(l1, "ways_of_associativity")) or _size(l1) // _LINE
+        sizes = CacheSizes(_size(l1), ways, _size(l2), 0 if l3 is None else _size(l3))
+        return sizes if min(sizes[:3]) > 0 else None
     except (OSError, KeyError, ValueError):
         return None
 
