@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
 from llvmlite import ir
@@ -62,7 +63,7 @@ class Schedule:
         """How each operand is touched."""
         return self.space.accesses
 
-    @property
+    @cached_property
     def tails(self) -> tuple[Bound, ...]:
         """The bounds that are the end of the vector axis of a reduction and of nothing else: they
         are peeled off its loop."""
@@ -73,11 +74,24 @@ class Schedule:
             if self.vectors.reduced and bound.form.const == 0 and bound.form.strides == line
         )
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """All other bounds that some iteration breaks."""
         tails = self.tails
         return tuple(bound for bound in self.space.bounds if bound not in tails and bound.needed)
+
+    @cached_property
+    def counting(self) -> tuple[Bound, ...]:
+        """The bounds within which an iteration of a fold counts.
+
+        Ends of dimensions that do not move with the reduction are left out: lanes behind them are
+        never stored, or stored as zero.
+        """
+        space, vectors = self.space, self.vectors
+        ends = [*space.exists, *space.domain, *(end for read in space.reads for end in read.ends)]
+        moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
+        moved = [bound for bound in ends if not moving.isdisjoint(bound.form.strides)]
+        return (*moved, *(bound for read in space.reads for bound in read.inside))
 
     @property
     def work_per_point(self) -> int:

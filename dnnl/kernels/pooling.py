@@ -113,7 +113,8 @@ def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         return (vector.maximum(e, a[0], b[0]),)
 
-    (best,) = point.fold((conf.dst.data_type.min,), step, merge)
+    lowest = conf.dst.data_type.min
+    (best,) = point.fold((lowest,), step, merge, absent=lowest)
     return best
 
 
@@ -133,25 +134,23 @@ def _maximum_with_place(conf: Conf, src: Operand, tap: Number, point: Point) -> 
         earlier = e.b.and_(equal, e.b.fcmp_ordered("<", b[1], a[1]))
         return better(e, e.b.or_(larger, earlier), b, a)
 
-    return point.fold((conf.dst.data_type.min, 0.0), step, merge)
+    lowest = conf.dst.data_type.min
+    return point.fold((lowest, 0.0), step, merge, absent=lowest)
 
 
 def _average(conf: Conf, src: Operand, point: Point) -> Value:
     """The sum of the taps inside src by the number of taps, all of them or those inside."""
     volume = prod(conf.kernel)
-    counts = conf.alg is Alg.pooling_avg_exclude_padding and point.masked
 
-    def step(p: Point, total: Value, *count: Value) -> Values:
-        one = p.constant(1.0)
-        return (p.e.b.fadd(total, p.load(src)), *(p.e.b.fadd(value, one) for value in count))
+    def step(p: Point, total: Value) -> Values:
+        return (p.e.b.fadd(total, p.load(src)),)
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
-        return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+        return (e.b.fadd(a[0], b[0]),)
 
-    total, *count = point.fold((0.0, 0.0) if counts else (0.0,), step, merge)
-    number = point.constant(volume)
-    if counts:
-        number = vector.maximum(point.e, count[0], point.constant(1.0))
-    elif conf.dst.data_type.is_float:
+    (total,) = point.fold((0.0,), step, merge, absent=0.0)
+    if conf.alg is Alg.pooling_avg_exclude_padding and point.masked:
+        return point.e.b.fdiv(total, vector.maximum(point.e, point.folded, point.constant(1.0)))
+    if conf.dst.data_type.is_float:
         return point.e.b.fmul(total, point.constant(1 / volume))
-    return point.e.b.fdiv(total, number)
+    return point.e.b.fdiv(total, point.constant(volume))
