@@ -14,14 +14,13 @@ from dnnl.codegen.access import Bound, Env, Number, Operand, Place
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I32, Emitter, Values, i64
 from dnnl.codegen.schedule import Schedule
+from dnnl.codegen.variants import MOST_WRITTEN
 
 Body = Callable[["Point"], None]
 Step = Callable[..., Values]
 Merge = Callable[[Emitter, Values, Values], Values]
 # Results that a long reduction keeps apart until its end.
 _WAYS = 4
-# At most so many iterations are written out, each with masks of its own.
-_MOST_WRITTEN = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +94,8 @@ class Point(Place):
         value = super().load(operand) if loaded is None else self.widen(operand, loaded)
         if self._absent is None:
             return value
-        if (
-            self._absent == 0
-            and loaded is None
-            and self.zero_outside(operand, self._site.plan.counting)
-        ):
+        counting = self._site.plan.counting
+        if self._absent == 0 and loaded is None and self.zero_outside(operand, counting):
             return value
         return self._where_it_counts(value, self.constant(self._absent))
 
@@ -221,7 +217,9 @@ class Point(Place):
         axis, *rest = axes
         span = self._span(axis, extent) if carried else _Span(i64(0), i64(extent), {})
         inside = self._with({}, known=span.known)
-        ways = 1 if rest or extent < 2 * self._ways else self._ways
+        ways = self._ways
+        if rest or extent < 2 * (_WAYS if span.known else ways):
+            ways = 1
         count = len(carried)
 
         def one(index: ir.Value, *values: ir.Value) -> Values:
@@ -265,7 +263,7 @@ class Point(Place):
             return i64(span.begin.constant + count - count % ways)
         if ways == 1:
             return span.end
-        count = self.e.b.sub(span.end, span.begin)
+        count = self.e.larger(self.e.b.sub(span.end, span.begin), i64(0))
         return self.e.add(span.begin, self.e.b.and_(count, i64(-ways)))
 
     def _span(self, axis: Axis, extent: int) -> _Span:
@@ -286,12 +284,12 @@ class Point(Place):
             begin = self.e.larger(begin, before) if bound.below_zero else begin
             behind = self.e.add(before, i64(bound.limit))
             end = self.e.smaller(end, behind) if bound.above else end
-        return _Span(begin, self.e.larger(end, begin), dict.fromkeys(found, True))
+        return _Span(begin, end, dict.fromkeys(found, True))
 
     def _differs(self, axis: Axis, extent: int) -> bool:
         """Whether the iterations along ``axis`` count for lanes that differ and that are known to
         the generator: written out, each has a constant mask, and some have none."""
-        if not self.masked or extent > _MOST_WRITTEN:
+        if not self.masked or extent > MOST_WRITTEN:
             return False
 
         def known(other: Axis) -> bool:
@@ -369,8 +367,9 @@ class Point(Place):
             zero = self.constant(0.0)
             return here._loops([axis], _Fold(_one_more, _sum, (zero,)), (zero,))[0]
         if span.fixed:
-            return self.constant(float(span.end.constant - span.begin.constant))
-        number = self.e.b.sitofp(self.e.b.sub(span.end, span.begin), self.kind.element)
+            return self.constant(float(max(0, span.end.constant - span.begin.constant)))
+        count = self.e.larger(self.e.b.sub(span.end, span.begin), i64(0))
+        number = self.e.b.sitofp(count, self.kind.element)
         return vector.splat(self.e, number, self.kind.count)
 
     @property

@@ -32,7 +32,7 @@ class Writer:
         self._bounds = plan.bounds
         taps = prod(axis.extent for axis in plan.space.inner)
         axes = [loop.axis for loop in plan.loops]
-        self._variants = cut(axes, plan.bounds, plan.columns, taps)
+        self._variants = cut(axes, plan.bounds, plan.columns, taps, plan.vectors.lane)
 
     def item(self, item: ir.Value, items: Items) -> None:
         """One work item: decode its number into the outer loops, walk the inner ones."""
