@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
+from math import inf, prod
 
 from llvmlite import ir
 
@@ -84,14 +84,21 @@ class Schedule:
     def counting(self) -> tuple[Bound, ...]:
         """The bounds within which an iteration of a fold counts.
 
-        Ends of dimensions that do not move with the reduction are left out: lanes behind them are
-        never stored, or stored as zero.
+        Ends that do not move with the reduction are left out where what is stored ends there too:
+        lanes behind them are never stored, or stored as zero.
         """
         space, vectors = self.space, self.vectors
-        ends = [*space.exists, *space.domain, *(end for read in space.reads for end in read.ends)]
+        stored = (*space.exists, *space.domain)
+        limits = {bound.form: bound.limit for bound in stored}
         moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
-        moved = [bound for bound in ends if not moving.isdisjoint(bound.form.strides)]
-        return (*moved, *(bound for read in space.reads for bound in read.inside))
+
+        def moves(bound: Bound) -> bool:
+            return not moving.isdisjoint(bound.form.strides)
+
+        ends = [end for read in space.reads for end in read.ends]
+        seen = [end for end in ends if moves(end) or limits.get(end.form, inf) > end.limit]
+        inside = [bound for read in space.reads for bound in read.inside]
+        return (*filter(moves, stored), *seen, *inside)
 
     @property
     def work_per_point(self) -> int:
