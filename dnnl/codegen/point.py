@@ -277,27 +277,42 @@ class Point(Place):
         found = [
             bound
             for bound in self._unknown
-            if bound.form.stride(axis) == 1 and apart.isdisjoint(bound.form.strides)
+            if bound.form.stride(axis) and apart.isdisjoint(bound.form.strides)
         ]
         for bound in found:
-            before = self.e.mul(self._start(bound.form.without(axis)), -1)
-            begin = self.e.larger(begin, before) if bound.below_zero else begin
-            behind = self.e.add(before, i64(bound.limit))
-            end = self.e.smaller(end, behind) if bound.above else end
+            step, rest = bound.form.stride(axis), bound.form.without(axis)
+            zero, limit = rest, rest + -bound.limit
+            if step > 0:
+                # The first iteration at zero or above, and the first at the limit or above.
+                first, behind = (
+                    self._quotient(form * -1 + (step - 1), step) for form in (zero, limit)
+                )
+                starts, ends = bound.below_zero, bound.above
+            else:
+                # The first iteration below the limit, and the first below zero.
+                first, behind = (self._quotient(form + -step, -step) for form in (limit, zero))
+                starts, ends = bound.above, bound.below_zero
+            begin = self.e.larger(begin, first) if starts else begin
+            end = self.e.smaller(end, behind) if ends else end
         return _Span(begin, end, dict.fromkeys(found, True))
+
+    def _quotient(self, form: Affine, divisor: int) -> ir.Value:
+        """The value of a form divided by a number, rounded down."""
+        if divisor == 1:
+            return self._start(form)
+        whole = max(0, -(form.low // divisor))
+        quotient, _ = self.e.divmod(self._start(form + whole * divisor), divisor)
+        return self.e.add(quotient, i64(-whole))
 
     def _differs(self, axis: Axis, extent: int) -> bool:
         """Whether the iterations along ``axis`` count for lanes that differ and that are known to
         the generator: written out, each has a constant mask, and some have none."""
         if not self.masked or extent > MOST_WRITTEN:
             return False
-
-        def known(other: Axis) -> bool:
-            here = other.extent == 1 or other in (axis, self._lane)
-            return here or isinstance(self._env.get(other), ir.Constant)
-
+        fixed = {own for own, value in self._env.items() if isinstance(value, ir.Constant)}
+        fixed |= {axis} if self._lane is None else {axis, self._lane}
         moving = [bound.form for bound in self._unknown if bound.form.stride(axis)]
-        return bool(moving) and all(known(other) for form in moving for other in form.strides)
+        return bool(moving) and all(form.within(fixed) for form in moving)
 
     @property
     def _unknown(self) -> list[Bound]:

@@ -22,6 +22,10 @@ from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
+# With more taps than these several registers: each tap waits for the one before, and those of the
+# next point come too late to fill the time.
+_MANY_TAPS, _SIDE_BY_SIDE = 16, 4
+
 
 @dataclass(frozen=True)
 class Conf:
@@ -95,8 +99,14 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nest = Nest(
         axes, taps, (src, *epilogue.operands), (dst, *places), body,
         numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
+        registers=registers(conf.kernel),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+def registers(kernel: tuple[int, ...]) -> int:
+    """How many registers to fill side by side, where windows have so many taps."""
+    return _SIDE_BY_SIDE if prod(kernel) > _MANY_TAPS else 1
 
 
 def _core(conf: Conf) -> Type:
