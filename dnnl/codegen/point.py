@@ -232,7 +232,9 @@ class Point(Place):
                 following += one(self.e.add(index, i64(way)), *own)
             return following
 
-        even = span.begin if carried and inside._differs(axis, extent) else self._even(span, ways)
+        even = self._even(span, ways)
+        if carried and span.fixed and inside._differs(axis, extent):
+            even = span.begin
         results = carried + fold.init * (ways - 1)
         results = self.e.loop(
             span.begin, even, several, results, step=ways, unroll=span.fixed, name=axis.name
