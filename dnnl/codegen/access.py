@@ -236,6 +236,12 @@ class Place:
         mask = None if masked else self.conditions(access.window)
         return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
 
+    def zero_outside(self, operand: Operand, bounds: Collection[Bound]) -> bool:
+        """Whether what is loaded of an operand is zero wherever one of the bounds fails."""
+        access = self._accesses[operand]
+        masked = not access.contained and self._lane_stride(access) != 0
+        return masked and {*self._exists, *self._domain, *access.window}.issuperset(bounds)
+
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
         """Elements of the operand as they lie in memory, in the core type."""
         return storage(operand.data_type, self.kind.element).to_core(self.e, stored)

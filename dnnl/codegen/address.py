@@ -83,6 +83,10 @@ class Affine:
         """This form with all but ``axes`` held at zero."""
         return Affine({a: s for a, s in self.strides.items() if a in axes}, self.const)
 
+    def within(self, axes: Container[Axis]) -> bool:
+        """Whether the value depends on these axes alone."""
+        return all(axis in axes or axis.extent == 1 for axis in self.strides)
+
     def substitute(self, axis: Axis, form: Affine) -> Affine:
         """This form with ``axis`` replaced by ``form``."""
         stride = self.stride(axis)

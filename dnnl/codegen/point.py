@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 from llvmlite import ir
@@ -13,6 +14,7 @@ from dnnl.codegen.access import Bound, Env, Number, Operand, Place
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I32, Emitter, Values, i64
 from dnnl.codegen.schedule import Schedule
+from dnnl.codegen.variants import MOST_WRITTEN
 
 Body = Callable[["Point"], None]
 Step = Callable[..., Values]
@@ -52,11 +54,16 @@ class _Fold:
 
 @dataclass(frozen=True, eq=False)
 class _Span:
-    """A part of a fold's loop, in which some bounds are known to hold."""
+    """The iterations of a loop that are run, in which some bounds are known to hold."""
 
     begin: ir.Value
     end: ir.Value
-    known: dict[Bound, bool]
+    known: Mapping[Bound, bool]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether its ends are known to the generator."""
+        return isinstance(self.begin, ir.Constant) and isinstance(self.end, ir.Constant)
 
 
 class Point(Place):
@@ -74,6 +81,7 @@ class Point(Place):
         known: dict[Bound, bool],
         *,
         along: Axis | None = None,
+        absent: float | None = None,
     ) -> None:
         space, vectors = site.plan.space, site.plan.vectors
         lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
@@ -82,12 +90,24 @@ class Point(Place):
             masked=masked, domain=space.domain, exists=space.exists,
             streamed=site.streamed, core=site.core, known=known,
         )  # fmt: skip
-        self._site, self._loaded = site, loaded
+        self._site, self._loaded, self._absent = site, loaded, absent
 
     def load(self, operand: Operand) -> ir.Value:
-        """The operand's elements here in the core type; zero, or any number, outside bounds."""
+        """The operand's elements here in the core type; zero, or any number, outside bounds; in an
+        iteration that a fold leaves out, what it wants there."""
         loaded = self._loaded.get(operand)
-        return super().load(operand) if loaded is None else self.widen(operand, loaded)
+        value = super().load(operand) if loaded is None else self.widen(operand, loaded)
+        if self._absent is None:
+            return value
+        counting = self._site.plan.counting
+        if self._absent == 0 and loaded is None and self.zero_outside(operand, counting):
+            return value
+        return self._where_it_counts(value, self.constant(self._absent))
+
+    def _where_it_counts(self, value: ir.Value, other: ir.Value) -> ir.Value:
+        """``value`` in the lanes for which this iteration of a fold counts, else ``other``."""
+        mask = self.valid
+        return value if mask is None else self.e.b.select(mask, value, other)
 
     def form_of(self, number: Number) -> Affine:
         """A number as it follows from the axes that are walked."""
@@ -109,16 +129,20 @@ class Point(Place):
         ahead = [axis for axis in self._site.plan.space.inner if axis not in self._env]
         return super()._bounded(form.without(*ahead))
 
-    def fold(self, init: Sequence[float], step: Step, merge: Merge) -> Values:
+    def fold(
+        self, init: Sequence[float], step: Step, merge: Merge, absent: float | None = None
+    ) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
 
-        Iterations outside a source's window are skipped. ``merge(e, values, others)`` combines two
+        Iterations outside a source's window do not count. Where ``absent`` is given, they load it
+        from every operand, and a step that loads nothing else leaves values as they are; otherwise
+        values are kept by a selection behind each step. ``merge(e, values, others)`` combines two
         partial results, for when the lanes of a vector are themselves reduced; every lane of the
         result then holds the answer.
         """
         carried = tuple(self.constant(value) for value in init)
         fold = _Fold(step, merge, carried)
-        result = self._first()._loops(self._open, fold, carried)
+        result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
         distance = self._lanes // 2
@@ -200,30 +224,40 @@ class Point(Place):
         of their own, so that none waits for the one before.
         """
         axis, *rest = axes
-        span = self._span(axis) if carried else None
-        if span is not None:
-            return self._within_span(axes, span, fold, carried)
+        span = self._span(axis, extent) if carried else _Span(i64(0), i64(extent), {})
+        inside = self._with({}, known=span.known)
         ways = self._ways
-        if rest or extent < 2 * ways:
+        if rest or extent < 2 * (_WAYS if span.known else ways):
             ways = 1
         count = len(carried)
 
-        def body(index: ir.Value, *values: ir.Value) -> Values:
+        def one(index: ir.Value, *values: ir.Value) -> Values:
+            return inside._with({axis: index})._loops(rest, fold, values)
+
+        def several(index: ir.Value, *values: ir.Value) -> Values:
             following: Values = ()
             for way in range(ways):
-                point = self._with({axis: self.e.add(index, i64(way))})
                 own = values[way * count : (way + 1) * count]
-                following += point._loops(rest, fold, own)
+                following += one(self.e.add(index, i64(way)), *own)
             return following
 
-        even = extent - extent % ways
+        even = self._even(span, ways)
+        if carried and span.fixed and inside._differs(axis, extent):
+            even = span.begin
         results = carried + fold.init * (ways - 1)
-        results = self.e.loop(i64(0), i64(even), body, results, step=ways, name=axis.name)
-        for index in range(even, extent):
-            first = (index - even) * count
-            point = self._with({axis: i64(index)})
-            own = point._loops(rest, fold, results[first : first + count])
-            results = (*results[:first], *own, *results[first + count :])
+        results = self.e.loop(
+            span.begin, even, several, results, step=ways, unroll=span.fixed, name=axis.name
+        )
+        if span.fixed:
+            for number, index in enumerate(range(even.constant, span.end.constant)):
+                first = number % ways * count
+                own = one(i64(index), *results[first : first + count])
+                results = (*results[:first], *own, *results[first + count :])
+        elif ways > 1:
+            left = self.e.loop(
+                even, span.end, one, results[:count], unroll=False, name=f"{axis.name}.rest"
+            )
+            results = (*left, *results[count:])
         while len(results) > count:
             half = len(results) // count // 2 * count
             pairs = [
@@ -233,49 +267,93 @@ class Point(Place):
             results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
         return results
 
-    def _span(self, axis: Axis) -> _Span | None:
-        """The iterations of a fold along ``axis`` that count for every lane: of a window that hangs
-        over an edge, those inside. None where all count, or where lanes differ."""
+    def _even(self, span: _Span, ways: int) -> ir.Value:
+        """Where the last of as many iterations as are done ``ways`` at a time ends."""
+        if span.fixed:
+            count = max(0, span.end.constant - span.begin.constant)
+            return i64(span.begin.constant + count - count % ways)
+        if ways == 1:
+            return span.end
+        count = self.e.larger(self.e.b.sub(span.end, span.begin), i64(0))
+        return self.e.add(span.begin, self.e.b.and_(count, i64(-ways)))
+
+    def _span(self, axis: Axis, extent: int) -> _Span:
+        """The first ``extent`` iterations of a fold along ``axis``, without those that count for no
+        lane: of a window that hangs over an edge, those inside. Where lanes differ, all."""
+        begin, end = i64(0), i64(extent)
         if not self.masked:
-            return None
+            return _Span(begin, end, {})
         later = {other for other in self._site.plan.space.inner if other not in self._env}
         apart = (later - {axis}) | {self._lane}
         found = [
             bound
-            for bound in self._fold_bounds()
-            if bound not in self._known
-            and bound.form.stride(axis) == 1
-            and apart.isdisjoint(bound.form.strides)
+            for bound in self._unknown
+            if bound.form.stride(axis) and apart.isdisjoint(bound.form.strides)
         ]
-        begin, end = i64(0), i64(axis.extent)
         for bound in found:
-            before = self.e.mul(self._start(bound.form.without(axis)), -1)
-            begin = self.e.larger(begin, before) if bound.below_zero else begin
-            behind = self.e.add(before, i64(bound.limit))
-            end = self.e.smaller(end, behind) if bound.above else end
-        return _Span(begin, end, dict.fromkeys(found, True)) if found else None
+            step, rest = bound.form.stride(axis), bound.form.without(axis)
+            zero, limit = rest, rest + -bound.limit
+            if step > 0:
+                # The first iteration at zero or above, and the first at the limit or above.
+                first, behind = (
+                    self._quotient(form * -1 + (step - 1), step) for form in (zero, limit)
+                )
+                starts, ends = bound.below_zero, bound.above
+            else:
+                # The first iteration below the limit, and the first below zero.
+                first, behind = (self._quotient(form + -step, -step) for form in (limit, zero))
+                starts, ends = bound.above, bound.below_zero
+            begin = self.e.larger(begin, first) if starts else begin
+            end = self.e.smaller(end, behind) if ends else end
+        return _Span(begin, end, dict.fromkeys(found, True))
 
-    def _within_span(self, axes: list[Axis], span: _Span, fold: _Fold, carried: Values) -> Values:
-        axis, *rest = axes
-        known = {**self._known, **span.known}
+    def _quotient(self, form: Affine, divisor: int) -> ir.Value:
+        """The value of a form divided by a number, rounded down."""
+        if divisor == 1:
+            return self._start(form)
+        whole = max(0, -(form.low // divisor))
+        quotient, _ = self.e.divmod(self._start(form + whole * divisor), divisor)
+        return self.e.add(quotient, i64(-whole))
 
-        def body(index: ir.Value, *values: ir.Value) -> Values:
-            env = {**self._env, axis: index}
-            here = Point(self._site, env, self.masked, self._loaded, known, along=self._lane)
-            return here._loops(rest, fold, values)
+    def _differs(self, axis: Axis, extent: int) -> bool:
+        """Whether the iterations along ``axis`` count for lanes that differ and that are known to
+        the generator: written out, each has a constant mask, and some have none."""
+        if not self.masked or extent > MOST_WRITTEN:
+            return False
+        fixed = {own for own, value in self._env.items() if isinstance(value, ir.Constant)}
+        fixed |= {axis} if self._lane is None else {axis, self._lane}
+        moving = [bound.form for bound in self._unknown if bound.form.stride(axis)]
+        return bool(moving) and all(form.within(fixed) for form in moving)
 
-        known_ends = isinstance(span.begin, ir.Constant) and isinstance(span.end, ir.Constant)
-        return self.e.loop(span.begin, span.end, body, carried, unroll=known_ends, name=axis.name)
+    @property
+    def _unknown(self) -> list[Bound]:
+        """The bounds within which an iteration of a fold counts, where it is not known whether."""
+        return [bound for bound in self._site.plan.counting if bound not in self._known]
 
-    def _with(self, env: Env, masked: bool | None = None) -> Point:
-        masked = self.masked if masked is None else masked
-        env = {**self._env, **env}
-        return Point(self._site, env, masked, self._loaded, self._known, along=self._lane)
+    def _with(
+        self,
+        env: Env,
+        masked: bool | None = None,
+        known: Mapping[Bound, bool] | None = None,
+        absent: float | None = None,
+    ) -> Point:
+        """The point with more axes fixed, or more known, or in a fold that wants ``absent``."""
+        return Point(
+            self._site,
+            {**self._env, **env},
+            self.masked if masked is None else masked,
+            self._loaded,
+            {**self._known, **known} if known else self._known,
+            along=self._lane,
+            absent=self._absent if absent is None else absent,
+        )
 
     def _step(self, step: Step, carried: Values) -> Values:
-        results = step(self, *carried)
         mask = self.valid if carried else None
-        if mask is None:
+        if vector.is_empty(mask):
+            return carried
+        results = step(self, *carried)
+        if mask is None or self._absent is not None:
             return results
         return tuple(
             self.e.b.select(mask, new, old) for new, old in zip(results, carried, strict=True)
@@ -291,13 +369,14 @@ class Point(Place):
     def folded(self) -> ir.Value:
         """How many iterations a fold has here, as values of the core type, which is a float."""
         plan, tails = self._site.plan, self._site.plan.tails
-        unknown = [b for b in self._fold_bounds() if b not in tails and b not in self._known]
+        unknown = [bound for bound in self._unknown if bound not in tails]
         if self.masked and unknown:
-
-            def count(p: Point, number: ir.Value) -> Values:
-                return (p.e.b.fadd(number, p.constant(1.0)),)
-
-            return self.fold((0.0,), count, added)[0]
+            apart = not plan.vectors.reduced and all(
+                sum(axis in bound.form.strides for axis in self._open) == 1 for bound in unknown
+            )
+            if apart:
+                return reduce(self.e.b.fmul, map(self._count, self._open))
+            return self.fold((0.0,), _one_more, added)[0]
         number = prod(axis.extent for axis in plan.space.inner)
         if plan.vectors.reduced:
             assert plan.vectors.loop is not None
@@ -305,19 +384,25 @@ class Point(Place):
             number = number // plan.vectors.loop.extent * min([whole, *(b.limit for b in tails)])
         return self.constant(float(number))
 
+    def _count(self, axis: Axis) -> ir.Value:
+        """How many iterations along one of the reduced axes count, where bounds join none."""
+        others = [bound for bound in self._unknown if axis not in bound.form.strides]
+        here = self._with({}, known=dict.fromkeys(others, True))
+        span = here._span(axis, axis.extent)
+        if not span.known.keys() >= set(here._unknown):
+            zero = self.constant(0.0)
+            return here._loops([axis], _Fold(_one_more, added, (zero,)), (zero,))[0]
+        if span.fixed:
+            return self.constant(float(max(0, span.end.constant - span.begin.constant)))
+        count = self.e.larger(self.e.b.sub(span.end, span.begin), i64(0))
+        number = self.e.b.sitofp(count, self.kind.element)
+        return vector.splat(self.e, number, self.kind.count)
+
     @property
     def valid(self) -> vector.Mask:
         """The lanes for which this iteration of a fold counts."""
-        return self.conditions(self._fold_bounds())
+        return self.conditions(self._site.plan.counting)
 
-    def _fold_bounds(self) -> list[Bound]:
-        """The bounds within which an iteration of a fold counts.
 
-        Ends of dimensions that do not move with the reduction are left out: lanes behind them are
-        never stored, or stored as zero.
-        """
-        space, vectors = self._site.plan.space, self._site.plan.vectors
-        ends = [*space.exists, *space.domain, *(end for read in space.reads for end in read.ends)]
-        moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
-        moved = [bound for bound in ends if not moving.isdisjoint(bound.form.strides)]
-        return [*moved, *(bound for read in space.reads for bound in read.inside)]
+def _one_more(p: Point, number: ir.Value) -> Values:
+    return (p.e.b.fadd(number, p.constant(1.0)),)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from functools import cached_property
+from math import inf, prod
 
 from llvmlite import ir
 
@@ -62,7 +63,7 @@ class Schedule:
         """How each operand is touched."""
         return self.space.accesses
 
-    @property
+    @cached_property
     def tails(self) -> tuple[Bound, ...]:
         """The bounds that are the end of the vector axis of a reduction and of nothing else: they
         are peeled off its loop."""
@@ -73,11 +74,31 @@ class Schedule:
             if self.vectors.reduced and bound.form.const == 0 and bound.form.strides == line
         )
 
-    @property
+    @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """All other bounds that some iteration breaks."""
         tails = self.tails
         return tuple(bound for bound in self.space.bounds if bound not in tails and bound.needed)
+
+    @cached_property
+    def counting(self) -> tuple[Bound, ...]:
+        """The bounds within which an iteration of a fold counts.
+
+        Ends that do not move with the reduction are left out where what is stored ends there too:
+        lanes behind them are never stored, or stored as zero.
+        """
+        space, vectors = self.space, self.vectors
+        stored = (*space.exists, *space.domain)
+        limits = {bound.form: bound.limit for bound in stored}
+        moving = {*space.inner, vectors.lane} if vectors.reduced else {*space.inner}
+
+        def moves(bound: Bound) -> bool:
+            return not moving.isdisjoint(bound.form.strides)
+
+        ends = [end for read in space.reads for end in read.ends]
+        seen = [end for end in ends if moves(end) or limits.get(end.form, inf) > end.limit]
+        inside = [bound for read in space.reads for bound in read.inside]
+        return (*filter(moves, stored), *seen, *inside)
 
     @property
     def work_per_point(self) -> int:

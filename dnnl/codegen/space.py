@@ -53,9 +53,10 @@ class Space:
         where: Sequence[Bound] = (),
         numbers: Sequence[Number] = (),
     ) -> Space:
-        """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``.
-        Axes that an operand blocks are split at the block boundaries, so that its offset becomes
-        affine: ``c -> 16 * c_o + c_i``."""
+        """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``,
+        which is what their descriptors say it is: an axis that walks an output from its beginning
+        reaches all of its elements. Axes that an operand blocks are split at the block boundaries,
+        so that its offset becomes affine: ``c -> 16 * c_o + c_i``."""
         split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced)}
         ends = [Bound(form, axis.extent) for axis, form in split.items()]
 
@@ -215,6 +216,8 @@ def _split(axis: Axis, inputs: Sequence[Operand], outputs: Sequence[Operand]) ->
             if form.strides != {axis: 1}:
                 continue
             if operand in outputs and form.const == 0:
+                end = operand.desc.dims[dim]
+                assert end <= axis.extent, f"{axis!r} does not reach {end} elements of an output"
                 extent = max(extent, operand.desc.padded_dims[dim])
             sizes = operand.boundaries(dim)
             if sizes and form.const % sizes[-1] == 0 and _chain(boundaries | set(sizes)):

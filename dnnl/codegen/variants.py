@@ -15,9 +15,11 @@ from itertools import pairwise
 from dnnl.codegen.access import Bound
 from dnnl.codegen.address import Axis
 
-# A body is written for each combination of ranges, twice where bounds are tested; the longer it is
-# and the more bounds it looks at, the fewer there may be.
+# A body is written for each combination of ranges, twice where bounds are tested, and masks make it
+# longer; the longer it is and the more bounds it looks at, the fewer there may be.
 _MOST_CODE = 320
+# Of a fold at most so many iterations are code of their own where lanes differ.
+MOST_WRITTEN = 16
 
 
 @dataclass(frozen=True)
@@ -37,31 +39,49 @@ class Variants:
     tested: tuple[Bound, ...]
 
 
-def cut(axes: Sequence[Axis], bounds: Sequence[Bound], bodies: int = 1, taps: int = 1) -> Variants:
+def cut(
+    axes: Sequence[Axis],
+    bounds: Sequence[Bound],
+    bodies: int = 1,
+    taps: int = 1,
+    lane: Axis | None = None,
+) -> Variants:
     """Cut ``axes``, the loops around a point, so that as few ``bounds`` as possible are tested;
     ``bodies`` is how often a point's body is written for one combination of ranges, and ``taps``
-    how many iterations a fold has in it, which are unrolled at the edges of a window."""
+    how many iterations a fold has in it, which are unrolled at the edges of a window.
+
+    Bounds that differ from lane to lane come first: as ranges they are constant masks, while those
+    of whole vectors are the ends of a fold's loops in any case. No range and no test helps against
+    bounds that some iteration of each point breaks.
+    """
     assigned: dict[Axis, list[Bound]] = {}
-    tested = []
-    for bound in bounds:
+    tested, masked = [], False
+    for bound in sorted(bounds, key=lambda bound: not _differs(bound, lane)):
         axis = max(axes, key=bound.form.stride, default=None)
-        if axis is None or bound.form.stride(axis) <= 0:
+        if axis is not None and bound.form.stride(axis) > 0:
+            assigned.setdefault(axis, []).append(bound)
+        elif any(bound.form.stride(axis) for axis in axes):
             tested.append(bound)
         else:
-            assigned.setdefault(axis, []).append(bound)
+            masked = True
     ranges: dict[Axis, tuple[Range, ...]] = {}
     combinations = 1
     for axis, own in assigned.items():
         pieces = tuple(_ranges(axis, own))
-        code = combinations * len(pieces) * bodies * len(bounds) * (2 if tested else 1)
+        code = combinations * len(pieces) * bodies * len(bounds) * (2 if tested or masked else 1)
         if any(bound.below_zero for bound in own):
-            code *= taps
+            code *= min(taps, MOST_WRITTEN) if any(_differs(bound, lane) for bound in own) else taps
         if code > _MOST_CODE:
             tested += own
             continue
         combinations *= len(pieces)
         ranges[axis] = pieces
     return Variants(ranges, tuple(tested))
+
+
+def _differs(bound: Bound, lane: Axis | None) -> bool:
+    """Whether a bound may hold for some lanes of a vector alone."""
+    return lane is not None and bound.form.stride(lane) != 0
 
 
 def _ranges(axis: Axis, bounds: Sequence[Bound]) -> Iterator[Range]:

@@ -64,12 +64,13 @@ def containing(dim: Window, name: str) -> Containing:
     """
     common = gcd(dim.stride, dim.dilation)
     residues = dim.stride // common
-    # Blocks before the first element: the last residues lie that many behind their own.
-    before = (residues - 1) * dim.dilation // dim.stride
-    block = Axis((dim.elements - 1 + dim.padding) // dim.stride + before + 1, name)
+    # The first block with an element: the last residues lie behind their own block.
+    reach = (residues - 1) * dim.dilation + common - 1
+    first = -((reach - dim.padding) // dim.stride)
+    block = Axis((dim.elements - 1 + dim.padding) // dim.stride - first + 1, name)
     residue, between = Axis(residues, f"{name}_residue"), Axis(common, f"{name}_between")
     step = Axis(-(-dim.kernel // residues), f"{name}_tap")
-    steps = Affine.of(block) + -before
+    steps = Affine.of(block) + first
     tap = _if_any(residue) + Affine.of(step, residues)
     window = steps + Affine.of(step, -(dim.dilation // common))
     element = steps * dim.stride + _if_any(residue) * dim.dilation + _if_any(between)

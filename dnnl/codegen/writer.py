@@ -32,7 +32,7 @@ class Writer:
         self._bounds = plan.bounds
         taps = prod(axis.extent for axis in plan.space.inner)
         axes = [loop.axis for loop in plan.loops]
-        self._variants = cut(axes, plan.bounds, plan.columns, taps)
+        self._variants = cut(axes, plan.bounds, plan.columns, taps, plan.vectors.lane)
 
     def item(self, item: ir.Value, items: Items) -> None:
         """One work item: decode its number into the outer loops, walk the inner ones."""
@@ -111,8 +111,22 @@ class Writer:
             here()
 
     def _point(self, env: Env, known: dict[Bound, bool]) -> None:
-        """What must be tested here, is: the way without masks is for where all of it holds."""
+        """What must be tested here, is, and a point that is not to be stored at all is left out."""
         tested = self._variants.tested
+        gates = [b for b in tested if b in self._site.plan.space.exists and b.form.within(env)]
+        if not gates:
+            self._settled(env, known, tested)
+            return
+
+        def exists() -> Values:
+            others = [bound for bound in tested if bound not in gates]
+            self._settled(env, {**known, **dict.fromkeys(gates, True)}, others)
+            return ()
+
+        self.e.branch(self._inside(env, gates), exists, lambda: ())
+
+    def _settled(self, env: Env, known: dict[Bound, bool], tested: Sequence[Bound]) -> None:
+        """The way without masks is for where all that is ``tested`` holds."""
         settled = {**known, **dict.fromkeys(tested, True)}
         masked = any(not settled.get(bound) for bound in self._bounds)
 

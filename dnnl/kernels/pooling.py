@@ -22,6 +22,10 @@ from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
+# With more taps than these several registers: each tap waits for the one before, and those of the
+# next point come too late to fill the time.
+_MANY_TAPS, _SIDE_BY_SIDE = 16, 4
+
 
 @dataclass(frozen=True)
 class Conf:
@@ -95,8 +99,14 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nest = Nest(
         axes, taps, (src, *epilogue.operands), (dst, *places), body,
         numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
+        registers=registers(conf.kernel),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+def registers(kernel: tuple[int, ...]) -> int:
+    """How many registers to fill side by side, where windows have so many taps."""
+    return _SIDE_BY_SIDE if prod(kernel) > _MANY_TAPS else 1
 
 
 def _core(conf: Conf) -> Type:
@@ -113,7 +123,8 @@ def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         return (vector.maximum(e, a[0], b[0]),)
 
-    (best,) = point.fold((conf.dst.data_type.min,), step, merge)
+    lowest = conf.dst.data_type.min
+    (best,) = point.fold((lowest,), step, merge, absent=lowest)
     return best
 
 
@@ -133,25 +144,23 @@ def _maximum_with_place(conf: Conf, src: Operand, tap: Number, point: Point) -> 
         earlier = e.b.and_(equal, e.b.fcmp_ordered("<", b[1], a[1]))
         return better(e, e.b.or_(larger, earlier), b, a)
 
-    return point.fold((conf.dst.data_type.min, 0.0), step, merge)
+    lowest = conf.dst.data_type.min
+    return point.fold((lowest, 0.0), step, merge, absent=lowest)
 
 
 def _average(conf: Conf, src: Operand, point: Point) -> Value:
     """The sum of the taps inside src by the number of taps, all of them or those inside."""
     volume = prod(conf.kernel)
-    counts = conf.alg is Alg.pooling_avg_exclude_padding and point.masked
 
-    def step(p: Point, total: Value, *count: Value) -> Values:
-        one = p.constant(1.0)
-        return (p.e.b.fadd(total, p.load(src)), *(p.e.b.fadd(value, one) for value in count))
+    def step(p: Point, total: Value) -> Values:
+        return (p.e.b.fadd(total, p.load(src)),)
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
-        return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
+        return (e.b.fadd(a[0], b[0]),)
 
-    total, *count = point.fold((0.0, 0.0) if counts else (0.0,), step, merge)
-    number = point.constant(volume)
-    if counts:
-        number = vector.maximum(point.e, count[0], point.constant(1.0))
-    elif conf.dst.data_type.is_float:
+    (total,) = point.fold((0.0,), step, merge, absent=0.0)
+    if conf.alg is Alg.pooling_avg_exclude_padding and point.masked:
+        return point.e.b.fdiv(total, vector.maximum(point.e, point.folded, point.constant(1.0)))
+    if conf.dst.data_type.is_float:
         return point.e.b.fmul(total, point.constant(1 / volume))
-    return point.e.b.fdiv(total, number)
+    return point.e.b.fdiv(total, point.constant(volume))

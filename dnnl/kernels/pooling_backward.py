@@ -22,6 +22,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.windows import Window, containing, tap_number
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pooling import registers
 from dnnl.kernels.pooling_blocks import Blocks, blocks, terms
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -120,11 +121,7 @@ def _emit_shares(module: Module, conf: Conf, arguments: Arguments) -> Phase:
     shares = Operand(arguments.slot(Arg.SCRATCHPAD), conf.shares, index)
 
     def body(point: Point) -> None:
-        def step(p: Point, count: Value) -> Values:
-            return (p.e.b.fadd(count, p.constant(1.0)),)
-
-        (count,) = point.fold((0.0,), step, _total)
-        count = vector.maximum(point.e, count, point.constant(1.0))
+        count = vector.maximum(point.e, point.folded, point.constant(1.0))
         point.store(shares, point.e.b.fdiv(point.constant(1.0), count))
 
     entry = f"pooling_shares__f32__{module.isa.lanes}x1__{module.isa.name}"
@@ -251,7 +248,7 @@ def _summed(conf: Conf, windows: _Windows, slot: int) -> Nest:
         return (p.e.b.fadd(total, given),)
 
     def body(point: Point) -> None:
-        (total,) = point.fold((0.0,), step, _total)
+        (total,) = point.fold((0.0,), step, _total, absent=0.0)
         point.store(diff_src, windows.finished(point, total))
 
     return Nest(
@@ -260,4 +257,5 @@ def _summed(conf: Conf, windows: _Windows, slot: int) -> Nest:
         inputs=read, outputs=(diff_src,), body=body,
         where=tuple(bound for own in around for bound in own.where),
         numbers=(number,) if windows.largest else (),
+        registers=registers(conf.kernel),
     )  # fmt: skip

@@ -13,12 +13,21 @@ from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
+from dnnl.codegen.space import Space
 from dnnl.kernels.pointwise import letters
 from dnnl.reference.tolerance import EXACT, PRODUCT_SUM
 from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
 from tests.check import check, logical, memory_of
 from tests.codegen.lanes import runnable_rows
 from tests.codegen.nests import ENGINE, described, launch, random_of
+
+
+def space_of(desc: MemoryDesc, index: tuple[Affine, ...]) -> Space:
+    """The space of a nest that writes one tensor."""
+    axes = tuple(axis for form in index for axis in form.strides)
+    return Space.of(axes, (), (), (Operand(0, desc, index),))
+
 
 EACH_ISA = pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
 LOWEST = -3.0e38
@@ -255,3 +264,14 @@ def test_rows_one_after_the_other(layout: str, streamed: bool, isa: Isa) -> None
     want = values - values.mean(2, keepdims=True)
     check(result, want, PRODUCT_SUM("f32", length))
     check(sums, want.sum(1), PRODUCT_SUM("f32", rows * length))
+
+
+def test_an_output_longer_than_its_axis_is_refused() -> None:
+    """Only what its descriptor says is padding becomes zero."""
+    a, b = letters((3, 17))
+    index = (Affine.of(a), Affine.of(b))
+    padded, longer = described((3, 17), "aB16b"), described((3, 32), "aB16b")
+    (end,) = space_of(padded, index).domain
+    assert end.limit == 17
+    with pytest.raises(AssertionError, match="does not reach 32 elements"):
+        space_of(longer, index)

@@ -78,6 +78,24 @@ def test_bounds_against_the_walk_are_tested() -> None:
     assert cut([outer], [bound]).tested == (bound,)
 
 
+def test_what_every_point_breaks_is_not_tested() -> None:
+    outer, lane = Axis(9, "outer"), Axis(16, "lane")
+    tail, row = Bound(Affine.of(lane), 14), Bound(Affine.of(outer), 4)
+    variants = cut([outer], [tail, row], lane=lane)
+    assert not variants.tested
+    assert list(variants.ranges) == [outer]
+
+
+def test_where_lanes_differ_is_cut_first() -> None:
+    """The windows of whole vectors are the ends of loops in any case."""
+    outer, inner, lane, tap = (Axis(extent, str(extent)) for extent in (13, 2, 8, 13))
+    rows = Bound(Affine.of(outer) + Affine.of(tap) + -6, 13)
+    lanes = Bound(Affine.of(inner, 8) + Affine.of(lane) + Affine.of(tap) + -6, 13)
+    variants = cut([outer, inner], [rows, lanes], taps=13 * 13, lane=lane)
+    assert list(variants.ranges) == [inner]
+    assert variants.tested == (rows,)
+
+
 def test_combinations_stay_few() -> None:
     axes = [Axis(5, str(number)) for number in range(6)]
     bounds = [Bound(Affine.of(axis), 4) for axis in axes]
