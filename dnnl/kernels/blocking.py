@@ -35,15 +35,15 @@ class Blocking:
 @dataclass(frozen=True)
 class Size:
     """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
-    a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` tells of weights
-    that are no panels: those of one step are neighbours of the next panel's."""
+    a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` is 0 for weights in
+    panels; where each of their rows goes on in the next panel, it is how many a step has."""
 
     rows: int
     panels: int
     steps: int
     src_step: int
     panel_step: int
-    in_rows: bool = False
+    in_rows: int = 0
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) -> Blocking:
@@ -60,7 +60,8 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) 
     if size.panels * panel <= cache:
         return Blocking(tile)
     if size.in_rows and split_sums:
-        return Blocking(tile, max(1, min(size.panels, _PAGE // size.panel_step)), 0, _ROWS)
+        page = max(1, _PAGE * size.in_rows // size.panel_step)
+        return Blocking(tile, min(size.panels, page), 0, max(1, _ROWS // size.in_rows))
     if size.rows <= tile.rows:
         return Blocking(tile, panels=1)
     if panel > cache and split_sums:

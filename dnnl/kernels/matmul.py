@@ -7,7 +7,7 @@ from functools import partial
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
-from dnnl.codegen.brgemm import choose_vectors
+from dnnl.codegen.brgemm import choose_vectors, registers
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
@@ -70,12 +70,14 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply) 
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
     rows = src.dims[-2]
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
-    if way.group > 1 or isa.lanes == 1 or tail or not plain or weights.strides[-1] != 1:
+    if isa.lanes == 1 or tail or weights.dims[-2] % way.group:
+        return 0
+    if not plain or weights.strides[-1] != 1:
         return 0
     widths = [
         width
-        for width in range(_LEAST_RUN, isa.registers)
-        if vectors % width == 0 and (rows + 1) * width < isa.registers
+        for width in range(max(_LEAST_RUN, way.group), isa.registers, way.group)
+        if vectors % width == 0 and registers(rows, width, way.parts) <= isa.registers
     ]
     return max(widths, default=0)
 
@@ -210,6 +212,7 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         finish(conf, arguments, dst, at, terms), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         partials=partials(conf, arguments, (*outer, rows), columns),
+        apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
     )  # fmt: skip
 
 

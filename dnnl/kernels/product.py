@@ -53,7 +53,8 @@ class Product:
     is to meet more than the places of a line. Places are depth, height and width, along which tiles
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
     ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
-    ``partials`` hold sums between two blocks, if there are several.
+    ``partials`` hold sums between two blocks, if there are several. The k of a group of weights lie
+    ``apart``, in elements, unless they are side by side.
     """
 
     order: tuple[Axis, ...]
@@ -71,6 +72,7 @@ class Product:
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
     partials: Operand | None = None
+    apart: int = 0
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -242,6 +244,7 @@ class _Writer:
             tuple(rows),
             tuple(self.b_form.stride(vectors) * v for v in range(vectors.extent)),
             problem.multiply,
+            problem.apart,
         )
         at = self.store.at(env, tile.width, len(places))
         if self._block_count == 1:
