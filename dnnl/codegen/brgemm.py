@@ -199,7 +199,7 @@ class Factors:
         return [part for start in starts for part in multiply.load_rows(e, start, self.apart)]
 
     def moved(self, e: Emitter, a_step: ir.Value, b_step: ir.Value) -> Factors:
-        """The same rows and vectors so many elements further on in A and in B."""
+        """The operands of the product so many elements further on in A and in B."""
         a_element, b_element = self.multiply.element
         a, b = e.element(self.a, a_step, a_element), e.element(self.b, b_step, b_element)
         return replace(self, a=a, b=b)
@@ -209,7 +209,7 @@ class Factors:
         return replace(self, rows=tuple(self.rows[number] for number in numbers))
 
     def opaque(self, e: Emitter) -> Factors:
-        """The same with addresses of which LLVM knows nothing more."""
+        """The operands at addresses of which LLVM knows nothing more."""
         return replace(self, a=e.opaque(self.a), b=e.opaque(self.b))
 
 

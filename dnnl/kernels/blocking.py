@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dnnl.codegen import sharing
 from dnnl.codegen.brgemm import TileShape
 from dnnl.codegen.isa import Isa
 
@@ -12,8 +13,6 @@ _TILES = 16
 _PAGE = 4096
 # Rows that processors read ahead side by side.
 _ROWS = 8
-ENOUGH_IN_BLOCKS = 16
-"""Work items of whole blocks that keep several threads busy."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,6 @@ def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     steps = max(1, cache // (places * size.src_step))
     sums = places * tile.vectors * isa.vector_bits // 8
     panels = max(1, min(size.panels, cache // 2 // sums))
-    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < ENOUGH_IN_BLOCKS:
+    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < sharing.FEW_ITEMS:
         panels = -(-panels // 2)
     return Blocking(tile, panels, places, steps)

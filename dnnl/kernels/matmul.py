@@ -15,17 +15,7 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import (
-    LETTERS,
-    Conf,
-    Indices,
-    Panels,
-    Problem,
-    Shape,
-    finish,
-    partials,
-    plan,
-)
+from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -95,7 +85,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if _column_major(problem):
         problem = _transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
-    return plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
+    return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
 
 
 def _refuse_quantization(problem: Problem) -> Refusal | None:
@@ -201,7 +191,7 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     src = operand(conf.src, (rows, depth))
     weights = operand(conf.weights, (depth, columns.form))
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
-    at = Indices(
+    at = product_conf.Indices(
         dst.index,
         (*_batch_index(conf.src[1], outer), rows, ZERO),
         (*_batch_index(conf.weights[1], outer), ZERO, columns.form),
@@ -209,9 +199,9 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     space, places, taps = along_line(row)
     return Product(
         batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
-        finish(conf, arguments, dst, at, terms), conf.blocking,
+        product_conf.finish(conf, arguments, dst, at, terms), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        partials=partials(conf, arguments, (*outer, rows), columns),
+        partials=product_conf.partials(conf, arguments, (*outer, rows), columns),
         apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
     )  # fmt: skip
 
