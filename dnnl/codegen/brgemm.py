@@ -91,13 +91,17 @@ class Tile:
         return Tile(len(strips), tuple(cell for row in zip(*strips, strict=True) for cell in row))
 
 
-def max_rows(isa: Isa, vectors: int, parts: int = 1) -> int:
-    """How many rows fit beside ``vectors`` columns of B and one broadcast.
+def registers(rows: int, vectors: int, parts: int = 1) -> int:
+    """How many registers a tile fills beside ``vectors`` columns of B and one broadcast.
 
     Operands of several ``parts`` fill as many registers each, and one more holds products.
     """
-    taken = (vectors + 1) * parts + (parts > 1)
-    return max(1, (isa.registers - taken) // vectors)
+    return rows * vectors + (vectors + 1) * parts + (parts > 1)
+
+
+def max_rows(isa: Isa, vectors: int, parts: int = 1) -> int:
+    """How many rows the largest tile has that is so many vectors wide, one at least."""
+    return max(1, (isa.registers - registers(0, vectors, parts)) // vectors)
 
 
 def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
@@ -174,16 +178,28 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
 @dataclass(frozen=True)
 class Factors:
     """The operands of a product: the addresses of A and B, the offset of each row in A and of each
-    vector in B, in elements, and how they are multiplied. A row of offset None is all ones."""
+    vector in B, in elements, and how they are multiplied. A row of offset None is all ones.
+
+    The k of a group are side by side in B, or else ``apart``, in elements."""
 
     a: ir.Value
     b: ir.Value
     rows: tuple[int | None, ...]
     vectors: tuple[int, ...]
     multiply: Multiply
+    apart: int = 0
+
+    def columns(self, e: Emitter) -> list[Values]:
+        """The operands of all vectors of B."""
+        multiply, (_, element) = self.multiply, self.multiply.element
+        step = multiply.group if self.apart else 1
+        starts = [e.element(self.b, i64(offset), element) for offset in self.vectors[::step]]
+        if not self.apart:
+            return [multiply.load(e, start) for start in starts]
+        return [part for start in starts for part in multiply.load_rows(e, start, self.apart)]
 
     def moved(self, e: Emitter, a_step: ir.Value, b_step: ir.Value) -> Factors:
-        """The same rows and vectors so many elements further on in A and in B."""
+        """The operands of the product so many elements further on in A and in B."""
         a_element, b_element = self.multiply.element
         a, b = e.element(self.a, a_step, a_element), e.element(self.b, b_step, b_element)
         return replace(self, a=a, b=b)
@@ -193,7 +209,7 @@ class Factors:
         return replace(self, rows=tuple(self.rows[number] for number in numbers))
 
     def opaque(self, e: Emitter) -> Factors:
-        """The same with addresses of which LLVM knows nothing more."""
+        """The operands at addresses of which LLVM knows nothing more."""
         return replace(self, a=e.opaque(self.a), b=e.opaque(self.b))
 
 
@@ -243,10 +259,8 @@ def _by_index(
 
 def _rank_one(e: Emitter, tile: Tile, factors: Factors) -> Tile:
     multiply = factors.multiply
-    a_element, b_element = multiply.element
-    columns = [
-        multiply.load(e, e.element(factors.b, i64(offset), b_element)) for offset in factors.vectors
-    ]
+    a_element, _ = multiply.element
+    columns = factors.columns(e)
 
     def sums() -> Iterator[ir.Value]:
         cells = iter(tile.cells)

@@ -7,6 +7,9 @@ read by vectors: panels have a word with the group's k for each column, side by 
     B   k-group  | k0 k1 k2 k3 | k0 k1 k2 k3 | k0 k1 k2 k3 |
                      column 0      column 1      column 2
 
+Where B lies in rows, the same words are made in registers: of the rows of a group, as many vectors
+of words as there are rows.
+
 Floats that no instruction multiplies as they are become f32: those of A before, those of B when
 they are loaded. Bytes that no instruction multiplies are widened to 16 bits, or 32, in registers;
 no sum on the way leaves 32 bits, so that they are exact everywhere.
@@ -19,10 +22,11 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import BF16, F32, I8, I16, I32, Emitter, Values
+from dnnl.codegen.builder import BF16, F32, I8, I16, I32, Emitter, Values, i64
 from dnnl.codegen.convert import storage
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS, INTEGERS, Dot
+from dnnl.codegen.transpose import side_by_side
 from dnnl.types.dtype import DataType
 
 _FLOATS = (DataType.f32, DataType.bf16, DataType.f16)
@@ -94,9 +98,22 @@ class Multiply:
             kind = vector.vector_type(row.element, lanes)
             return (row.to_core(e, vector.load(e, pointer, kind)),)
         kind = vector.vector_type(I32, lanes)
-        words = e.b.load(pointer, typ=kind, align=self.b.size)
+        return self._of_words(e, e.b.load(pointer, typ=kind, align=self.b.size))
+
+    def load_rows(self, e: Emitter, pointer: ir.Value, apart: int) -> list[Values]:
+        """The words of as many vectors of columns side by side as a group has k, whose rows lie
+        ``apart``, in elements."""
+        element = ir.IntType(8 * self.b.size)
+        kind = vector.vector_type(element, e.isa.lanes * self.group)
+        starts = [e.element(pointer, i64(k * apart), element) for k in range(self.group)]
+        rows = side_by_side(e, [vector.load(e, start, kind) for start in starts])
+        words = vector.vector_type(I32, e.isa.lanes)
+        return [self._of_words(e, e.b.bitcast(row, words)) for row in rows]
+
+    def _of_words(self, e: Emitter, words: ir.Value) -> Values:
+        """The operands of the instruction out of words of B."""
         if self.shift:
-            words = e.b.xor(words, vector.splat_constant(kind, _SIGNS))
+            words = e.b.xor(words, vector.splat_constant(words.type, _SIGNS))
         signed = self.b is DataType.s8
         stands_for = DataType.s8 if signed != bool(self.shift) else DataType.u8
         return self._registers(e, words, stands_for if self.is_integer else self.b)

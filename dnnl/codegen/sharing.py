@@ -41,11 +41,12 @@ def enough(loop: Loop) -> bool:
     return loop.count >= FEW_ITEMS
 
 
-def chunk(isa: Isa, units: int, outer: int, work: int) -> int:
-    """How many of ``units`` that lie in a row, such as register tiles, one item does, where
-    ``outer`` rows of them are shared out already; ``work`` is what all do together."""
-    rows = max(1, outer)
-    return -(-units // min(max(1, units), -(-wanted(isa, work) // rows)))
+def chunk(units: int, outer: int, items: int) -> int:
+    """How many of ``units`` that lie in a row, such as register tiles, one item does, so that
+    there are about so many ``items`` where ``outer`` rows of units are shared out already.
+
+    Rather fewer: halves of a row may leave one thread twice the work of another."""
+    return -(-units // min(units, max(1, items // max(1, outer))))
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,32 @@ def transpose_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
     """
     lanes = rows[0].type.count
     unit = min(lanes, 128 // vector.bits(rows[0].type))
-    squares = [list(rows[first::unit]) for first in range(unit)]
-    for _ in range((lanes // unit).bit_length() - 1):
-        squares = [_unzip(e, square, unit) for square in squares]
+    squares = [_sort_units(e, rows[first::unit], unit) for first in range(unit)]
     pieces = range(lanes // unit)
     return [
         column
         for piece in pieces
         for column in vector.interleave(e, [square[piece] for square in squares], unit)
     ]
+
+
+def side_by_side(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """The elements of rows with the same number as neighbours, in the order of the numbers.
+
+    Rows are two or four registers of 8 or 16 bits, and so is the result::
+
+        a0 a1 a2 a3 ..    b0 b1 b2 b3 ..      ->      a0 b0 a1 b1 ..    .. a8 b8 a9 b9 ..
+    """
+    unit = 128 // vector.bits(rows[0].type)
+    return _sort_units(e, vector.interleave(e, list(rows), unit), unit)
+
+
+def _sort_units(e: Emitter, regs: Sequence[ir.Value], unit: int) -> list[ir.Value]:
+    """The first units of all registers one behind the other, then the second ones."""
+    regs = list(regs)
+    for _ in range((regs[0].type.count // unit).bit_length() - 1):
+        regs = _unzip(e, regs, unit)
+    return regs
 
 
 def _unzip(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:

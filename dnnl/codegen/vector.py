@@ -463,10 +463,11 @@ def transpose(
 
 
 def interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
-    """The columns of registers whose units are each a row."""
-    regs = rows
-    for _ in range(unit.bit_length() - 1):
-        pairs = zip(regs[: unit // 2], regs[unit // 2 :], strict=True)
+    """The elements of registers with the same number side by side, inside each unit: of as many
+    registers as a unit has elements, their units' columns. Their number is a power of two."""
+    regs, half_of_all = rows, len(rows) // 2
+    for _ in range(len(rows).bit_length() - 1):
+        pairs = zip(regs[:half_of_all], regs[half_of_all:], strict=True)
         regs = [_in_turns(e, a, b, unit, half) for a, b in pairs for half in (0, 1)]
     return regs
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dnnl.codegen import sharing
 from dnnl.codegen.brgemm import TileShape
 from dnnl.codegen.isa import Isa
 
@@ -12,8 +13,6 @@ _TILES = 16
 _PAGE = 4096
 # Rows that processors read ahead side by side.
 _ROWS = 8
-ENOUGH_IN_BLOCKS = 16
-"""Work items of whole blocks that keep several threads busy."""
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,15 @@ class Blocking:
 @dataclass(frozen=True)
 class Size:
     """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
-    a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` tells of weights
-    that are no panels: those of one step are neighbours of the next panel's."""
+    a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` is 0 for weights in
+    panels; where each of their rows goes on in the next panel, it is how many a step has."""
 
     rows: int
     panels: int
     steps: int
     src_step: int
     panel_step: int
-    in_rows: bool = False
+    in_rows: int = 0
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) -> Blocking:
@@ -60,7 +59,8 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) 
     if size.panels * panel <= cache:
         return Blocking(tile)
     if size.in_rows and split_sums:
-        return Blocking(tile, max(1, min(size.panels, _PAGE // size.panel_step)), 0, _ROWS)
+        page = max(1, _PAGE * size.in_rows // size.panel_step)
+        return Blocking(tile, min(size.panels, page), 0, max(1, _ROWS // size.in_rows))
     if size.rows <= tile.rows:
         return Blocking(tile, panels=1)
     if panel > cache and split_sums:
@@ -77,6 +77,6 @@ def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     steps = max(1, cache // (places * size.src_step))
     sums = places * tile.vectors * isa.vector_bits // 8
     panels = max(1, min(size.panels, cache // 2 // sums))
-    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < ENOUGH_IN_BLOCKS:
+    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < sharing.FEW_ITEMS:
         panels = -(-panels // 2)
     return Blocking(tile, panels, places, steps)

@@ -163,8 +163,8 @@ def _parts(begin: int, end: int, boundaries: list[int]) -> list[_Part]:
 
 
 def _crossing_parts(begin: int, end: int, boundaries: list[int]) -> list[_Part]:
-    """The same where boundaries are no multiples of each other: the runs between any two of them,
-    each of which comes again after their least common multiple."""
+    """The loops over a range whose boundaries are no multiples of each other: the runs between any
+    two of them, each of which comes again after their least common multiple."""
     period = lcm(*boundaries)
     whole = -(-begin // period) * period
     count = (end - whole) // period

@@ -14,17 +14,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import (
-    LETTERS,
-    Conf,
-    Indices,
-    Panels,
-    Problem,
-    Shape,
-    finish,
-    partials,
-    plan,
-)
+from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape
 from dnnl.kernels.product_store import Columns
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -83,7 +73,7 @@ def _plain(dst: MemoryDesc) -> bool:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan an inner product whose layouts are all decided (see :func:`resolve`): dst is (N, OC),
     bias (OC), weights have the dimensions of src with OC for N."""
-    return product_conf.refuse_problem(problem, integers=False) or plan(
+    return product_conf.refuse_problem(problem, integers=False) or product_conf.plan(
         problem, isa, (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights),
         prod(problem.src.dims[1:]), _shape(isa),
     )  # fmt: skip
@@ -115,13 +105,14 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     tail = tuple(forms[dim] for dim in range(1, src.ndims))
     rows, nothing = Affine.of(row), (ZERO,) * len(tail)
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
-    at = Indices((columns.form,), (rows, *nothing), (columns.form, *nothing))
+    at = product_conf.Indices((columns.form,), (rows, *nothing), (columns.form, *nothing))
     space, places, taps = along_line(row)
     return Product(
         (), space, places, taps, (), tuple(summed), columns,
         Operand(arguments.slot(conf.src[0]), src, (rows, *tail)),
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
-        conf.multiply, finish(conf, arguments, dst, at, prod(src.dims[1:])), conf.blocking,
+        conf.multiply, product_conf.finish(conf, arguments, dst, at, prod(src.dims[1:])),
+        conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        partials=partials(conf, arguments, (rows,), columns),
+        partials=product_conf.partials(conf, arguments, (rows,), columns),
     )  # fmt: skip

@@ -59,7 +59,7 @@ class Conf:
 
     @property
     def flat(self) -> Conf | None:
-        """The same gradients with all rows along one dimension; None where they do not lie so, or
+        """This configuration with all rows along one dimension; None where they do not lie so, or
         not in one piece."""
         *rows, length = self.src.dims
         data = self.src, self.diff_dst, self.diff_src

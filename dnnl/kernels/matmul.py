@@ -7,7 +7,7 @@ from functools import partial
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
-from dnnl.codegen.brgemm import choose_vectors
+from dnnl.codegen.brgemm import choose_vectors, registers
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
@@ -15,17 +15,7 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import (
-    LETTERS,
-    Conf,
-    Indices,
-    Panels,
-    Problem,
-    Shape,
-    finish,
-    partials,
-    plan,
-)
+from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -70,12 +60,14 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply) 
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
     rows = src.dims[-2]
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
-    if way.group > 1 or isa.lanes == 1 or tail or not plain or weights.strides[-1] != 1:
+    if isa.lanes == 1 or tail or weights.dims[-2] % way.group:
+        return 0
+    if not plain or weights.strides[-1] != 1:
         return 0
     widths = [
         width
-        for width in range(_LEAST_RUN, isa.registers)
-        if vectors % width == 0 and (rows + 1) * width < isa.registers
+        for width in range(max(_LEAST_RUN, way.group), isa.registers, way.group)
+        if vectors % width == 0 and registers(rows, width, way.parts) <= isa.registers
     ]
     return max(widths, default=0)
 
@@ -99,7 +91,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if _column_major(problem):
         problem = _transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
-    return plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
+    return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
 
 
 def _column_major(problem: Problem) -> bool:
@@ -191,7 +183,7 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     src = operand(conf.src, (rows, depth))
     weights = operand(conf.weights, (depth, columns.form))
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
-    at = Indices(
+    at = product_conf.Indices(
         dst.index,
         (*_batch_index(conf.src[1], outer), rows, ZERO),
         (*_batch_index(conf.weights[1], outer), ZERO, columns.form),
@@ -199,9 +191,10 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     space, places, taps = along_line(row)
     return Product(
         batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
-        finish(conf, arguments, dst, at, terms), conf.blocking,
+        product_conf.finish(conf, arguments, dst, at, terms), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        partials=partials(conf, arguments, (*outer, rows), columns),
+        partials=product_conf.partials(conf, arguments, (*outer, rows), columns),
+        apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import product
 from math import prod
 
-from dnnl.codegen import vector
+from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Bound, Env, Operand
 from dnnl.codegen.address import Axis, decode
 from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
@@ -25,7 +25,7 @@ from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.kernels.blocking import ENOUGH_IN_BLOCKS, Blocking
+from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_tiles import (
     BandRun,
     Spatial,
@@ -39,9 +39,6 @@ from dnnl.kernels.conv_tiles import (
 from dnnl.kernels.product_store import Columns, Store
 from dnnl.runtime.image import Phase
 
-# Work items that are enough for any number of threads.
-_ENOUGH = 128
-
 ONE = Spatial(1, 1, 1, 1, 0, 1)
 
 
@@ -53,7 +50,8 @@ class Product:
     is to meet more than the places of a line. Places are depth, height and width, along which tiles
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
     ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
-    ``partials`` hold sums between two blocks, if there are several.
+    ``partials`` hold sums between two blocks, if there are several. The k of a group of weights lie
+    ``apart``, in elements, unless they are side by side.
     """
 
     order: tuple[Axis, ...]
@@ -71,12 +69,20 @@ class Product:
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
     partials: Operand | None = None
+    apart: int = 0
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Everything that the product touches."""
         partials = () if self.partials is None else (self.partials,)
         return (self.src, self.weights, *self.finish.operands, *partials)
+
+    @property
+    def multiply_adds(self) -> int:
+        """How many products all sums have together, those with padding of src included."""
+        axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
+        terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
+        return terms * self.columns.count
 
 
 Axes = tuple[Axis, Axis, Axis]
@@ -131,12 +137,12 @@ class _Writer:
         depth = problem.places[0]
         self.band = Axis(sum(run.count for run in self.bands), "band")
         outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
-        chunks, enough = self.per_band, ENOUGH_IN_BLOCKS if blocking.places else _ENOUGH
-        if self.e.isa.device is None:
-            chunks = min(self.per_band, max(1, enough // max(1, outer)))
-        self.chunk = -(-self.per_band // chunks)
         if blocking.places:
-            self.chunk = min(self.chunk, max(1, blocking.places // blocking.tile.rows))
+            block = max(1, blocking.places // blocking.tile.rows)
+            self.chunk = min(block, sharing.chunk(self.per_band, outer, sharing.FEW_ITEMS))
+        else:
+            work = problem.multiply_adds // sharing.MULTIPLY_ADDS
+            self.chunk = sharing.chunk(self.per_band, outer, sharing.wanted(self.e.isa, work))
         self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
         # Panels meet a block of places one after the other, or one of them all that pass by.
         inner = (self.chunks, self.groups) if blocking.places else (self.groups, self.chunks)
@@ -242,6 +248,7 @@ class _Writer:
             tuple(rows),
             tuple(self.b_form.stride(vectors) * v for v in range(vectors.extent)),
             problem.multiply,
+            problem.apart,
         )
         at = self.store.at(env, tile.width, len(places))
         if self._block_count == 1:

@@ -178,7 +178,7 @@ def plan(
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts), wanted.vectors)
     split = factors[0] not in dict(problem.quantization.zero_points)
     size = _size(problem, isa, tile, way, terms)
-    size = replace(size, in_rows=not wanted.desc.inner_blocks)
+    size = replace(size, in_rows=0 if wanted.desc.inner_blocks else way.group)
     blocking = choose_blocking(isa, tile, size, split_sums=split)
     partials = None
     if blocking.steps:

@@ -244,8 +244,8 @@ class Row:
         return ()
 
     def _part(self, at: Values, width: Value, length: Value) -> Values:
-        """The same for the upper left part of a square, ``width`` lanes of ``length`` lines if
-        these are less than its size: by loops over what there is, with the square on the stack."""
+        """Transpose the upper left part of a square, ``width`` lanes of ``length`` lines if these
+        are less than its size: by loops over what there is, with the square on the stack."""
         e, vectors, src = self.e, self.vectors, self.vectors.copy.src
         size, unit = vectors.square, vectors.unit
         kind, part = vector_type(vectors.core, size), vector_type(vectors.core, unit)

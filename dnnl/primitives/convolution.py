@@ -12,7 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
 from dnnl.kernels import depthwise
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.language.case import CaseValues, bias_type, tensor
+from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
@@ -37,9 +37,9 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
-from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
+from dnnl.primitives.operation import FORWARD, Operation, Parameter
+from dnnl.primitives.weighted import bias_of_channels, weighted_roles
 from dnnl.reference.convolution import SPECIFICATION
-from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -245,11 +245,6 @@ def _weights(case: CaseValues) -> MemoryDesc:
     return tensor(dims, case.part("dt", 1), case["wtag"], case.strides(1, "wtag"))
 
 
-def _bias(case: CaseValues) -> MemoryDesc | None:
-    kind = bias_type(case)
-    return None if kind is None else MemoryDesc((case.sizes["oc"],), kind)
-
-
 def _dst(case: CaseValues) -> MemoryDesc:
     strides = case.strides(2, "dtag")
     return tensor(case.sizes.window_dims, case.part("dt", 2), case["dtag"], strides)
@@ -297,21 +292,8 @@ ConvolutionDesc.operation = Operation(
         ),
         Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="down"),
     ),
-    roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD, chosen=True, case=_src, letters="nc*"
-        ),
-        Role(
-            Arg.WEIGHTS, "wei", "weights_desc", reads=FORWARD, chosen=True, case=_weights,
-            letters="[g]oi*",
-        ),
-        Role(
-            Arg.BIAS, "bia", "bias_desc", reads=FORWARD, chosen=True, optional=True, case=_bias,
-            letters="o",
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_dst, letters="nc*"
-        ),
+    roles=weighted_roles(
+        (_src, _weights, bias_of_channels, _dst), ("nc*", "[g]oi*", "o", "nc*")
     ),
     parameters=(
         Parameter(

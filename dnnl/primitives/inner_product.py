@@ -9,7 +9,7 @@ from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import inner_product as kernel
 from dnnl.kernels.product_conf import Problem
-from dnnl.language.case import CaseValues, bias_type, tensor
+from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
@@ -30,9 +30,9 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
-from dnnl.primitives.operation import FORWARD, Operation, Role
+from dnnl.primitives.operation import FORWARD, Operation
+from dnnl.primitives.weighted import bias_of_channels, weighted_roles
 from dnnl.reference.inner_product import SPECIFICATION
-from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -117,11 +117,6 @@ def _weights(case: CaseValues) -> MemoryDesc:
     return tensor(dims, case.part("dt", 1), case["wtag"])
 
 
-def _bias(case: CaseValues) -> MemoryDesc | None:
-    kind = bias_type(case)
-    return None if kind is None else MemoryDesc((case.sizes["oc"],), kind)
-
-
 def _dst(case: CaseValues) -> MemoryDesc:
     return tensor((case.sizes["mb"], case.sizes["oc"]), case.part("dt", 2), case["dtag"])
 
@@ -141,21 +136,8 @@ InnerProductDesc.operation = Operation(
         ),
         Grammar(("mb", "ic", "oc"), need=("ic", "oc")),
     ),
-    roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD, chosen=True, case=_src, letters="nc*"
-        ),
-        Role(
-            Arg.WEIGHTS, "wei", "weights_desc", reads=FORWARD, chosen=True, case=_weights,
-            letters="oi*",
-        ),
-        Role(
-            Arg.BIAS, "bia", "bias_desc", reads=FORWARD, chosen=True, optional=True, case=_bias,
-            letters="o",
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_dst, letters="no"
-        ),
+    roles=weighted_roles(
+        (_src, _weights, bias_of_channels, _dst), ("nc*", "oi*", "o", "no")
     ),
     parameters=(),
     flops=lambda desc: 2 * desc.src_desc.dims[0] * desc.weights_desc.nelems(),

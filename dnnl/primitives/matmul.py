@@ -37,9 +37,9 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
-from dnnl.primitives.operation import FORWARD, Operation, Role
+from dnnl.primitives.operation import FORWARD, Operation
+from dnnl.primitives.weighted import weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
-from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -203,22 +203,8 @@ MatmulDesc.operation = Operation(
         ),
         Dims(2, 2, " by "),
     ),
-    roles=(
-        Role(
-            Arg.SRC, "src", "src_desc", reads=FORWARD, chosen=True, case=_src, letters="*mk"
-        ),
-        Role(
-            Arg.WEIGHTS, "wei", "weights_desc", reads=FORWARD, chosen=True, case=_weights,
-            letters="*kn",
-        ),
-        Role(
-            Arg.BIAS, "bia", "bias_desc", reads=FORWARD, chosen=True, optional=True, case=_bias,
-            letters="*mn",
-            remark=_bias_mask,
-        ),
-        Role(
-            Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_dst, letters="*mn"
-        ),
+    roles=weighted_roles(
+        (_src, _weights, _bias, _dst), ("*mk", "*kn", "*mn", "*mn"), _bias_mask
     ),
     parameters=(),
     flops=lambda desc: 2 * desc.dst_desc.nelems() * desc.src_desc.dims[-1],

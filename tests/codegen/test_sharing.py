@@ -13,11 +13,13 @@ PROCESSOR, DEVICE = isa.find("avx2"), isa.DEVICES[0]
 
 @pytest.mark.parametrize(("units", "outer", "work"), [(1, 1, 10), (7, 3, 10**5), (1000, 1, 10**9)])
 def test_chunks_cover_all_units_and_are_not_too_many(units: int, outer: int, work: int) -> None:
-    size = sharing.chunk(PROCESSOR, units, outer, work)
+    items = sharing.wanted(PROCESSOR, work)
+    size = sharing.chunk(units, outer, items)
     count = -(-units // size)
     assert 1 <= size <= units
-    assert outer * count < sharing.wanted(PROCESSOR, work) + outer * 2
-    assert sharing.chunk(DEVICE, units, outer, max(work, units * outer)) == 1
+    assert outer * count < items + outer * 2
+    every = sharing.wanted(DEVICE, max(work, units * outer))
+    assert sharing.chunk(units, outer, every) == 1
 
 
 def test_items_are_large_enough_and_few_enough() -> None:

@@ -20,6 +20,7 @@ from dnnl import (
     Stream,
     config,
 )
+from dnnl.codegen import sharing
 from dnnl.kernels.product_conf import Conf
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
@@ -206,6 +207,16 @@ def test_weights_resolve_for_the_product_that_is_asked_for() -> None:
     assert isinstance(conf, Conf)
     assert not conf.copies_in
     assert conf.copy_out is None
+
+
+def test_work_items_outlast_their_start() -> None:
+    def items(*sizes: int) -> int:
+        recipe = PrimitiveDesc(matmul((sizes[0], sizes[1], sizes[2])), ENGINE).plan.recipe
+        return recipe.build(recipe.conf, recipe.isa).phases[-1].count
+
+    least = sharing.LEAST_WORK * sharing.MULTIPLY_ADDS
+    assert items(200, 2, 4) == 1
+    assert 1 < items(2000, 40, 40) <= 2000 * 40 * 40 // least
 
 
 PLAIN = MemoryDesc((2, 3), "f32")

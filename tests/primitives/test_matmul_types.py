@@ -18,6 +18,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import isa as rows
+from dnnl.primitives.primitive_desc import select_isa
 from tests.check import Fill, memory_of
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
@@ -101,6 +102,34 @@ def test_small_floats(data_type: str, dst: str, layout: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         verify(matmul((15, 37, 35), types, (layout,) * 3), fill="normal")
         verify(matmul((15, 37, 35), types, (layout,) * 3))
+
+
+@every_row
+@pytest.mark.parametrize("types", [*BYTES, ("bf16", "bf16"), ("f16", "f16")], ids="-".join)
+@pytest.mark.parametrize("layout", ["plain", "part", "gaps"])
+@pytest.mark.parametrize("sizes", [(1, 24, 192), (3, 16, 64), (4, 8, 256)], ids=str)
+def test_few_rows_meet_weights_in_rows(
+    sizes: Dims, layout: str, types: tuple[str, str], isa: str
+) -> None:
+    zeros = PrimitiveAttr()
+    if types in BYTES:
+        zeros.set_zero_points(Arg.SRC, 0)
+        zeros.set_zero_points(Arg.WEIGHTS, 2)
+    layouts = (layout, layout, "plain")
+    with config.override("max_cpu_isa", isa):
+        verify(matmul(sizes, (*types, "f32"), layouts), fill="normal")
+        verify(matmul(sizes, (*types, "f32"), layouts, batch=((2, 1), (1, 3))), zeros)
+
+
+@pytest.mark.parametrize(
+    "types", [("u8", "s8", "s32"), ("u8", "u8", "f32"), ("bf16",) * 3], ids=str
+)
+def test_weights_in_rows_are_not_packed_for_few_rows(types: tuple[str, str, str]) -> None:
+    lanes = select_isa(ENGINE).lanes
+    desc = matmul((1, 64, 4 * lanes), types, ("plain",) * 3)
+    packed = matmul((1, 64, 4 * lanes + 1), types, ("plain",) * 3)
+    room, more = (PrimitiveDesc(each, ENGINE).scratchpad_desc.size for each in (desc, packed))
+    assert room + desc.weights_desc.size <= more
 
 
 @pytest.mark.parametrize("layouts", [*itertools.product(LAYOUTS, repeat=2)])
@@ -226,7 +255,9 @@ def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
 
 @pairs
 @pytest.mark.parametrize("weights", ["any", "plain"])
-@pytest.mark.parametrize("sizes", [(1, 4096, 200), (200, 1003, 96), (3, 20_000, 5)], ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(1, 4096, 200), (2, 1004, 2048), (200, 1003, 96), (3, 20_000, 5)], ids=str
+)
 def test_large_products(sizes: Dims, weights: str, types: tuple[str, str]) -> None:
     verify(matmul(sizes, (*types, "s32"), ("plain", weights, "plain")), fill="normal")
 

@@ -31,6 +31,25 @@ done:
 }}
 """
 
+# Waits, up to some seconds, until a[1] items have begun; %all says whether they have.
+_AFTER_ALL_BEGAN = """
+  %wanted.at = getelementptr i64, ptr %a, i64 1
+  %wanted = load i64, ptr %wanted.at
+  atomicrmw add ptr %a, i64 1 seq_cst
+  br label %spin
+spin:
+  %n = phi i64 [ 0, %body ], [ %n.next, %again ]
+  %here = load atomic i64, ptr %a seq_cst, align 8
+  %all = icmp sge i64 %here, %wanted
+  br i1 %all, label %met, label %again
+again:
+  call i32 @sched_yield()
+  %n.next = add i64 %n, 1
+  %more = icmp slt i64 %n.next, 3000000
+  br i1 %more, label %spin, label %met
+met:
+"""
+
 # Each is a loop over the items with arguments a and b, arrays of int64.
 _BODIES = {
     # a[i] += 1, also right when two threads do the same item
@@ -46,45 +65,14 @@ _BODIES = {
   %seen = load atomic i64, ptr %a seq_cst, align 8
   store i64 %seen, ptr %b.i""",
     "arrive": "  atomicrmw add ptr %a, i64 1 seq_cst",
-    # waits, up to some seconds, until a[1] items have begun; b[i] = thread id if they have, else 0
-    "meet": """
-  %wanted.at = getelementptr i64, ptr %a, i64 1
-  %wanted = load i64, ptr %wanted.at
-  atomicrmw add ptr %a, i64 1 seq_cst
-  br label %spin
-spin:
-  %n = phi i64 [ 0, %body ], [ %n.next, %again ]
-  %here = load atomic i64, ptr %a seq_cst, align 8
-  %all = icmp sge i64 %here, %wanted
-  br i1 %all, label %met, label %again
-again:
-  call i32 @sched_yield()
-  %n.next = add i64 %n, 1
-  %more = icmp slt i64 %n.next, 3000000
-  br i1 %more, label %spin, label %met
-met:
-  %tid = call i32 @gettid()
+    # b[i] = thread id if a[1] items have begun, else 0
+    "meet": _AFTER_ALL_BEGAN
+    + """  %tid = call i32 @gettid()
   %id = select i1 %all, i32 %tid, i32 0
   %id64 = zext i32 %id to i64
   store i64 %id64, ptr %b.i""",
     # b[i] = number of the thread, once a[1] items have begun
-    "number": """
-  %wanted.at = getelementptr i64, ptr %a, i64 1
-  %wanted = load i64, ptr %wanted.at
-  atomicrmw add ptr %a, i64 1 seq_cst
-  br label %spin
-spin:
-  %n = phi i64 [ 0, %body ], [ %n.next, %again ]
-  %here = load atomic i64, ptr %a seq_cst, align 8
-  %all = icmp sge i64 %here, %wanted
-  br i1 %all, label %met, label %again
-again:
-  call i32 @sched_yield()
-  %n.next = add i64 %n, 1
-  %more = icmp slt i64 %n.next, 3000000
-  br i1 %more, label %spin, label %met
-met:
-  store i64 %thread, ptr %b.i""",
+    "number": _AFTER_ALL_BEGAN + """  store i64 %thread, ptr %b.i""",
     # item 0 waits, up to some seconds, until a[1] other items are done; b[0] = 1 if they are
     "stall": """
   %first = icmp eq i64 %i, 0
