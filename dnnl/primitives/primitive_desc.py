@@ -273,7 +273,7 @@ class PrimitiveDesc:
 
 def _written(desc: Desc, dropout: Dropout | None) -> tuple[Tensor, ...]:
     mask = MemoryDesc.zero() if dropout is None else dropout.mask_desc
-    more = () if mask.is_zero else (Tensor(Arg.DROPOUT_MASK, "mask", mask, output=True),)
+    more = () if mask.is_zero else (Tensor(Arg.DROPOUT_MASK, "mask", mask, "", output=True),)
     return desc.outputs + more
 
 

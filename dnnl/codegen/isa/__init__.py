@@ -61,7 +61,7 @@ def _select(
     cpu: str,
     flags: frozenset[str],
     universal: bool,
-    caches: tuple[int, int, int] | None,
+    caches: tuple[int, int, int, int] | None,
     limit: str,
 ) -> Isa:
     row = _strongest(arch, flags, universal, limit)
