@@ -27,7 +27,7 @@ from dnnl.language.options import (
     flags,
     strides,
 )
-from dnnl.primitives.checks import check_dims, image_problem
+from dnnl.primitives.checks import check_backward, check_dims, check_forward, image_problem
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, laid_out_as, plan_nest
 from dnnl.primitives.operation import (
@@ -98,6 +98,7 @@ class BatchNormalizationDesc(Desc):
         flags: NormFlags | str | int | None,
     ) -> BatchNormalizationDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
+        check_forward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, epsilon=epsilon,
             flags=flags,
@@ -115,6 +116,7 @@ class BatchNormalizationDesc(Desc):
     ) -> BatchNormalizationDesc:
         """Describe ``backward``, or ``backward_data``, which has no gradients of scale and shift;
         raises InvalidArguments where the rules are broken."""
+        check_backward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
             src_desc=src_desc, epsilon=epsilon, flags=flags,

@@ -17,6 +17,13 @@ def check_forward(prop_kind: PropKind | str) -> None:
         raise InvalidArguments("prop_kind", str(prop_kind), rule, "a gradient is backward()")
 
 
+def check_backward(prop_kind: PropKind | str) -> None:
+    """Raise unless this is the propagation of a gradient."""
+    if coerce(PropKind, prop_kind, "prop_kind").is_forward:
+        rule = "expected backward or backward_data"
+        raise InvalidArguments("prop_kind", str(prop_kind), rule, "the computation is forward()")
+
+
 def check_dims(argument: str, desc: MemoryDesc, expected: Sequence[int], why: str) -> None:
     """Raise unless the dims are as expected."""
     if desc.dims != tuple(expected):

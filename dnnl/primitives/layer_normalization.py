@@ -26,7 +26,7 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.language.values import several, text
 from dnnl.language.verbose import OperationLine, Tensor
-from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.checks import check_backward, check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
 from dnnl.primitives.operation import (
@@ -98,6 +98,7 @@ class LayerNormalizationDesc(Desc):
         scale_shift_data_type: DataType | str = "f32",
     ) -> LayerNormalizationDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
+        check_forward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, stat_desc=stat_desc,
             epsilon=epsilon, flags=flags, scale_shift_data_type=scale_shift_data_type,
@@ -118,6 +119,7 @@ class LayerNormalizationDesc(Desc):
     ) -> LayerNormalizationDesc:
         """Describe the gradients of a forward computation; raises InvalidArguments where the rules
         are broken. ``prop_kind`` is backward, or backward_data without scale and shift."""
+        check_backward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
             src_desc=src_desc, stat_desc=stat_desc, epsilon=epsilon, flags=flags,

@@ -24,7 +24,7 @@ from dnnl.language.options import (
     ends,
     types,
 )
-from dnnl.primitives.checks import check_dims, spelled_size, window_problem
+from dnnl.primitives.checks import check_dims, check_forward, spelled_size, window_problem
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
 from dnnl.primitives.operation import (
@@ -92,6 +92,7 @@ class PoolingDesc(Desc):
         ``padding_r`` is by default ``padding_l``; a negative one leaves the end of src out. A
         dilation of 0, the default, is dense.
         """
+        check_forward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
             strides=strides, kernel=kernel, padding_l=padding_l, padding_r=padding_r,

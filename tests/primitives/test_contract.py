@@ -241,3 +241,15 @@ def test_the_file_of_another_kernel_is_not_executed(tmp_path: Path) -> None:
         np.testing.assert_allclose(
             run(dnnl.Primitive(small), array), 2 * array.astype(np.float32) + 1, rtol=1e-6
         )
+
+
+def test_a_direction_is_the_one_of_its_constructor() -> None:
+    plain, rule = dnnl.MemoryDesc((3, 8, 4, 4), "f32"), r"prop_kind = .*expected forward_training"
+    norms = dnnl.BatchNormalizationDesc, dnnl.LayerNormalizationDesc
+    for desc in norms:
+        with pytest.raises(dnnl.InvalidArguments, match=rule):
+            desc.forward("backward", plain, plain, epsilon=1e-5, flags="none")
+        with pytest.raises(dnnl.InvalidArguments, match=r"prop_kind = .*expected backward"):
+            desc.backward("forward_training", plain, plain, plain, 1e-5, "none")
+    with pytest.raises(dnnl.InvalidArguments, match=rule):
+        dnnl.PoolingDesc.forward("backward", "pooling_max", plain, plain, (1, 1), (1, 1), (0, 0))
