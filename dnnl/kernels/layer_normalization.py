@@ -168,10 +168,10 @@ class _Rows:
         point.each(finish)
 
     def _prefetch(self, p: Point) -> None:
-        """Fetch the next block while this one is in the first-level cache, and where the result
-        goes, if that may have left the caches and does not pass them by."""
+        """Fetch the next block while this one is in the first-level cache, if there is room for it,
+        and where the result goes, if that may have left the caches and does not pass them by."""
         conf, next_block = self._conf, self._block.next_block(self._conf.src)
-        if next_block is None:
+        if next_block is None or not self._block.fits_twice(p.e.isa, (conf.src, conf.dst)):
             return
         large = conf.src.size + conf.dst.size > p.e.isa.caches.shared
         for row in self._rows:

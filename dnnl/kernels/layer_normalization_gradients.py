@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from dnnl.codegen import vector
+from dnnl.codegen import folds, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Value, Values, i64
 from dnnl.codegen.epilogue import Arguments
-from dnnl.codegen.folds import sums as sums_over
 from dnnl.codegen.point import Point
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.layer_normalization_rows import Block, Chunks, Index
@@ -181,7 +180,7 @@ class Gradients:
             return (*along, *(p.e.b.fadd(total, gradient) for total, gradient in pairs))
 
         b, share = point.e.b, point.constant(-1 / max(1, self._block.along.extent))
-        totals = sums_over(step, count * (1 + shifts)).partial(point)
+        totals = folds.sums(step, count * (1 + shifts)).partial(point)
         shares = [
             b.fmul(b.fmul(total, share), inverse)
             for total, inverse in zip(totals, known.inverses * 2, strict=False)

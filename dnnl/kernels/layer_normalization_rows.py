@@ -35,6 +35,12 @@ class Block:
         do not lie in one piece."""
         return None if self.dim is None else desc.strides[self.dim] * len(self.rows)
 
+    def fits_twice(self, isa: Isa, descs: Sequence[MemoryDesc]) -> bool:
+        """Whether the first-level cache has room for the rows of all of ``descs``, and for those of
+        the next block besides."""
+        row = sum(desc.data_type.nbytes(self.along.extent) for desc in descs)
+        return 2 * len(self.rows) * row <= isa.caches.l1
+
 
 def blocks(isa: Isa, descs: Sequence[MemoryDesc]) -> list[Block]:
     """Blocks of ROWS rows for tensors of equal dims, and what remains.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import dnnl
 from dnnl.primitives.desc import Desc
@@ -12,13 +13,14 @@ INFERENCE = "forward_inference"
 
 @dataclass(frozen=True)
 class Case:
-    """An operation, its post-ops as (name of the append method, arguments...), and the scales and
-    zero points as (argument, mask)."""
+    """An operation, its post-ops as (name of the append method, arguments...), the scales and zero
+    points as (argument, mask), and the arguments of a dropout."""
 
     desc: Desc
     post_ops: tuple[tuple[object, ...], ...] = ()
     scales: tuple[tuple[int, int], ...] = ()
     zero_points: tuple[tuple[int, int], ...] = ()
+    dropout: tuple[Any, ...] = ()
 
     @property
     def attr(self) -> dnnl.PrimitiveAttr:
@@ -30,6 +32,8 @@ class Case:
             attr.set_scales(argument, mask)
         for argument, mask in self.zero_points:
             attr.set_zero_points(argument, mask)
+        if self.dropout:
+            attr.set_dropout(*self.dropout)
         return attr
 
 
@@ -92,6 +96,10 @@ CASES: dict[str, Case] = {
     "binary": Case(dnnl.BinaryDesc("binary_add", plain(3, 50), plain(3, 1), plain(3, 50))),
     "softmax": Case(
         dnnl.SoftmaxDesc.forward(INFERENCE, "softmax_accurate", plain(4, 50), plain(4, 50), 1)
+    ),
+    "softmax with dropout": Case(
+        dnnl.SoftmaxDesc.forward(INFERENCE, "softmax_accurate", plain(4, 50), plain(4, 50), 1),
+        dropout=(dnnl.MemoryDesc((4, 50), "u8"), "s64", True),
     ),
     "softmax across": Case(
         dnnl.SoftmaxDesc.forward(INFERENCE, "softmax_log", plain(*ODD), plain(*ODD), 1)

@@ -17,6 +17,7 @@ from dnnl import (
     Memory,
     MemoryDesc,
     NormFlags,
+    Primitive,
     PrimitiveAttr,
     PrimitiveDesc,
     Unimplemented,
@@ -273,6 +274,13 @@ def test_variance_does_not_cancel(isa: str, tag: str) -> None:
     # The differences are those from the mean as it was rounded.
     variance = ((stored - mean[:, np.newaxis]) ** 2).mean(1)
     assert_close(logical(results[Arg.VARIANCE]), variance, bound)
+
+
+@pytest.mark.parametrize(("length", "fetched"), [(768, True), (8192, False)])
+def test_the_next_rows_are_fetched_if_a_cache_has_room(length: int, fetched: bool) -> None:
+    made = forward(MemoryDesc((8, length), "f32"), flags=AFFINE)
+    text = Primitive(PrimitiveDesc(made, ENGINE)).llvm_ir()
+    assert ("llvm.prefetch" in text) == fetched
 
 
 def test_rows_of_one_element() -> None:
