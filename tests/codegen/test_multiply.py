@@ -69,6 +69,8 @@ def test_tiles_of_several_parts_fit_the_registers(isa: Isa) -> None:
             count = max_rows(isa, vectors, parts)
             needed = count * vectors + (vectors + 1) * parts
             assert needed <= isa.registers or count == 1
+        beside = max_rows(isa, vectors, ones=True)
+        assert (beside + 1) * vectors + vectors + 1 <= isa.registers or beside == 1
 
 
 def _transposed(size: int, isa: Isa) -> Kernel:
