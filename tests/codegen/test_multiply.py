@@ -119,8 +119,8 @@ def _neighbours(group: int, isa: Isa) -> Kernel:
 
 
 @EACH_RUNNABLE
-@pytest.mark.parametrize(("group", "kind"), [(2, np.uint16), (4, np.uint8)])
-def test_elements_of_rows_become_neighbours(group: int, kind: type, isa: Isa) -> None:
+@pytest.mark.parametrize(("group", "kind"), [(2, "uint16"), (4, "uint8")])
+def test_elements_of_rows_become_neighbours(group: int, kind: str, isa: Isa) -> None:
     src = np.arange(group * group * isa.lanes, dtype=kind).reshape(group, -1)
     dst = np.zeros(src.size, kind)
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
