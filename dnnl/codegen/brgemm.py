@@ -91,17 +91,19 @@ class Tile:
         return Tile(len(strips), tuple(cell for row in zip(*strips, strict=True) for cell in row))
 
 
-def registers(rows: int, vectors: int, parts: int = 1) -> int:
+def registers(rows: int, vectors: int, parts: int = 1, *, ones: bool = False) -> int:
     """How many registers a tile fills beside ``vectors`` columns of B and one broadcast.
 
-    Operands of several ``parts`` fill as many registers each, and one more holds products.
+    Operands of several ``parts`` fill as many registers each, and one more holds products. A row of
+    ``ones`` has sums as others have; beside operands of several parts, of which each is made by
+    arithmetic, loads and stores are idle, so that its sums may be in memory.
     """
-    return rows * vectors + (vectors + 1) * parts + (parts > 1)
+    return (rows + (ones and parts == 1)) * vectors + (vectors + 1) * parts + (parts > 1)
 
 
-def max_rows(isa: Isa, vectors: int, parts: int = 1) -> int:
+def max_rows(isa: Isa, vectors: int, parts: int = 1, *, ones: bool = False) -> int:
     """How many rows the largest tile has that is so many vectors wide, one at least."""
-    return max(1, (isa.registers - registers(0, vectors, parts)) // vectors)
+    return max(1, (isa.registers - registers(0, vectors, parts, ones=ones)) // vectors)
 
 
 def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:

@@ -175,11 +175,11 @@ def plan(
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
         sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32", plain_tag(src[1].ndims - 1)))
-    tile = TileShape(max_rows(isa, wanted.vectors, way.parts), wanted.vectors)
-    split = factors[0] not in dict(problem.quantization.zero_points)
+    ones = factors[0] in dict(problem.quantization.zero_points)
+    tile = TileShape(max_rows(isa, wanted.vectors, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
     size = replace(size, in_rows=0 if wanted.desc.inner_blocks else way.group)
-    blocking = choose_blocking(isa, tile, size, split_sums=split)
+    blocking = choose_blocking(isa, tile, size, split_sums=not ones)
     partials = None
     if blocking.steps:
         width = tile.vectors * isa.lanes

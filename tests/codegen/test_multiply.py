@@ -11,11 +11,12 @@ from dnnl import config
 from dnnl.codegen import isa as rows
 from dnnl.codegen import jit, vector
 from dnnl.codegen.brgemm import Tile, max_rows
-from dnnl.codegen.builder import F32, Module, i64
+from dnnl.codegen.builder import F32, I8, I16, Module, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.codegen.multiply import multiply
 from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.transpose import side_by_side
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.codegen.lanes import runnable_rows
@@ -69,6 +70,8 @@ def test_tiles_of_several_parts_fit_the_registers(isa: Isa) -> None:
             count = max_rows(isa, vectors, parts)
             needed = count * vectors + (vectors + 1) * parts
             assert needed <= isa.registers or count == 1
+        beside = max_rows(isa, vectors, ones=True)
+        assert (beside + 1) * vectors + vectors + 1 <= isa.registers or beside == 1
 
 
 def _transposed(size: int, isa: Isa) -> Kernel:
@@ -99,3 +102,28 @@ def test_columns_become_rows(size: int, isa: Isa) -> None:
         image, _ = jit.image(Recipe(size, isa, _transposed))
     launch(Engine("cpu").load(image), (src.ctypes.data, dst.ctypes.data))
     assert np.array_equal(dst[:, :size], src.T)
+
+
+def _neighbours(group: int, isa: Isa) -> Kernel:
+    """``group`` rows of one register each, whose elements are written in turns."""
+    module = Module("neighbours", isa)
+    phase = PhaseFunction(module, f"neighbours{group}", range(2))
+    e = phase.e
+    src, dst = phase.arguments.values()
+    element = I8 if group == 4 else I16
+    kind = vector.vector_type(element, isa.lanes * group)
+    starts = [e.element(src, i64(number * kind.count), element) for number in range(group)]
+    for number, value in enumerate(side_by_side(e, [vector.load(e, at, kind) for at in starts])):
+        vector.store(e, value, e.element(dst, i64(number * kind.count), element))
+    return Kernel(module, (phase.end(1),), (0, 1))
+
+
+@EACH_RUNNABLE
+@pytest.mark.parametrize(("group", "kind"), [(2, "uint16"), (4, "uint8")])
+def test_elements_of_rows_become_neighbours(group: int, kind: str, isa: Isa) -> None:
+    src = np.arange(group * group * isa.lanes, dtype=kind).reshape(group, -1)
+    dst = np.zeros(src.size, kind)
+    with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
+        image, _ = jit.image(Recipe(group, isa, _neighbours))
+    launch(Engine("cpu").load(image), (src.ctypes.data, dst.ctypes.data))
+    assert np.array_equal(dst, src.T.reshape(-1))
