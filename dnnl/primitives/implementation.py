@@ -64,12 +64,7 @@ def refuse_attr(attr: PrimitiveAttr, *supported: str) -> Refusal | None:
     merely allow less are taken everywhere.
     """
     extra = sorted(attr.non_default() - _HARMLESS - set(supported))
-    if extra:
-        return Refusal(Reason.ATTRIBUTE, ", ".join(extra))
-    if attr.dropout is not None and attr.dropout.use_host_scalars:
-        detail = "dropout with use_host_scalars: there are no memories of host scalars"
-        return Refusal(Reason.ATTRIBUTE, detail)
-    return None
+    return Refusal(Reason.ATTRIBUTE, ", ".join(extra)) if extra else None
 
 
 def laid_out_as(open_desc: MemoryDesc, models: Iterable[MemoryDesc]) -> MemoryDesc:

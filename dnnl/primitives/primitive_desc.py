@@ -10,6 +10,7 @@ from time import perf_counter
 from dnnl import log
 from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue import prelu_weights
+from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation
 from dnnl.primitives.implementation import (
@@ -99,6 +100,7 @@ class PrimitiveDesc:
     def next_impl(self) -> bool:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
         refused = refuse_compensation(self._asked, tuple(self._asked_attr.post_ops))
+        refused = refused or _refuse_host_scalars(self._asked_attr, self.engine)
         for impl in self._settled.implementations[len(self._candidates) :]:
             answer = refused or impl.configure(self._settled, self._asked_attr, self.isa)
             if isinstance(answer, Plan):
@@ -269,6 +271,13 @@ class PrimitiveDesc:
 
     def __repr__(self) -> str:
         return f"<PrimitiveDesc {self.verbose_fields()}>"
+
+
+def _refuse_host_scalars(attr: PrimitiveAttr, engine: Engine) -> Refusal | None:
+    """A refusal of numbers in the host's memory where the engine has another."""
+    if engine.host_memory or attr.dropout is None or not attr.dropout.use_host_scalars:
+        return None
+    return Refusal(Reason.ATTRIBUTE, f"dropout with use_host_scalars on {engine!r}")
 
 
 def _written(desc: Desc, dropout: Dropout | None) -> tuple[Tensor, ...]:

@@ -240,7 +240,8 @@ class PrimitiveAttr:
         as ``Arg.DROPOUT_PROBABILITY`` and the seed, s32 or s64, as ``Arg.DROPOUT_SEED``, and with
         ``use_offset`` also ``Arg.DROPOUT_OFFSET``, s64: memories of one element. If there is a
         ``mask_desc``, ``Arg.DROPOUT_MASK`` becomes 1 where an element is kept and 0 elsewhere: u8,
-        with the dims of dst, in any layout, ``any`` for that of dst.
+        with the dims of dst, in any layout, ``any`` for that of dst. ``use_host_scalars`` says that
+        P, seed and offset lie in the host's memory, as they do on the cpu in any case.
         """
         mask = MemoryDesc.zero() if mask_desc is None else mask_desc
         if not isinstance(mask, MemoryDesc):

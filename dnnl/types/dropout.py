@@ -18,7 +18,7 @@ class Dropout:
     """Which elements of dst become zero, before post-ops; the others are divided by 1 - P.
 
     An execution takes the probability P, the seed of type ``seed_type`` and, with ``use_offset``,
-    the offset of the random numbers, one value each, in memories of the host's own kind with
+    the offset of the random numbers, one value each, in the host's memory with
     ``use_host_scalars``. It writes ``mask_desc``, 1 for what is kept, unless that is the zero
     descriptor.
     """

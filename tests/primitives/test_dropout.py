@@ -242,9 +242,14 @@ def test_who_has_none() -> None:
     for desc in (BinaryDesc("binary_add", ROWS, ROWS, ROWS), backward):
         with pytest.raises(Unimplemented, match="unsupported attribute: dropout"):
             PrimitiveDesc(desc, ENGINE, attr)
+
+
+def test_numbers_in_the_memory_of_the_host() -> None:
+    attr = PrimitiveAttr()
     attr.set_dropout(use_host_scalars=True)
-    with pytest.raises(Unimplemented, match="there are no memories of host scalars"):
-        PrimitiveDesc(softmax(ROWS, ROWS), ENGINE, attr)
+    assert PrimitiveDesc(softmax(ROWS, ROWS), ENGINE, attr).attr == attr
+    with pytest.raises(Unimplemented, match=r"use_host_scalars on Engine\('far"):
+        PrimitiveDesc(softmax(ROWS, ROWS), FAR, attr)
 
 
 def test_no_elements() -> None:
