@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
@@ -27,6 +27,8 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 _NONE = MemoryDesc.zero()
+KEPT = 256
+"""How many decisions are remembered for descriptions that come again."""
 # Results of a reduction to moments.
 _MOMENTS = 4
 
@@ -100,9 +102,14 @@ def configure(
     mean = _NONE if training else scratchpad.take(channels)[1]
     _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _MOMENTS))
     apart = replace(conf, factor=factor, mean=mean, partial=partial, scratchpad=scratchpad.size)
+    return replace(conf, at_once=True) if _resident(apart, isa) else apart
+
+
+@lru_cache(KEPT)
+def _resident(apart: Conf, isa: Isa) -> bool:
+    """Whether a cache holds a channel. Planning both ways takes a millisecond."""
     own = _Normalizer(apart, Arguments())
-    once = resident(isa, _at_once(own), _normalization(own))
-    return replace(conf, at_once=True) if once else apart
+    return resident(isa, _at_once(own), _normalization(own))
 
 
 def _refuse_types(src: MemoryDesc, dst: MemoryDesc, given: bool) -> Refusal | None:

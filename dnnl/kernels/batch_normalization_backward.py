@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from dnnl.codegen import vector
@@ -17,7 +17,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
-from dnnl.kernels.batch_normalization import emit_factors, per_channel, reduced
+from dnnl.kernels.batch_normalization import KEPT, emit_factors, per_channel, reduced
 from dnnl.kernels.normalization import inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.scratchpad import Scratchpad
@@ -99,9 +99,14 @@ def configure(
         _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _SUMS))
         apart = replace(apart, partial=partial)
     apart = replace(apart, scratchpad=scratchpad.size)
+    return replace(conf, at_once=True) if conf.sums and _resident(apart, isa) else apart
+
+
+@lru_cache(KEPT)
+def _resident(apart: Conf, isa: Isa) -> bool:
+    """Whether a cache holds a channel. Planning both ways takes a millisecond."""
     own = _Gradient(apart, Arguments())
-    once = conf.sums and resident(isa, _at_once(own), _differentiation(own))
-    return replace(conf, at_once=True) if once else apart
+    return resident(isa, _at_once(own), _differentiation(own))
 
 
 class _Coefficients(NamedTuple):

@@ -27,6 +27,7 @@ from dnnl.reference import dropout as reference
 from dnnl.reference import softmax as softmax_reference
 from dnnl.reference.arrays import Array
 from tests.check import check, logical, poisoned_memory
+from tests.device import FAR
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
