@@ -67,6 +67,7 @@ RESNET = Window((3, 3), (2, 2), (1, 1), (1, 1), (0, 0))
 LOPSIDED = Window((2, 3), (1, 3), (1, 0), (0, 2), (1, 2))
 WHOLE = Window((9, 37), (1, 1), (0, 0), (0, 0), (0, 0))
 DENSE = Window((3, 2), (1, 1), (0, 1), (2, 0), (0, 0))
+OUTSIDE = Window((1, 3), (1, 1), (2, 1), (1, 1), (0, 0))
 WINDOWS = {"resnet": RESNET, "lopsided": LOPSIDED, "whole": WHOLE, "dense": DENSE}
 
 
@@ -82,6 +83,13 @@ def run(window: Window, alg: str, memory: Memory, layout: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_windows(layout: str, alg: str, window: str) -> None:
     run(WINDOWS[window], alg, source(DIMS, layout), layout)
+
+
+@pytest.mark.parametrize("alg", ALGS[:2])
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
+def test_windows_in_the_padding(layout: str, alg: str) -> None:
+    """Whole rows of windows of one tap there; averages without padding have none."""
+    run(OUTSIDE, alg, source(DIMS, layout), layout)
 
 
 @pytest.mark.parametrize("alg", ALGS)

@@ -17,27 +17,33 @@ from tests.primitives.harness import (
     typed_source,
 )
 
-ALGS = ["pooling_max", "pooling_avg_include_padding", "pooling_avg_exclude_padding"]
-TYPES = [("bf16", "bf16"), ("s8", "s8"), ("u8", "f16")]
+MAX, INCLUDE, EXCLUDE = (
+    "pooling_max", "pooling_avg_include_padding", "pooling_avg_exclude_padding",
+)  # fmt: skip
+TYPES = [
+    (MAX, "bf16", "bf16"), (EXCLUDE, "bf16", "bf16"), (MAX, "s8", "s8"), (INCLUDE, "s8", "s8"),
+    (MAX, "u8", "f16"), (EXCLUDE, "u8", "f16"),
+]  # fmt: skip
 
 
 @every_isa
-@pytest.mark.parametrize("types", TYPES, ids=">".join)
-@pytest.mark.parametrize("alg", ALGS)
-def test_types(alg: str, types: tuple[str, str], isa: str) -> None:
+@pytest.mark.parametrize(("alg", "src", "result"), TYPES)
+def test_types(alg: str, src: str, result: str, isa: str) -> None:
     window = {"strides": (2, 1), "kernel": (3, 2), "padding_l": (1, 1)}
-    memory = typed_source((2, 19, 9, 18), "nhwc", types[0])
-    dst = describe((2, 19, 5, 19), "nChw16c").with_data_type(types[1])
+    memory = typed_source((2, 19, 9, 18), "nhwc", src)
+    dst = describe((2, 19, 5, 19), "nChw16c").with_data_type(result)
     desc = PoolingDesc.forward("forward_inference", alg, memory.desc, dst, **window)
     with config.override("max_cpu_isa", isa):
-        result = execute(desc, {Arg.SRC: memory})
+        made = execute(desc, {Arg.SRC: memory})
     want = reference.pooling(logical(memory), alg, **window, lowest=dst.data_type.min)
-    check(result, want, reference.TOLERANCE[alg](types[1], 6))
+    check(made, want, reference.TOLERANCE[alg](result, 6))
 
 
 @every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
+@pytest.mark.parametrize(
+    ("layout", "alg"),
+    [("nchw", MAX), ("nhwc", MAX), ("nchw", EXCLUDE), ("nhwc", INCLUDE), ("nChw16c", EXCLUDE)],
+)
 def test_large_integers(layout: str, alg: str, isa: str) -> None:
     """Neighbours that f32 would take for equal; the last of each pair is the larger."""
     window = {"strides": (2, 1), "kernel": (3, 2), "padding_l": (1, 1)}
@@ -51,6 +57,6 @@ def test_large_integers(layout: str, alg: str, isa: str) -> None:
         results = execute_all(PrimitiveDesc(desc, ENGINE), {Arg.SRC: src})
     want = reference.pooling(values, alg, **window, lowest=dst.data_type.min)
     check(results[Arg.DST], want, reference.TOLERANCE[alg]("s32", 6))
-    if alg == ALGS[0]:
+    if alg == MAX:
         taps = reference.pooling_workspace(values, **window, lowest=dst.data_type.min)
         check(results[Arg.WORKSPACE], taps, reference.TOLERANCE[alg]("u8"))
