@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 from dnnl.codegen.address import block_boundaries
 from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.builder import Module
-from dnnl.codegen.epilogue import Arguments, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import multiply
 from dnnl.errors import InvalidArguments
+from dnnl.kernels import product_conf
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_compute import Compute, emit_compute
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
+from dnnl.kernels.pointwise import emit_copies, emit_copy
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -33,19 +34,14 @@ from dnnl.types.tag import FormatTag
 _LETTERS = "abcdefghijkl"
 
 
-@dataclass(frozen=True)
-class Problem:
+@dataclass(frozen=True, kw_only=True)
+class Problem(product_conf.Problem):
     """A forward convolution. ``space`` has depth, height and width; a missing one has size 1.
 
-    The layout of src, weights and dst may be ``any``. ``bias`` may be the zero descriptor.
+    The layout of src, weights and dst may be ``any``.
     """
 
-    src: MemoryDesc
-    weights: MemoryDesc
-    bias: MemoryDesc
-    dst: MemoryDesc
     space: tuple[Spatial, Spatial, Spatial]
-    post_ops: tuple[PostOp, ...]
 
     @property
     def grouped(self) -> bool:
@@ -194,20 +190,9 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
     return desc.reshape((*desc.dims[:keep], pixels))
 
 
-def refuse_problem(problem: Problem) -> Refusal | None:
-    """Why a convolution, depthwise or not, cannot be generated, or None."""
-    others = [problem.dst] + ([] if problem.bias.is_zero else [problem.bias])
-    refusal = refuse_types(problem.src, problem.weights, allowed=FLOATS)
-    refusal = refusal or refuse_types(*others, allowed=FLOATS | INTEGERS)
-    types = problem.src.data_type, problem.weights.data_type
-    if refusal is None and types[0] is not types[1]:
-        return Refusal(Reason.DATA_TYPE, f"{types[0]} times {types[1]}")
-    return refusal or refuse(problem.post_ops, problem.dst)
-
-
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
-    refusal = refuse_problem(problem)
+    refusal = product_conf.refuse_problem(problem, integers=False)
     if refusal is not None:
         return refusal
     problem = flatten(problem)

@@ -14,8 +14,9 @@ from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.vector import multiply_add
+from dnnl.kernels import product_conf
 from dnnl.kernels.conv_compute import src_index, weights_index
-from dnnl.kernels.convolution import Problem, refuse_problem, resolve_activations
+from dnnl.kernels.convolution import Problem, resolve_activations
 from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -49,7 +50,7 @@ def configure(problem: Problem) -> Conf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
-    return refuse_problem(problem) or Conf(problem)
+    return product_conf.refuse_problem(problem, integers=False) or Conf(problem)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

@@ -187,8 +187,9 @@ def _problem(desc: ConvolutionDesc, attr: PrimitiveAttr) -> kernel.Problem:
     if bias.format_kind is FormatKind.any:
         bias = MemoryDesc(bias.dims, bias.data_type)
     return kernel.Problem(
-        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, desc.space, tuple(attr.post_ops)
-    )
+        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, tuple(attr.post_ops),
+        space=desc.space,
+    )  # fmt: skip
 
 
 def _decided(
