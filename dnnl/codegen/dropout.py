@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import philox, vector
-from dnnl.codegen.access import Number, Operand, Place
+from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import F32, F64, I32, I64, Emitter, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.philox import BLOCK
+from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import SCALARS, Dropout
 from dnnl.types.dtype import DataType

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from dnnl.codegen import binary, convert, eltwise
-from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc

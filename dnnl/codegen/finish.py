@@ -21,12 +21,13 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.access import Operand
 from dnnl.codegen.brgemm import Tile
 from dnnl.codegen.builder import F32, I32, Values, i64
 from dnnl.codegen.epilogue import Epilogue
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.place import Place
 from dnnl.codegen.quantization import Quantizer
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

@@ -10,9 +10,10 @@ from math import prod
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Bound, Env, Number, Operand, Place
+from dnnl.codegen.access import Bound, Env, Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I32, Emitter, Values, i64
+from dnnl.codegen.place import Place
 from dnnl.codegen.schedule import Schedule
 from dnnl.codegen.variants import MOST_WRITTEN
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import convert
-from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.access import Operand
 from dnnl.codegen.epilogue import Arguments, broadcast
 from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr, ScaleSpec
 from dnnl.types.memory_desc import MemoryDesc

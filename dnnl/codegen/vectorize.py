@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import log2, prod
 
-from dnnl.codegen.access import NEAR, Access, Operand
+from dnnl.codegen.access import Access, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.isa.caches import LINE, Caches
+from dnnl.codegen.place import NEAR
 from dnnl.codegen.space import Space, stride
 from dnnl.codegen.walk import Square
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dnnl.codegen import math
-from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.access import Operand
 from dnnl.codegen.builder import Value
+from dnnl.codegen.place import Place
 
 
 def inverse_deviation(

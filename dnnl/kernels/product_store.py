@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dnnl.codegen.access import Access, Bound, Env, Operand, Place
+from dnnl.codegen.access import Access, Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.brgemm import Tile, TileShape
 from dnnl.codegen.builder import Emitter, Type, Value, Values, i64
 from dnnl.codegen.finish import Finish
+from dnnl.codegen.place import Place
 
 
 @dataclass(frozen=True, eq=False)

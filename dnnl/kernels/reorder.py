@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnnl.codegen import convert, vector
-from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import F32, F64, Module, Type
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.place import Place
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.compensation import emit_compensation
 from dnnl.kernels.pointwise import letters, refuse_types, symbol

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dnnl.codegen.access import Access, Bound, Operand, Place
+from dnnl.codegen.access import Access, Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.builder import Emitter, Type, Value, Values, i64
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.place import Place
 from dnnl.codegen.schedule import widths
 from dnnl.codegen.vector import transpose, vector_type
 from dnnl.kernels.boxes import Way

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from dnnl import config
 from dnnl.codegen import jit, vector
-from dnnl.codegen.access import Operand, Place
+from dnnl.codegen.access import Operand
 from dnnl.codegen.builder import I8, I64, PTR, Emitter, i64
 from dnnl.codegen.isa import Isa, caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.kernel import Recipe
+from dnnl.codegen.place import Place
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import reorder
 from dnnl.primitives.primitive_desc import select_isa

@@ -1,0 +1,348 @@
+"""Touching operands: vectors of elements at a point of a loop nest, whatever the layout.
+
+A :class:`Place` is one vector of iterations, at which operands are loaded and stored as f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from llvmlite import ir
+
+from dnnl.codegen import nibbles, registers, turns, vector
+from dnnl.codegen.access import Access, Bound, Env, Number, Operand
+from dnnl.codegen.address import Affine, Axis, emit_offset
+from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
+from dnnl.codegen.convert import storage
+
+# Elements up to this far apart are loaded with all that lies between them, and picked out.
+NEAR = 4
+
+
+class Place:
+    """A vector of iterations: ``env`` fixes all axes but ``lane``, along which the vector lies.
+
+    A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
+    elements outside an operand's window or outside ``exists`` are not touched, and what is stored
+    outside ``domain``, which is padding, becomes zero. Whole vectors of the operands ``streamed``
+    are written by non-temporal stores, to addresses that are then multiples of a vector's size.
+    ``known`` says of some bounds that here they hold, or fail, for all lanes.
+    """
+
+    def __init__(
+        self,
+        e: Emitter,
+        pointers: Mapping[Operand, ir.Value],
+        accesses: Mapping[Operand, Access],
+        env: Env,
+        lane: Axis | None,
+        lanes: int,
+        *,
+        masked: bool,
+        domain: Sequence[Bound] = (),
+        exists: Sequence[Bound] = (),
+        streamed: Collection[Operand] = (),
+        core: ir.Type = F32,
+        known: dict[Bound, bool] | None = None,
+    ) -> None:
+        self.e, self.masked, self.streamed = e, masked, streamed
+        self.kind = vector.vector_type(core, lanes)
+        self._pointers, self._accesses = pointers, accesses
+        self._env, self._lane, self._lanes = env, lane, lanes
+        self._domain, self._exists = domain, exists
+        self._known = known or {}
+
+    def constant(self, value: float) -> ir.Constant:
+        """A vector of one value."""
+        return vector.splat_constant(self.kind, value)
+
+    def address(self, operand: Operand) -> ir.Value:
+        """Where the operand begins."""
+        return self._pointers[operand]
+
+    def form_of(self, number: Number) -> Affine:
+        """A number as it follows from the axes that are walked."""
+        return number.form
+
+    def counted(self, form: Affine) -> tuple[ir.Value, int]:
+        """The value of a form in the first lane, and how much more it is in the next."""
+        return self._start(form), form.stride(self._lane) if self._lane is not None else 0
+
+    def load(self, operand: Operand) -> ir.Value:
+        """The operand's elements in the core type; zero, or any number, where there are none."""
+        return self.widen(operand, self.load_stored(operand))
+
+    def load_or_zero(self, operand: Operand) -> ir.Value:
+        """The operand's elements in the core type, zero where there are none."""
+        value, access = self.load(operand), self._accesses[operand]
+        masked = not access.contained and self._lane_stride(access) != 0
+        mask = None if masked else self.conditions(access.window)
+        return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
+
+    def zero_outside(self, operand: Operand, bounds: Collection[Bound]) -> bool:
+        """Whether what is loaded of an operand is zero wherever one of the bounds fails."""
+        access = self._accesses[operand]
+        masked = not access.contained and self._lane_stride(access) != 0
+        return masked and {*self._exists, *self._domain, *access.window}.issuperset(bounds)
+
+    def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
+        """Elements of the operand as they lie in memory, in the core type."""
+        return storage(operand.data_type, self.kind.element).to_core(self.e, stored)
+
+    def load_stored(self, operand: Operand) -> ir.Value:
+        """The operand's elements as they lie in memory."""
+        access = self._accesses[operand]
+        row = storage(operand.data_type, self.kind.element)
+        kind = vector.vector_type(row.element, self._lanes)
+        bounds = [*self._exists, *self._domain, *access.window]
+        pointer = self._pointers[operand]
+        stride = self._lane_stride(access)
+        mask = self.conditions(bounds)
+        if vector.is_empty(mask):
+            return vector.splat_constant(kind, 0)
+        if operand.desc.data_type.bits == 4:
+            return self._load_nibbles(access, pointer, mask)
+        if stride == 1:
+            where = self.e.element(pointer, self._base(access), row.element)
+            return registers.load(self.e, where, kind, None if access.contained else mask)
+        if stride == 0:
+            return self._broadcast(access, pointer, row.element, mask)
+        if stride is not None and 1 < stride <= NEAR:
+            return self._pick(access, pointer, kind, stride, bounds)
+        return vector.gather(self.e, pointer, self._lane_offsets(access), kind, mask)
+
+    def store(self, operand: Operand, value: ir.Value) -> None:
+        """Convert and store; what lies outside the domain becomes zero."""
+        access = self._accesses[operand]
+        row = storage(operand.data_type, self.kind.element)
+        mask = self.conditions([*self._exists, *access.window])
+        if vector.is_empty(mask):
+            return
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            value = self.e.b.select(inside, value, self.constant(0.0))
+        raw = row.from_core(self.e, value)
+        pointer = self._pointers[operand]
+        stride = self._lane_stride(access)
+        if operand.desc.data_type.bits == 4:
+            self._store_nibbles(access, pointer, raw, mask)
+            return
+        if stride == 0:  # one value for all lanes
+            one = vector.known_lanes([lane == 0 for lane in range(self._lanes)])
+            mask = vector.both(self.e, mask, one)
+        if stride in (0, 1):
+            where = self.e.element(pointer, self._base(access), row.element)
+            registers.store(self.e, raw, where, mask, streamed=operand in self.streamed)
+            return
+        vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
+
+    def store_in_turns(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
+        """Store vectors whose elements lie in turns in memory, the first of each, the second of
+        each, ..., where the vectors lie so; else each as it lies."""
+        first = self._accesses[operands[0]]
+        if self._lanes == 1 or not self._in_turns(operands):
+            for operand, value in zip(operands, values, strict=True):
+                self.store(operand, value)
+            return
+        row = storage(operands[0].data_type, self.kind.element)
+        windows = [self._accesses[operand].window for operand in operands]
+        masks = [self.conditions([*self._exists, *window]) for window in windows]
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            values = [self.e.b.select(inside, value, self.constant(0.0)) for value in values]
+        woven = turns.weave(self.e, [row.from_core(self.e, value) for value in values])
+        for number, (part, mask) in enumerate(
+            zip(woven, turns.weave_masks(self.e, masks, self._lanes), strict=True)
+        ):
+            if not vector.is_empty(mask):
+                place = self.e.add(self._base(first), i64(number * self._lanes))
+                where = self.e.element(self._pointers[operands[0]], place, row.element)
+                registers.store(self.e, part, where, mask, streamed=operands[0] in self.streamed)
+
+    def _in_turns(self, operands: Sequence[Operand]) -> bool:
+        """Whether the elements of operands of one tensor lie in turns along the lanes."""
+        accesses = [self._accesses[operand] for operand in operands]
+        starts = [access.offset.const for access in accesses if access.offset is not None]
+        follow = starts == [starts[0] + turn for turn in range(len(operands))] if starts else False
+        return follow and all(self._lane_stride(access) == len(operands) for access in accesses)
+
+    def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
+        if self._lane_stride(access) == 1 and self._lanes % 2 == 0:
+            return nibbles.unpack(self.e, self._load_pairs(access, pointer, mask))
+        return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
+
+    def load_pairs(self, operand: Operand) -> ir.Value:
+        """The bytes of neighbours of 4 bits, two elements in each."""
+        access = self._accesses[operand]
+        mask = self.conditions([*self._exists, *self._domain, *access.window])
+        if vector.is_empty(mask):
+            return vector.splat_constant(vector.vector_type(I8, self._lanes // 2), 0)
+        return self._load_pairs(access, self._pointers[operand], mask)
+
+    def _load_pairs(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
+        start = access.byte_offset(self._lane, self._lanes)
+        if start is None:
+            first = self._base(access)
+            return nibbles.load_pairs_anywhere(self.e, pointer, first, self._lanes, mask)
+        where = self.e.element(pointer, self._start(start), I8)
+        return nibbles.load_pairs(self.e, where, self._lanes, mask)
+
+    def store_pairs(self, operand: Operand, pairs: ir.Value) -> None:
+        """Store the bytes of neighbours of 4 bits; what lies outside the domain becomes zero."""
+        access = self._accesses[operand]
+        start = access.byte_offset(self._lane, self._lanes)
+        assert start is not None, "bytes that vectors share are stored one element at a time"
+        mask = self.conditions([*self._exists, *access.window])
+        if vector.is_empty(mask):
+            return
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            pairs = nibbles.zero_outside(self.e, pairs, inside)
+        where = self.e.element(self._pointers[operand], self._start(start), I8)
+        nibbles.store_pairs(self.e, pairs, where, mask)
+
+    def _store_nibbles(
+        self, access: Access, pointer: ir.Value, codes: ir.Value, mask: vector.Mask
+    ) -> None:
+        start = access.byte_offset(self._lane, self._lanes)
+        if start is None:
+            assert self._lanes == 1, "bytes that vectors share are stored one element at a time"
+            nibbles.store_one(self.e, codes, pointer, self._lane_offsets(access), mask)
+        else:
+            where = self.e.element(pointer, self._start(start), I8)
+            nibbles.store_pairs(self.e, nibbles.pack(self.e, codes), where, mask)
+
+    def prefetch(self, operand: Operand, further: ir.Value | None = None) -> None:
+        """Fetch the line of the last element here, or of one ``further`` elements behind it: if its
+        neighbours are in another line, they have been fetched before."""
+        access = self._accesses[operand]
+        if access.offset is None:
+            return
+        last = (self._lanes - 1) * access.offset.stride(self._lane) if self._lane else 0
+        place = self.e.add(self._base(access), self.e.add(further or i64(0), i64(last)))
+        element = storage(operand.data_type, self.kind.element).element
+        if operand.desc.data_type.bits == 4:
+            place = self.e.b.lshr(place, i64(1))
+        vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
+
+    def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:
+        """The lanes for which all bounds hold; None if that is known to be all."""
+        return self._conditions(bounds, 0, 1)
+
+    def _conditions(self, bounds: Sequence[Bound], first: int, parts: int) -> vector.Mask:
+        """The mask of those points that lie ``first``, ``first + 1``, ... ``parts``-ths of a lane
+        behind the first lane for which all bounds hold."""
+        mask: vector.Mask = None
+        if not self.masked:
+            return mask
+        if any(self._known.get(bound) is False for bound in bounds):
+            return vector.known_lanes([False] * self._lanes)
+        for bound in dict.fromkeys(bounds):
+            if bound in self._known:
+                continue
+            base = self.e.mul(self._bounded(bound.form), parts)
+            step = bound.form.stride(self._lane) if self._lane is not None else 0
+            if bound.above:
+                room = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
+                mask = vector.both(self.e, mask, self._within(room, step, first))
+            if bound.below_zero:
+                mask = vector.both(self.e, mask, self._within(base, -step, first))
+        return mask
+
+    def _within(self, room: ir.Value, step: int, first: int) -> vector.Mask:
+        """The lanes for which ``step * (first + lane) <= room``."""
+        if isinstance(room, ir.Constant):
+            limit = room.constant
+            return vector.known_lanes([step * (first + n) <= limit for n in range(self._lanes)])
+        if self._lanes == 1:
+            return self.e.b.icmp_signed(">=", room, i64(step * first))
+        kind = vector.vector_type(I1, self._lanes)
+        if step == 0:
+            yes = self.e.b.icmp_signed(">=", room, i64(0))
+            some = vector.splat_constant(kind, 1)
+            return self.e.b.select(yes, some, vector.splat_constant(kind, 0))
+        steps = [step * (first + lane) for lane in range(self._lanes)]
+        # What is compared with 32 bits is small; room may not be, but then its size is no matter.
+        limit = max(map(abs, steps)) + 1
+        low, high = i64(-limit), i64(limit)
+        room = self.e.b.select(self.e.b.icmp_signed("<", room, low), low, room)
+        room = self.e.b.select(self.e.b.icmp_signed(">", room, high), high, room)
+        rooms = vector.splat(self.e, self.e.b.trunc(room, I32), self._lanes)
+        return self.e.b.icmp_signed(
+            "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), rooms
+        )
+
+    def _start(self, form: Affine) -> ir.Value:
+        """The value of ``form`` in the first lane."""
+        if self._lane is not None:
+            form = form.without(self._lane)
+        return form.emit(self.e, self._env)
+
+    def _bounded(self, form: Affine) -> ir.Value:
+        """The value in the first lane of a form that has a bound."""
+        return self._start(form)
+
+    def _spread(self, form: Affine) -> ir.Value:
+        """The value of ``form`` in every lane."""
+        start = vector.splat(self.e, self._start(form), self._lanes)
+        stride = form.stride(self._lane) if self._lane is not None else 0
+        if stride == 0:
+            return start
+        kind = vector.vector_type(I64, self._lanes)
+        steps = ir.Constant(kind, [stride * lane for lane in range(self._lanes)])
+        return self.e.b.add(start, steps)
+
+    def _lane_stride(self, access: Access) -> int | None:
+        if access.offset is None:
+            return None
+        return access.offset.stride(self._lane) if self._lane is not None else 0
+
+    def _base(self, access: Access) -> ir.Value:
+        assert access.offset is not None
+        return self._start(access.offset)
+
+    def _lane_offsets(self, access: Access) -> ir.Value:
+        if access.offset is not None:
+            return self._spread(access.offset)
+        index = [self._spread(form) for form in access.index]
+        for dim, size in enumerate(access.operand.groups):
+            index[dim] = self.e.b.udiv(index[dim], vector.splat_constant(index[dim].type, size))
+        return emit_offset(self.e, access.operand.desc, index)
+
+    def _broadcast(
+        self, access: Access, pointer: ir.Value, element: ir.Type, mask: vector.Mask
+    ) -> ir.Value:
+        """One element for all lanes; where no lane is valid, an element that surely exists."""
+        offset = self._base(access)
+        if mask is not None and not isinstance(mask, ir.Constant):
+            some = vector.any_lane(self.e, mask)
+            offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
+        where = self.e.element(pointer, offset, element)
+        one = self.e.b.load(where, typ=element, align=vector.bits(element) // 8)
+        return vector.splat(self.e, one, self._lanes)
+
+    def _pick(
+        self,
+        access: Access,
+        pointer: ir.Value,
+        kind: ir.VectorType,
+        stride: int,
+        bounds: Sequence[Bound],
+    ) -> ir.Value:
+        """Elements ``stride`` apart: load the whole stretch from the first lane's to the last
+        lane's, vector by vector, and shuffle. Nothing outside of the stretch is touched."""
+        lanes = self._lanes
+        length = (lanes - 1) * stride + 1
+        starts = [min(first, length - lanes) for first in range(0, length, lanes)]
+        base = self._base(access)
+        picked: ir.Value = None
+        for start in starts:
+            where = self.e.element(pointer, self.e.add(base, i64(start)), kind.element)
+            part = registers.load(self.e, where, kind, self._conditions(bounds, start, stride))
+            inside = [lane * stride - start for lane in range(lanes)]
+            if picked is None:
+                picked = vector.shuffle(self.e, part, part, [at % lanes for at in inside])
+            else:
+                choose = [lanes + at if 0 <= at < lanes else lane for lane, at in enumerate(inside)]
+                picked = vector.shuffle(self.e, picked, part, choose)
+        return picked
