@@ -112,7 +112,7 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
     Two vectors need the fewest loads a product of those shapes whose rows still divide common
     sizes; another width is taken only where it leaves fewer columns idle. ``row_step`` is the
     distance of the rows of A in bytes: where the rows of such a tile would fall into the same
-    few sets of the first-level cache and drive each other out, the tile is made wide and low.
+    few sets of the first-level cache and evict each other, the tile is made wide and low.
     Of scalars a tile is as square as registers allow: idle ones cost little.
     """
     if isa.lanes == 1:

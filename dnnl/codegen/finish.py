@@ -73,7 +73,7 @@ class Finish:
         return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *others)
 
     def far(self, caches: Caches) -> list[Operand]:
-        """What is better asked for ahead: what post-ops read, if it is too much to be in the second
+        """What is better prefetched: what post-ops read, if it is too much to be in the second
         cache, and what is only overwritten, if it may not be in any."""
         read = (self.dst,) if self._epilogue.reads_dst else ()
         large = [op for op in (*read, *self._epilogue.operands) if op.desc.size > caches.l2 // 2]

@@ -34,7 +34,7 @@ def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
         return True  # of a single element each
     if plan.work_per_point * _bits(read) // 8 > isa.caches.l2:
         return False
-    # Stores that pass the caches do not read what they overwrite.
+    # Non-temporal stores do not read what they overwrite.
     at_once = _bits(read) + _bits(written) * (1 if plan.streamed else 2)
     apart = 2 * _bits(read) + _bits(written) * (1 if second.planned(isa).streamed else 2)
     long_runs = plan.vectors.reduced or all(_in_a_row(plan, access) for access in read)

@@ -220,7 +220,7 @@ def store(
 ) -> None:
     """Store to neighbouring elements; masked-off lanes touch no memory.
 
-    ``streamed`` stores pass the caches by; without a mask their address is then a multiple of the
+    ``streamed`` stores are non-temporal; without a mask their address is then a multiple of the
     vector's size.
     """
     kind = value.type

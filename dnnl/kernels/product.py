@@ -336,7 +336,7 @@ class _Writer:
 
     def _streams(self) -> bool:
         """Whether src is read once, block of channels by block, from beyond the caches: then each
-        tile asks for the next one's, since the gaps between blocks hide the stream."""
+        tile prefetches the next one's, since the gaps between blocks hide the stream."""
         problem = self.problem
         large = problem.src.desc.size > self.e.isa.caches.l2 // 2
         taps = prod(axis.extent for axis in problem.taps)

@@ -18,7 +18,7 @@ class Caches:
     use as well, when they are wanted again; those of ``memory`` bytes have. Processors fetch
     ``rows_foreseen`` rows ahead by themselves if so many are read side by side.
 
-    Stores pass the caches where all tensors together have ``streamed`` bytes; but, unless
+    Stores are non-temporal where all tensors together have ``streamed`` bytes; but, unless
     ``streams_few_rows``, not where so few rows are written side by side that the processor fetches
     them ahead. A processor that ``follows_rows`` does so wherever these lie: what comes from memory
     is read in its own order. Code can neither fetch nor store past caches that are not ``steered``.
