@@ -8,11 +8,13 @@ from dataclasses import replace
 import pytest
 
 from dnnl import config
-from dnnl.codegen import sharing
+from dnnl.codegen import isa, sharing
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.kernels import boxes
 from dnnl.primitives import primitive
+from dnnl.primitives.primitive_desc import select_isa
+from dnnl.runtime.engine import Engine
 
 SMALL_ITEM = 256
 SMALL_STREAM = 8192
@@ -36,16 +38,22 @@ def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "LEAST_WORK", SMALL_ITEM)
         patch.setattr(caches, "of", small_caches)
+        isa.selected.cache_clear()
         patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
         primitive._cache.clear()
+        assert select_isa(Engine("cpu")).caches.streamed == SMALL_STREAM
         with config.override("cache_dir", tmp_path_factory.mktemp("kernels")):
             yield
         primitive._cache.clear()
+    isa.selected.cache_clear()
 
 
 @pytest.fixture
-def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def processor(request: pytest.FixtureRequest) -> Iterator[str]:
     """Kernels are written as if the machine had the caches of the processor of that name."""
     cpu = str(request.param)
-    monkeypatch.setattr(caches, "of", lambda _, sized: small_caches(cpu, sized))
-    return cpu
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caches, "of", lambda _, sized: small_caches(cpu, sized))
+        isa.selected.cache_clear()
+        yield cpu
+    isa.selected.cache_clear()

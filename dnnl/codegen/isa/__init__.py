@@ -52,11 +52,11 @@ def select(
     ``caches`` are the bytes and the ways of the first-level cache and the bytes of the second and
     the third, if they are known; how they behave is that of the processor ``cpu``.
     """
-    return _select(arch, cpu, frozenset(flags), universal, caches, config.get("max_cpu_isa"))
+    return selected(arch, cpu, frozenset(flags), universal, caches, config.get("max_cpu_isa"))
 
 
 @lru_cache(maxsize=64)
-def _select(
+def selected(
     arch: str,
     cpu: str,
     flags: frozenset[str],
@@ -64,6 +64,7 @@ def _select(
     caches: tuple[int, int, int, int] | None,
     limit: str,
 ) -> Isa:
+    """What `select` gives, made once."""
     row = _strongest(arch, flags, universal, limit)
     sized = row.caches
     if caches is not None:

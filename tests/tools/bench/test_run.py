@@ -84,7 +84,7 @@ def test_right_results(line: str) -> None:
         ("--softmax --impl=nothing 2x3", State.SKIPPED, "Skip-impl option hit"),
         ("--softmax --skip-impl=nest 2x3", State.SKIPPED, "Skip-impl option hit"),
         ("--softmax --sdt=f64 --ddt=f64 2x3", State.UNIMPLEMENTED, ""),
-        ("--softmax --attr-dropout=0.5:1:any:2:true 2x3", State.UNIMPLEMENTED, ""),
+        ("--binary --attr-dropout=0.5:1:any 2x3:2x3", State.UNIMPLEMENTED, ""),
         ("--prelu 2:2", State.UNIMPLEMENTED, ""),
         ("--softmax --axis=5 2x3", State.INVALID_ARGUMENTS, ""),
         ("--softmax --stag=abc 2x3", State.INVALID_ARGUMENTS, ""),
