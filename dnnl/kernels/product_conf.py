@@ -20,7 +20,6 @@ from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import Product, emit_product
-from dnnl.kernels.product_store import Columns
 from dnnl.kernels.row_sums import emit_row_sums
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
@@ -80,9 +79,9 @@ class Conf:
 
     ``factors`` are the arguments whose quantization is that of src and weights. What does not
     change within a sum is done at its end, as ``quantization``; otherwise both are ``dequantized``
-    where they are copied. ``row_sums`` and ``partials`` are parts of the scratchpad, where they are
-    needed. ``copy_out`` goes after the product, if dst is not computed in place, and then does all
-    that follows on the sums' compensation. ``scratchpad`` is in bytes.
+    where they are copied. ``row_sums`` are a part of the scratchpad, where they are needed.
+    ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
+    follows on the sums' compensation. ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -96,7 +95,6 @@ class Conf:
     multiply: Multiply
     blocking: Blocking
     row_sums: Argument | None
-    partials: Argument | None
     copies_in: tuple[Relayout, ...]
     copy_out: Relayout | None
     scratchpad: int
@@ -174,20 +172,16 @@ def plan(
         dst = computed
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
-        sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32", plain_tag(src[1].ndims - 1)))
+        sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32"))
     ones = factors[0] in dict(problem.quantization.zero_points)
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
     size = replace(size, in_rows=0 if wanted.desc.inner_blocks else way.group)
     blocking = choose_blocking(isa, tile, size, split_sums=not ones)
-    partials = None
-    if blocking.steps:
-        width = tile.vectors * isa.lanes
-        partials = scratchpad.take(_partials(problem.dst, width, way))
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         quantization=problem.quantization, dequantized=dequantized, factors=factors, multiply=way,
-        blocking=blocking, row_sums=sums, partials=partials,
+        blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
 
@@ -221,24 +215,12 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
     )  # fmt: skip
 
 
-def _partials(dst: MemoryDesc, width: int, way: Multiply) -> MemoryDesc:
-    """Room for all sums, with those of the last panel's padding."""
-    *rows, columns = dst.dims
-    dims = (*rows, -(-columns // width) * width)
-    return MemoryDesc(dims, way.dot.accumulator, plain_tag(len(dims)))
-
-
 def _between(problem: Problem, way: Multiply) -> DataType:
     """The type of results on the way to dst: integers where they are to be stored as they are."""
     bare = problem.bias.is_zero and not problem.post_ops
     exact = way.is_integer and problem.dst.data_type is DataType.s32
     scaled = problem.quantization.scales or problem.quantization.of_arguments((Arg.DST,)) != _NONE
     return DataType.s32 if bare and exact and not scaled else DataType.f32
-
-
-def plain_tag(ndims: int) -> FormatTag:
-    """The tag of row-major order."""
-    return FormatTag(LETTERS[:ndims])
 
 
 @dataclass(frozen=True)
@@ -273,16 +255,6 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: i
         Quantizer(conf.quantization.of_arguments(wanted), tensors, arguments),
         conf.factors, Depth(terms, padded), sums,
     )  # fmt: skip
-
-
-def partials(
-    conf: Conf, arguments: Arguments, rows: tuple[Affine, ...], columns: Columns
-) -> Operand | None:
-    """The operand that keeps sums between two blocks, if there are several."""
-    if conf.partials is None:
-        return None
-    slot, desc = conf.partials
-    return Operand(arguments.slot(slot), desc, (*rows, columns.form))
 
 
 def build(
