@@ -12,7 +12,7 @@ from dnnl.codegen.address import Affine
 from dnnl.codegen.brgemm import TileShape, max_rows
 from dnnl.codegen.builder import F32, I32, Module
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
-from dnnl.codegen.finish import Depth, Finish, needs_row_sums
+from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
@@ -77,6 +77,7 @@ class Conf:
     """A product with every layout decided: the operands as the product reads and writes them, and
     what to copy.
 
+    ``core`` is the type of results until they are stored in dst (`core_type`).
     ``factors`` are the arguments whose quantization is that of src and weights. What does not
     change within a sum is done at its end, as ``quantization``; otherwise both are ``dequantized``
     where they are copied. ``row_sums`` are a part of the scratchpad, where they are needed.
@@ -93,6 +94,7 @@ class Conf:
     dequantized: Quantization
     factors: tuple[int, int]
     multiply: Multiply
+    core: DataType
     blocking: Blocking
     row_sums: Argument | None
     copies_in: tuple[Relayout, ...]
@@ -166,8 +168,10 @@ def plan(
     wanted = shape.panels(src[1], problem.weights, way)
     if weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
+    bare = problem.bias.is_zero and not problem.post_ops
+    core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
     if not shape.dst_walkable(problem.dst):
-        computed = scratchpad.take(plain(problem.dst.with_data_type(_between(problem, way))))
+        computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
         copy_out = (computed, dst)
         dst = computed
     sums = None
@@ -176,12 +180,13 @@ def plan(
     ones = factors[0] in dict(problem.quantization.zero_points)
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
-    size = replace(size, in_rows=0 if wanted.desc.inner_blocks else way.group)
-    blocking = choose_blocking(isa, tile, size, split_sums=not ones)
+    # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
+    size = replace(size, in_rows=0 if wanted.desc.inner_blocks or ones else way.group)
+    blocking = choose_blocking(isa, tile, size)
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=dequantized, factors=factors, multiply=way,
-        blocking=blocking, row_sums=sums,
+        quantization=problem.quantization, dequantized=dequantized, factors=factors,
+        multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
 
@@ -215,14 +220,6 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
     )  # fmt: skip
 
 
-def _between(problem: Problem, way: Multiply) -> DataType:
-    """The type of results on the way to dst: integers where they are to be stored as they are."""
-    bare = problem.bias.is_zero and not problem.post_ops
-    exact = way.is_integer and problem.dst.data_type is DataType.s32
-    scaled = problem.quantization.scales or problem.quantization.of_arguments((Arg.DST,)) != _NONE
-    return DataType.s32 if bare and exact and not scaled else DataType.f32
-
-
 @dataclass(frozen=True)
 class Indices:
     """Where the values lie that belong to a result, in axes of dst: the index of bias, and those of
@@ -251,7 +248,8 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: i
         sums = Operand(arguments.slot(slot), desc, broadcast(desc, at.src[:-1]))
     padded = -(-terms // conf.multiply.group) * conf.multiply.group
     return Finish(
-        conf.multiply, dst, bias, Epilogue(conf.post_ops if here else (), dst, arguments),
+        conf.multiply, conf.core, dst, bias,
+        Epilogue(conf.post_ops if here else (), dst, arguments),
         Quantizer(conf.quantization.of_arguments(wanted), tensors, arguments),
         conf.factors, Depth(terms, padded), sums,
     )  # fmt: skip
@@ -276,7 +274,7 @@ def build(
     if conf.copy_out is not None:
         given, dst = conf.copy_out
         symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
-        core = I32 if given[1].data_type is DataType.s32 else F32
+        core = I32 if conf.core is DataType.s32 else F32
         phases.append(
             emit_copy(
                 module, symbol, given, dst, arguments, conf.post_ops,

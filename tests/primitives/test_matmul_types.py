@@ -281,12 +281,16 @@ def few_in_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=str,
 )  # fmt: skip
 def test_sums_in_parts(types: tuple[str, str, str], rows: int, isa: str) -> None:
+    attr = PrimitiveAttr()
+    if "s32" in types:
+        attr.set_zero_points(Arg.SRC, 0)
     with config.override("max_cpu_isa", isa):
         desc = matmul((rows, 2400, 203), types, ("plain", "any", "plain"))
-        pd = PrimitiveDesc(desc, ENGINE)
+        pd = PrimitiveDesc(desc, ENGINE, attr)
         (phase,) = pd.plan.recipe.kernel().phases[-1:]
         assert phase.count > 1
         assert 0 < phase.scratch < 4 * rows * 203
+        verify(desc, attr)
         verify(desc)
 
 
