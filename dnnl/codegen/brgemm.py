@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
+from dnnl.codegen import vector
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
@@ -50,6 +51,17 @@ class Tile:
     def of(value: ir.Value, rows: int, vectors: int) -> Tile:
         """A tile with one value in all cells."""
         return Tile(vectors, (value,) * (rows * vectors))
+
+    @staticmethod
+    def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, rows: int, vectors: int) -> Tile:
+        """A tile of cells of type ``kind`` that `store` has left at ``pointer``."""
+        starts = (_cell(e, pointer, kind, number) for number in range(rows * vectors))
+        return Tile(vectors, tuple(vector.load(e, start, kind) for start in starts))
+
+    def store(self, e: Emitter, pointer: ir.Value) -> None:
+        """Write the cells to ``pointer``, one behind the other."""
+        for number, value in enumerate(self.cells):
+            vector.store(e, value, _cell(e, pointer, value.type, number))
 
     @property
     def rows(self) -> int:
@@ -89,6 +101,11 @@ class Tile:
             columns = zip(*rows, strict=True)
             strips.append([c for part in columns for c in transpose_registers(e, part)])
         return Tile(len(strips), tuple(cell for row in zip(*strips, strict=True) for cell in row))
+
+
+def _cell(e: Emitter, pointer: ir.Value, kind: ir.VectorType, number: int) -> ir.Value:
+    """The address of one cell of a tile in memory."""
+    return e.element(pointer, i64(number * kind.count), kind.element)
 
 
 def registers(rows: int, vectors: int, parts: int = 1, *, ones: bool = False) -> int:

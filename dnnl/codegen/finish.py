@@ -28,7 +28,7 @@ from dnnl.codegen.epilogue import Epilogue
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.place import Place
-from dnnl.codegen.quantization import Quantizer
+from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 
@@ -43,16 +43,27 @@ class Depth:
     padded: int
 
 
+def core_type(
+    multiply: Multiply, dst: DataType, quantization: Quantization, *, bare: bool
+) -> DataType:
+    """The type of results until they are stored in type ``dst``: s32 where sums of integers are
+    stored as they are, else f32. ``bare`` are results without bias and post-ops."""
+    scaled = quantization.scales or Arg.DST in dict(quantization.zero_points)
+    exact = multiply.is_integer and dst is DataType.s32 and bare and not scaled
+    return DataType.s32 if exact else DataType.f32
+
+
 class Finish:
     """The end of a product bound to what it reads.
 
-    ``factors`` are the arguments that are src and weights of the product. ``row_sums`` are the sums
-    R of the rows of src, there where ``needs_row_sums``.
+    ``core`` is `core_type`. ``factors`` are the arguments that are src and weights of the product.
+    ``row_sums`` are the sums R of the rows of src, there where ``needs_row_sums``.
     """
 
     def __init__(
         self,
         multiply: Multiply,
+        core: DataType,
         dst: Operand,
         bias: Operand | None,
         epilogue: Epilogue,
@@ -62,6 +73,7 @@ class Finish:
         row_sums: Operand | None = None,
     ) -> None:
         self.dst = dst
+        self.core = I32 if core is DataType.s32 else F32
         self._multiply, self._bias, self._epilogue = multiply, bias, epilogue
         self._quantizer, self._factors, self._depth = quantizer, factors, depth
         self._row_sums = row_sums
@@ -86,15 +98,6 @@ class Finish:
         """Whether the product has to sum up the columns of the weights: a row of ones of A, behind
         all others, does."""
         return self._zero(0) is not None
-
-    @property
-    def core(self) -> ir.Type:
-        """The type of what is stored: i32 where sums of integers are stored as they are."""
-        bare = not (self._bias or self._epilogue.operands or self._epilogue.instructions)
-        scales = [self._quantizer.scale(arg) for arg in (*self._factors, Arg.DST)]
-        quantized = any(scales) or self._quantizer.zero_point(Arg.DST) is not None
-        exact = self._multiply.is_integer and self.dst.desc.data_type is DataType.s32
-        return I32 if bare and exact and not quantized else F32
 
     def complete(self, tile: Tile, place_of: PlaceOf) -> Tile:
         """The sums without what zero points and shifts added, in the type of the core.

@@ -45,25 +45,25 @@ class Size:
     in_rows: int = 0
 
 
-def choose_blocking(isa: Isa, tile: TileShape, size: Size, *, split_sums: bool) -> Blocking:
+def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     """Blocks for the second-level cache.
 
     All panels stay in it if they take half of it or less; else one does, while the rows of src pass
     by, of which processors follow each that has pages of its own. Rows that share pages are kept in
-    blocks. Where one panel is too large, the sums are computed in parts, if they may be; and where
-    weights lie in rows, so that some of these are read side by side, a page of each at a time.
+    blocks. Where one panel is too large, the sums are computed in parts; and where weights lie in
+    rows, so that some of these are read side by side, a page of each at a time.
     """
     if isa.device is not None:
         return Blocking(tile, panels=1)
     cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
     if size.panels * panel <= cache:
         return Blocking(tile)
-    if size.in_rows and split_sums:
+    if size.in_rows:
         page = max(1, _PAGE * size.in_rows // size.panel_step)
         return Blocking(tile, min(size.panels, page), 0, max(1, _ROWS // size.in_rows))
     if size.rows <= tile.rows:
         return Blocking(tile, panels=1)
-    if panel > cache and split_sums:
+    if panel > cache:
         return _in_parts(isa, tile, size)
     row = size.steps * size.src_step
     return Blocking(tile, panels=1, places=0 if row >= _PAGE else cache // 4 // row)

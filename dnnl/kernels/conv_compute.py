@@ -9,7 +9,7 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments, Epilogue
-from dnnl.codegen.finish import Depth, Finish
+from dnnl.codegen.finish import Depth, Finish, core_type
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
@@ -112,8 +112,10 @@ def _product(compute: Compute, isa: Isa, arguments: Arguments) -> Product:
     if not compute.bias.is_zero:
         bias = operand((Arg.BIAS, compute.bias), (oc,))
     terms = compute.channels
+    bare = compute.bias.is_zero and not compute.post_ops
+    core = core_type(compute.multiply, dst.data_type, Quantization(), bare=bare)
     finish = Finish(
-        compute.multiply, out, bias, Epilogue(compute.post_ops, out, arguments),
+        compute.multiply, core, out, bias, Epilogue(compute.post_ops, out, arguments),
         Quantizer(Quantization(), {}, arguments), (Arg.SRC, Arg.WEIGHTS), Depth(terms, terms),
     )  # fmt: skip
     # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.

@@ -114,5 +114,4 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         conf.multiply, product_conf.finish(conf, arguments, dst, at, prod(src.dims[1:])),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        partials=product_conf.partials(conf, arguments, (rows,), columns),
     )  # fmt: skip

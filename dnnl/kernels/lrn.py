@@ -14,7 +14,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.point import Point, added
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -151,7 +151,7 @@ class Window:
         def step(p: Point, *totals: Value) -> Values:
             return _more(p, totals, [(a, b) for (a,), (b,) in pairs])
 
-        return point.fold((0.0,) * len(pairs), step, _merge)
+        return point.fold((0.0,) * len(pairs), step, added)
 
     def base(self, point: Point, squares: Value) -> Value:
         """w, of the sum of squares around a point."""
@@ -171,10 +171,6 @@ def _more(p: Point, totals: Values, pairs: Sequence[tuple[Operand, Operand]]) ->
         vector.multiply_add(p.e, loaded[a], loaded[b], total)
         for (a, b), total in zip(pairs, totals, strict=True)
     )
-
-
-def _merge(e: Emitter, a: Values, b: Values) -> Values:
-    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
 
 
 def lines(isa: Isa, dst: MemoryDesc) -> int:

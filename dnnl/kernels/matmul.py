@@ -195,7 +195,6 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
         product_conf.finish(conf, arguments, dst, at, terms), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        partials=product_conf.partials(conf, arguments, (*outer, rows), columns),
         apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
     )  # fmt: skip
 

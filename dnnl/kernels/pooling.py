@@ -13,7 +13,7 @@ from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.point import Point, added
 from dnnl.codegen.windows import tap_number
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
@@ -155,10 +155,7 @@ def _average(conf: Conf, src: Operand, point: Point) -> Value:
     def step(p: Point, total: Value) -> Values:
         return (p.e.b.fadd(total, p.load(src)),)
 
-    def merge(e: Emitter, a: Values, b: Values) -> Values:
-        return (e.b.fadd(a[0], b[0]),)
-
-    (total,) = point.fold((0.0,), step, merge, absent=0.0)
+    (total,) = point.fold((0.0,), step, added, absent=0.0)
     if conf.alg is Alg.pooling_avg_exclude_padding and point.masked:
         return point.e.b.fdiv(total, vector.maximum(point.e, point.folded, point.constant(1.0)))
     if conf.dst.data_type.is_float:

@@ -14,12 +14,12 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.point import Point, added
 from dnnl.codegen.windows import Window, containing, tap_number
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.pooling import registers
@@ -126,10 +126,6 @@ def _emit_shares(module: Module, conf: Conf, arguments: Arguments) -> Phase:
 
     entry = f"pooling_shares__f32__{module.isa.lanes}x1__{module.isa.name}"
     return emit_nest(module, entry, Nest(windows, taps, (src,), (shares,), body))
-
-
-def _total(e: Emitter, a: Values, b: Values) -> Values:
-    return (e.b.fadd(a[0], b[0]),)
 
 
 class _Windows:
@@ -248,7 +244,7 @@ def _summed(conf: Conf, windows: _Windows, slot: int) -> Nest:
         return (p.e.b.fadd(total, given),)
 
     def body(point: Point) -> None:
-        (total,) = point.fold((0.0,), step, _total, absent=0.0)
+        (total,) = point.fold((0.0,), step, added, absent=0.0)
         point.store(diff_src, windows.finished(point, total))
 
     return Nest(

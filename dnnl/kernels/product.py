@@ -5,21 +5,21 @@ of a matrix are its rows, on a line of their own; those of a convolution are pix
 dimensions, and its sums go over taps as well. A :class:`Product` says so by index forms.
 
 A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is used
-again (`Blocking`): places, panels and steps of the sums. What tiles have summed up in one block
-waits for the next one in the scratchpad.
+again (`Blocking`): places, panels and steps of the sums. A work item does all blocks of its sums,
+one after the other; what its tiles have summed up in one waits for the next in memory of the
+thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from math import prod
 
 from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Bound, Env, Operand
-from dnnl.codegen.address import Axis, decode
+from dnnl.codegen.address import Affine, Axis, decode
 from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
@@ -50,8 +50,7 @@ class Product:
     is to meet more than the places of a line. Places are depth, height and width, along which tiles
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
     ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
-    ``partials`` hold sums between two blocks, if there are several. The k of a group of weights lie
-    ``apart``, in elements, unless they are side by side.
+    The k of a group of weights lie ``apart``, in elements, unless they are side by side.
     """
 
     order: tuple[Axis, ...]
@@ -68,14 +67,12 @@ class Product:
     blocking: Blocking
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
-    partials: Operand | None = None
     apart: int = 0
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Everything that the product touches."""
-        partials = () if self.partials is None else (self.partials,)
-        return (self.src, self.weights, *self.finish.operands, *partials)
+        return (self.src, self.weights, *self.finish.operands)
 
     @property
     def multiply_adds(self) -> int:
@@ -121,9 +118,10 @@ class _Writer:
         self.tiles = tile_runs(w, rows)
         self.store = Store(
             self.e, self.pointers, problem.finish, problem.places, problem.columns,
-            problem.domain, problem.exists, problem.partials, self.band_rows > 1,
+            problem.domain, problem.exists, self.band_rows > 1,
         )  # fmt: skip
         self._share_out()
+        self._cut_sums(phase)
 
     def _share_out(self) -> None:
         """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
@@ -144,10 +142,33 @@ class _Writer:
             work = problem.multiply_adds // sharing.MULTIPLY_ADDS
             self.chunk = sharing.chunk(self.per_band, outer, sharing.wanted(self.e.isa, work))
         self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
+        self.number = Axis(self.per_band, "tile")
         # Panels meet a block of places one after the other, or one of them all that pass by.
         inner = (self.chunks, self.groups) if blocking.places else (self.groups, self.chunks)
         self.loops = [*problem.order, depth, self.band, *inner]
         self.items = outer * self.chunks.extent
+
+    def _cut_sums(self, phase: PhaseFunction) -> None:
+        """Decide in how many blocks each sum is computed, of how many steps of the outermost level
+        of the line that it is, and make room for what a work item keeps between two of them: the
+        sums of its tiles, panel by panel."""
+        problem, wanted = self.problem, self.problem.blocking.steps
+        self.blocks = 1
+        if not wanted:
+            return
+        axes = (*problem.around, *problem.inside)
+        self.line = merge_levels([self._level(axis) for axis in axes])
+        outermost, *rest = self.line
+        self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
+        self.blocks = -(-(outermost.count or 0) // self.steps)
+        tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
+        rows = tile.rows + problem.finish.needs_column_sums
+        size = rows * tile.vectors * sums.count
+        panel = self.chunk * size
+        self.kept = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
+        self.kept += Affine.of(problem.columns.panel, panel)
+        self.kept += Affine.of(self.groups, -self.group * panel)
+        self.scratch = phase.scratch(self.group * panel * vector.bits(sums) // 8)
 
     def item(self, item: Value) -> None:
         """One work item."""
@@ -177,7 +198,7 @@ class _Writer:
         height = self.problem.places[1]
         env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
         self.e.loop(
-            i64(0), i64(self._block_count),
+            i64(0), i64(self.blocks),
             lambda block: self._panels(env, run, block),
             unroll=False, name="block",
         )  # fmt: skip
@@ -217,7 +238,7 @@ class _Writer:
         def body(number: Value) -> None:
             offset = self.e.mul(number, tile.width)
             begin = self.e.add(offset, i64(tile.begin - tile.first * tile.width))
-            here = {**env, width: begin}
+            here = {**env, width: begin, self.number: number}
             if panel in here:
                 self._tile(here, run, tile, block)
                 return
@@ -251,40 +272,40 @@ class _Writer:
             problem.apart,
         )
         at = self.store.at(env, tile.width, len(places))
-        if self._block_count == 1:
+        zero = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
+        if self.blocks == 1:
             at.prefetch()
-            sums = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
-            at.finish(self._products(env, sums, factors, run, tile))
+            at.finish(self._products(env, zero, factors, run, tile))
             return
+        kept = e.element(self.scratch, self.kept.emit(e, env), problem.multiply.accumulator)
+        sums = self._product_block(self._begun(kept, zero, block), factors, block)
+        last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
+
+        def finish() -> Values:
+            at.finish(sums)
+            return ()
+
+        def keep() -> Values:
+            sums.store(e, kept)
+            return ()
+
+        e.branch(last, finish, keep)
+
+    def _begun(self, kept: Value, zero: Tile, block: Value) -> Tile:
+        """The sums of the blocks before this one, which lie at ``kept``; zero in the first."""
+        e, kind = self.e, zero.cells[0].type
         first = e.b.icmp_signed("==", block, i64(0))
-        last = e.b.icmp_signed("==", block, i64(self._block_count - 1))
-        sums = at.begun(first, Tile.of(problem.multiply.zero(e), len(rows), vectors.extent))
-        sums = self._product_block(sums, factors, block)
-        e.branch(last, partial(_run, at.finish, sums), partial(_run, at.put_off, sums))
-
-    @property
-    def _line(self) -> list[Level]:
-        """The levels of a sum without taps, as few as there can be."""
-        axes = (*self.problem.around, *self.problem.inside)
-        return merge_levels([self._level(axis) for axis in axes])
-
-    @property
-    def _block_steps(self) -> int:
-        """How many steps of the outermost level make a block."""
-        _, *rest = self._line
-        return max(1, self.problem.blocking.steps // prod(level.count or 1 for level in rest))
-
-    @property
-    def _block_count(self) -> int:
-        """In how many parts each sum is computed."""
-        if not self.problem.blocking.steps:
-            return 1
-        return -(-(self._line[0].count or 0) // self._block_steps)
+        cells = e.branch(
+            first,
+            lambda: zero.cells,
+            lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
+        )
+        return Tile(zero.vectors, cells)
 
     def _product_block(self, sums: Tile, factors: Factors, block: Value) -> Tile:
         """The sum over one block of the outermost level."""
-        e, steps = self.e, self._block_steps
-        outer, *rest = self._line
+        e, steps = self.e, self.steps
+        outer, *rest = self.line
         begin = e.mul(block, steps)
         end = e.smaller(e.add(begin, i64(steps)), outer.end)
         level = Level(begin, end, outer.a_step, outer.b_step)
@@ -386,11 +407,6 @@ class _Writer:
         reach = _ceil_div(e, b.sub(i64(space.src), first), space.dilation)
         low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
         return Level(low, high, *steps)
-
-
-def _run(end: Callable[[Tile], None], sums: Tile) -> Values:
-    end(sums)
-    return ()
 
 
 def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:

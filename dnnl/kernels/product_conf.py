@@ -12,7 +12,7 @@ from dnnl.codegen.address import Affine
 from dnnl.codegen.brgemm import TileShape, max_rows
 from dnnl.codegen.builder import F32, I32, Module
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
-from dnnl.codegen.finish import Depth, Finish, needs_row_sums
+from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
@@ -20,7 +20,6 @@ from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import Product, emit_product
-from dnnl.kernels.product_store import Columns
 from dnnl.kernels.row_sums import emit_row_sums
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
@@ -78,11 +77,12 @@ class Conf:
     """A product with every layout decided: the operands as the product reads and writes them, and
     what to copy.
 
+    ``core`` is the type of results until they are stored in dst (`core_type`).
     ``factors`` are the arguments whose quantization is that of src and weights. What does not
     change within a sum is done at its end, as ``quantization``; otherwise both are ``dequantized``
-    where they are copied. ``row_sums`` and ``partials`` are parts of the scratchpad, where they are
-    needed. ``copy_out`` goes after the product, if dst is not computed in place, and then does all
-    that follows on the sums' compensation. ``scratchpad`` is in bytes.
+    where they are copied. ``row_sums`` are a part of the scratchpad, where they are needed.
+    ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
+    follows on the sums' compensation. ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -94,9 +94,9 @@ class Conf:
     dequantized: Quantization
     factors: tuple[int, int]
     multiply: Multiply
+    core: DataType
     blocking: Blocking
     row_sums: Argument | None
-    partials: Argument | None
     copies_in: tuple[Relayout, ...]
     copy_out: Relayout | None
     scratchpad: int
@@ -168,26 +168,25 @@ def plan(
     wanted = shape.panels(src[1], problem.weights, way)
     if weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
+    bare = problem.bias.is_zero and not problem.post_ops
+    core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
     if not shape.dst_walkable(problem.dst):
-        computed = scratchpad.take(plain(problem.dst.with_data_type(_between(problem, way))))
+        computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
         copy_out = (computed, dst)
         dst = computed
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
-        sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32", plain_tag(src[1].ndims - 1)))
+        sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32"))
     ones = factors[0] in dict(problem.quantization.zero_points)
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
-    size = replace(size, in_rows=0 if wanted.desc.inner_blocks else way.group)
-    blocking = choose_blocking(isa, tile, size, split_sums=not ones)
-    partials = None
-    if blocking.steps:
-        width = tile.vectors * isa.lanes
-        partials = scratchpad.take(_partials(problem.dst, width, way))
+    # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
+    size = replace(size, in_rows=0 if wanted.desc.inner_blocks or ones else way.group)
+    blocking = choose_blocking(isa, tile, size)
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=dequantized, factors=factors, multiply=way,
-        blocking=blocking, row_sums=sums, partials=partials,
+        quantization=problem.quantization, dequantized=dequantized, factors=factors,
+        multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
 
@@ -221,26 +220,6 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
     )  # fmt: skip
 
 
-def _partials(dst: MemoryDesc, width: int, way: Multiply) -> MemoryDesc:
-    """Room for all sums, with those of the last panel's padding."""
-    *rows, columns = dst.dims
-    dims = (*rows, -(-columns // width) * width)
-    return MemoryDesc(dims, way.dot.accumulator, plain_tag(len(dims)))
-
-
-def _between(problem: Problem, way: Multiply) -> DataType:
-    """The type of results on the way to dst: integers where they are to be stored as they are."""
-    bare = problem.bias.is_zero and not problem.post_ops
-    exact = way.is_integer and problem.dst.data_type is DataType.s32
-    scaled = problem.quantization.scales or problem.quantization.of_arguments((Arg.DST,)) != _NONE
-    return DataType.s32 if bare and exact and not scaled else DataType.f32
-
-
-def plain_tag(ndims: int) -> FormatTag:
-    """The tag of row-major order."""
-    return FormatTag(LETTERS[:ndims])
-
-
 @dataclass(frozen=True)
 class Indices:
     """Where the values lie that belong to a result, in axes of dst: the index of bias, and those of
@@ -269,20 +248,11 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: i
         sums = Operand(arguments.slot(slot), desc, broadcast(desc, at.src[:-1]))
     padded = -(-terms // conf.multiply.group) * conf.multiply.group
     return Finish(
-        conf.multiply, dst, bias, Epilogue(conf.post_ops if here else (), dst, arguments),
+        conf.multiply, conf.core, dst, bias,
+        Epilogue(conf.post_ops if here else (), dst, arguments),
         Quantizer(conf.quantization.of_arguments(wanted), tensors, arguments),
         conf.factors, Depth(terms, padded), sums,
     )  # fmt: skip
-
-
-def partials(
-    conf: Conf, arguments: Arguments, rows: tuple[Affine, ...], columns: Columns
-) -> Operand | None:
-    """The operand that keeps sums between two blocks, if there are several."""
-    if conf.partials is None:
-        return None
-    slot, desc = conf.partials
-    return Operand(arguments.slot(slot), desc, (*rows, columns.form))
 
 
 def build(
@@ -304,7 +274,7 @@ def build(
     if conf.copy_out is not None:
         given, dst = conf.copy_out
         symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
-        core = I32 if given[1].data_type is DataType.s32 else F32
+        core = I32 if conf.core is DataType.s32 else F32
         phases.append(
             emit_copy(
                 module, symbol, given, dst, arguments, conf.post_ops,

@@ -69,14 +69,12 @@ class Store:
         columns: Columns,
         domain: Sequence[Bound],
         exists: Sequence[Bound],
-        partials: Operand | None,
         banded: bool,
     ) -> None:
         self.e, self.pointers, self.end = e, pointers, finish
-        self.places, self.columns, self.partials = places, columns, partials
+        self.places, self.columns = places, columns
         self.domain, self.exists = domain, exists
-        touched = finish.operands if partials is None else (*finish.operands, partials)
-        self.accesses = {operand: Access.of(operand, operand.index) for operand in touched}
+        self.accesses = {op: Access.of(op, op.index) for op in finish.operands}
         self.place = Axis(columns.lane.extent, "place")
         self.turned = self._turned(banded) if e.isa.lanes > 1 else None
 
@@ -133,21 +131,6 @@ class _End:
             return
         self._unless_last(lambda: run(False), lambda: run(True))
 
-    def begun(self, first: Value, zero: Tile) -> Tile:
-        """The sums of the blocks before this one; ``zero`` in the ``first``."""
-
-        def load(row: int, v: int, value: Value) -> Value:
-            return self._partial(row * zero.vectors + v, value).load(self._partials)
-
-        return Tile(
-            zero.vectors, self.e.branch(first, lambda: zero.cells, lambda: zero.map(load).cells)
-        )
-
-    def put_off(self, sums: Tile) -> None:
-        """Keep the sums for the next block."""
-        for number, value in enumerate(sums.cells):
-            self._partial(number, value).store(self._partials, value)
-
     def prefetch(self) -> None:
         """Ask for what the end reads and overwrites from afar: it arrives while the products are
         computed."""
@@ -163,21 +146,6 @@ class _End:
         for place in places:
             for operand in far:
                 place.prefetch(operand)
-
-    @property
-    def _partials(self) -> Operand:
-        partials = self.store.partials
-        assert partials is not None, "several blocks keep their sums"
-        return partials
-
-    def _partial(self, number: int, value: Value) -> Place:
-        """The place of a cell of unfinished sums: they have no tails."""
-        store = self.store
-        env, lane = self._cell(i64(number)), store.columns.lane
-        return Place(
-            self.e, store.pointers, store.accesses, env, lane, lane.extent,
-            masked=False, core=value.type.element,
-        )  # fmt: skip
 
     def _cell(self, number: Value) -> Env:
         """The position of one vector of the tile."""

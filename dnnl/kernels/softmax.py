@@ -13,7 +13,7 @@ from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.point import Point, added
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
@@ -116,7 +116,7 @@ class _Row:
                 p.store(self.dst, term)
             return (p.e.b.fadd(total, term),)
 
-        (total,) = point.fold((0.0,), accumulate, self._merge_sum)
+        (total,) = point.fold((0.0,), accumulate, added)
         zero = point.e.b.fcmp_ordered("==", total, point.constant(0.0))
         total = point.e.b.select(zero, point.constant(1.0), total)
         if self.log:
@@ -144,7 +144,3 @@ class _Row:
     @staticmethod
     def _merge_maximum(e: Emitter, a: Values, b: Values) -> Values:
         return (vector.maximum(e, a[0], b[0]),)
-
-    @staticmethod
-    def _merge_sum(e: Emitter, a: Values, b: Values) -> Values:
-        return (e.b.fadd(a[0], b[0]),)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.point import Point, added
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -59,7 +59,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         return (vector.multiply_add(p.e, gradient, p.load(dst), total),)
 
     def body(point: Point) -> None:
-        (total,) = point.fold((0.0,), accumulate, _merge)
+        (total,) = point.fold((0.0,), accumulate, added)
 
         def finish(p: Point) -> None:
             gradient, result = p.load(diff_dst), p.load(dst)
@@ -77,7 +77,3 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     entry = symbol("softmax_backward", [conf.diff_src, conf.diff_dst, conf.dst], isa)
     nest = Nest(parallel, (axes[conf.axis],), (diff_dst, dst), (diff_src,), body)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
-
-
-def _merge(e: Emitter, a: Values, b: Values) -> Values:
-    return (e.b.fadd(a[0], b[0]),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen import isa as rows
+from dnnl.codegen import isa as isas
+from dnnl.codegen import sharing
+from dnnl.codegen.isa import caches
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import Fill, memory_of
 from tests.primitives.harness import ENGINE
@@ -37,7 +40,7 @@ LAYOUTS = ["plain", "gaps", "part", "reversed"]
 ZERO_POINTS = [(0, None, None), (None, 0, None), (0, 0, 0), (1, 2, None), (None, 2, 2), (0, 2, 0)]
 FLOATS = ["bf16", "f16"]
 DST = ["f32", "bf16", "f16", "s32", "s8", "u8"]
-NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
+NAMES = [row.name for row in isas.available(ENGINE.features.arch, ENGINE.features.flags)]
 
 
 every_row = pytest.mark.parametrize("isa", NAMES)
@@ -260,6 +263,40 @@ def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
 )
 def test_large_products(sizes: Dims, weights: str, types: tuple[str, str]) -> None:
     verify(matmul(sizes, (*types, "s32"), ("plain", weights, "plain")), fill="normal")
+
+
+@pytest.fixture
+def few_in_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One panel of 2400 k is too much, so that sums are computed in parts, by several work items
+    of several panels and tiles each."""
+    monkeypatch.setattr(caches, "of", lambda _cpu, sized: replace(sized, l2=2**15))
+    monkeypatch.setattr(sharing, "FEW_ITEMS", 4)
+
+
+@every_row
+@pytest.mark.usefixtures("few_in_cache")
+@pytest.mark.parametrize("rows", [33, 500])
+@pytest.mark.parametrize(
+    "types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("u8", "s8", "s32"), ("s8", "s8", "s32")],
+    ids=str,
+)  # fmt: skip
+def test_sums_in_parts(types: tuple[str, str, str], rows: int, isa: str) -> None:
+    attr = PrimitiveAttr()
+    if "s32" in types:
+        attr.set_zero_points(Arg.SRC, 0)
+    with config.override("max_cpu_isa", isa):
+        desc = matmul((rows, 2400, 203), types, ("plain", "any", "plain"))
+        pd = PrimitiveDesc(desc, ENGINE, attr)
+        (phase,) = pd.plan.recipe.kernel().phases[-1:]
+        assert phase.count > 1
+        assert 0 < phase.scratch < 4 * rows * 203
+        verify(desc, attr)
+        verify(desc)
+
+
+def test_sums_in_parts_take_no_scratchpad() -> None:
+    pd = PrimitiveDesc(matmul((500, 2400, 203), ("f32",) * 3), ENGINE)
+    assert pd.scratchpad_desc.size == 0
 
 
 @pytest.mark.parametrize(

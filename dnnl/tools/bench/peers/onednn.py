@@ -23,7 +23,7 @@ from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.tools.bench.peers.onednn_library import QUERY_EXEC_ARG_MD, Handle, Session, dims
-from dnnl.tools.bench.peers.onednn_operation import PeerOperation
+from dnnl.tools.bench.peers.onednn_operation import OneDnnOperation
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -45,7 +45,7 @@ class OneDnn(Session):
         num_threads: int,
         known: Desc | None = None,
         forward: Desc | None = None,
-    ) -> PeerOperation:
+    ) -> OneDnnOperation:
         """The operation as it was asked for; raises Unimplemented where oneDNN refuses.
 
         ``known`` is the same with the sizes of the execution, where these are open, and ``forward``
@@ -60,9 +60,9 @@ class OneDnn(Session):
         earlier = hint = None
         if forward is not None:
             hint = make(Asked(self, forward, self._attr(PrimitiveAttr())))
-            earlier = PeerOperation(self, hint, forward)
+            earlier = OneDnnOperation(self, hint, forward)
         pd = make(Asked(self, desc, self._attr(attr), hint))
-        return PeerOperation(self, pd, desc if known is None else known, earlier)
+        return OneDnnOperation(self, pd, desc if known is None else known, earlier)
 
     def _attr(self, attr: PrimitiveAttr) -> Handle:
         call = self.library.call

@@ -33,7 +33,7 @@ _OPEN_SIZE = 2**63
 _BLOCK = 16
 
 
-class PeerOperation:
+class OneDnnOperation:
     """A primitive of oneDNN with memories of its own, in the layouts that it chose.
 
     ``forward`` is the forward operation that a backward one belongs to: it fills the workspace,
@@ -41,7 +41,7 @@ class PeerOperation:
     """
 
     def __init__(
-        self, peer: Session, pd: Handle, desc: Desc, forward: PeerOperation | None = None
+        self, peer: Session, pd: Handle, desc: Desc, forward: OneDnnOperation | None = None
     ) -> None:
         self._peer, self._pd, self._forward = peer, pd, forward
         self._kind = desc.kind
