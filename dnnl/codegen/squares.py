@@ -99,13 +99,13 @@ class SquareWriter:
         if self._site.streamed or dst.offset is None or loop is None:
             return 0
         near = self._plan.space.far(dst, self._squares.tile) < 2 * LINE
-        if near or dst.operand.desc.size <= self.e.isa.caches.l2:
+        if near or dst.operand.desc.size <= self.e.isa.caches.near:
             return 0
         return dst.offset.stride(loop)
 
     def _ahead(self, access: Access) -> int:
         """How many elements behind this place an operand is to be fetched; 0 if it is not."""
-        ahead, small = self._plan.ahead, access.operand.desc.size <= self.e.isa.caches.l2
+        ahead, small = self._plan.ahead, access.operand.desc.size <= self.e.isa.caches.near
         if ahead is None or access.offset is None or small:
             return 0
         return access.offset.stride(ahead)

@@ -168,7 +168,7 @@ class _Crossing:
         """The loops over squares, and the axis along which to fetch."""
         in_memory = self.size >= self.caches.memory
         follows = in_memory and self.caches.follows_rows
-        far_away = self.size >= self.caches.l2 and self.read_across_lines
+        far_away = self.size >= self.caches.near and self.read_across_lines
         if far_away and not follows and square.writes_runs(in_memory):
             return self.runs_of_dst(_LONG_RUN), self.read
         if not in_memory:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dnnl import config
-from dnnl.codegen import isa, sharing
+from dnnl.codegen import sharing
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.kernels import boxes
@@ -26,6 +26,7 @@ def small_caches(cpu: str, sized: Caches) -> Caches:
     return replace(
         _caches_of(cpu, sized),
         l2=SMALL_STREAM // 2,
+        near=SMALL_STREAM // 2,
         shared=SMALL_STREAM,
         memory=2 * SMALL_STREAM,
         streamed=SMALL_STREAM,
@@ -38,22 +39,17 @@ def small_is_large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sharing, "LEAST_WORK", SMALL_ITEM)
         patch.setattr(caches, "of", small_caches)
-        isa.selected.cache_clear()
         patch.setattr(boxes, "_WORK_OF_A_ROW", SMALL_ITEM)
         primitive._cache.clear()
         assert select_isa(Engine("cpu")).caches.streamed == SMALL_STREAM
         with config.override("cache_dir", tmp_path_factory.mktemp("kernels")):
             yield
         primitive._cache.clear()
-    isa.selected.cache_clear()
 
 
 @pytest.fixture
-def processor(request: pytest.FixtureRequest) -> Iterator[str]:
+def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Kernels are written as if the machine had the caches of the processor of that name."""
     cpu = str(request.param)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(caches, "of", lambda _, sized: small_caches(cpu, sized))
-        isa.selected.cache_clear()
-        yield cpu
-    isa.selected.cache_clear()
+    monkeypatch.setattr(caches, "of", lambda _, sized: small_caches(cpu, sized))
+    return cpu

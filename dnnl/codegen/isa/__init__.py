@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 
 from dnnl import config
 from dnnl.codegen.isa import aarch64, generic, nvptx, spirv, x86
 from dnnl.codegen.isa import caches as behaviour
+from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.isa.row import Dot, Instruction, Isa
 from dnnl.errors import InvalidArguments
 
@@ -52,24 +53,25 @@ def select(
     ``caches`` are the bytes and the ways of the first-level cache and the bytes of the second and
     the third, if they are known; how they behave is that of the processor ``cpu``.
     """
-    return selected(arch, cpu, frozenset(flags), universal, caches, config.get("max_cpu_isa"))
+    limit, behave = config.get("max_cpu_isa"), behaviour.of
+    return _select(arch, cpu, frozenset(flags), universal, caches, limit, behave)
 
 
 @lru_cache(maxsize=64)
-def selected(
+def _select(
     arch: str,
     cpu: str,
     flags: frozenset[str],
     universal: bool,
     caches: tuple[int, int, int, int] | None,
     limit: str,
+    behave: Callable[[str, Caches], Caches],
 ) -> Isa:
-    """What `select` gives, made once."""
     row = _strongest(arch, flags, universal, limit)
     sized = row.caches
     if caches is not None:
         sized = sized.of_sizes(*caches)
-    return replace(row, caches=behaviour.of(cpu, sized))
+    return replace(row, caches=behave(cpu, sized))
 
 
 def _strongest(arch: str, flags: frozenset[str], universal: bool, limit: str) -> Isa:

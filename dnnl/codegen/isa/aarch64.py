@@ -7,5 +7,6 @@ from dnnl.codegen.isa.row import Isa
 
 ROWS = (
     Isa("neon", "aarch64", "aarch64-unknown-linux-gnu", "generic", ("neon",),
-        vector_bits=128, registers=32, fma=True, masked=False, caches=Caches(l2=512 * 2**10)),
+        vector_bits=128, registers=32, fma=True, masked=False,
+        caches=Caches(l2=512 * 2**10, near=512 * 2**10)),
 )  # fmt: skip

@@ -14,8 +14,9 @@ class Caches:
     """What blocking may count on, in bytes.
 
     ``l1`` and ``l2`` are the sizes of the first two levels, ``l1_ways`` is the first one's
-    associativity. Operands of ``shared`` bytes and more may have left the last level, which others
-    use as well, when they are wanted again; those of ``memory`` bytes have. Processors fetch
+    associativity. Transpositions fetch ahead what is larger than ``near``, however large the second
+    level is. Operands of ``shared`` bytes and more may have left the last level, which others use
+    as well, when they are wanted again; those of ``memory`` bytes have. Processors fetch
     ``rows_foreseen`` rows ahead by themselves if so many are read side by side.
 
     Stores are non-temporal where all tensors together have ``streamed`` bytes; but, unless
@@ -27,6 +28,7 @@ class Caches:
     l1: int = 32 * 2**10
     l1_ways: int = 8
     l2: int = 2**20
+    near: int = 2**20
     shared: int = 4 * 2**20
     memory: int = 8 * 2**20
     rows_foreseen: int = 16

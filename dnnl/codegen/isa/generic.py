@@ -8,5 +8,5 @@ from dnnl.codegen.isa.row import Isa
 ROWS = (
     Isa("generic", "any", "", "", (),
         vector_bits=128, registers=16, fma=False, masked=False, rounding=False, half=False,
-        caches=Caches(l2=512 * 2**10)),
+        caches=Caches(l2=512 * 2**10, near=512 * 2**10)),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from dnnl.codegen.isa.row import FLOATS, INTEGERS, Dot, Instruction, Isa
 
 _TRIPLE = "x86_64-unknown-linux-gnu"
 _AVX2 = ("avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "popcnt")
-_SMALL = Caches(l2=256 * 2**10)
+_SMALL = Caches(l2=256 * 2**10, near=256 * 2**10)
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 
