@@ -29,6 +29,8 @@ _ROUNDING_SHIFT = 1.5 * 2.0**23
 _EXP_LOW, _EXP_HIGH = -104.0, 89.0
 # e^x is a normal number from here on.
 _EXP_NORMAL = -87.0
+# The nearest power of two to e^x is 2^-127.
+_EXP_VANISHES = -88.0
 
 # e^x = 1 + x + x^2 p(x): |x| <= ln(2)/2, 2^-23.1.
 _EXP = (4.9999225e-01, 1.6667119e-01, 4.189099e-02, 8.312431e-03)
@@ -161,14 +163,18 @@ def exp(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x for -87 <= x <= 0, below that 0; 2 ulps.
+    """e^x for -87 <= x <= 0, and 0 below -88; 2 ulps.
 
     Where most elements vanish, as behind the mask of an attention, denormal results would cost
     processors ten times as much as all the rest.
     """
-    low = constant(x, _EXP_NORMAL)
-    vanishing = e.b.fcmp_ordered("<", x, low)
-    return e.b.select(vanishing, constant(x, 0.0), _exp(e, vector.maximum(e, low, x)))
+    if exponent.is_native(e, x.type):
+        low = constant(x, _EXP_NORMAL)
+        vanishing = e.b.fcmp_ordered("<", x, low)
+        return e.b.select(vanishing, constant(x, 0.0), _exp(e, vector.maximum(e, low, x)))
+    # From here on down the bits of the power are those of 0.
+    rest, power = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x), 1)
+    return e.b.fmul(polynomial(e, rest, (1.0, 1.0, *_EXP)), power)
 
 
 def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
@@ -310,7 +316,8 @@ def _exp(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def _reduce(e: Emitter, x: ir.Value, factor: int) -> tuple[ir.Value, ir.Value]:
-    """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|; -126 <= n <= 127."""
+    """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|; -126 <= n <= 127, and 0 instead
+    of 2^-127."""
     # With the bias of exponents added, those bits are the exponent of the power.
     shift = constant(x, _ROUNDING_SHIFT + 127.0)
     shifted = vector.multiply_add(e, x, constant(x, 1.0 / (factor * _LN2)), shift)

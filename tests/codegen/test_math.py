@@ -144,6 +144,20 @@ def test_the_tail_of_the_normal_distribution_falls_to_zero(isa: Isa) -> None:
 
 
 @ISAS
+def test_the_exponential_of_negative_numbers_vanishes(isa: Isa) -> None:
+    """No denormal number, but next to the smallest normal one, and no number at all below -88."""
+    every = all_magnitudes()
+    x = np.append(every[every <= 0], f32(-np.inf, np.nan))
+    got = apply(isa, math.exp_of_negative, x)
+    normal = x >= -87
+    errors = errors_in_ulps(got, np.exp(x.astype(np.float64)))
+    assert errors[normal].max() <= CASES["exp"].ulps
+    assert (got[x < -88] == 0).all()
+    assert (got[(x < -87) & ~(x < -88)] <= np.exp(-87.0)).all()
+    assert np.isnan(got[-1])
+
+
+@ISAS
 def test_signs_of_zero(isa: Isa) -> None:
     zeros = f32(-0.0, 0.0)
 
