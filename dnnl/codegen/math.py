@@ -316,8 +316,8 @@ def _exp(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def _reduce(e: Emitter, x: ir.Value, factor: int) -> tuple[ir.Value, ir.Value]:
-    """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|; -126 <= n <= 127, and 0 instead
-    of 2^-127."""
+    """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|; -126 <= n <= 127, and
+    0 instead of 2^-127."""
     # With the bias of exponents added, those bits are the exponent of the power.
     shift = constant(x, _ROUNDING_SHIFT + 127.0)
     shifted = vector.multiply_add(e, x, constant(x, 1.0 / (factor * _LN2)), shift)
