@@ -163,10 +163,11 @@ def plan(
     dst: Argument = (Arg.DST, problem.dst)
     copy_out: Relayout | None = None
     read = _read(problem.src, way, shape)
-    if read is not src[1]:
+    stands_for = dequantized != _NONE  # something else, and is copied in any case
+    if stands_for or read is not src[1]:
         src = scratchpad.copy(src, read)
     wanted = shape.panels(src[1], problem.weights, way)
-    if weights[1] != wanted.desc:
+    if stands_for or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)

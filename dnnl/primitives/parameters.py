@@ -122,7 +122,9 @@ class Whole(Domain):
     low: int
 
     def read(self, name: str, value: Any, ndims: int) -> int:
-        number = read_int(name, str(value) if isinstance(value, bool) else value)
+        if isinstance(value, bool):
+            raise InvalidArguments(name, value, "expected an integer")
+        number = read_int(name, value)
         if not self.low <= number < _TOO_FAR:
             raise InvalidArguments(name, number, f"must be {self.low} or more, below {_TOO_FAR}")
         return number

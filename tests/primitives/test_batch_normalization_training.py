@@ -21,6 +21,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import sharing
+from dnnl.kernels.batch_normalization import Conf
 from dnnl.primitives.desc import Tensor
 from dnnl.reference import batch_normalization as reference
 from dnnl.reference.arrays import Array
@@ -251,7 +252,9 @@ def test_a_dst_that_is_read_does_not_pass_the_caches(prop: str) -> None:
     desc, attr = describe((16, 64, 4, 4), "nchw"), PrimitiveAttr()
     attr.post_ops.append_sum()
     made = forward(desc, desc, "none", prop)
-    assert PrimitiveDesc(made, ENGINE).plan.recipe.conf.at_once  # type: ignore[attr-defined]
+    conf = PrimitiveDesc(made, ENGINE).plan.recipe.conf
+    assert isinstance(conf, Conf)
+    assert conf.at_once
     assert "nontemporal" in Primitive(PrimitiveDesc(made, ENGINE)).llvm_ir()
     assert "nontemporal" not in Primitive(PrimitiveDesc(made, ENGINE, attr)).llvm_ir()
 
