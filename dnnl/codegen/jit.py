@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import llvmlite
 from llvmlite import binding as llvm
 
-from dnnl import config, log
+from dnnl import config, forks, log
 from dnnl.codegen import emit_apart
 from dnnl.codegen.builder import Module
 from dnnl.codegen.disk_cache import DiskCache
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.runtime.image import Image
+
+# Over all that happens within LLVM: a fork waits for it.
+_lock = threading.RLock()
+forks.hold(_lock)
 
 _dumped = count()
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -33,7 +39,8 @@ def _initialize() -> None:
 def _triple(isa: Isa) -> str:
     """This process's triple where it can run the row, so that objects have the system's format;
     the row's own for other architectures."""
-    host = llvm.get_process_triple()
+    with _lock:
+        host = llvm.get_process_triple()
     arch = host.partition("-")[0].replace("arm64", "aarch64")
     return host if isa.arch in (arch, "any") else isa.triple
 
@@ -44,17 +51,20 @@ def _target_machine(isa: Isa) -> llvm.TargetMachine:
     target = llvm.Target.from_triple(_triple(isa))
     options: dict[str, Any] = {"cpu": isa.cpu, "features": isa.feature_string, "opt": 3}
     if isa.device is None:
-        # Code and the C library may be further apart than the small code model reaches.
-        options.update(reloc="pic", codemodel="jitdefault", jit=True)
+        # Constants are next to the code. The C library may be further away than the small code
+        # model reaches: whoever loads an object has stubs for that.
+        options.update(reloc="pic", codemodel="small", jit=True)
     return target.create_target_machine(**options)
 
 
-def _optimize(module: Module) -> llvm.ModuleRef:
-    machine = _target_machine(module.isa)
-    parsed = llvm.parse_assembly(str(module))
-    parsed.triple = _triple(module.isa)
-    parsed.data_layout = str(machine.target_data)
-    parsed.verify()
+# LLVM does not give back all memory of a pass when it is disposed of: each is made once.
+@lru_cache(maxsize=64)
+def _builder(isa: Isa) -> llvm.PassBuilder:
+    return llvm.create_pass_builder(_target_machine(isa), llvm.create_pipeline_tuning_options(3))
+
+
+@cache
+def _passes(device: bool) -> llvm.ModulePassManager:
     # Kernels come as vectors in tight loops without memory variables: these few passes do nearly
     # all that LLVM's full pipeline would, in a quarter of its time.
     passes = llvm.create_new_module_pass_manager()
@@ -63,10 +73,9 @@ def _optimize(module: Module) -> llvm.ModuleRef:
     passes.add_loop_unroll_pass()
     passes.add_simplify_cfg_pass()
     passes.add_instruction_combine_pass()
-    if module.isa.device is not None:
+    if device:
         passes.add_lower_switch_pass()  # LLVM switches by single bits, SPIR-V does not
-    passes.run(parsed, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(3)))
-    return parsed
+    return passes
 
 
 def assembly(module: Module) -> str:
@@ -81,13 +90,21 @@ def _code(module: Module) -> bytes:
 
 
 def _emit(module: Module, *, text: bool) -> bytes:
-    isa, optimized = module.isa, _optimize(module)
-    if isa.device is not None and isa.device.apart:
-        return emit_apart.run(str(optimized), _triple(isa), isa.cpu, isa.feature_string, text=text)
-    machine = _target_machine(isa)
-    if text:
-        return str(machine.emit_assembly(optimized)).encode()
-    return bytes(machine.emit_object(optimized))
+    isa, ir = module.isa, str(module)
+    # A context of its own is freed with all that LLVM remembers of the module. Everything is
+    # closed here and not by the garbage collector, which would do it without the lock.
+    with _lock, llvm.create_context() as context, llvm.parse_assembly(ir, context) as parsed:
+        machine = _target_machine(isa)
+        parsed.triple = _triple(isa)
+        parsed.data_layout = str(machine.target_data)
+        parsed.verify()
+        _passes(isa.device is not None).run(parsed, _builder(isa))
+        if isa.device is None or not isa.device.apart:
+            if text:
+                return str(machine.emit_assembly(parsed)).encode()
+            return bytes(machine.emit_object(parsed))
+        ir = str(parsed)
+    return emit_apart.run(ir, _triple(isa), isa.cpu, isa.feature_string, text=text)
 
 
 @cache
@@ -110,18 +127,59 @@ def key(recipe: Recipe) -> str:
 
 def image(recipe: Recipe) -> tuple[Image, bool]:
     """The recipe's machine code, and whether it came from the disk cache."""
-    disk, dump = _disk_cache(), config.get("jit_dump")
-    name = key(recipe)
-    found = None if disk is None or dump else disk.load(name)
+    found = stored(recipe)
     if found is not None:
         return found, True
-    kernel = recipe.kernel()
-    built = Image(recipe.isa.target, _code(kernel.module), kernel.phases, kernel.arguments)
+    made = built(recipe)
+    store(recipe, made)
+    return made, False
+
+
+def stored(recipe: Recipe) -> Image | None:
+    """What the disk cache has for a recipe: nothing while kernels are dumped."""
+    disk = _disk_cache()
+    found = None if disk is None or config.get("jit_dump") else disk.load(key(recipe))
+    if found is not None:
+        _report(recipe, found, "disk")
+    return found
+
+
+def store(recipe: Recipe, image: Image) -> None:
+    """Keep the image of a recipe in the disk cache, if there is one."""
+    disk = _disk_cache()
     if disk is not None:
-        disk.store(name, built)
-    if dump:
-        _dump(kernel, built.code)
-    return built, False
+        disk.store(key(recipe), image)
+
+
+def built(recipe: Recipe) -> Image:
+    """The recipe's machine code, made anew."""
+    kernel = recipe.kernel()
+    started = perf_counter()
+    made = Image(recipe.isa.target, _code(kernel.module), kernel.phases, kernel.arguments)
+    if log.enabled("profile_externals"):
+        ms = (perf_counter() - started) * 1e3
+        log.line("common", "profile_externals", "llvm", kernel.phases[-1].symbol, ms=ms)
+    _report(recipe, made, "generated")
+    if config.get("jit_dump"):
+        _dump(kernel, made.code)
+    return made
+
+
+def watched() -> bool:
+    """Whether somebody wants to see how each kernel is made, in files or verbose lines."""
+    return config.get("jit_dump") or any(map(log.enabled, ("profile_externals", "debuginfo=1")))
+
+
+def _report(recipe: Recipe, found: Image, origin: str) -> None:
+    """Lines about a kernel for who works on the library: what it is, and out of what it follows."""
+    if log.enabled("debuginfo=1"):
+        phases = " ".join(f"{phase.symbol}:{phase.count}" for phase in found.phases)
+        size = f"{len(found.code)} bytes"
+        log.line(
+            "common", "debuginfo", "kernel", key(recipe), origin, recipe.isa.name, phases, size
+        )
+    if log.enabled("debuginfo=2"):
+        log.line("common", "debuginfo", "recipe", key(recipe), recipe.conf)
 
 
 def _disk_cache() -> DiskCache | None:

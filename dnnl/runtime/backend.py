@@ -71,10 +71,16 @@ class Buffer(NamedTuple):
 class Executable:
     """An image that a backend has loaded: what that is, its queues alone know.
 
-    It has no state: any thread may submit it at any time.
+    It has no state: any thread may submit it at any time. The code can be executed as long as this
+    lives; a queue keeps it until a launch is done, and a bound launch keeps it too.
     """
 
     __slots__ = ()
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of memory that the code takes."""
+        return 0
 
 
 Loaded = TypeVar("Loaded", bound=Executable)
@@ -164,7 +170,7 @@ class Backend(ABC):
 
     @abstractmethod
     def load(self, image: Image) -> Executable:
-        """Make the image's code executable; it stays so for the life of the process."""
+        """Make the image's code executable, for as long as somebody holds what is returned."""
 
     @abstractmethod
     def make_queue(self, in_order: bool) -> Queue[Any]:

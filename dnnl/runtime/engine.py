@@ -41,12 +41,12 @@ def _files() -> frozenset[str]:
     return frozenset(name for name in names if "_" not in name)
 
 
-def _backend_class(kind: str) -> type[Backend]:
-    if kind in _added:
-        return _added[kind]
-    if kind not in _files():
+def _backend_class(kind: object) -> type[Backend]:
+    if not isinstance(kind, str) or kind not in {*_files(), *_added}:
         rule = f"no such engine kind; there are {', '.join(engine_kinds())}"
         raise InvalidArguments("kind", kind, rule)
+    if kind in _added:
+        return _added[kind]
     module = importlib.import_module(f"{engines.__name__}.{kind}")
     return cast("type[Backend]", module.Engine)
 
@@ -121,6 +121,12 @@ class Engine:
 
     def _key(self) -> tuple[str, int, Features]:
         return self.kind, self.index, self.features
+
+
+@cache
+def first_cpu() -> Engine:
+    """The engine that is taken where none is given."""
+    return Engine("cpu")
 
 
 def _unpickle(kind: str, index: int, features: Features) -> Engine:

@@ -45,6 +45,9 @@ class _Complete(Event):
 #: The event of every execution that is over, and went well, when its submission returns.
 COMPLETE: Final[Event] = _Complete()
 
+#: What an execution is after unless it is told; one object, which is recognized at once.
+NOTHING: Final[Sequence[Event]] = ()
+
 
 def checked_events(events: object) -> Sequence[Event]:
     """The events themselves; `InvalidArguments` for anything but several events."""

@@ -59,3 +59,21 @@ def test_a_dump_that_cannot_be_written_is_a_warning(
         with config.override("verbose", "warn"):
             jit.image(_recipe())
     assert "common,warn,kernel dump dnnl_dump_cpu_nothing" in capsys.readouterr().out
+
+
+def test_lines_for_who_works_on_the_library(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verbose = config.override("verbose", "profile_externals,debuginfo=2")
+    with config.override("cache_dir", tmp_path), verbose:
+        for _ in range(2):
+            jit.image(_recipe())
+    lines = [line for line in capsys.readouterr().out.splitlines() if ",common," in line]
+    name = jit.key(_recipe())
+    kernel = f"dnnl_verbose,v1,common,debuginfo,kernel,{name}"
+    told = [line.rpartition(",")[0] if "externals" in line else line for line in lines]
+    assert told[0] == "dnnl_verbose,v1,common,profile_externals,llvm,nothing"
+    assert [line.partition(f"{name},")[2].split(",")[0] for line in told[1:]] == [
+        "generated", told[2].rpartition(",")[2], "disk", told[4].rpartition(",")[2],
+    ]  # fmt: skip
+    assert told[1].startswith(kernel)

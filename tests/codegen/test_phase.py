@@ -137,7 +137,7 @@ def test_an_execution_in_the_middle_of_another_has_its_own() -> None:
         if len(seen) == 1:  # as a finalizer might
             queue.submit(program, (), 1)
 
-    program = LoadedProgram(0, 0, run, scratch=64, items=1)
+    program = LoadedProgram([(0, 1)], None, 0, run, scratch=64)
     queue.submit(program, (), 1)
     assert seen[0] != seen[1]
     queue.submit(program, (), 1)

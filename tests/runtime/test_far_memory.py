@@ -56,8 +56,10 @@ def test_raw_bytes(far: tuple[Engine, FarBackend]) -> None:
     handle, offset = memory.buffer.handle, memory.buffer.offset
     assert (handle.bytes[offset : offset + 15] == content).all()
     copy = memory.read()
-    copy[:] = 0
-    assert (memory.read() == content).all()
+    with pytest.raises(ValueError, match="read-only"):
+        copy[:] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        memory.numpy()[:] = 0
     for wrong in (content[:3], content.astype(np.int16), content.reshape(3, 5)):
         with pytest.raises(InvalidArguments, match="expected 15 bytes"):
             memory.write(wrong)  # type: ignore[arg-type]
@@ -103,7 +105,7 @@ def test_a_handle_of_the_device_is_wrapped_with_an_offset(far: tuple[Engine, Far
     for wrong in (Buffer(block, -1, None, block), Buffer(block, 0, block.bytes, block)):
         with pytest.raises(InvalidArguments, match=r"buffer.*expected a handle of Engine\('far'"):
             Memory(desc, engine, wrong)
-    with pytest.raises(InvalidArguments, match=r"buffer.*expected a writable buffer"):
+    with pytest.raises(InvalidArguments, match=r"buffer.*expected a buffer"):
         Memory(desc, Engine("cpu"), Buffer(block, 0, None, block))
 
 

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -25,6 +23,7 @@ from dnnl.runtime.engines import cpu, cpu_pool
 from dnnl.runtime.engines.cpu_launch import LoadedProgram, entry_function
 from dnnl.runtime.engines.cpu_pool import NativePool
 from dnnl.runtime.engines.cpu_serial import SerialPool
+from tests.forking import DONE, forked
 from tests.launch import bind, launch
 from tests.runtime import kernels
 
@@ -164,6 +163,7 @@ def test_workers_are_made_when_needed_and_never_more() -> None:
     code = """
 import os
 from dnnl.runtime.engine import Engine
+from tests.forking import DONE, forked
 from tests.launch import launch
 from tests.runtime.test_pool import arrays, load
 def workers(): return len(os.listdir("/proc/self/task")) - before
@@ -226,21 +226,6 @@ def test_a_region_within_a_region_runs_serially() -> None:
     assert len(set(inner_b.tolist())) <= 4
 
 
-def fork_and(work: Callable[[], object]) -> int:
-    """The exit code of a forked child that calls ``work``; 99 if that raises."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking with threads, on purpose
-        pid = os.fork()
-    if pid == 0:
-        status = 99
-        try:
-            work()
-            status = 7
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 @needs_fork
 def test_a_forked_child_runs_and_so_does_its_parent() -> None:
     executable = load(("visit", 40))
@@ -249,14 +234,14 @@ def test_a_forked_child_runs_and_so_does_its_parent() -> None:
     bound = bind(executable, pointers, 2)
 
     def child() -> None:
-        assert fork_and(bound) == 7
+        assert forked(bound) == DONE
         for threads in (1, 2, 4):
             launch(executable, pointers, threads)
         launch(load(("visit", 20), ("visit", 20)), pointers, 2)
         bound()
         assert a.tolist() == [7] * 20 + [5] * 20
 
-    assert fork_and(child) == 7
+    assert forked(child) == DONE
     bound()
     assert a.tolist() == [2] * 40
 
@@ -277,7 +262,7 @@ def test_a_fork_in_the_middle_of_another_threads_region_does_no_harm() -> None:
         for _ in range(20):
             b, _, others = arrays(40)
             executable = load(("visit", 40))
-            assert fork_and(lambda: launch(executable, others, 2)) == 7  # noqa: B023 - called here
+            assert forked(lambda: launch(executable, others, 2)) == DONE  # noqa: B023 - called here
             assert b.sum() == 0
     finally:
         stop.set()

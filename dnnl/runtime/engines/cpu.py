@@ -5,23 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import cache
+from weakref import WeakValueDictionary
 
 from dnnl import log
 from dnnl.errors import Error, InvalidArguments
 from dnnl.runtime.backend import Backend, Features, Queue
-from dnnl.runtime.engines import cpu_jit
 from dnnl.runtime.engines.cpu_caches import cache_sizes
-from dnnl.runtime.engines.cpu_launch import CpuQueue, LoadedProgram, Program, entry_function
+from dnnl.runtime.engines.cpu_code import Code, lock
+from dnnl.runtime.engines.cpu_jit import Linked, host
+from dnnl.runtime.engines.cpu_launch import CpuQueue, LoadedProgram, entry_function
+from dnnl.runtime.engines.cpu_pages import Pages
 from dnnl.runtime.engines.cpu_pool import NativePool
 from dnnl.runtime.engines.cpu_serial import SerialPool
 from dnnl.runtime.image import Image
 from dnnl.runtime.threads import ThreadPool, get_num_threads
 
-POOLS: tuple[type[ThreadPool], ...] = (NativePool, SerialPool)  # the first that works is taken
+# Both are in the order in which they are tried: the first that works here is taken.
+POOLS: tuple[type[ThreadPool], ...] = (NativePool, SerialPool)
+LOADERS: tuple[type[Code], ...] = (Pages, Linked)
 
-# Code is never unmapped, so what is here stays. Guarded by `cpu_jit.lock`.
-_linked: dict[bytes, tuple[int, ...]] = {}
-_programs: dict[tuple[tuple[int, int], ...], Program] = {}
+# Code that somebody holds, by digest, so that equal code is loaded once. Guarded by `lock`.
+_loaded: WeakValueDictionary[bytes, Code] = WeakValueDictionary()
 
 
 class Engine(Backend):
@@ -43,15 +47,14 @@ class Engine(Backend):
             raise InvalidArguments("image.target", image.target, "engine 'cpu' runs 'cpu' images")
         symbols = tuple(dict.fromkeys(phase.symbol for phase in image.phases))
         digest = hashlib.sha256("\0".join(symbols).encode() + b"\0" + image.code).digest()
-        with cpu_jit.lock:
-            if digest not in _linked:
-                _linked[digest] = cpu_jit.link(image.code, symbols) if symbols else ()
-            address = dict(zip(symbols, _linked[digest], strict=True))
-            functions = tuple((address[phase.symbol], phase.count) for phase in image.phases)
-            program = _programs.setdefault(functions, Program(functions))
+        with lock:
+            code = _loaded.get(digest)
+            if code is None and symbols:
+                code = _loaded[digest] = _loader()(image.code, symbols)
             _, run = _pool()
-        items = max((phase.count for phase in image.phases), default=0)
-        return LoadedProgram(program.address, len(image.arguments), run, image.scratch, items)
+        address = dict(zip(symbols, code.addresses if code else (), strict=True))
+        functions = [(address[phase.symbol], phase.count) for phase in image.phases]
+        return LoadedProgram(functions, code, len(image.arguments), run, image.scratch)
 
     def make_queue(self, in_order: bool) -> Queue[LoadedProgram]:
         return CpuQueue()
@@ -59,13 +62,18 @@ class Engine(Backend):
 
 @cache
 def _features() -> Features:
-    return Features(*cpu_jit.host(), caches=cache_sizes())
+    return Features(*host(), caches=cache_sizes())
 
 
 def pool_name() -> str:
     """How verbose lines call the pool of this process."""
-    with cpu_jit.lock:
+    with lock:
         return _pool()[0]
+
+
+@cache
+def _loader() -> type[Code]:
+    return next(loader for loader in LOADERS if loader.supported())
 
 
 @cache

@@ -1,25 +1,21 @@
-"""Machine code in and out of LLVM for the cpu engine: link an object, assemble IR text.
-
-Code that was linked is never unmapped: threads of the pool may be inside it at any time, and a
-caller may hold its addresses.
-"""
+"""Machine code in and out of LLVM for the cpu engine: link an object, assemble IR text."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import threading
+import weakref
+from collections import deque
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from dnnl.errors import Error
+from dnnl.runtime.engines.cpu_code import Code, lock
 
-#: Held by whatever changes the state of this engine; safe to take in the child of a fork.
-lock = threading.RLock()
-_kept: list[Any] = []
 _serial = itertools.count()
+_kept: list[Code] = []
+_released: deque[Any] = deque()
 
 
 @cache
@@ -56,26 +52,31 @@ def assemble(text: str) -> bytes:
         return bytes(machine.emit_object(module))
 
 
-def link(code: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
-    """Load an object and return the addresses of its ``symbols``.
+class Linked(Code):
+    """An object that LLVM links, in mappings of its own: works on all systems."""
 
-    Every object is a library of its own, so that two may define the same names. Raises
-    `Error` for bytes that are no object of this machine and for symbols that are missing.
-    """
-    with lock:
-        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
-        for symbol in symbols:
-            builder.export_symbol(symbol)
-        try:
-            library = builder.link(_linker(), f"dnnl.{next(_serial)}")
-        except RuntimeError as error:
-            raise Error(f"cannot load object code ({len(code)} bytes): {error}") from error
-        _kept.append(library)
-        return tuple(library[symbol] for symbol in symbols)
+    @classmethod
+    def supported(cls) -> bool:
+        return True
+
+    def __init__(self, code: bytes, symbols: tuple[str, ...]) -> None:
+        with lock:
+            builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+            for symbol in symbols:
+                builder.export_symbol(symbol)
+            _released.clear()  # here LLVM frees them
+            try:
+                library = builder.link(_linker(), f"dnnl.{next(_serial)}")
+            except RuntimeError as error:
+                raise Error(f"cannot load object code ({len(code)} bytes): {error}") from error
+        # Whoever runs is interrupted by this, perhaps within LLVM: it only leaves a word.
+        weakref.finalize(self, _released.append, library).atexit = False
+        self.addresses = tuple(library[symbol] for symbol in symbols)
+        self.nbytes = len(code)
 
 
-if hasattr(os, "register_at_fork"):
-    # Else a fork while another thread loads would leave the lock taken for ever in the child.
-    os.register_at_fork(
-        before=lock.acquire, after_in_child=lock.release, after_in_parent=lock.release
-    )
+def link_forever(code: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
+    """The addresses of the symbols of an object that stays: threads are in it at any time."""
+    library = Linked(code, symbols)
+    _kept.append(library)
+    return library.addresses

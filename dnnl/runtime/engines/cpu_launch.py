@@ -1,6 +1,6 @@
 """The launch block: what one native call gets to execute an image, and the code that reads it.
 
-A *program* is made once per image, a *block* once per execution (or per binding)::
+A *program* is made once per loaded image, a *block* once per execution (or per binding)::
 
     program   int64 phases | (void *function, int64 count) x phases
     block     program *    | int64 threads | void *scratch | void *args[]
@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.runtime.backend import Executable, Queue
-from dnnl.runtime.event import COMPLETE, Event, wait_for
+from dnnl.runtime.engines.cpu_code import Code
+from dnnl.runtime.event import COMPLETE, NOTHING, Event, wait_for
 from dnnl.runtime.storage import address_of, allocate
 
 RUN_IR = """
@@ -70,34 +71,36 @@ done:
 """
 
 
-class Program:
-    """The phases of a loaded image as native code reads them. Must outlive every block of it."""
-
-    def __init__(self, functions: tuple[tuple[int, int], ...]) -> None:
-        words = [len(functions), *(word for function in functions for word in function)]
-        self._words = (ctypes.c_uint64 * len(words))(*words)
-        self.address = ctypes.addressof(self._words)
-
-
 class LoadedProgram(Executable):
-    """A program with a place for ``num_arguments`` addresses, run by a pool's ``run``.
+    """The phases of a loaded image as native code reads them, run by a pool's ``run``.
 
-    It takes ``scratch`` bytes for each thread, and has work for at most ``items`` threads.
+    ``functions`` are the address of each phase and the number of its items; ``code`` owns what
+    lies there. A program has a place for ``num_arguments`` addresses, takes ``scratch`` bytes for
+    each thread, and outlives every block of it.
     """
 
-    __slots__ = ("_items", "pack", "program", "run", "scratch")
+    __slots__ = ("_items", "_keep", "pack", "program", "run", "scratch")
 
     def __init__(
         self,
-        program: int,
+        functions: Sequence[tuple[int, int]],
+        code: Code | None,
         num_arguments: int,
         run: Callable[[bytes], None],
         scratch: int = 0,
-        items: int = 0,
     ) -> None:
-        self.program, self.run = program, run
+        words = [len(functions), *(word for function in functions for word in function)]
+        memory = (ctypes.c_uint64 * len(words))(*words)
+        self.program, self.run = ctypes.addressof(memory), run
         self.pack = struct.Struct(f"={3 + num_arguments}Q").pack
-        self.scratch, self._items = scratch, items
+        self.scratch = scratch
+        self._items = max((count for _, count in functions), default=0)
+        self._keep = memory, code
+
+    @property
+    def nbytes(self) -> int:
+        _, code = self._keep
+        return 0 if code is None else code.nbytes
 
     def scratch_of(self, threads: int) -> int:
         """The bytes of scratch of an execution."""
@@ -132,9 +135,9 @@ class CpuQueue(Queue[LoadedProgram]):
         executable: LoadedProgram,
         arguments: Sequence[int],
         threads: int,
-        after: Sequence[Event] = (),
+        after: Sequence[Event] = NOTHING,
     ) -> Event:
-        if after:
+        if after is not NOTHING:
             wait_for(after)
         if executable.scratch:
             return self._with_scratch(executable, arguments, threads)
@@ -158,12 +161,12 @@ class CpuQueue(Queue[LoadedProgram]):
         scratch = allocate(executable.scratch_of(threads))
         address = address_of(scratch) if executable.scratch else 0
         block = _Block(executable.pack(executable.program, threads, address, *arguments))
-        block.keep = keep, scratch
+        block.keep = keep, scratch, executable
         run = executable.run
 
         # Calls of a function with a default argument are faster than those of such a method.
-        def submit(after: Sequence[Event] = ()) -> Event:
-            if after:
+        def submit(after: Sequence[Event] = NOTHING) -> Event:
+            if after is not NOTHING:
                 wait_for(after)
             run(block)
             return COMPLETE

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from string import Template
 
-from dnnl.runtime.engines.cpu_jit import assemble, link
+from dnnl.runtime.engines.cpu_jit import assemble, link_forever
 from dnnl.runtime.engines.cpu_launch import RUN_IR, SERIAL_IR
 from dnnl.runtime.engines.cpu_pool_ir import POOL_IR
 from dnnl.runtime.threads import ThreadPool
@@ -54,7 +54,7 @@ class NativePool(ThreadPool):
         return sys.platform == "linux" and platform.machine() in MACHINES and sys.maxsize > 2**32
 
     def entry(self) -> int:
-        run, spin, configure, forget = link(
+        run, spin, configure, forget = link_forever(
             assemble(pool_ir(MACHINES[platform.machine()])), ("run", "spin", "configure", "forget")
         )
         configure_with = ctypes.CFUNCTYPE(None, ctypes.c_int64)(configure)

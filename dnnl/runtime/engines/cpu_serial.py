@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dnnl.runtime.engines.cpu_jit import assemble, link
+from dnnl.runtime.engines.cpu_jit import assemble, link_forever
 from dnnl.runtime.engines.cpu_launch import RUN_IR, SERIAL_IR
 from dnnl.runtime.threads import ThreadPool
 
@@ -24,5 +24,5 @@ class SerialPool(ThreadPool):
         return True
 
     def entry(self) -> int:
-        (address,) = link(assemble(RUN_IR + _PARALLEL_IR + SERIAL_IR), ("run",))
+        (address,) = link_forever(assemble(RUN_IR + _PARALLEL_IR + SERIAL_IR), ("run",))
         return address

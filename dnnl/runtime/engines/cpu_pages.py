@@ -1,0 +1,124 @@
+"""Executable memory of Linux: pages of a few large mappings, given out and taken back.
+
+Pages are written before anybody knows them and can be executed after that: never both at a time.
+Neighbours with equal rights are one mapping to the system, so that thousands of kernels take a few.
+A child of a fork has its own copy of all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import sys
+import weakref
+from collections import deque
+from functools import cache
+from typing import Any
+
+from dnnl.errors import Error, OutOfMemory
+from dnnl.runtime.engines.cpu_code import Code, lock
+from dnnl.runtime.engines.cpu_elf import Object
+
+_PAGE = mmap.PAGESIZE
+_ARENA = 1024  # pages of a mapping, unless one object needs more
+
+
+class Pages(Code):
+    """An object in pages of its own, which are given back when nobody holds this any more."""
+
+    @classmethod
+    def supported(cls) -> bool:
+        # A 32-bit process on a 64-bit kernel has other objects.
+        return sys.platform == "linux" and platform.machine() == "x86_64" and sys.maxsize > 2**32
+
+    def __init__(self, code: bytes, symbols: tuple[str, ...]) -> None:
+        parsed = Object(code)
+        missing = [symbol for symbol in symbols if symbol not in parsed.symbols]
+        if missing:
+            raise Error(f"cannot load object code ({len(code)} bytes): no symbol {missing[0]!r}")
+        count = -(-parsed.size // _PAGE)
+        with lock:
+            arena, first = _room(count)
+            pages = slice(first, first + count)
+            # Whoever runs is interrupted by this, perhaps within `_room`: it only leaves a word.
+            weakref.finalize(self, _released.append, (arena, pages)).atexit = False
+            start = arena.address + first * _PAGE
+            arena.write(pages, parsed.at(start))
+        self.addresses = tuple(start + parsed.symbols[symbol] for symbol in symbols)
+        self.nbytes = count * _PAGE
+
+
+class _Arena:
+    """A mapping and which of its pages are in use.
+
+    It is unmapped by `close` alone, not when the process ends: threads may still execute then.
+    """
+
+    def __init__(self, pages: int) -> None:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        rights = mmap.PROT_READ | mmap.PROT_EXEC
+        found = _libc().mmap(None, pages * _PAGE, rights, flags, -1, 0)
+        if found == ctypes.c_void_p(-1).value:
+            raise OutOfMemory(f"no {pages * _PAGE} bytes of executable memory: {_reason()}")
+        self.address: int = found
+        self.used = bytearray(pages)
+
+    def write(self, pages: slice, content: bytes) -> None:
+        """Fill pages that are in use by nobody else."""
+        start, nbytes = self.address + pages.start * _PAGE, (pages.stop - pages.start) * _PAGE
+        for rights in (mmap.PROT_WRITE, mmap.PROT_EXEC):
+            if _libc().mprotect(start, nbytes, mmap.PROT_READ | rights):
+                raise OutOfMemory(f"no rights to {nbytes} bytes of executable memory: {_reason()}")
+            if rights == mmap.PROT_WRITE:
+                ctypes.memmove(start, content, len(content))
+
+    def close(self) -> None:
+        """Unmap it."""
+        _libc().munmap(self.address, len(self.used) * _PAGE)
+
+
+# Guarded by `lock`, but for the appending to `_released`, which needs none.
+_arenas: list[_Arena] = []
+_released: deque[tuple[_Arena, slice]] = deque()
+
+
+def _room(count: int) -> tuple[_Arena, int]:
+    """The first free pages in one piece, and their number, from now on in use."""
+    _take_back()
+    for arena in _arenas:
+        first = arena.used.find(bytes(count))
+        if first >= 0:
+            break
+    else:
+        arena, first = _Arena(max(_ARENA, count)), 0
+        _arenas.append(arena)
+    arena.used[first : first + count] = b"\x01" * count
+    return arena, first
+
+
+def _take_back() -> None:
+    """Free what was released, and unmap the mappings that are empty now, all but one."""
+    while _released:
+        arena, pages = _released.popleft()
+        arena.used[pages] = bytes(pages.stop - pages.start)
+    for arena in _arenas[1:]:
+        if not any(arena.used):
+            arena.close()
+            _arenas.remove(arena)
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.mmap.argtypes = (address, size, number, number, number, ctypes.c_long)
+    libc.mmap.restype = address
+    libc.mprotect.argtypes = (address, size, number)
+    libc.munmap.argtypes = (address, size)
+    return libc
+
+
+def _reason() -> str:
+    return os.strerror(ctypes.get_errno())
