@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future
-from functools import partial
-from typing import Any, Generic, TypeVar
+from math import inf
+from typing import Generic, TypeVar
+
+from dnnl import forks
 
 V = TypeVar("V")
-
-
-def _after_fork(reference: weakref.ref[Cache[Any]]) -> None:
-    cache = reference()
-    if cache is not None:
-        cache.forget_unfinished()
 
 
 class Cache(Generic[V]):
     """Values by key, safe for threads.
 
     Whoever asks for a key first builds its value; others who ask meanwhile wait for that one
-    build. If it is interrupted, the next of them builds. ``capacity()`` is asked at each insertion;
-    0 keeps nothing. A child of a fork keeps what is complete.
+    build. If it is interrupted, the next of them builds. At most ``capacity()`` values are kept, of
+    at most ``limit()`` bytes in all, as ``size`` of each says; both are asked at each build. A
+    child of a fork keeps what is complete.
     """
 
-    def __init__(self, capacity: Callable[[], int]) -> None:
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._futures: OrderedDict[Hashable, Future[V]] = OrderedDict()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(self)))
+    def __init__(
+        self,
+        capacity: Callable[[], int],
+        limit: Callable[[], float] = lambda: inf,
+        size: Callable[[V], int] = lambda _: 0,
+    ) -> None:
+        self._capacity, self._limit, self._size = capacity, limit, size
+        self._lock = forks.Lock()
+        self._kept: OrderedDict[Hashable, V] = OrderedDict()  # the least recently used first
+        self._total = 0
+        self._building: dict[Hashable, Future[V]] = {}
+        forks.renew(self)
 
     def get(self, key: Hashable, build: Callable[[], V]) -> tuple[V, bool]:
         """The value of ``key``, and whether it was there already."""
@@ -44,44 +44,53 @@ class Cache(Generic[V]):
                 continue
 
     def _get(self, key: Hashable, build: Callable[[], V]) -> tuple[V, bool]:
-        with self._lock:
-            future = self._futures.get(key)
-            if future is not None:
-                self._futures.move_to_end(key)
-            else:
-                mine: Future[V] = Future()
-                self._futures[key] = mine
-                self._shrink()
-        if future is not None:
-            return future.result(), True
+        mine: Future[V] = Future()
         try:
-            value = build()
-        except BaseException as error:
             with self._lock:
-                if self._futures.get(key) is mine:
-                    del self._futures[key]
+                if key in self._kept:
+                    self._kept.move_to_end(key)
+                    return self._kept[key], True
+                future = self._building.get(key)
+                if future is None or future.done():
+                    future = self._building[key] = mine
+            if future is not mine:
+                return future.result(), True
+            value = build()
+            self._keep(key, value)
+            mine.set_result(value)
+            return value, False
+        except BaseException as error:
             if isinstance(error, Exception):
                 mine.set_exception(error)
             else:  # an interrupt is meant for this thread only
                 mine.cancel()
             raise
-        mine.set_result(value)
-        return value, False
+        finally:
+            if self._building.get(key) is mine:
+                del self._building[key]
 
-    def _shrink(self) -> None:
-        while len(self._futures) > self._capacity():
-            self._futures.popitem(last=False)
+    def _keep(self, key: Hashable, value: V) -> None:
+        capacity, limit = self._capacity(), self._limit()
+        with self._lock:
+            self._kept[key] = value
+            self._total += self._size(value)
+            while self._kept and (len(self._kept) > capacity or self._total > limit):
+                _, dropped = self._kept.popitem(last=False)
+                self._total -= self._size(dropped)
 
-    def forget_unfinished(self) -> None:
-        """In a child of a fork: nobody is there any more to finish a build or to free the lock."""
-        self._lock = threading.Lock()
-        done = [(key, future) for key, future in self._futures.items() if future.done()]
-        self._futures = OrderedDict(done)
+    def after_fork(self) -> None:
+        """In a child of a fork: nobody is there any more to finish a build."""
+        self._building = {}
+        self._total = sum(map(self._size, self._kept.values()))
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
-            self._futures.clear()
+            self._kept.clear()
+            self._total = 0
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._kept
 
     def __len__(self) -> int:
-        return len(self._futures)
+        return len(self._kept)

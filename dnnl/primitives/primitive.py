@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 from dnnl import config, log
-from dnnl.codegen import jit
+from dnnl.codegen import jit, together
+from dnnl.codegen.kernel import Recipe
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
@@ -23,6 +25,7 @@ from dnnl.runtime.event import COMPLETE, Event, checked_events
 from dnnl.runtime.image import Image
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
+from dnnl.runtime.threads import get_num_threads
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import ScratchpadMode
 
@@ -36,22 +39,28 @@ class _Compiled:
     from_disk: bool
 
 
-_cache: Cache[_Compiled] = Cache(lambda: int(config.get("primitive_cache_capacity")))
+_cache: Cache[_Compiled] = Cache(
+    lambda: int(config.get("primitive_cache_capacity")),
+    lambda: int(config.get("primitive_cache_limit")) << 20,
+    lambda compiled: compiled.executable.nbytes,
+)
 
 
 class Primitive:
     """Executes what a :class:`PrimitiveDesc` describes; safe for any number of threads.
 
     Building it takes the kernel from the cache of this process, then from the one on disk, and
-    generates it only if it is in neither.
+    generates it only if it is in neither. ``images`` are kernels built before, by `build_ahead`.
     """
 
-    def __init__(self, pd: PrimitiveDesc) -> None:
+    def __init__(
+        self, pd: PrimitiveDesc, *, images: Mapping[Recipe, together.Built] = MappingProxyType({})
+    ) -> None:
         if not isinstance(pd, PrimitiveDesc):
             raise InvalidArguments("pd", pd, "expected a dnnl.PrimitiveDesc")
         self.pd = pd = copy(pd)  # next_impl of the caller's must not change what this one is
         started = perf_counter()
-        compiled, hit = _cache.get(pd.key, lambda: _compile(pd))
+        compiled, hit = _cache.get(pd.key, lambda: _compile(pd, images))
         self._executable = compiled.executable
         self._engine, self._kind = pd.engine, pd.desc.kind
         arguments = list(compiled.arguments)
@@ -66,8 +75,8 @@ class Primitive:
         if log.enabled("profile_create", self._kind):
             state = "cache_hit" if hit else "cache_miss"
             state = "persistent_cache_hit" if compiled.from_disk and not hit else state
-            time = (perf_counter() - started + pd.creation_time) * 1e3
-            log.line("primitive", f"create:{state}", pd.verbose_fields(), f"{time:.6g}")
+            ms = (perf_counter() - started + pd.creation_time) * 1e3
+            log.line("primitive", f"create:{state}", pd.verbose_fields(), ms=ms)
 
     def execute(self, stream: Stream, args: Arguments, after: Sequence[Event] = ()) -> Event:
         """Run once on the memories of ``args``, one for each argument of the operation.
@@ -188,15 +197,24 @@ def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]
     event = run(after)
     with suppress(Exception):  # the caller finds it in the event
         event.wait()
-    time = (perf_counter() - started) * 1e3
-    log.line("primitive", "exec", pd.verbose_fields(), f"{time:.6g}")
+    ms = (perf_counter() - started) * 1e3
+    log.line("primitive", "exec", pd.verbose_fields(), ms=ms)
     return event
 
 
-def _compile(pd: PrimitiveDesc) -> _Compiled:
+def build_ahead(pds: Iterable[PrimitiveDesc]) -> dict[Recipe, together.Built]:
+    """The kernels for descriptions that the cache in memory has not, as far as it is worthwhile to
+    have them before: many new ones are built by as many processes as executions have threads."""
+    new = (pd for pd in pds if pd.key not in _cache and not pd.desc.writes_nothing)
+    return together.images((pd.plan.recipe for pd in new), get_num_threads())
+
+
+def _compile(pd: PrimitiveDesc, images: Mapping[Recipe, together.Built]) -> _Compiled:
     if pd.desc.writes_nothing:
         arguments = tuple(int(tensor.argument) for tensor in pd.desc.tensors)
         image, from_disk = Image(pd.isa.target, b"", (), arguments), False
+    elif pd.plan.recipe in images:
+        image, from_disk = images[pd.plan.recipe]
     else:
         image, from_disk = jit.image(pd.plan.recipe)
     return _Compiled(pd.engine.load(image), image.arguments, from_disk)

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from dnnl import Arg, config
 from dnnl.codegen import jit
 from dnnl.primitives import primitive as primitives
 from dnnl.primitives.cache import Cache
+from tests.forking import DONE, forked
 
 ENGINE = dnnl.Engine("cpu")
 STREAM = dnnl.Stream(ENGINE)
@@ -202,8 +204,54 @@ def test_an_interrupted_build_interrupts_nobody_else() -> None:
     assert results == [(7, False)]
 
 
+def test_a_cache_keeps_its_limits_in_number_and_in_bytes() -> None:
+    limits = {"capacity": 3, "bytes": 100}
+    cache: Cache[int] = Cache(lambda: limits["capacity"], lambda: limits["bytes"], lambda x: x)
+
+    def kept() -> set[int]:
+        hits = {key for key in (10, 20, 60, 90) if key in cache}
+        assert len(hits) == len(cache)
+        return hits
+
+    for size in (10, 20, 60):
+        assert cache.get(size, partial(int, size)) == (size, False)
+    assert kept() == {10, 20, 60}
+    cache.get(10, lambda: 10)  # used again: 20 and 60 are older now
+    cache.get(90, lambda: 90)
+    assert kept() == {10, 90}
+    limits["bytes"] = 0
+    cache.get(20, lambda: 20)
+    assert kept() == set()
+
+
+def test_a_bad_limit_is_an_error_every_time() -> None:
+    def refuse() -> int:
+        raise dnnl.InvalidArguments("limit", "1GB", "an integer")
+
+    cache: Cache[int] = Cache(lambda: 8, refuse)
+    for _ in range(3):
+        with pytest.raises(dnnl.InvalidArguments):
+            cache.get("key", lambda: 7)
+
+
+def test_a_signal_handler_may_ask_the_cache() -> None:
+    cache: Cache[int] = Cache(lambda: 8)
+    with cache._lock:  # as if the signal had come within `get`
+        assert cache.get("key", lambda: 7) == (7, False)
+
+
+def test_primitives_beyond_the_limit_are_built_again_and_those_in_use_live() -> None:
+    used = dnnl.Primitive(dnnl.PrimitiveDesc(linear(3, 3), ENGINE))
+    array = np.random.default_rng(2).standard_normal((3, 3))
+    want = run(used, array)
+    with config.override("primitive_cache_capacity", 0):
+        for size in range(10, 20):
+            dnnl.Primitive(dnnl.PrimitiveDesc(linear(size, 3), ENGINE))
+        assert len(primitives._cache) == 0
+        np.testing.assert_array_equal(run(used, array), want)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork is POSIX")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_of_a_fork_builds_what_its_parent_had_not_finished() -> None:
     cache: Cache[int] = Cache(lambda: 8)
     building, go_on = threading.Event(), threading.Event()
@@ -216,16 +264,14 @@ def test_a_child_of_a_fork_builds_what_its_parent_had_not_finished() -> None:
     thread = threading.Thread(target=cache.get, args=("key", slow))
     thread.start()
     assert building.wait(10)
-    child = os.fork()
-    if child == 0:
-        watchdog = threading.Timer(10, lambda: os._exit(3))
-        watchdog.start()
-        value, hit = cache.get("key", lambda: 2)
-        os._exit(0 if (value, hit) == (2, False) else 4)
-    _, status = os.waitpid(child, 0)
+
+    def child() -> None:
+        assert cache.get("key", lambda: 2) == (2, False)
+
+    code = forked(child, limit=10)
     go_on.set()
     thread.join(10)
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert code == DONE
 
 
 def test_the_file_of_another_kernel_is_not_executed(tmp_path: Path) -> None:
@@ -253,3 +299,13 @@ def test_a_direction_is_the_one_of_its_constructor() -> None:
             desc.backward("forward_training", plain, plain, plain, 1e-5, "none")
     with pytest.raises(dnnl.InvalidArguments, match=rule):
         dnnl.PoolingDesc.forward("backward", "pooling_max", plain, plain, (1, 1), (1, 1), (0, 0))
+
+
+def test_arguments_by_name() -> None:
+    attr = dnnl.PrimitiveAttr()
+    attr.post_ops.append_binary("binary_add", dnnl.MemoryDesc((1, 7), "f32"))
+    pd = dnnl.PrimitiveDesc(linear(5, 7), ENGINE, attr)
+    assert pd.arg_desc("SRC") == pd.arg_desc(Arg.SRC) == pd.src_desc
+    assert pd.arg_desc("post_op(0)|SRC_1").dims == (1, 7)
+    with pytest.raises(dnnl.InvalidArguments, match=r"arg = 'src': .*did you mean 'SRC'\?"):
+        pd.arg_desc("src")

@@ -1,0 +1,88 @@
+"""Kernels built by several processes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dnnl import (
+    Arg,
+    EltwiseDesc,
+    Engine,
+    Memory,
+    MemoryDesc,
+    Primitive,
+    PrimitiveDesc,
+    Stream,
+    config,
+)
+from dnnl.codegen import jit, together
+from dnnl.primitives import primitive
+
+ENGINE = Engine("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _no_caches() -> Iterator[None]:
+    primitive._cache.clear()
+    with config.override("cache_limit", 0):
+        yield
+
+
+def descriptions(count: int) -> list[PrimitiveDesc]:
+    made = []
+    for size in range(1, count + 1):
+        desc = MemoryDesc((size, 3), "f32", "ab")
+        forward = EltwiseDesc.forward("forward_inference", "eltwise_tanh", desc, desc)
+        made.append(PrimitiveDesc(forward, ENGINE))
+    return made
+
+
+def test_the_kernels_are_those_that_this_process_builds() -> None:
+    recipes = [pd.plan.recipe for pd in descriptions(48)]
+    images = together.images([*recipes, *recipes], 3)
+    assert images.keys() == set(recipes)
+    for recipe in recipes[::6]:
+        assert images[recipe] == (jit.built(recipe), False)
+
+
+def test_primitives_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    pds = descriptions(40)
+    with config.override("num_threads", 2):
+        images = primitive.build_ahead(pds)
+    assert len(images) == 40
+    monkeypatch.setattr(jit, "built", None)
+    array = np.random.default_rng(1).standard_normal((40, 3), np.float32)
+    src, dst = Memory.from_numpy(array, engine=ENGINE), Memory(pds[-1].dst_desc, ENGINE)
+    made = Primitive(pds[-1], images=images)
+    made.execute(Stream(ENGINE), {Arg.SRC: src, Arg.DST: dst})
+    np.testing.assert_allclose(dst.numpy(), np.tanh(array), rtol=1e-6)
+
+
+def test_few_kernels_and_those_on_disk_are_left_to_this_process(tmp_path: Path) -> None:
+    pds = descriptions(48)
+    assert not together.images([pd.plan.recipe for pd in pds[:16]], 8)
+    assert not together.images([pd.plan.recipe for pd in pds], 1)
+    with config.override("cache_limit", 64), config.override("cache_dir", tmp_path):
+        assert len(together.images([pd.plan.recipe for pd in pds], 2)) == 48
+        again = together.images([pd.plan.recipe for pd in pds], 2)
+        assert [from_disk for _, from_disk in again.values()] == [True] * 48
+
+
+@pytest.mark.parametrize("executable", ["/bin/true", "/no/python", "/bin/python-of-nobody", None])
+def test_without_other_processes_everything_is_built_here(
+    executable: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if executable == "/bin/true":  # an interpreter that ends at once
+        (tmp_path / "python").symlink_to(executable)
+        executable = str(tmp_path / "python")
+    monkeypatch.setattr(sys, "executable", executable)
+    pds = descriptions(40)
+    images = together.images([pd.plan.recipe for pd in pds], 2)
+    assert len(images) in (0, 39, 40)  # one may be lost with its process
+    for pd in pds:
+        Primitive(pd, images=images)
