@@ -1,83 +1,119 @@
-"""Deep-learning primitives whose kernels Python writes for the exact problem."""
+"""Deep-learning primitives whose kernels Python writes for the exact problem.
 
-from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
-from dnnl.primitives import (
-    BatchNormalizationDesc,
-    BinaryDesc,
-    ConcatDesc,
-    ConvolutionDesc,
-    EltwiseDesc,
-    InnerProductDesc,
-    LayerNormalizationDesc,
-    LrnDesc,
-    MatmulDesc,
-    PoolingDesc,
-    Primitive,
-    PrimitiveDesc,
-    ReorderDesc,
-    SoftmaxDesc,
-    SumDesc,
-)
-from dnnl.runtime.engine import Engine
-from dnnl.runtime.event import Event
-from dnnl.runtime.memory import Memory
-from dnnl.runtime.stream import Stream
-from dnnl.runtime.threads import get_num_threads, set_num_threads
-from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.compensation import Compensation
-from dnnl.types.dtype import DataType
-from dnnl.types.kinds import (
-    RUNTIME_DIM,
-    Alg,
-    Direction,
-    FpmathMode,
-    NormFlags,
-    PropKind,
-    ScratchpadMode,
-)
-from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.tag import FormatTag
+A name is imported when it is first asked for, with what it needs and no more.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from dnnl import config as config
+from dnnl import forks
+
+if TYPE_CHECKING:
+    from dnnl.errors import Error as Error
+    from dnnl.errors import InvalidArguments as InvalidArguments
+    from dnnl.errors import OutOfMemory as OutOfMemory
+    from dnnl.errors import Unimplemented as Unimplemented
+    from dnnl.framework.model import load as load
+    from dnnl.primitives.batch_normalization import BatchNormalizationDesc as BatchNormalizationDesc
+    from dnnl.primitives.binary import BinaryDesc as BinaryDesc
+    from dnnl.primitives.concat import ConcatDesc as ConcatDesc
+    from dnnl.primitives.convolution import ConvolutionDesc as ConvolutionDesc
+    from dnnl.primitives.eltwise import EltwiseDesc as EltwiseDesc
+    from dnnl.primitives.exact import ExactDesc as ExactDesc
+    from dnnl.primitives.inner_product import InnerProductDesc as InnerProductDesc
+    from dnnl.primitives.layer_normalization import LayerNormalizationDesc as LayerNormalizationDesc
+    from dnnl.primitives.lrn import LrnDesc as LrnDesc
+    from dnnl.primitives.matmul import MatmulDesc as MatmulDesc
+    from dnnl.primitives.pooling import PoolingDesc as PoolingDesc
+    from dnnl.primitives.primitive import Primitive as Primitive
+    from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
+    from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
+    from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
+    from dnnl.primitives.sum import SumDesc as SumDesc
+    from dnnl.runtime.engine import Engine as Engine
+    from dnnl.runtime.event import Event as Event
+    from dnnl.runtime.memory import Memory as Memory
+    from dnnl.runtime.stream import Stream as Stream
+    from dnnl.runtime.threads import get_num_threads as get_num_threads
+    from dnnl.runtime.threads import set_num_threads as set_num_threads
+    from dnnl.types.arg import Arg as Arg
+    from dnnl.types.attr import PrimitiveAttr as PrimitiveAttr
+    from dnnl.types.compensation import Compensation as Compensation
+    from dnnl.types.dtype import DataType as DataType
+    from dnnl.types.kinds import RUNTIME_DIM as RUNTIME_DIM
+    from dnnl.types.kinds import Alg as Alg
+    from dnnl.types.kinds import Direction as Direction
+    from dnnl.types.kinds import FpmathMode as FpmathMode
+    from dnnl.types.kinds import NormFlags as NormFlags
+    from dnnl.types.kinds import PropKind as PropKind
+    from dnnl.types.kinds import ScratchpadMode as ScratchpadMode
+    from dnnl.types.memory_desc import MemoryDesc as MemoryDesc
+    from dnnl.types.tag import FormatTag as FormatTag
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "RUNTIME_DIM",
-    "Alg",
-    "Arg",
-    "BatchNormalizationDesc",
-    "BinaryDesc",
-    "Compensation",
-    "ConcatDesc",
-    "ConvolutionDesc",
-    "DataType",
-    "Direction",
-    "EltwiseDesc",
-    "Engine",
-    "Error",
-    "Event",
-    "FormatTag",
-    "FpmathMode",
-    "InnerProductDesc",
-    "InvalidArguments",
-    "LayerNormalizationDesc",
-    "LrnDesc",
-    "MatmulDesc",
-    "Memory",
-    "MemoryDesc",
-    "NormFlags",
-    "OutOfMemory",
-    "PoolingDesc",
-    "Primitive",
-    "PrimitiveAttr",
-    "PrimitiveDesc",
-    "PropKind",
-    "ReorderDesc",
-    "ScratchpadMode",
-    "SoftmaxDesc",
-    "Stream",
-    "SumDesc",
-    "Unimplemented",
-    "get_num_threads",
-    "set_num_threads",
-]
+_HOMES = {
+    "Error": "errors",
+    "InvalidArguments": "errors",
+    "OutOfMemory": "errors",
+    "Unimplemented": "errors",
+    "load": "framework.model",
+    "BatchNormalizationDesc": "primitives.batch_normalization",
+    "BinaryDesc": "primitives.binary",
+    "ConcatDesc": "primitives.concat",
+    "ConvolutionDesc": "primitives.convolution",
+    "EltwiseDesc": "primitives.eltwise",
+    "ExactDesc": "primitives.exact",
+    "InnerProductDesc": "primitives.inner_product",
+    "LayerNormalizationDesc": "primitives.layer_normalization",
+    "LrnDesc": "primitives.lrn",
+    "MatmulDesc": "primitives.matmul",
+    "PoolingDesc": "primitives.pooling",
+    "Primitive": "primitives.primitive",
+    "PrimitiveDesc": "primitives.primitive_desc",
+    "ReorderDesc": "primitives.reorder",
+    "SoftmaxDesc": "primitives.softmax",
+    "SumDesc": "primitives.sum",
+    "Engine": "runtime.engine",
+    "Event": "runtime.event",
+    "Memory": "runtime.memory",
+    "Stream": "runtime.stream",
+    "get_num_threads": "runtime.threads",
+    "set_num_threads": "runtime.threads",
+    "Arg": "types.arg",
+    "PrimitiveAttr": "types.attr",
+    "Compensation": "types.compensation",
+    "DataType": "types.dtype",
+    "RUNTIME_DIM": "types.kinds",
+    "Alg": "types.kinds",
+    "Direction": "types.kinds",
+    "FpmathMode": "types.kinds",
+    "NormFlags": "types.kinds",
+    "PropKind": "types.kinds",
+    "ScratchpadMode": "types.kinds",
+    "MemoryDesc": "types.memory_desc",
+    "FormatTag": "types.tag",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table above has them
+
+# A fork must not leave a module half imported.
+_importing = RLock()
+forks.hold(_importing)
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        with _importing:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+            return value
+    # Not under the lock: who imports a module, and so has Python's lock of it, may ask for another.
+    if not name.startswith("__") and find_spec(f"{__name__}.{name}"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from dnnl.language.planned import PLANNED
-from dnnl.primitives import OPERATIONS
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.registry import OPERATIONS
 
 ROOT = Path(__file__).resolve().parents[1] / "dnnl"
 POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
-EXPORTS = ("__init__.py", "primitives/__init__.py")
+EXPORTS = ("__init__.py", "primitives/registry.py")
 PEERS = ("tools/bench/peers/",)
 ONNX = ("framework/",)
 CASES = ("language/", "tools/bench/", "tools/explain/")

@@ -1,0 +1,39 @@
+"""Every operation there is, for tools and for whoever looks one up by its kind."""
+
+from __future__ import annotations
+
+from dnnl.primitives.batch_normalization import BatchNormalizationDesc
+from dnnl.primitives.binary import BinaryDesc
+from dnnl.primitives.concat import ConcatDesc
+from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.exact import ExactDesc
+from dnnl.primitives.inner_product import InnerProductDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
+from dnnl.primitives.lrn import LrnDesc
+from dnnl.primitives.matmul import MatmulDesc
+from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.softmax import SoftmaxDesc
+from dnnl.primitives.sum import SumDesc
+
+_EVERY: tuple[type[Desc], ...] = (
+    BatchNormalizationDesc,
+    BinaryDesc,
+    ConcatDesc,
+    ConvolutionDesc,
+    EltwiseDesc,
+    ExactDesc,
+    InnerProductDesc,
+    LayerNormalizationDesc,
+    LrnDesc,
+    MatmulDesc,
+    PoolingDesc,
+    ReorderDesc,
+    SoftmaxDesc,
+    SumDesc,
+)
+
+OPERATIONS = {desc.operation.kind: desc for desc in _EVERY}
+"""The description of each kind of operation."""
