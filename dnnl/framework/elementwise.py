@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from dnnl.errors import Unimplemented
+from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, ModelError, Node, PostOp
 from dnnl.framework.shapes import Scope
 
@@ -88,8 +89,11 @@ _COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
 def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     """What ``node`` does to ``value``, one of its sources, as a post-op.
 
-    None where it is no elementwise operator, or where its result is larger than ``value``.
+    None where it is no elementwise operator of floats, or where its result is larger than
+    ``value``.
     """
+    if is_whole(graph.type_of(value).dtype):
+        return None
     if node.op in ELTWISE:
         return PostOp("eltwise", *ELTWISE[node.op](Scope(node, graph)))
     if len(node.inputs) != 2 or graph.shape_of(node.output) != graph.shape_of(value):

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from dnnl.errors import Unimplemented
+from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, Shape, TensorType, blamed_on
 
 
@@ -31,15 +32,14 @@ class _Writer:
     ) -> str:
         """Append a node and return the name of its result."""
         name = f"{self.node.name}:{len(self.nodes)}"
-        known = MappingProxyType(dict(attrs or {}))
-        self.nodes.append(Node(op, name, inputs, (name,), known))
+        self.nodes.append(Node(op, name, inputs, (name,), attrs or {}))
         self.types[name] = TensorType(self.dtype, shape)
         return name
 
-    def constant(self, array: Any) -> str:
-        """The name of a new constant of the node's data type."""
+    def constant(self, array: Any, dtype: np.dtype[Any] | None = None) -> str:
+        """The name of a new constant, of the node's data type if no other is asked for."""
         name = f"{self.node.name}:constant{len(self.constants)}"
-        self.constants[name] = np.asarray(array, self.dtype)
+        self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
         return name
 
     def reshape(self, value: str, shape: Shape) -> str:
@@ -104,14 +104,21 @@ def _gemm(writer: _Writer) -> bool:
     alpha, beta = attrs.pop("alpha", 1.0), attrs.pop("beta", 1.0)
     a, b, c = node.inputs[0], node.inputs[1], node.input(2) if beta else ""
     shape = graph.shape_of(node.output)
-    if alpha != 1.0 and b in graph.constants:
+    whole = is_whole(writer.dtype)
+    if whole and not (alpha.is_integer() and beta.is_integer()):
+        rule = f"alpha = {alpha} and beta = {beta}: factors of integers must be integers"
+        raise Unimplemented(f"{node}: {rule}")
+    if alpha != 1.0 and b in graph.constants and not whole:
         b, alpha = writer.constant(np.float64(alpha) * graph.constants[b]), 1.0
-    addend = graph.constants.get(c)
+    addend = None if whole else graph.constants.get(c)
     inputs: tuple[str, ...] = (a, b)
     if addend is not None and alpha == 1.0 and addend.size == prod(addend.shape[-1:]):
         row = np.broadcast_to(np.float64(beta) * addend.ravel(), shape[1:])
         inputs, c = (a, b, writer.constant(row)), ""
-    result = writer.add("Gemm", inputs, shape, attrs)
+    if whole:
+        result = _integer_product(writer, a, b, shape)
+    else:
+        result = writer.add("Gemm", inputs, shape, attrs)
     if alpha != 1.0:
         result = writer.add("Mul", (result, writer.constant(alpha)), shape)
     if c and beta != 1.0:
@@ -119,6 +126,53 @@ def _gemm(writer: _Writer) -> bool:
     if c:
         writer.add("Add", (result, c), shape)
     return True
+
+
+def _integer_product(writer: _Writer, a: str, b: str, shape: Shape) -> str:
+    """A' x B' of integers."""
+
+    def factor(value: str, transposed: str) -> str:
+        if not writer.node.attrs.get(transposed, 0):
+            return value
+        turned = writer.graph.shape_of(value)[::-1]
+        return writer.add("Transpose", (value,), turned, {"perm": (1, 0)})
+
+    return writer.add("MatMul", (factor(a, "transA"), factor(b, "transB")), shape)
+
+
+def _pieces(writer: _Writer) -> bool:
+    """Relu and Clip of integers by the larger and the smaller of two."""
+    node, graph = writer.node, writer.graph
+    if not is_whole(writer.dtype):
+        return False
+    shape, value = graph.shape_of(node.output), node.inputs[0]
+    low, high = node.input(1), node.input(2)
+    if node.op == "Relu":
+        low = writer.constant(0)
+    if low:
+        value = writer.add("Max", (value, low), shape)
+    if high or not low:
+        value = writer.add("Min", (value, high or value), shape)
+    return True
+
+
+def _power(writer: _Writer) -> bool:
+    """An integer to the power of whole floats that are constant: of integers."""
+    node, graph = writer.node, writer.graph
+    exponent = graph.constants.get(node.inputs[1])
+    if not is_whole(writer.dtype) or is_whole(graph.type_of(node.inputs[1]).dtype):
+        return False
+    if exponent is None or not _whole_numbers(exponent):
+        rule = "an integer to the power of floats, which are no constant integers"
+        raise Unimplemented(f"{node}: {rule}: Cast makes a float of it")
+    name = writer.constant(exponent, np.dtype(np.int64))
+    writer.add("Pow", (node.inputs[0], name), graph.shape_of(node.output))
+    return True
+
+
+def _whole_numbers(array: Array) -> bool:
+    wide = array.astype(np.float64)
+    return bool(np.all((np.abs(wide) < 2.0**63) & (wide == np.rint(wide))))
 
 
 def _matmul(writer: _Writer) -> bool:
@@ -142,7 +196,10 @@ def _matmul(writer: _Writer) -> bool:
 
 
 _RULES: dict[str, Callable[[_Writer], bool]] = {
+    "Clip": _pieces,
     "Gemm": _gemm,
     "LRN": _local_response_normalization,
     "MatMul": _matmul,
+    "Pow": _power,
+    "Relu": _pieces,
 }

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.elementwise import binary_algorithm, source_of, unary_parameters
+from dnnl.framework.exact import exact_function, is_whole
 from dnnl.framework.graph import Node
-from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
+from dnnl.framework.lowering import FORWARD, Lowering, Source, data_type, volume
 from dnnl.framework.shapes import normal_axis
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 
 
+def exact(lowering: Lowering, node: Node) -> None:
+    """An operator that is computed in the types of its elements."""
+    function, graph = exact_function(node, lowering.graph), lowering.graph
+    if function is None:
+        dtype = graph.type_of(node.inputs[0]).dtype
+        raise Unimplemented(f"{node}: no function of {dtype} computes it")
+    sources = _aligned(lowering, node)
+    kind = data_type(graph.type_of(node.output).dtype, node.output)
+    dst = lowering.result(graph.shape_of(node.output), sources[0]).with_data_type(kind)
+    desc = ExactDesc(function, [source.desc for source in sources], dst)
+    args: dict[int, Source] = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
 def unary(lowering: Lowering, node: Node) -> None:
-    """An operator of one source, scalars aside: eltwise."""
+    """An operator of one source, scalars aside: eltwise, for floats."""
+    if is_whole(lowering.graph.type_of(node.output).dtype):
+        exact(lowering, node)
+        return
     parameters = unary_parameters(node, lowering.graph)
     if parameters is None:
         raise Unimplemented(f"{node}: no eltwise function computes it")
@@ -27,7 +46,11 @@ def unary(lowering: Lowering, node: Node) -> None:
 
 
 def binary(lowering: Lowering, node: Node) -> None:
-    """An operator of two sources that broadcast: binary, or eltwise where one is a scalar."""
+    """An operator of two sources that broadcast: for floats binary, or eltwise where one is a
+    scalar."""
+    if is_whole(lowering.graph.type_of(node.output).dtype):
+        exact(lowering, node)
+        return
     fits_eltwise = all(post_op.kind == "binary" for post_op in node.post_ops)
     if fits_eltwise and unary_parameters(node, lowering.graph) is not None:
         unary(lowering, node)
@@ -65,7 +88,7 @@ def softmax(lowering: Lowering, node: Node) -> None:
 
 
 def _aligned(lowering: Lowering, node: Node) -> list[Source]:
-    """Both sources with the number of dimensions of the result."""
+    """All sources with the number of dimensions of the result."""
     rank = len(lowering.graph.shape_of(node.output))
     shapes = [lowering.graph.shape_of(value) for value in node.inputs]
     return [

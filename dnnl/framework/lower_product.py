@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
 from dnnl.framework.shaped_buffer import unblocked
@@ -53,9 +54,13 @@ def matmul(lowering: Lowering, node: Node) -> None:
         lowering.source(value, (1,) * (rank - len(shape)) + shape)
         for value, shape in zip(node.inputs, shapes, strict=True)
     )
+    kind = source.desc.data_type
+    if kind.is_integer and kind.bits < 32:
+        rule = f"sums of {kind} saturate; MatMul is for integers of 32 and 64 bits, Cast makes them"
+        raise Unimplemented(f"{node}: {rule}")
     wanted = lowering.weights(weights) if weights.constant else weights.desc
     out = lowering.graph.shape_of(node.output)
-    dst = MemoryDesc(out, source.desc.data_type)
+    dst = MemoryDesc(out, kind)
     desc = MatmulDesc(source.desc, wanted, dst)
     args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: weights}
     flops = 2.0 * volume(out) * shapes[0][-1]

@@ -34,15 +34,14 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return product_conf.resolve(problem, isa, _shape(isa))
 
 
-def _shape(isa: Isa, *, ones: bool = False) -> Shape:
-    """``ones`` says whether tiles have a row of ones beside those of src."""
-    return Shape(_walkable, _packed, partial(_panels, isa, ones), _affine)
+def _shape(isa: Isa) -> Shape:
+    return Shape(_walkable, _packed, partial(_panels, isa), _affine)
 
 
-def _panels(isa: Isa, ones: bool, src: MemoryDesc, weights: MemoryDesc, way: Multiply) -> Panels:
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> Panels:
     """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
     as they are."""
-    wide = _as_they_are(isa, ones, src, weights, way)
+    wide = _as_they_are(isa, src, weights, way, ones)
     if wide:
         return Panels(weights, wide)
     row_step = src.strides[-2] * src.data_type.size
@@ -55,7 +54,7 @@ def _panels(isa: Isa, ones: bool, src: MemoryDesc, weights: MemoryDesc, way: Mul
     return Panels(weights.with_tag(FormatTag(tag)), vectors)
 
 
-def _as_they_are(isa: Isa, ones: bool, src: MemoryDesc, weights: MemoryDesc, way: Multiply) -> int:
+def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> int:
     """How many vectors wide a tile of all rows of src should be to read row-major weights once, in
     long runs and without tails; 0 where there are more rows, or no such tile."""
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
@@ -92,8 +91,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if _column_major(problem):
         problem = _transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
-    shape = _shape(isa, ones=src[0] in dict(problem.quantization.zero_points))
-    return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], shape)
+    return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
 
 
 def _column_major(problem: Problem) -> bool:

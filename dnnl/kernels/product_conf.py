@@ -23,7 +23,7 @@ from dnnl.kernels.product import Product, emit_product
 from dnnl.kernels.row_sums import emit_row_sums
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -61,13 +61,14 @@ class Shape:
     """What an operation knows of its tensors for `plan`.
 
     ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
-    layout to which it is copied otherwise. ``panels`` are those of weights for a src; ``grouped``
-    says whether they can have groups of k.
+    layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
+    being whether tiles have a row of ones beside those of src; ``grouped`` says whether they can
+    have groups of k.
     """
 
     walkable: Callable[[MemoryDesc, Multiply], bool]
     packed: Callable[[MemoryDesc, Multiply], MemoryDesc]
-    panels: Callable[[MemoryDesc, MemoryDesc, Multiply], Panels]
+    panels: Callable[[MemoryDesc, MemoryDesc, Multiply, bool], Panels]
     dst_walkable: Callable[[MemoryDesc], bool]
     grouped: bool = True
 
@@ -118,7 +119,7 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
     way = _way(problem, isa, shape)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = _read(problem.src, way, shape)
-        problem = replace(problem, weights=shape.panels(src, problem.weights, way).desc)
+        problem = replace(problem, weights=shape.panels(src, problem.weights, way, False).desc)
     return problem
 
 
@@ -143,7 +144,9 @@ def refuse_problem(problem: Problem, *, integers: bool) -> Refusal | None:
     refusal = refusal or refuse_types(*others, allowed=FLOATS | INTEGERS)
     types = {src.data_type, weights.data_type}
     if refusal is None and len(types) > 1 and not types <= _BYTES:
-        return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}")
+        bytes_too = f", or each {any_of(_BYTES)}" if integers else ""
+        rule = f"it takes both alike, {any_of(FLOATS)}{bytes_too}"
+        return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
     return refusal or refuse(problem.post_ops, problem.dst)
 
 
@@ -166,7 +169,8 @@ def plan(
     stands_for = dequantized != _NONE  # something else, and is copied in any case
     if stands_for or read is not src[1]:
         src = scratchpad.copy(src, read)
-    wanted = shape.panels(src[1], problem.weights, way)
+    ones = factors[0] in dict(problem.quantization.zero_points)
+    wanted = shape.panels(src[1], problem.weights, way, ones)
     if stands_for or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops
@@ -178,7 +182,6 @@ def plan(
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
         sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32"))
-    ones = factors[0] in dict(problem.quantization.zero_points)
     tile = TileShape(max_rows(isa, wanted.vectors, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.

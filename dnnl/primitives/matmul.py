@@ -9,6 +9,7 @@ from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
+from dnnl.kernels import matmul_exact
 from dnnl.kernels.product_conf import Problem
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.errors import BadValue
@@ -34,6 +35,8 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
+    laid_out_as,
+    plan_nest,
     refuse_attr,
     resolve_post_ops,
 )
@@ -42,7 +45,9 @@ from dnnl.primitives.weighted import weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True, init=False)
@@ -51,7 +56,8 @@ class MatmulDesc(Desc):
 
     All have the same number of dimensions, 2 to 12; a batch dimension of src or weights may be 1
     and is then broadcast; each dimension of bias is 1 or dst's. Arguments SRC, WEIGHTS, BIAS, DST;
-    every layout may be ``any``, transposed matrices are layouts.
+    every layout may be ``any``, transposed matrices are layouts. Floats and bytes are multiplied as
+    oneDNN does; s32, u32, s64 or u64, all of one type, wrap.
     """
 
     src_desc: MemoryDesc
@@ -120,6 +126,19 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         return conf
     decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    src, weights, dst = (
+        laid_out_as(given, ()) if given.format_kind is FormatKind.any else given
+        for given in (desc.src_desc, desc.weights_desc, desc.dst_desc)
+    )
+    decided = MatmulDesc(src, weights, dst, desc.bias_desc)
+
+    def configure(_: tuple[PostOp, ...]) -> matmul_exact.Conf | Refusal:
+        return matmul_exact.configure(src, weights, desc.bias_desc, dst)
+
+    return plan_nest(decided, attr, isa, configure, matmul_exact.build)
 
 
 def _runtime(case: CaseValues) -> str:
@@ -212,8 +231,10 @@ MatmulDesc.operation = Operation(
     sums=True,
     channels=-1,
     reference=SPECIFICATION,
-    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17",),
-    implementations=(Implementation("brgemm", _brgemm, FORWARD),),
+    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
+    implementations=(
+        Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD)
+    ),
     invalid=_invalid,
     mask=_mask,
 )  # fmt: skip

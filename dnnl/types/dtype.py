@@ -5,6 +5,7 @@ Adding a type is adding a row, here and (where LLVM has no conversion) a pair in
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,12 @@ def _integer(code: int, bits: int, signed: bool, numpy: object) -> Row:
 
 
 class DataType(Kind):
-    """The type of a tensor's elements; the value is the id of the specification."""
+    """The type of a tensor's elements; the value is the id of the specification.
+
+    Those from 0x100 on are ONNX's integers that oneDNN lacks. They, s64 and ``boolean`` (a byte, 0
+    or 1) are moved, and the operation ``exact`` computes with them; matmul takes the integers of
+    32 and 64 bits.
+    """
 
     undef = Row(0, 0, False, 0, 0, 0, np.dtype("V"))
     f16 = _float(1, 16, 11, 65504.0, np.float16)
@@ -56,6 +62,7 @@ class DataType(Kind):
     s8 = _integer(5, 8, True, np.int8)
     u8 = _integer(6, 8, False, np.uint8)
     f64 = _float(7, 64, 53, (2 - 2.0**-52) * 2.0**1023, np.float64)
+    boolean = Row(8, 8, False, 1, 0, 1, np.dtype(np.bool_))
     f8_e5m2 = _float(9, 8, 3, 57344.0, ml_dtypes.float8_e5m2)
     f8_e4m3 = _float(10, 8, 4, 448.0, ml_dtypes.float8_e4m3fn)
     s4 = _integer(11, 4, True, ml_dtypes.int4)
@@ -63,6 +70,10 @@ class DataType(Kind):
     e8m0 = _float(13, 8, 1, 2.0**127, ml_dtypes.float8_e8m0fnu, 2.0**-127)
     f4_e2m1 = _float(14, 4, 2, 6.0, ml_dtypes.float4_e2m1fn)
     s64 = _integer(16, 64, True, np.int64)
+    s16 = _integer(0x101, 16, True, np.int16)
+    u16 = _integer(0x102, 16, False, np.uint16)
+    u32 = _integer(0x103, 32, False, np.uint32)
+    u64 = _integer(0x104, 64, False, np.uint64)
 
     row: Row
     bits: int
@@ -116,3 +127,9 @@ class DataType(Kind):
 
 
 _BY_NUMPY = {member.numpy: member for member in DataType if member.bits}
+
+
+def any_of(types: Container[DataType]) -> str:
+    """Return data types as a rule names them, ``f16, bf16 or f32``, in the order of their ids."""
+    *names, last = (str(each) for each in DataType if each in types)
+    return f"{', '.join(names)} or {last}" if names else last

@@ -178,8 +178,8 @@ class NormFlags(_Named, enum.IntFlag):
 
     @classmethod
     def _missing_(cls, value: object) -> NormFlags | None:
-        """Find what is no value: names joined by ``|``; other texts raise InvalidArguments."""
-        if isinstance(value, str):
+        """Find what is no value: names joined by ``|``; others raise InvalidArguments."""
+        if not isinstance(value, int):
             return coerce(cls, value, "value")
         found: NormFlags | None = super()._missing_(value)
         return found
@@ -246,9 +246,13 @@ class Direction(Kind):
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return a hint with the names closest to ``name``, or with all where none is close."""
     known = list(names)
+    lower = {other.lower(): other for other in reversed(known)}
+    if name.lower() in lower:
+        return f"did you mean {lower[name.lower()]!r}?"
     # Who writes 'add' leaves out the family of 'binary_add'.
     close = [other for other in known if name and other.endswith(f"_{name}")]
-    close += difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    alike = difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.5)
+    close += [lower[other] for other in alike]
     if not close:
         close = [other for other in known if name and name in other]
     close = list(dict.fromkeys(close))[:3]
@@ -288,7 +292,7 @@ def _coerce_flags(enum_class: type[E], value: object, argument: str) -> E:
     known = 0
     for member in members.values():
         known |= member.value
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value):
         return enum_class(0)
     if isinstance(value, int) and not isinstance(value, bool):
         if 0 <= value <= known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -343,6 +344,19 @@ def test_zero_points_alone_along_k() -> None:
         attr.set_zero_points(Arg.WEIGHTS, 3 << len(batch), (4, 1))
         layouts = ("plain", "any", "plain")
         verify(matmul((7, 12, 20), ("s8", "s8", "s32"), layouts, None, (batch, batch)), attr)
+
+
+def test_zero_points_along_k_need_no_row_of_ones() -> None:
+    """They are taken off where src is copied: tiles are those of a product with scales alone."""
+    for rows in range(1, 9):
+        plans: list[Any] = []
+        for name in ("set_scales", "set_zero_points"):
+            attr = PrimitiveAttr()
+            getattr(attr, name)(Arg.SRC, 3)
+            product = matmul((rows, 32, 512), ("s8", "s8", "f32"), ("plain",) * 3, None)
+            plans.append(PrimitiveDesc(product, ENGINE, attr).plan.recipe.conf)
+        scaled, shifted = plans
+        assert (scaled.blocking, scaled.weights[1]) == (shifted.blocking, shifted.weights[1])
 
 
 def test_what_is_refused() -> None:

@@ -14,7 +14,7 @@ from dnnl.types.kinds import coerce
 
 TYPES = [dtype for dtype in DataType if dtype is not DataType.undef]
 FLOATS = [dtype for dtype in TYPES if dtype.is_float]
-INTEGERS = [dtype for dtype in TYPES if dtype.is_integer]
+INTEGERS = [dtype for dtype in TYPES if dtype.is_integer and dtype is not DataType.boolean]
 
 
 def test_ids_of_the_specification() -> None:
@@ -27,7 +27,7 @@ def test_ids_of_the_specification() -> None:
         "s8",
         "u8",
         "f64",
-        "-",
+        "boolean",
         "f8_e5m2",
         "f8_e4m3",
         "s4",
@@ -38,6 +38,7 @@ def test_ids_of_the_specification() -> None:
         "s64",
     ]
     expected = {name: code for code, name in enumerate(names) if name != "-"}
+    expected |= {name: 0x101 + number for number, name in enumerate(("s16", "u16", "u32", "u64"))}
     assert {dtype.name: dtype.value for dtype in DataType} == expected
     assert {code: DataType(code) for code in expected.values()} == {
         member.value: member for member in DataType
@@ -74,6 +75,12 @@ def test_sizes_and_conversions(dtype: DataType) -> None:
     assert dtype.is_float != dtype.is_integer
 
 
+def test_a_boolean_is_0_or_1_in_a_byte() -> None:
+    row = DataType.boolean
+    assert (row.min, row.max, row.bits, row.digits) == (0, 1, 8, 1)
+    assert DataType.from_numpy(np.bool_) is row
+
+
 def test_undef_is_neither() -> None:
     assert not DataType.undef.is_float
     assert not DataType.undef.is_integer
@@ -86,7 +93,7 @@ def test_from_numpy_reads_what_numpy_reads() -> None:
     assert DataType.from_numpy(ml_dtypes.bfloat16) is DataType.bf16
 
 
-@pytest.mark.parametrize("wrong", [np.bool_, np.complex64, ">f4", "no such type"])
+@pytest.mark.parametrize("wrong", [np.str_, np.complex64, ">f4", "no such type"])
 def test_from_numpy_refuses(wrong: object) -> None:
     with pytest.raises(InvalidArguments) as caught:
         DataType.from_numpy(wrong)

@@ -1,0 +1,56 @@
+"""Compute elements in their own types, without f32 between: integers, truth values, conversions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen import exact
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine
+from dnnl.codegen.builder import Module
+from dnnl.codegen.epilogue import Arguments, broadcast
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = function(srcs), all sources broadcast where they have size 1."""
+
+    function: str
+    srcs: tuple[MemoryDesc, ...]
+    dst: MemoryDesc
+
+
+def configure(function: str, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
+    """Accept any layouts of the function's types."""
+    refusal = refuse_types(*srcs, dst, allowed=exact.TYPES)
+    refusal = refusal or refuse_types(srcs[-1], allowed=exact.FUNCTIONS[function].allowed)
+    return refusal or Conf(function, srcs, dst)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest."""
+    arguments = Arguments()
+    axes = letters(conf.dst.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    sources = [
+        Operand(arguments.slot(Arg.multiple_src(number)), desc, broadcast(desc, index))
+        for number, desc in enumerate(conf.srcs)
+    ]
+    output = Operand(arguments.slot(Arg.DST), conf.dst, index)
+    types = [desc.data_type for desc in (conf.dst, *conf.srcs)]
+
+    def body(point: Point) -> None:
+        stored = [point.load_stored(source) for source in sources]
+        point.store_stored(output, exact.apply(point.e, conf.function, types, stored))
+
+    module = Module("exact", isa)
+    entry = symbol("exact", [*conf.srcs, conf.dst], isa)
+    nest = Nest(axes, (), tuple(sources), (output,), body, core=exact.core(types))
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

@@ -1,0 +1,220 @@
+"""Functions in the types of the elements, beside NumPy: functions, types, layouts, vectors."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dnnl import (
+    Arg,
+    ConcatDesc,
+    ExactDesc,
+    InvalidArguments,
+    Memory,
+    MemoryDesc,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    ReorderDesc,
+    Unimplemented,
+    config,
+)
+from dnnl.codegen.exact import FLOATS, FUNCTIONS, INTEGERS, TYPES
+from dnnl.reference.arrays import f64
+from dnnl.reference.exact import exact
+from dnnl.types.dtype import DataType
+from tests.check import assert_gaps_untouched, assert_padding_zero
+from tests.primitives.harness import ENGINE, every_isa, execute
+from tests.primitives.typed import Typed, drawn
+
+_COMPARISONS = ("equal", "greater", "greater_or_equal", "less", "less_or_equal")
+_SHAPES = ((3, 37, 5), (3, 1, 5), (1, 37, 1))
+
+
+def ordered(kinds: frozenset[DataType]) -> list[DataType]:
+    return sorted(kinds, key=lambda kind: kind.value)
+
+
+def computed(
+    function: str, arrays: list[Typed], kind: DataType, tags: tuple[str | None, ...] = ()
+) -> Typed:
+    """What the primitive makes of arrays, the layouts of which, and of dst, are ``tags``."""
+    tags = tags or (None,) * (len(arrays) + 1)
+    memories = [Memory.from_numpy(a, tag, ENGINE) for a, tag in zip(arrays, tags, strict=False)]
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    dst = MemoryDesc(shape, kind, tags[-1])
+    desc = ExactDesc(function, [memory.desc for memory in memories], dst)
+    args = {Arg.multiple_src(i): memory for i, memory in enumerate(memories)}
+    result = execute(desc, args)
+    assert_padding_zero(result)
+    assert_gaps_untouched(result)
+    return result.numpy()
+
+
+def assert_exact(
+    function: str, arrays: list[Typed], kind: DataType, tags: tuple[str | None, ...] = ()
+) -> None:
+    got, want = computed(function, arrays, kind, tags), exact(function, arrays, kind)
+    assert got.dtype == want.dtype
+    if kind.is_float and function == "cast":  # of NaN there are many
+        got, want = f64(got), f64(want)
+    else:
+        got, want = (values.view(f"u{values.dtype.itemsize}") for values in (got, want))
+    np.testing.assert_array_equal(got, want)
+
+
+def sources(function: str, kind: DataType, seed: int) -> list[Typed]:
+    signature = FUNCTIONS[function].signature
+    kinds = [kind] * signature.sources
+    if function == "where":
+        kinds[0] = DataType.boolean
+    shapes = (_SHAPES[seed % 3 :] + _SHAPES[: seed % 3])[: len(kinds)]
+    pairs = zip(kinds, shapes, strict=True)
+    return [drawn(own, shape, seed + n) for n, (own, shape) in enumerate(pairs)]
+
+
+@every_isa
+@pytest.mark.parametrize("function", sorted(FUNCTIONS.keys() - {"cast", "pow"}))
+def test_every_type(function: str, isa: str) -> None:
+    row = FUNCTIONS[function]
+    with config.override("max_cpu_isa", isa):
+        for seed, kind in enumerate(ordered(row.allowed)):
+            dst = DataType.boolean if function in _COMPARISONS else kind
+            assert_exact(function, sources(function, kind, seed), dst)
+
+
+@every_isa
+@pytest.mark.parametrize("dst", ordered(TYPES), ids=str)
+def test_every_conversion(dst: DataType, isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        for seed, src in enumerate(ordered(TYPES)):
+            assert_exact("cast", [drawn(src, (3, 41), seed)], dst)
+
+
+@pytest.mark.parametrize(("base", "exponent"), list(itertools.product(ordered(INTEGERS), repeat=2)))
+def test_powers(base: DataType, exponent: DataType) -> None:
+    arrays = [drawn(base, (5, 33), 1), drawn(exponent, (1, 33), 2)]
+    assert_exact("pow", arrays, base)
+
+
+@every_isa
+@pytest.mark.parametrize("kind", ["s8", "u16", "s64"])
+@pytest.mark.parametrize(
+    "tags",
+    [("nchw", "nhwc", "nChw16c"), ("nhwc", "nChw8c", "nchw"), ("nChw16c", "dcba", "nhwc")],
+    ids=str,
+)
+def test_layouts(tags: tuple[str, ...], kind: str, isa: str) -> None:
+    arrays = [drawn(DataType[kind], (2, 19, 3, 5), seed) for seed in (1, 2)]
+    with config.override("max_cpu_isa", isa):
+        assert_exact("div", arrays, DataType[kind], tags)
+        assert_exact("less_or_equal", arrays, DataType.boolean, tags)
+        assert_exact("cast", arrays[:1], DataType.f32, tags[1:])
+
+
+@every_isa
+@pytest.mark.parametrize("kind", [str(kind) for kind in ordered(INTEGERS)])
+def test_quotients_beside_whole_ones(kind: str, isa: str) -> None:
+    """Those that a float with too few digits would round to the next integer."""
+    data_type = DataType[kind]
+    with config.override("max_cpu_isa", isa):
+        if data_type.bits == 8:
+            every = np.arange(256).astype(data_type.numpy)
+            sides = [every[:, None], every[None]]
+        else:
+            divisor, factor = (drawn(data_type, (64, 257), seed) for seed in (7, 8))
+            steps = np.arange(-1, 2).reshape(3, 1, 1).astype(data_type.numpy)
+            with np.errstate(over="ignore", divide="ignore"):
+                factor = factor // np.where(divisor == 0, 1, divisor)  # products that fit the type
+                sides = [divisor * factor + steps, divisor[None]]
+        for function in ("div", "mod", "remainder"):
+            assert_exact(function, sides, data_type)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3), (1, 1, 1), (257,), (64, 129)])
+def test_sizes(shape: tuple[int, ...]) -> None:
+    for kind in (DataType.s8, DataType.s32, DataType.u64):
+        assert_exact("mod", [drawn(kind, shape, seed) for seed in (3, 4)], kind)
+
+
+def test_a_byte_that_is_not_0_is_true() -> None:
+    a, b = (np.array([0, 1, 2, 255, 2, 0], np.uint8), np.array([0, 2, 4, 1, 0, 8], np.uint8))
+    arrays = [a.view(np.bool_), b.view(np.bool_)]
+    whole = [a != 0, b != 0]
+    for function in ("and", "or", "xor", "equal"):
+        want = exact(function, whole, DataType.boolean)
+        got = computed(function, arrays, DataType.boolean).view(np.uint8)
+        assert (got == want).all(), function
+    assert (computed("not", arrays[:1], DataType.boolean).view(np.uint8) == (a == 0)).all()
+    assert (computed("cast", arrays[:1], DataType.s32) == (a != 0)).all()
+
+
+def test_in_place() -> None:
+    array = drawn(DataType.s64, (3, 19), 5)
+    memory = Memory.from_numpy(array.copy())
+    desc = ExactDesc("neg", [memory.desc], memory.desc)
+    result = execute(desc, {Arg.MULTIPLE_SRC: memory}, dst=memory)
+    np.testing.assert_array_equal(result.numpy(), -array)
+
+
+@pytest.mark.parametrize("kind", ordered(TYPES - FLOATS), ids=str)
+@pytest.mark.parametrize(
+    ("src", "dst"), [("abcd", "acdb"), ("aBcd16b", "abcd"), ("dcba", "ABcd4b16a4b")]
+)
+def test_integers_are_moved(kind: DataType, src: str, dst: str) -> None:
+    array = drawn(kind, (5, 19, 3, 7), 6)
+    memory = Memory.from_numpy(array, src)
+    moved = execute(ReorderDesc(memory.desc, memory.desc.with_tag(dst)), {Arg.FROM: memory})
+    np.testing.assert_array_equal(moved.numpy(), array)
+    joined = execute(
+        ConcatDesc(1, [memory.desc, moved.desc]),
+        {Arg.multiple_src(0): memory, Arg.multiple_src(1): moved},
+    )
+    np.testing.assert_array_equal(joined.numpy(), np.concatenate([array, array], 1))
+
+
+def md(kind: str, *dims: int) -> MemoryDesc:
+    return MemoryDesc(dims, kind)
+
+
+@pytest.mark.parametrize(
+    ("function", "srcs", "dst", "message"),
+    [
+        ("plus", [md("s32", 3)], md("s32", 3), "function = 'plus': expected one of abs, add"),
+        ("add", [md("s32", 3)], md("s32", 3), "src_descs = .*: add takes 2 sources, not 1"),
+        (
+            "add", [md("s32", 3), md("s64", 3)], md("s32", 3),
+            "dst_desc = 's32': add: all tensors have one data type; src_descs have s32, s64",
+        ),
+        ("less", [md("s32", 3)] * 2, md("s32", 3), "less: .* dst is boolean"),
+        ("where", [md("s32", 3)] * 3, md("s32", 3), "where: the first source is boolean"),
+        ("add", [md("s32", 2), md("s32", 3)], md("s32", 3), r"src_descs\[0\] = \(2,\): each"),
+        ("neg", [md("s32", 1)], md("s32", 3), r"dst_desc = \(3,\)"),
+    ],
+)  # fmt: skip
+def test_wrong_descriptions(
+    function: str, srcs: list[MemoryDesc], dst: MemoryDesc, message: str
+) -> None:
+    with pytest.raises(InvalidArguments, match=message):
+        ExactDesc(function, srcs, dst)
+
+
+@pytest.mark.parametrize(("function", "kind"), [("add", "f32"), ("neg", "boolean"), ("add", "s4")])
+def test_types_that_a_function_does_not_have(function: str, kind: str) -> None:
+    count = FUNCTIONS[function].signature.sources
+    with pytest.raises(Unimplemented, match=f"unsupported data type: {kind}"):
+        PrimitiveDesc(ExactDesc(function, [md(kind, 4)] * count, md(kind, 4)), ENGINE)
+
+
+@pytest.mark.parametrize(("base", "exponent"), [("f32", "s32"), ("boolean", "s32")])
+def test_powers_are_of_integers(base: str, exponent: str) -> None:
+    with pytest.raises(InvalidArguments, match="the base, which is the first and an integer"):
+        ExactDesc("pow", [md(base, 4), md(exponent, 4)], md(base, 4))
+
+
+def test_there_are_no_post_ops() -> None:
+    attr = PrimitiveAttr()
+    attr.post_ops.append_eltwise("eltwise_relu")
+    with pytest.raises(Unimplemented, match="unsupported attribute"):
+        PrimitiveDesc(ExactDesc("neg", [md("s32", 4)], md("s32", 4)), ENGINE, attr)
