@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dnnl.errors import Error, InvalidArguments, Unimplemented
+from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -77,7 +76,7 @@ class Node:
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    attrs: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     domain: str = ""
     post_ops: tuple[PostOp, ...] = ()
     fused: tuple[str, ...] = ()
@@ -114,7 +113,7 @@ class Graph:
     outputs: Mapping[str, str]
     constants: Mapping[str, Array]
     opset: int
-    types: Mapping[str, TensorType] = field(default_factory=lambda: MappingProxyType({}))
+    types: Mapping[str, TensorType] = field(default_factory=dict)
 
     def type_of(self, value: str) -> TensorType:
         """Type of a value of any kind."""
@@ -191,11 +190,11 @@ def blamed_on(node: Node) -> Iterator[None]:
         if isinstance(error, InvalidArguments):
             where = f"{node}, {error.argument}"
             raise InvalidArguments(where, error.value, error.rule, error.hint) from error
-        if isinstance(error, ModelError):
-            raise ModelError(f"{node}: {error}") from error
+        if isinstance(error, ModelError | OutOfMemory):
+            raise type(error)(f"{node}: {error}") from error
         raise
-    except MemoryError:
-        raise
+    except MemoryError as error:
+        raise OutOfMemory(f"{node}: {error}") from error
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise ModelError(f"{node} is damaged or has sources that do not fit: {what}") from error

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
-from dnnl.framework.graph import Graph, Shape, TensorType
-from dnnl.framework.onnx_model import graph_to_proto, read_graph
+from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType
+from dnnl.framework.onnx_check import refusal
+from dnnl.framework.onnx_model import graph_from_proto, graph_to_proto, read_model
 from dnnl.framework.random_weights import with_random_weights
-from dnnl.framework.session import Session
-from dnnl.framework.specialize import rebatched, specialize
-from dnnl.runtime.engine import Engine
+from dnnl.framework.session import Session, arrays_of, named
+from dnnl.framework.specialize import check_operators, ones_for_open, rebatched, specialize
+from dnnl.runtime.engine import Engine, checked_engine, first_cpu
+
+PRECISIONS = ("f32",)
+
+KEPT_SESSIONS = 4
+"""Sessions that a called model keeps, of the shapes that it met last."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
-    """A graph as its file has it; methods give changed models and leave this one as it is."""
+    """A graph as its file has it; methods give changed models and leave this one as it is.
+
+    ``model(x)`` runs it. Models can be pickled and copied; each is equal to itself alone.
+    """
 
     graph: Graph
 
@@ -44,18 +57,49 @@ class Model:
 
     def compile(
         self,
-        engine: Engine,
+        engine: Engine | None = None,
+        precision: str = "f32",
+        num_threads: int | None = None,
+        *,
         batch: int | None = None,
         layout: str = "propagate",
-        num_threads: int | None = None,
     ) -> Session:
-        """The model on an engine.
+        """The model on an engine, by default the first cpu engine.
 
-        ``layout`` "plain" keeps every activation row-major instead of letting layouts propagate.
-        ``num_threads`` is what the stream of a run uses.
+        ``num_threads`` is what the stream of a run uses. ``batch`` is the first size of every
+        input, as of :meth:`with_batch`. ``layout`` "plain" keeps every activation row-major instead
+        of letting layouts propagate. ``precision`` is "f32"; there is no other yet.
+
+        Raises InvalidArguments where the model leaves a size open that nothing here gives.
         """
+        if precision not in PRECISIONS:
+            raise Unimplemented(f"precision = {precision!r}: there is {', '.join(PRECISIONS)}")
+        where = first_cpu() if engine is None else checked_engine(engine)
         graph = self.graph if batch is None else rebatched(self.graph, batch)
-        return Session(specialize(graph), engine, layout, num_threads)
+        return Session(specialize(graph), where, layout, num_threads)
+
+    def __call__(self, *arrays: Any) -> Array | dict[str, Array]:
+        """Run on arrays in the order of ``inputs``, or on one mapping from their names.
+
+        The result is an array, or a dict of them where there are several outputs. Every new set of
+        shapes is compiled, and the sessions of the last few are kept: where shapes are known,
+        :meth:`compile` once and call the session.
+        """
+        feeds = arrays_of(named(arrays, self.inputs), self.inputs)
+        shapes = {name: feeds[name].shape for name in self.inputs}
+        return self._session(tuple(shapes.items()))(feeds)
+
+    @cached_property
+    def _session(self) -> Callable[[tuple[tuple[str, Shape], ...]], Session]:
+        graph = self.graph  # with self, sessions would wait for the collector of cycles
+
+        def compiled(shapes: tuple[tuple[str, Shape], ...]) -> Session:
+            return Model(specialize(graph, dict(shapes))).compile()
+
+        return lru_cache(KEPT_SESSIONS)(compiled)
+
+    def __reduce__(self) -> tuple[type[Model], tuple[Graph]]:
+        return type(self), (self.graph,)  # without sessions
 
     def to_onnx(self) -> bytes:
         """The model as the bytes of an ONNX file."""
@@ -63,9 +107,20 @@ class Model:
         return content
 
 
-def load(path: str | Path) -> Model:
+def load(path: str | os.PathLike[str]) -> Model:
     """The model in an ONNX file.
 
-    Raises ModelError, with the reason, for a file that is no usable model.
+    Raises ModelError, with the reason, for a file that is no usable model, and Unimplemented for
+    operators or operator sets that are not known. What depends on sizes, or is refused of an
+    operator that is known, shows when the model is compiled.
     """
-    return Model(read_graph(path))
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArguments("path", path, "expected the path of a file", "load('model.onnx')")
+    proto = read_model(Path(path))
+    graph = graph_from_proto(proto, str(path))
+    check_operators(graph)
+    reason = refusal(proto)
+    if reason:
+        specialize(graph, ones_for_open(graph.inputs))  # tells more where it fails as well
+        raise ModelError(f"{path}: no valid ONNX model: {reason}")
+    return Model(graph)

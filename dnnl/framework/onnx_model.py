@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import external_data_helper, helper, numpy_helper, version_converter
+from onnx import helper, numpy_helper, version_converter
 
+from dnnl.errors import Unimplemented
+from dnnl.framework.external_data import load_external_data
 from dnnl.framework.graph import Array, Graph, ModelError, Node, TensorType, blamed_on
 
 MIN_OPSET = 7
@@ -20,37 +22,54 @@ MIN_OPSET = 7
 
 CONVERTED_OPSET = 9
 
+_OWN = ("", "ai.onnx")
+"""The names of ONNX's own domain."""
+
+_LARGEST = 2**31
+"""Bytes that are too many for a protobuf."""
+
 _IR_VERSION_KEY = b"\x08"
 """The first byte of a serialized model: field 1, the IR version."""
 
 
-def read_graph(path: str | Path) -> Graph:
-    """The graph of an ONNX file.
+def read_model(path: str | Path) -> onnx.ModelProto:
+    """The model in an ONNX file, its external data included.
 
-    Raises ModelError for a file that cannot be read, is no model, ends early, misses its external
-    data or contradicts itself.
+    Raises ModelError for a file that cannot be read, is no model, ends early or misses its
+    external data.
     """
     path = Path(path)
+    _check_size(path)
     proto = _parse(path, _read(path))
-    _load_external_data(proto, path)
-    graph = graph_from_proto(proto, str(path))
-    graph.check_order()
-    return graph
+    load_external_data(proto, path)
+    return proto
 
 
 def graph_from_proto(proto: onnx.ModelProto, source: str = "model") -> Graph:
-    """The graph of a parsed model; ``source`` names it in errors."""
+    """The graph of a parsed model; ``source`` names it in errors.
+
+    Raises ModelError for one that contradicts itself.
+    """
     _check_names(proto.graph, source)
-    opset = _opset(proto)
-    if opset < MIN_OPSET:
-        proto, opset = _converted(proto, source), CONVERTED_OPSET
+    _check_functions(proto, source)
+    opset = _opset(proto, source)
+    if 0 < opset < MIN_OPSET:
+        proto, opset = _converted(proto, opset, source), CONVERTED_OPSET
     constants = {t.name: _to_array(t) for t in proto.graph.initializer}
     if len(constants) != len(proto.graph.initializer):
         raise ModelError(f"{source}: two initializers have the same name")
+    declared = [i.name for i in proto.graph.input]
+    if len(set(declared)) != len(declared):
+        raise ModelError(f"{source}: two inputs have the same name")
     inputs = {i.name: _type(i) for i in proto.graph.input if i.name not in constants}
     nodes = _nodes(proto.graph)
     outputs = {o.name: o.name for o in proto.graph.output}
-    return Graph(nodes, inputs, outputs, constants, opset)
+    for output in proto.graph.output:
+        if output.type.HasField("tensor_type") and not output.type.tensor_type.elem_type:
+            raise ModelError(f"{source}: output {output.name!r} has no element type")
+    graph = Graph(nodes, inputs, outputs, constants, opset)
+    graph.check_order()
+    return graph
 
 
 def _check_names(graph: onnx.GraphProto, source: str) -> None:
@@ -64,15 +83,36 @@ def _check_names(graph: onnx.GraphProto, source: str) -> None:
             raise ModelError(f"{source}: damaged: the name {name!r} is no text")
 
 
-def _opset(proto: onnx.ModelProto) -> int:
-    return next((int(o.version) for o in proto.opset_import if o.domain in ("", "ai.onnx")), 0)
+def _check_functions(proto: onnx.ModelProto, source: str) -> None:
+    """Raise Unimplemented for an operator of ONNX's own domain that the model means otherwise."""
+    for function in proto.functions:
+        if function.domain in _OWN:
+            name = f"operator {function.name} of ONNX's own domain"
+            raise Unimplemented(f"{source}: it defines {name}; functions are not run")
 
 
-def _converted(proto: onnx.ModelProto, source: str) -> onnx.ModelProto:
+def _opset(proto: onnx.ModelProto, source: str) -> int:
+    """The version of ONNX's own operators, 0 for a model that has only others."""
+    versions = {int(o.version) for o in proto.opset_import if o.domain in _OWN}
+    if not versions and not any(node.domain in _OWN for node in proto.graph.node):
+        return 0
+    newest = onnx.defs.onnx_opset_version()
+    if len(versions) != 1 or min(versions) < 1:
+        rule = f"expected one version of ONNX's operators from 1 to {newest}"
+        raise ModelError(f"{source}: operator sets {sorted(versions)}: {rule}")
+    version = versions.pop()
+    if version > newest:
+        known = f"onnx {onnx.__version__} knows 1 to {newest}"
+        raise Unimplemented(
+            f"{source}: operator set {version}: {known}; a newer onnx may know more"
+        )
+    return version
+
+
+def _converted(proto: onnx.ModelProto, opset: int, source: str) -> onnx.ModelProto:
     try:
         return version_converter.convert_version(proto, CONVERTED_OPSET)
     except Exception as error:  # the converter raises its C++ errors as they are
-        opset = _opset(proto)
         raise ModelError(f"{source}: operator set {opset} cannot be converted: {error}") from error
 
 
@@ -131,6 +171,18 @@ def _read(path: Path) -> bytes:
         raise ModelError(f"{path}: no such file") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a path that the system cannot spell
+        raise ModelError(f"{str(path)!r}: cannot be read: {error}") from error
+
+
+def _check_size(path: Path) -> None:
+    """Raise ModelError for a file that is too large, before it is read."""
+    size = 0
+    with suppress(OSError, ValueError):  # reading it says what is wrong
+        size = path.stat().st_size
+    if size >= _LARGEST:
+        rule = "an ONNX file has at most 2 GiB; larger models keep tensors as external data"
+        raise ModelError(f"{path}: {size} bytes: {rule}")
 
 
 def _parse(path: Path, content: bytes) -> onnx.ModelProto:
@@ -150,22 +202,6 @@ def _parse(path: Path, content: bytes) -> onnx.ModelProto:
     return proto
 
 
-def _load_external_data(proto: onnx.ModelProto, path: Path) -> None:
-    for tensor in proto.graph.initializer:
-        if not external_data_helper.uses_external_data(tensor):
-            continue
-        where = external_data_helper.ExternalDataInfo(tensor).location
-        try:
-            external_data_helper.load_external_data_for_tensor(tensor, str(path.parent))
-        except (OSError, ValueError, onnx.checker.ValidationError) as error:
-            raise ModelError(
-                f"{path}: tensor {tensor.name!r} lies in the external file {where!r}, "
-                "which is missing or cannot be read"
-            ) from error
-        tensor.data_location = onnx.TensorProto.DEFAULT
-        del tensor.external_data[:]
-
-
 def _to_array(tensor: onnx.TensorProto) -> Array:
     if min(tensor.dims, default=0) < 0:
         raise ModelError(f"tensor {tensor.name!r} has negative dims {tuple(tensor.dims)}")
@@ -179,10 +215,15 @@ def _type(value: onnx.ValueInfoProto) -> TensorType:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not kind.elem_type:
         raise ModelError(f"input {value.name!r} is not a tensor")
+    if not kind.HasField("shape"):
+        raise ModelError(f"input {value.name!r} declares no shape; its dims may be names")
     shape = tuple(
         d.dim_value if d.HasField("dim_value") else d.dim_param or f"{value.name}[{axis}]"
         for axis, d in enumerate(kind.shape.dim)
     )
+    if any(isinstance(n, int) and n < 0 for n in shape):
+        rule = "a size that is open has a name, or nothing"
+        raise ModelError(f"input {value.name!r} declares negative dims {shape}: {rule}")
     try:
         return TensorType(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
     except KeyError as error:
@@ -204,7 +245,7 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         if not name or name in names:
             name = f"{name or node.op_type}_{index}"
         names.add(name)
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = "" if node.domain in _OWN else node.domain
         sources, results = tuple(node.input), tuple(node.output)
         bare = Node(node.op_type, name, sources, results, domain=domain)
         with blamed_on(bare):
@@ -213,4 +254,4 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
 
 
 def _attributes(proto: onnx.NodeProto) -> Mapping[str, Any]:
-    return MappingProxyType({a.name: helper.get_attribute_value(a) for a in proto.attribute})
+    return {a.name: helper.get_attribute_value(a) for a in proto.attribute}

@@ -11,6 +11,7 @@ from dnnl.framework import lower_product as product
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes
 from dnnl.framework.elementwise import ELTWISE
+from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.graph import ModelError, Node
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.shapes import Infer
@@ -22,12 +23,12 @@ _ELTWISE = frozenset({"eltwise"})
 _BINARY = frozenset({"binary"})
 
 _INTEGER = (
-    *("allowzero", "axis", "ceil_mode", "count_include_pad", "group", "keepdims"),
-    *("noop_with_empty_axes", "size", "spatial", "storage_order", "to", "training_mode"),
-    *("transA", "transB"),
+    *("allowzero", "axis", "ceil_mode", "count_include_pad", "fmod", "group", "keepdims"),
+    *("noop_with_empty_axes", "saturate", "size", "spatial", "storage_order", "to"),
+    *("training_mode", "transA", "transB"),
 )
 _NUMBER = ("alpha", "beta", "bias", "epsilon", "max", "min", "momentum", "ratio")
-_TEXT = ("approximate", "auto_pad")
+_TEXT = ("approximate", "auto_pad", "direction", "round_mode")
 _INTEGERS = ("axes", "dilations", "kernel_shape", "pads", "perm", "shape", "strides")
 
 _ATTRIBUTES: dict[str, str] = {
@@ -75,6 +76,10 @@ def _pooling(*required: str) -> Operator:
     return Operator(shapes.pooling, spatial.pooling, _ANY, required=required)
 
 
+def _exact(infer: Infer, count: int, *required: str) -> Operator:
+    return Operator(infer, elementwise.exact, inputs=(count, count), required=required)
+
+
 def _unary(inputs: tuple[int, int] = (1, 1)) -> Operator:
     return Operator(shapes.same, elementwise.unary, _BINARY, inputs)
 
@@ -85,7 +90,7 @@ OPERATORS: dict[str, Operator] = {
     "BatchNormalization": Operator(
         shapes.batch_normalization, spatial.batch_normalization, _ELTWISE, (5, 5)
     ),
-    "Cast": Operator(shapes.cast, data.unsupported, required=("to",)),
+    "Cast": _exact(shapes.cast, 1, "to"),
     "Concat": Operator(shapes.concat, data.concat, inputs=(1, None), required=("axis",)),
     "Conv": Operator(shapes.convolution, spatial.convolution, _ANY, (2, 3)),
     "Div": _binary(),
@@ -111,6 +116,11 @@ OPERATORS: dict[str, Operator] = {
     "Sum": Operator(shapes.elementwise, elementwise.summation, inputs=(1, None)),
     "Transpose": Operator(shapes.transpose, data.transpose),
     "Unsqueeze": Operator(shapes.unsqueeze, data.reshape, inputs=(1, 2)),
+    "Where": _exact(shapes.choice, 3),
+    **{op: _exact(shapes.comparison, 2) for op in COMPARISONS},
+    **{op: _exact(shapes.elementwise, 2) for op in TWO_OF_A_TYPE},
+    **{op: _exact(shapes.same, 1) for op in ONE},
+    "BitShift": _exact(shapes.elementwise, 2, "direction"),
     **{op: _unary((1, 3) if op == "Clip" else (1, 1)) for op in ELTWISE},
 }
 

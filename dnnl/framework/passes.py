@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
+from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, blamed_on
 
 Pass = Callable[[Graph], Graph]
@@ -46,7 +46,7 @@ def _is_identity(node: Node, graph: Graph) -> bool:
 def split_variadic(graph: Graph) -> Graph:
     """Max, Min and Sum as operators of two sources each; a sum of two is an Add.
 
-    Longer sums of equal shapes stay, because a primitive computes them at once.
+    Longer sums of floats of equal shapes stay, because a primitive computes them at once.
     """
     nodes: list[Node] = []
     types = dict(graph.types)
@@ -73,7 +73,8 @@ def split_variadic(graph: Graph) -> Graph:
 
 def _is_long_sum(node: Node, graph: Graph) -> bool:
     shapes = {graph.shape_of(value) for value in node.inputs}
-    return node.op == "Sum" and len(node.inputs) > 2 and len(shapes) == 1
+    floats = not is_whole(graph.type_of(node.output).dtype)
+    return node.op == "Sum" and floats and len(node.inputs) > 2 and len(shapes) == 1
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,6 @@ def _folded(node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str,
         node,
         inputs=tuple(names),
         outputs=absorbed.outputs[:1],
-        attrs=MappingProxyType(attrs),
+        attrs=attrs,
         fused=(*node.fused, absorbed.name),
     )

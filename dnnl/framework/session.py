@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 import numpy.typing as npt
 
-from dnnl import config, log
+from dnnl import config, forks
 from dnnl.errors import InvalidArguments
 from dnnl.framework.expand import expand
 from dnnl.framework.fusion import fuse_post_ops
@@ -21,11 +20,12 @@ from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import OPERATORS
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
-from dnnl.primitives.primitive import Primitive
+from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
+from dnnl.runtime.storage import check_room
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -88,7 +88,6 @@ def check_environment(engine: Engine) -> None:
     """Raise InvalidArguments for a bad knob, before a node could be blamed for it."""
     for knob in config.KNOBS:
         config.get(knob.name)
-    log.parse(config.get("verbose"))
     select_isa(engine)
 
 
@@ -96,7 +95,8 @@ class Session:
     """Runs a model on inputs of the sizes that it was compiled for.
 
     Made by :meth:`Model.compile`. ``inputs`` says what :meth:`run` takes, ``layers`` what a run
-    does. Runs from several threads take turns, because they share the memory of activations.
+    does, ``nbytes`` how much memory activations and constants have. Runs from several threads take
+    turns, because they share the memory of activations.
     """
 
     def __init__(
@@ -112,14 +112,22 @@ class Session:
         optimized = optimize(graph)
         lowering = lower(optimized, engine, layout)
         self._arena = _arena(lowering)
+        self.nbytes = self._arena.size + sum(key.desc.size for key in lowering.prepared)
+        check_room(self.nbytes)
         self._activations = _bytes(self._arena.size, engine)
+        preparations = {key: _preparation(key, engine) for key in lowering.prepared}
+        self._images = build_ahead(
+            [*filter(None, preparations.values()), *(step.pd for step in lowering.steps)]
+        )
         self._constants: dict[int, Memory] = {}
         for key, storage in lowering.prepared.items():
-            self._constants[storage] = self._prepare(key, optimized.constants[key.value])
+            constant = optimized.constants[key.value]
+            self._constants[storage] = self._prepare(key, preparations[key], constant)
         most = max((step.pd.scratchpad_desc.size for step in lowering.steps), default=0)
         self._scratchpad = _bytes(most, engine)
         self.layers = tuple(_layer(step) for step in lowering.steps)
         self._calls = [self._bind(step) for step in lowering.steps]
+        self._images = {}
         self._feeds = {name: self._buffer(lowering.tensors[name]).numpy() for name in graph.inputs}
         self._results = {
             public: optimized.constants[value]
@@ -127,7 +135,7 @@ class Session:
             else self._buffer(lowering.tensors[value])
             for public, value in optimized.outputs.items()
         }
-        self._lock = threading.Lock()
+        self._lock = forks.Lock()
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -139,40 +147,48 @@ class Session:
         """The number of threads that a primitive is spread over."""
         return self._stream.num_threads
 
+    def __call__(self, *arrays: Any) -> Array | dict[str, Array]:
+        """Run on arrays in the order of ``inputs``, or on one mapping from their names.
+
+        The result is a new array, or a dict of them where there are several outputs. Raises
+        InvalidArguments as :meth:`run` does.
+        """
+        results = self.run(named(arrays, self.inputs))
+        return results if len(results) > 1 else results.popitem()[1]
+
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs for one array per input, as new arrays.
 
         Raises InvalidArguments for a missing, unknown or unfitting array.
         """
-        self._check(feeds)
+        arrays = self._checked(feeds)
         with self._lock:
-            self._load(feeds)
+            self._load(arrays)
             for call in self._calls:
                 call()
             return self._copied()
 
     def run_timed(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], list[Span]]:
         """As :meth:`run`, with the time of each layer."""
-        self._check(feeds)
+        arrays = self._checked(feeds)
         spans = []
         with self._lock:
-            self._load(feeds)
+            self._load(arrays)
             for call in self._calls:
                 start = perf_counter_ns()
                 call()
                 spans.append(Span(start, perf_counter_ns()))
             return self._copied(), spans
 
-    def _check(self, feeds: Mapping[str, Array]) -> None:
-        for name in feeds.keys() - self.inputs.keys():
-            raise InvalidArguments(
-                "input", name, f"no such input; there are {', '.join(self.inputs)}"
-            )
+    def __reduce__(self) -> Never:
+        rule = "a Session holds machine code and cannot be copied or pickled"
+        raise TypeError(f"{rule}: copy the Model and compile it where it is needed")
+
+    def _checked(self, feeds: Mapping[str, Any]) -> dict[str, Array]:
+        arrays = arrays_of(feeds, self.inputs)
         for name, expected in self.inputs.items():
-            if name not in feeds:
-                rule = f"missing: the model expects {expected}"
-                raise InvalidArguments(f"input {name!r}", None, rule)
-            check_input(name, np.asarray(feeds[name]), expected)
+            check_input(name, arrays[name], expected)
+        return arrays
 
     def _load(self, feeds: Mapping[str, Array]) -> None:
         for name, place_ in self._feeds.items():
@@ -192,7 +208,7 @@ class Session:
         if scratchpad.size:
             memory = Memory(scratchpad, self.engine, self._scratchpad[: scratchpad.size])
             args[Arg.SCRATCHPAD] = memory
-        return Primitive(step.pd).bind(self._stream, args)
+        return Primitive(step.pd, images=self._images).bind(self._stream, args)
 
     def _memory(self, storage: int, desc: MemoryDesc) -> Memory:
         if storage in self._constants:
@@ -204,17 +220,59 @@ class Session:
         memory = self._memory(tensor.storage, tensor.layout.desc)
         return ShapedBuffer(memory, tensor.layout.permutation)
 
-    def _prepare(self, key: Prepared, array: Array) -> Memory:
+    def _prepare(self, key: Prepared, pd: PrimitiveDesc | None, array: Array) -> Memory:
         """A constant in the layout that its readers want."""
         wanted = Memory(key.desc, self.engine)
         content = np.require(array, requirements=["C", "W"]).reshape(-1).view(np.uint8)
-        if same_places(key.source, key.desc):
+        if pd is None:
             wanted.data[:] = content
             return wanted
-        primitive = Primitive(PrimitiveDesc(ReorderDesc(key.source, key.desc), self.engine))
         source = Memory(key.source, self.engine, content)
+        primitive = Primitive(pd, images=self._images)
         primitive.execute(self._stream, {Arg.FROM: source, Arg.TO: wanted})
         return wanted
+
+
+def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, Any]:
+    """The arguments of a call by name: the only one, if it is a mapping, or one for each input."""
+    if len(arrays) == 1 and isinstance(arrays[0], Mapping):
+        return arrays[0]
+    if len(arrays) != len(inputs):
+        rule = f"expected {len(inputs)} arrays for {', '.join(inputs)}, or one mapping by name"
+        raise InvalidArguments("number of arrays", len(arrays), rule)
+    return dict(zip(inputs, arrays, strict=True))
+
+
+def arrays_of(feeds: Mapping[str, Any], inputs: Mapping[str, TensorType]) -> dict[str, Array]:
+    """A NumPy array for each input.
+
+    Raises InvalidArguments for a missing or unknown name, and for what is no array.
+    """
+    if not isinstance(feeds, Mapping):
+        hint = "session(x) takes arrays in the order of the inputs"
+        given = type(feeds).__name__
+        raise InvalidArguments("feeds", given, "expected a mapping from names to arrays", hint)
+    for name in feeds.keys() - inputs.keys():
+        raise InvalidArguments("input", name, f"no such input; there are {', '.join(inputs)}")
+    arrays = {}
+    for name, expected in inputs.items():
+        if name not in feeds:
+            rule = f"missing: the model expects {expected}"
+            raise InvalidArguments(f"input {name!r}", None, rule)
+        arrays[name] = _array(name, feeds[name], expected)
+    return arrays
+
+
+def _array(name: str, value: object, expected: TensorType) -> Array:
+    given = type(value).__name__
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists, tensors with a grad
+        raise InvalidArguments(f"input {name!r}", given, f"is no array: {error}") from error
+    if array.dtype == object:
+        rule = f"is no array of numbers: the model expects {expected}"
+        raise InvalidArguments(f"input {name!r}", given, rule)
+    return array
 
 
 def check_input(name: str, array: npt.NDArray[Any], expected: TensorType) -> None:
@@ -227,6 +285,13 @@ def check_input(name: str, array: npt.NDArray[Any], expected: TensorType) -> Non
     if given.shape != expected.shape:
         rule = f"wrong shape: the model expects {expected}"
         raise InvalidArguments(f"input {name!r}", str(given), rule)
+
+
+def _preparation(key: Prepared, engine: Engine) -> PrimitiveDesc | None:
+    """The reorder of a constant to the layout that its readers want; None where it is that."""
+    if same_places(key.source, key.desc):
+        return None
+    return PrimitiveDesc(ReorderDesc(key.source, key.desc), engine)
 
 
 def _arena(lowering: Lowering) -> Arena:

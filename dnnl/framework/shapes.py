@@ -93,6 +93,16 @@ def elementwise(scope: Scope) -> list[TensorType]:
     return scope.result(broadcast([scope.shape(i) for i in range(len(scope.node.inputs))]))
 
 
+def comparison(scope: Scope) -> list[TensorType]:
+    """The truth about two sources, broadcast."""
+    return [TensorType(np.dtype(np.bool_), elementwise(scope)[0].shape)]
+
+
+def choice(scope: Scope) -> list[TensorType]:
+    """One of the two sources behind the condition, all broadcast."""
+    return [TensorType(scope.type(1).dtype, elementwise(scope)[0].shape)]
+
+
 def convolution(scope: Scope) -> list[TensorType]:
     """[N, C, ...] with weights [M, C / group, ...] gives [N, M, ...]."""
     source, weights = scope.shape(), scope.shape(1)
@@ -139,18 +149,31 @@ def pooling(scope: Scope) -> list[TensorType]:
 
 
 def pooling_window(scope: Scope) -> Window:
-    """The window of a pooling; a global one covers all that is there."""
+    """The window of a pooling; a global one covers all that is there.
+
+    Raises ModelError for padding as large as the kernel, where windows could see nothing else.
+    """
     spatial = scope.shape()[2:]
-    kernel = spatial if scope.node.op.startswith("Global") else scope.attr("kernel_shape")
-    return Window.over(spatial, tuple(kernel), scope.node.attrs)
+    kernel = spatial if scope.node.op.startswith("Global") else tuple(scope.attr("kernel_shape"))
+    window = Window.over(spatial, kernel, scope.node.attrs)
+    pads = tuple(scope.attr("pads", ()))
+    if any(pad >= size for pad, size in zip(pads, (*kernel, *kernel), strict=False)):
+        raise ModelError(f"attribute 'pads' = {pads} must be smaller than the kernel {kernel}")
+    return window
 
 
 def mean(scope: Scope) -> list[TensorType]:
-    """ReduceMean over the given axes (all by default)."""
+    """ReduceMean over the given axes (all by default).
+
+    Raises Unimplemented for integers, whose mean would not be exact.
+    """
     shape = scope.shape()
+    if scope.type().dtype.kind in "iu":
+        rule = f"means of {scope.type().dtype} are not computed; Cast makes floats of them"
+        raise Unimplemented(f"{scope.node}: {rule}")
     axes = reduced_axes(scope)
     kept = [1 if d in axes else n for d, n in enumerate(shape)]
-    if not scope.attr("keepdims", 1):
+    if scope.attr("keepdims", 1) != 1:
         kept = [n for d, n in enumerate(kept) if d not in axes]
     return scope.result(kept)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,31 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.framework.exact import exact_function, folded
 from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType, blamed_on
 from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form
 from dnnl.framework.shapes import Scope
+from dnnl.runtime.storage import check_room
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
 )
+
+
+def _product(sizes: Array) -> int:
+    """The product of sizes in a constant, without overflow."""
+    return prod(map(int, np.ravel(sizes)))
+
+
+_GROWING: Mapping[str, Callable[..., int]] = {
+    "ConstantOfShape": _product,
+    "Expand": lambda source, shape: max(source.size, _product(shape)),
+    "Tile": lambda source, repeats: source.size * _product(repeats),
+}
+"""How many elements come out of operators that make much of little."""
+
+_ELEMENT_BYTES = 4
 
 
 def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) -> Graph:
@@ -27,15 +45,16 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
 
     Every value gets its type; nodes whose sources are constant become constants.
 
-    Raises InvalidArguments for shapes that contradict the declared ones, Unimplemented with one
-    reason for each operator that is not known, ModelError for sizes that do not fit together.
+    Raises InvalidArguments for shapes that are open or contradict the declared ones, Unimplemented
+    with one reason for each operator that is not known, ModelError for sizes that do not fit
+    together.
     """
     constants: dict[str, Array] = dict(graph.constants)
     types: dict[str, TensorType] = {}
     kept: list[Node] = []
     inputs = _bound(graph.inputs, input_shapes or {})
     known = replace(graph, inputs=inputs, constants=constants, types=types)
-    _check_operators(graph)
+    check_operators(graph)
     for node in graph.nodes:
         with blamed_on(node):
             check_form(node)
@@ -52,74 +71,120 @@ def rebatched(graph: Graph, batch: int) -> Graph:
     """The graph with ``batch`` as the first size of every input.
 
     Reshape targets that spell the old batch as their first size follow.
+
+    Raises InvalidArguments where they cannot be found because other sizes are open.
     """
-    if batch < 1:
-        raise InvalidArguments("batch", batch, "must be at least 1")
-    old = specialize(graph, {n: _declared(t) for n, t in graph.inputs.items()})
+    if not _is_size(batch) or batch < 1:
+        raise InvalidArguments("batch", batch, "expected an integer of at least 1")
+    batch = int(batch)
     inputs = {
         name: TensorType(t.dtype, (batch, *t.shape[1:])) if t.shape else t
         for name, t in graph.inputs.items()
     }
-    constants = dict(graph.constants)
-    nodes = []
+    targets = _targets(graph, batch)
+    constants = {**graph.constants, **{_target_name(node): t for node, t in targets.items()}}
+    nodes = tuple(
+        replace(node, inputs=(node.inputs[0], _target_name(node.name)))
+        if node.name in targets
+        else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes, inputs=inputs, constants=constants)
+
+
+def _target_name(node: str) -> str:
+    return f"{node}:shape"
+
+
+def _targets(graph: Graph, batch: int) -> dict[str, Array]:
+    """By the name of their Reshape: targets that spell the declared batch, with ``batch`` there."""
+    declares = any(kind.shape and isinstance(kind.shape[0], int) for kind in graph.inputs.values())
+    if not declares or not any(node.op == "Reshape" for node in graph.nodes):
+        return {}
+    try:
+        old = specialize(graph, ones_for_open(graph.inputs))
+    except ModelError:
+        for name, kind in graph.inputs.items():
+            if any(isinstance(size, str) for size in kind.shape[1:]):
+                check_shape(name, kind, kind.shape)  # sizes of 1 did not fit: they must be given
+        raise
+    targets = {}
     for node in old.nodes:
         target = old.constants.get(node.input(1)) if node.op == "Reshape" else None
-        if target is None or len(target) < 2 or target[0] != old.shape_of(node.inputs[0])[0]:
+        if target is None or len(target) < 2 or old.shape_of(node.inputs[0])[:1] != (target[0],):
             continue
-        name = f"{node.name}:shape"
-        constants[name] = np.array([batch, *target[1:]], np.int64)
-        nodes.append(replace(node, inputs=(node.inputs[0], name)))
-    changed = {node.name: node for node in nodes}
-    reshaped = tuple(changed.get(node.name, node) for node in graph.nodes)
-    return replace(graph, nodes=reshaped, inputs=inputs, constants=constants)
+        targets[node.name] = np.array([batch, *target[1:]], np.int64)
+    return targets
 
 
-def _declared(kind: TensorType) -> Shape:
-    """The declared shape, with 1 where a size is open."""
-    return tuple(1 if isinstance(n, str) else n for n in kind.shape)
+def ones_for_open(inputs: Mapping[str, TensorType]) -> dict[str, Shape]:
+    """The declared shapes, with 1 for each size that the model leaves open."""
+    return {
+        name: tuple(1 if isinstance(n, str) else n for n in kind.shape)
+        for name, kind in inputs.items()
+    }
 
 
 def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
-    """The inputs with every size known; an open first size is 1 unless ``shapes`` says more."""
+    """The inputs with every size known."""
+    if not isinstance(shapes, Mapping):
+        rule = "expected a mapping from the names of inputs to their sizes"
+        raise InvalidArguments("input_shapes", shapes, rule)
     for name in shapes.keys() - inputs.keys():
         rule = f"no such input; there are {', '.join(inputs)}"
         raise InvalidArguments("input", name, rule)
     bound = {}
     for name, kind in inputs.items():
-        first = tuple(1 if isinstance(n, str) else n for n in kind.shape[:1])
-        sizes = shapes.get(name, (*first, *kind.shape[1:]))
+        sizes = tuple(shapes.get(name, kind.shape))
         check_shape(name, kind, sizes)
-        bound[name] = TensorType(kind.dtype, sizes)
+        bound[name] = TensorType(kind.dtype, tuple(map(int, sizes)))
     return bound
 
 
 def check_shape(name: str, kind: TensorType, sizes: tuple[int | str, ...]) -> None:
     """Raise InvalidArguments where ``sizes`` do not fit what input ``name`` declares."""
-    for size in sizes:
-        if isinstance(size, str):
-            rule = f"the model leaves {size!r} of {kind} open: give an array for this input"
-            raise InvalidArguments(f"input {name!r}", sizes, rule)
+    argument = f"input {name!r}"
+    unknown = [size for size in sizes if isinstance(size, str)]
+    if unknown:
+        rule = f"the model leaves {', '.join(unknown)} of {kind} open"
+        hint = f"model.with_shapes({ones_for_open({name: kind})}) gives them"
+        if isinstance(sizes[0], str) and len(unknown) == 1:
+            hint += ", and so does compile(batch=1)"
+        raise InvalidArguments(argument, sizes, rule, hint)
+    if not all(_is_size(size) and int(size) >= 0 for size in sizes):
+        raise InvalidArguments(argument, sizes, "sizes must be integers of at least 0")
     fits = len(sizes) == len(kind.shape) and all(
         isinstance(n, str) or n == size for n, size in zip(kind.shape, sizes, strict=True)
     )
     if not fits:
-        rule = f"wrong shape: the model expects {kind}"
-        raise InvalidArguments(f"input {name!r}", tuple(sizes), rule)
+        raise InvalidArguments(argument, sizes, f"wrong shape: the model expects {kind}")
 
 
-def _check_operators(graph: Graph) -> None:
-    """Raise Unimplemented with every node that is neither known nor computable beforehand."""
+def _is_size(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_operators(graph: Graph) -> None:
+    """Raise Unimplemented with every operator that is neither known nor computable beforehand."""
     constant = set(graph.constants)
-    unknown = []
+    unknown: dict[str, list[str]] = {}
     for node in graph.nodes:
         foldable = constant.issuperset(node.reads) and node.op not in _RANDOM
         if not node.domain and (foldable or node.op == "Shape"):
             constant.update(node.outputs)
         elif node.domain or node.op not in OPERATORS:
-            domain = f"{node.domain}." if node.domain else ""
-            unknown.append(f"operator {domain}{node.op} of node {node.name!r}")
+            operator = f"{node.domain}.{node.op}" if node.domain else node.op
+            unknown.setdefault(operator, []).append(node.name)
     if unknown:
-        raise Unimplemented("the model uses operators that this runner does not know", unknown)
+        reasons = [
+            f"operator {operator} of {_counted(names)}" for operator, names in unknown.items()
+        ]
+        raise Unimplemented("the model uses operators that this runner does not know", reasons)
+
+
+def _counted(names: Sequence[str]) -> str:
+    first = f"node {names[0]!r}"
+    return first if len(names) == 1 else f"{len(names)} nodes, the first is {first}"
 
 
 def _constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
@@ -130,6 +195,12 @@ def _constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         return {node.output: np.array(graph.shape_of(node.inputs[0])[part], np.int64)}
     if node.op in _RANDOM or any(value not in graph.constants for value in node.reads):
         return None
+    function = exact_function(node, graph) if node.op in OPERATORS and not node.domain else None
+    if function is not None:
+        (kind,) = OPERATORS[node.op].infer(Scope(node, graph))
+        whole = folded(function, [graph.constants[v] for v in node.inputs], kind.dtype)
+        if whole is not None:
+            return {node.output: whole}
     return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
 
 
@@ -140,8 +211,14 @@ def evaluate(node: Node, feeds: Mapping[str, Array], opset: int) -> dict[str, Ar
     results = [onnx.ValueInfoProto(name=value) for value in node.outputs if value]
     body = helper.make_graph([proto], "constant", sources, results)
     model = helper.make_model(body, opset_imports=[helper.make_operatorsetid("", opset)])
+    if node.op in _GROWING:
+        elements = _GROWING[node.op](*(feeds[value] for value in node.reads))
+        check_room(elements * _ELEMENT_BYTES)
     try:
-        arrays: Any = ReferenceEvaluator(model).run(None, dict(feeds))
+        with np.errstate(all="ignore"):
+            arrays: Any = ReferenceEvaluator(model).run(None, dict(feeds))
+    except MemoryError:
+        raise
     except Exception as error:  # whatever NumPy code meets in a damaged or foreign node
         raise ModelError(f"{node} cannot be computed from constants: {error}") from error
     return {r.name: np.asarray(a) for r, a in zip(results, arrays, strict=True)}

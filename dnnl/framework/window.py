@@ -39,6 +39,8 @@ class Window:
         strides = _steps(attrs, "strides", rank)
         dilations = _steps(attrs, "dilations", rank)
         pads = _sizes(attrs, "pads", 2 * rank, default=0)
+        if min(pads, default=0) < 0:
+            raise ModelError(f"attribute 'pads' = {pads} must be at least 0")
         extents = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
         auto = attrs.get("auto_pad", b"NOTSET")
         if auto not in _AUTO_PAD:

@@ -32,8 +32,16 @@ def make_model(
     outputs: Sequence[str],
     constants: Mapping[str, Any] | None = None,
     opset: int = 17,
+    kinds: Mapping[str, npt.DTypeLike] | None = None,
 ) -> Any:
-    """A ModelProto of float inputs; float64 constants become float32."""
+    """A ModelProto of inputs and outputs of ``kinds``, or floats; float64 constants become
+    float32."""
+
+    def kind(name: str) -> int:
+        if kinds is None or name not in kinds:
+            return int(TensorProto.FLOAT)
+        return int(helper.np_dtype_to_tensor_dtype(np.dtype(kinds[name])))
+
     arrays = {name: np.asarray(value) for name, value in (constants or {}).items()}
     initializers = [
         numpy_helper.from_array(a.astype(np.float32) if a.dtype == np.float64 else a, name)
@@ -42,8 +50,8 @@ def make_model(
     graph = helper.make_graph(
         nodes,
         "test",
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+        [helper.make_tensor_value_info(n, kind(n), s) for n, s in inputs.items()],
+        [helper.make_tensor_value_info(n, kind(n), None) for n in outputs],
         initializers,
     )
     return helper.make_model_gen_version(graph, opset_imports=[helper.make_opsetid("", opset)])

@@ -11,7 +11,7 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper
 
 from dnnl import config
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.framework.graph import ModelError
 from dnnl.framework.model import load
 from dnnl.runtime.engine import Engine
@@ -85,11 +85,11 @@ def test_empty_attributes(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["inputs", "name", "doc_string"])
-def test_attributes_named_as_parts_of_a_node(name: str, tmp_path: Path) -> None:
+def test_attributes_named_as_parts_of_a_node(name: str) -> None:
     proto = make_model([node("Neg", ["s"], "n"), node("Mul", ["x", "n"], "y")], {"x": (4,)}, ["y"])
     proto.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(4, np.float32), "s"))
     proto.graph.node[0].attribute.append(helper.make_attribute(name, 1))
-    compile_file(proto, tmp_path)
+    model_of(proto).compile()
 
 
 def test_damaged_names(tmp_path: Path) -> None:
@@ -138,10 +138,29 @@ def test_initializer_of_negative_size(tmp_path: Path) -> None:
         compile_file(proto, tmp_path)
 
 
+@pytest.mark.parametrize("op", ["ConstantOfShape", "Expand", "Tile"])
+def test_constants_beyond_the_machine(op: str, tmp_path: Path) -> None:
+    constants = {"one": np.ones((1, 1), np.float32), "sizes": np.array([2**25, 2**25])}
+    sources = ["sizes"] if op == "ConstantOfShape" else ["one", "sizes"]
+    nodes = [node(op, sources, "c"), node("Add", ["x", "c"], "y")]
+    proto = make_model(nodes, {"x": (1, 1)}, ["y"], constants)
+    with pytest.raises(OutOfMemory, match=rf"node 'node_c' \({op}\): cannot allocate 45035"):
+        compile_file(proto, tmp_path)
+
+
+def test_functions_that_hide_operators(tmp_path: Path) -> None:
+    proto = make_model([node("Relu", ["x"], "y")], {"x": (4,)}, ["y"])
+    body = [node("Neg", ["a"], "b")]
+    opset = [helper.make_operatorsetid("", 17)]
+    proto.functions.append(helper.make_function("", "Relu", ["a"], ["b"], body, opset))
+    with pytest.raises(Unimplemented, match="defines operator Relu of ONNX's own domain"):
+        compile_file(proto, tmp_path)
+
+
 def test_errors_of_lowering_name_the_node() -> None:
     nodes = [node("Relu", ["x"], "r"), node("Concat", ["r", "w"], "y", axis=0)]
-    proto = make_model(nodes, {"x": (4,)}, ["y"], {"w": np.ones(4, np.uint16)})
-    with pytest.raises(Unimplemented, match=r"node 'node_y' \(Concat\).*uint16"):
+    proto = make_model(nodes, {"x": (4,)}, ["y"], {"w": np.ones(4, np.complex64)})
+    with pytest.raises(Unimplemented, match=r"node 'node_y' \(Concat\).*complex64"):
         model_of(proto).compile(Engine("cpu"))
 
 

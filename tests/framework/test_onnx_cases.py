@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx.numpy_helper import to_array
 
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.graph import Array, ModelError
@@ -17,49 +20,84 @@ from dnnl.framework.operators import OPERATORS
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import compare
 
-FEWEST = 200
+FEWEST, FEWEST_EXACT = 200, 185
 """Cases that must be computed, so that a mistake cannot hide as a refusal."""
 
+_FLOAT = onnx.TensorProto.FLOAT
 
-def cases() -> Iterator[Any]:
-    """Cases of one known operator on float32 tensors."""
+
+def cases(*, exact: bool) -> Iterator[Any]:
+    """Cases of one known operator on float32 tensors; with ``exact`` those on tensors of other
+    types as well."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from onnx.backend.test.case.node import collect_testcases
 
         collected = collect_testcases(None)
     for case in collected:
-        nodes, inputs = case.model.graph.node, case.model.graph.input
-        first = inputs[0].type.tensor_type.elem_type if inputs else 0
-        if len(nodes) == 1 and nodes[0].op_type in OPERATORS and first == 1:
+        graph = case.model.graph
+        if len(graph.node) != 1 or graph.node[0].op_type not in OPERATORS or not graph.input:
+            continue
+        kinds = {value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
+        if kinds != {_FLOAT} if exact else graph.input[0].type.tensor_type.elem_type == _FLOAT:
             yield case
 
 
-def prepared(case: Any, arrays: list[Array]) -> tuple[Model, dict[str, Array]]:
-    """The model with everything but its first input, and inputs of that shape, as constants."""
+def array(source: Any) -> Array:
+    return to_array(source) if isinstance(source, onnx.TensorProto) else np.asarray(source)
+
+
+def prepared(case: Any, arrays: list[Array], *, exact: bool) -> tuple[Model, dict[str, Array]]:
+    """The model with what must be constant, and inputs of the given shapes, as constants."""
     graph = graph_from_proto(case.model)
     feeds = dict(zip(graph.inputs, arrays, strict=True))
-    fixed = {n: a for n, a in feeds.items() if a.dtype != np.float32 or not a.shape}
+    if not exact:
+        fixed = {n: a for n, a in feeds.items() if a.dtype != np.float32 or not a.shape}
+    elif case.model.graph.node[0].op_type in _SHAPED:
+        fixed = dict(list(feeds.items())[1:])
+    else:
+        fixed = {}
     feeds = {name: array for name, array in feeds.items() if name not in fixed}
     inputs = {name: kind for name, kind in graph.inputs.items() if name in feeds}
     graph = replace(graph, inputs=inputs, constants={**graph.constants, **fixed})
     return Model(graph).with_shapes({name: a.shape for name, a in feeds.items()}), feeds
 
 
-def test_cases_are_computed_or_refused() -> None:
-    computed = 0
-    for case in cases():
+_SHAPED = ("Dropout", "ReduceMean", "Reshape", "Squeeze", "Unsqueeze")
+"""Operators whose sources behind the first are about its shape."""
+
+
+def computed(*, exact: bool) -> Iterator[tuple[str, str, Array, Array]]:
+    """The name of each case that is not refused, of its operator, and each result beside what is
+    expected."""
+    for case in cases(exact=exact):
         for sources, results in case.data_sets:
             try:
-                model, feeds = prepared(case, [np.asarray(source) for source in sources])
+                model, feeds = prepared(case, [array(source) for source in sources], exact=exact)
                 session = model.compile(Engine("cpu"), num_threads=1)
             except (Unimplemented, InvalidArguments, ModelError):
                 continue
             outputs = session.run(feeds)
             for name, result in zip(session.outputs, results, strict=True):
-                expected = np.asarray(result)
-                assert outputs[name].shape == expected.shape, case.name
-                difference = compare(name, outputs[name], expected)
-                assert difference.is_equal, f"{case.name}: {difference}"
-            computed += 1
-    assert computed >= FEWEST
+                op = case.model.graph.node[0].op_type
+                yield case.name, op, outputs[name], array(result)
+
+
+def test_cases_are_computed_or_refused() -> None:
+    count = 0
+    for case, _, got, want in computed(exact=False):
+        assert got.shape == want.shape, case
+        difference = compare(case, got, want)
+        assert difference.is_equal, f"{case}: {difference}"
+        count += 1
+    assert count >= FEWEST
+
+
+def test_integers_and_truth_values_are_exact() -> None:
+    counts: Counter[str] = Counter()
+    for case, op, got, want in computed(exact=True):
+        if want.dtype.kind in "biu" or op == "Cast":
+            assert (got.dtype, got.shape) == (want.dtype, want.shape), case
+            np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8), case)
+            counts[op] += 1
+    assert counts.total() >= FEWEST_EXACT, counts

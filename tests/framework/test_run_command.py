@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 from dnnl import __version__
+from dnnl.runtime import storage
 from dnnl.tools.cli import main
 from tests.framework.models import LIGHT, Array, make_model, node, run_peer
 
@@ -176,6 +177,57 @@ def test_unknown_operator_is_named(tmp_path: Path, capsys: pytest.CaptureFixture
     error = capsys.readouterr().err
     assert "operator Frobnicate of node 'node_y'" in error
     assert error.count("\n") == 1
+
+
+def test_open_sizes_are_told(
+    model: Path, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(model), "--repeat", "1", "--json", str(tmp_path / "run.json")]) == 0
+    note = "input 'x': 1 is taken for n of float32 [n, 3, 9, 9]; --batch N or --input x=FILE gives"
+    assert note in capsys.readouterr().out
+    assert json.loads((tmp_path / "run.json").read_text())["notes"]
+    for known in (["--batch", "2"], ["--input", f"x={image}"]):
+        assert main(["run", str(model), "--repeat", "1", *known]) == 0
+        assert "is taken" not in capsys.readouterr().out
+
+
+def test_a_named_size_is_that_of_the_given_arrays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, given = tmp_path / "model.onnx", tmp_path / "a.npy"
+    inputs: dict[str, list[int | str]] = {"a": ["n", "m"], "b": ["n", 1], "c": [1, "m"]}
+    onnx.save(make_model([node("Sum", ["a", "b", "c"], "y")], inputs, ["y"]), path)
+    np.save(given, np.ones((3, 5), np.float32))
+    assert main(["run", str(path), "--repeat", "1", "--input", f"a={given}"]) == 0
+    assert main(["run", str(path), "--repeat", "1", "--batch", "2"]) == 2
+    error = capsys.readouterr().err
+    assert "the model leaves m of float32 [2, m] open; --input a=FILE gives them" in error
+
+
+@pytest.mark.parametrize(
+    ("dims", "reason"),
+    [
+        ([-5, 2], "input 'x' declares negative dims (-5, 2)"),
+        ([2**20, 2**20], "cannot allocate"),
+        ([2**40, 2**40], "the number of elements must fit 64 bits"),
+        ([2**17, 1], "cannot allocate"),  # the model fits, with its inputs it does not
+    ],
+)
+def test_sizes_beyond_the_machine(
+    dims: list[int],
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage, "physical_memory", lambda: float(2**20))
+    path = tmp_path / "model.onnx"
+    onnx.save(make_model([node("Relu", ["x"], "y")], {"x": dims}, ["y"]), path)
+    assert main(["run", str(path), "--repeat", "1"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("dnnl: error: ")
+    assert error.count("\n") == 1
+    assert reason in error
 
 
 def test_truncated_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

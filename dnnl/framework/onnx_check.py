@@ -1,0 +1,69 @@
+"""What ONNX itself says of a model: its checker, with shape inference in strict mode."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+import onnx
+from onnx import helper
+
+_LARGE = 1 << 14
+"""Elements from which on a tensor's contents decide no shape."""
+
+_IR_VERSION = 4
+"""Before it, initializers had to be inputs as well, and nobody holds a model to that."""
+
+_NOISE = re.compile(r"\[\w+Error\] |Inference error\(s\): |==> Context: ")
+
+
+def refusal(proto: onnx.ModelProto) -> str:
+    """Why ONNX refuses a model whose external data are loaded, in one line; empty if it does not.
+
+    What runs elsewhere passes: stale shapes of outputs and of values inside the graph, outputs
+    without a shape, a graph without a name.
+    """
+    try:
+        onnx.checker.check_model(_light(proto), full_check=True)
+    except Exception as error:  # C++ errors of several kinds, without a common base
+        lines = (_NOISE.sub("", line).strip() for line in str(error).splitlines())
+        return "; ".join(filter(None, lines))
+    return ""
+
+
+def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model without what the check does not need.
+
+    Large tensors become inputs of their type: their contents would not fit into the 2 GiB of a
+    protobuf. Outputs become values: their element types are compared with what is inferred, their
+    shapes, which may be stale, are not.
+    """
+    source = proto.graph
+    large = [tensor for tensor in source.initializer if prod(tensor.dims) >= _LARGE]
+    names = {tensor.name for tensor in large}
+    declared = {value.name for value in source.input}
+    graph = onnx.GraphProto(
+        name=source.name or "graph",
+        node=source.node,
+        input=source.input,
+        initializer=[tensor for tensor in source.initializer if tensor.name not in names],
+        sparse_initializer=source.sparse_initializer,
+        value_info=[_without_shape(value) for value in source.output],
+    )
+    graph.input.extend(
+        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in large
+        if tensor.name not in declared
+    )
+    return onnx.ModelProto(
+        ir_version=max(proto.ir_version, _IR_VERSION),
+        opset_import=proto.opset_import,
+        functions=proto.functions,
+        graph=graph,
+    )
+
+
+def _without_shape(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    if not value.type.HasField("tensor_type"):
+        return value
+    return helper.make_tensor_value_info(value.name, value.type.tensor_type.elem_type, None)
