@@ -28,6 +28,7 @@ _EXTRA_TYPES: dict[tuple[int, int], np.dtype[Any]] = {
 }
 _EXTRA_CODES = {dtype: code for (code, _), dtype in _EXTRA_TYPES.items()}
 _KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
+_SIZES = {"i": (8, 16, 32, 64), "u": (8, 16, 32, 64), "f": (16, 32, 64), "c": (64, 128), "b": (8,)}
 
 
 class _Tensor(ctypes.Structure):
@@ -73,10 +74,11 @@ class DLPackTensor(NamedTuple):
     readonly: bool
 
 
-def read(exporter: Any) -> DLPackTensor:
+def read(exporter: Any, argument: str) -> DLPackTensor:
     """Ask an object with ``__dlpack__`` for its memory, without copy.
 
-    Raises `InvalidArguments` where that is no memory of the host or has no NumPy type.
+    Raises `InvalidArguments` in the name of ``argument`` where that is no memory of the host or has
+    no NumPy type.
     """
     name = type(exporter).__name__
     try:
@@ -84,16 +86,16 @@ def read(exporter: Any) -> DLPackTensor:
         capsule = _export(exporter) if device in _HOST_DEVICES else None
     except (BufferError, RuntimeError, ValueError) as error:
         rule = f"its DLPack export failed: {error}"
-        raise InvalidArguments("buffer", name, rule) from error
+        raise InvalidArguments(argument, name, rule) from error
     if capsule is None:
         rule = f"the tensor lives on DLPack device {device}, not in the host's memory"
-        raise InvalidArguments("buffer", name, rule, "move it to the cpu")
+        raise InvalidArguments(argument, name, rule, "move it to the cpu")
     tensor, readonly = _tensor_of(capsule)
     shape = tuple(tensor.shape[: tensor.ndim])
     return DLPackTensor(
         capsule,
         (tensor.data or 0) + tensor.byte_offset,
-        _dtype_of(tensor),
+        _dtype_of(tensor, argument),
         shape,
         tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _dense(shape),
         readonly,
@@ -127,14 +129,15 @@ def _tensor_of(capsule: object) -> tuple[_Tensor, bool]:
     return _Tensor.from_address(_get_pointer(capsule, b"dltensor")), False
 
 
-def _dtype_of(tensor: _Tensor) -> np.dtype[Any]:
+def _dtype_of(tensor: _Tensor, argument: str) -> np.dtype[Any]:
     extra = _EXTRA_TYPES.get((tensor.code, tensor.bits))
     if extra is not None and tensor.lanes == 1:
         return extra
     kind = _KINDS.get(tensor.code)
-    if kind is None or tensor.lanes != 1 or tensor.bits % 8:
+    sizes = _SIZES.get(kind or "", ())
+    if kind is None or tensor.lanes != 1 or tensor.bits not in sizes:
         rule = f"DLPack type code {tensor.code} with {tensor.bits} bits is not supported"
-        raise InvalidArguments("buffer", "DLPack tensor", rule)
+        raise InvalidArguments(argument, "DLPack tensor", rule)
     dtype: np.dtype[Any] = np.dtype(f"{kind}{tensor.bits // 8}")
     return dtype
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Buffer
-from dnnl.runtime.engine import Engine, checked_engine
+from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.gather import gather, plain_view, scatter
-from dnnl.runtime.storage import address_of
-from dnnl.runtime.wrap import wrap
+from dnnl.runtime.storage import address_of, bytes_of
+from dnnl.runtime.wrap import array_of, wrap
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -24,12 +24,17 @@ class Memory:
     """A tensor's bytes: ``desc.size`` of them, laid out as ``desc`` says.
 
     Without ``buffer`` the memory is allocated, 64-byte aligned and not initialised. With it the
-    buffer is used as it is, without copy, and kept alive: any writable object of the buffer
-    protocol or of DLPack. One with a single axis counts as plain bytes; one with a shape must
-    have the shape and strides of ``desc``.
+    buffer is used as it is, without copy, and kept alive: any object of the buffer protocol or of
+    DLPack. One with a single axis counts as plain bytes; one with a shape must have the shape and
+    strides of ``desc``. A memory is ``readonly`` if its buffer is: a source of executions and never
+    what they write.
 
     ``pointer`` is the address of the bytes. Raises `InvalidArguments` and `OutOfMemory`. The fields
     are fixed, since generated code trusts them; the bytes are the user's to change.
+
+    A pickle, or a copy, has the bytes and is independent of this memory. Arrays that share memory
+    with this one are writable, unless it is ``readonly``; those that are copies are read-only,
+    since what is written to them would be lost.
 
     The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, there
     is neither ``data`` nor ``pointer``, and ``buffer`` must be a `Buffer` of that engine: a handle
@@ -39,7 +44,7 @@ class Memory:
     a stream or by events.
     """
 
-    __slots__ = ("__weakref__", "argument", "buffer", "desc", "engine")
+    __slots__ = ("__weakref__", "argument", "buffer", "desc", "engine", "readonly")
 
     desc: MemoryDesc
     engine: Engine
@@ -47,6 +52,8 @@ class Memory:
     argument: Any
     #: Where the bytes are, and what keeps them.
     buffer: Buffer
+    #: Whether nothing may write the bytes.
+    readonly: bool
 
     def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
         _check_desc(desc)
@@ -54,15 +61,19 @@ class Memory:
         if buffer is None:
             place = engine.allocate(desc.size)
         elif engine.host_memory:
-            data = wrap(desc, buffer)
-            place = Buffer(address_of(data), 0, data, data)
+            place = _on_host(wrap(desc, buffer))
         else:
             place = _checked_buffer(engine, buffer)
+        self._fill(desc, engine, place)
+
+    def _fill(self, desc: MemoryDesc, engine: Engine, place: Buffer) -> None:
+        """Set every field."""
         put = object.__setattr__
         put(self, "desc", desc)
         put(self, "engine", engine)
         put(self, "argument", place if place.data is None else place.handle)
         put(self, "buffer", place)
+        put(self, "readonly", place.data is not None and not place.data.flags.writeable)
 
     def __setattr__(self, name: str, value: object) -> None:
         hint = "make another Memory; its bytes can be written, memory.data[:] = ..."
@@ -75,22 +86,26 @@ class Memory:
         tag: FormatTag | str | None = None,
         engine: Engine | None = None,
     ) -> Memory:
-        """The tensor of a NumPy array.
+        """The tensor of a NumPy array, or of what NumPy or DLPack can read as one.
 
-        Without ``tag`` the memory is the array's own, with its strides; writes go both ways. With
-        a tag it is a copy in that layout. Elements of 4 bits are always packed into a copy, and an
-        engine with memory of its own has a copy of everything. ``engine`` is by default the first
-        cpu engine.
+        Without ``tag`` the memory is the array's own, with its strides; writes go both ways, and of
+        a read-only array the memory is read-only too. With a tag it is a copy in that layout.
+        Elements of 4 bits are always packed into a copy, and an engine with memory of its own has a
+        copy of everything. ``engine`` is by default the first cpu engine.
         """
-        source = np.asarray(array)
-        where = Engine("cpu") if engine is None else engine
+        source = array_of(array)
+        where = first_cpu() if engine is None else checked_engine(engine)
         data_type = DataType.from_numpy(source.dtype)
         if tag is not None:
             return cls._filled(MemoryDesc(source.shape, data_type, tag), where, source)
         if data_type.bits < 8:
             return cls._filled(MemoryDesc(source.shape, data_type), where, source)
         desc = _desc_of(source, data_type)
-        return cls(desc, where, source) if where.host_memory else cls._filled(desc, where, source)
+        if not where.host_memory:
+            return cls._filled(desc, where, source)
+        made = object.__new__(cls)  # as what is made of an array fits it, and need not be checked
+        made._fill(desc, where, _on_host(bytes_of(source, desc.size)))
+        return made
 
     @classmethod
     def _filled(cls, desc: MemoryDesc, engine: Engine, array: np.ndarray) -> Memory:
@@ -121,26 +136,31 @@ class Memory:
         return data
 
     def read(self) -> NDArray[np.uint8]:
-        """All bytes: ``data`` where there is such, else a copy."""
-        return self.engine.read(self.buffer, self.desc.size)
+        """All bytes: ``data`` where there is such, else a read-only copy."""
+        data = self.engine.read(self.buffer, self.desc.size)
+        return data if self.buffer.data is not None else _frozen(data)
 
     def write(self, data: NDArray[np.uint8]) -> None:
         """Replace all bytes by ``data``, a flat uint8 array of ``desc.size``."""
-        own = np.asarray(data)
+        own = array_of(data, "data")
         if own.dtype != np.uint8 or own.shape != (self.desc.size,):
             rule = f"expected {self.desc.size} bytes on one axis"
             raise InvalidArguments("data", f"{own.dtype} array of shape {own.shape}", rule)
+        if self.readonly:
+            rule = "the buffer of this memory is read-only"
+            raise InvalidArguments("memory", str(self.desc), rule, "make a memory of a copy of it")
         self.engine.write(self.buffer, own)
 
     def numpy(self) -> np.ndarray:
         """The logical tensor, of shape ``desc.dims``.
 
-        A view of this memory wherever strides can say its layout; a copy for blocked layouts that
-        they cannot, and for 4-bit types (of which NumPy keeps each element in a byte).
+        A view of this memory wherever strides can say its layout; a read-only copy for blocked
+        layouts that they cannot, and for 4-bit types (of which NumPy keeps each element in a byte).
+        `write` and `from_numpy` fill such memories.
         """
         data = self.read()
         view = plain_view(self.desc, data)
-        return gather(self.desc, data) if view is None else view
+        return _frozen(gather(self.desc, data)) if view is None else view
 
     def compensation(self, kind: str) -> NDArray[np.int32]:
         """The sums behind the weights, ``"s8s8"`` or ``"zero_points"``: a view like `numpy`'s.
@@ -181,7 +201,9 @@ class Memory:
             if copy is False:
                 raise ValueError(f"a copy is needed to make {dtype} of {self.desc}")
             return array.astype(dtype)
-        return array.copy() if copy and view is not None else array
+        if view is None:
+            return array if copy else _frozen(array)
+        return array.copy() if copy else array
 
     def __dlpack__(self, **options: Any) -> Any:
         """The memory as a DLPack capsule, shared; ``BufferError`` if strides cannot say it."""
@@ -202,8 +224,28 @@ class Memory:
             raise BufferError(f"DLPack cannot share memory of {self.engine!r}; export numpy()")
         return data
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _copied, (self.desc, self.engine, self.read())
+
     def __repr__(self) -> str:
         return f"Memory({self.desc!r}, {self.engine!r})"
+
+
+def _on_host(data: NDArray[np.uint8]) -> Buffer:
+    return Buffer(address_of(data), 0, data, data)
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """A copy that nobody is to write to, as nobody else would see it."""
+    array.flags.writeable = False
+    return array
+
+
+def _copied(desc: MemoryDesc, engine: Engine, data: NDArray[np.uint8]) -> Memory:
+    """A new memory with these bytes."""
+    made = Memory(desc, engine)
+    made.write(data)
+    return made
 
 
 def _check_desc(desc: MemoryDesc) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import sys
+import os
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,37 +18,94 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 def allocate(nbytes: int) -> NDArray[np.uint8]:
     """``nbytes`` uninitialised bytes, aligned to `ALIGNMENT`.
 
-    Raises `OutOfMemory` where the system refuses. An empty buffer has an address too.
+    Raises `OutOfMemory` where the machine has less or the system refuses. An empty buffer has an
+    address too.
     """
-    room = nbytes + ALIGNMENT
+    check_room(nbytes)
     try:
-        if room > sys.maxsize:
-            raise MemoryError
-        raw = np.empty(room, np.uint8)
-    except MemoryError:
-        raise OutOfMemory(f"cannot allocate {nbytes} bytes ({nbytes / 2**30:.3g} GiB)") from None
+        raw = np.empty(nbytes + ALIGNMENT, np.uint8)
+    except (MemoryError, ValueError):
+        raise OutOfMemory(f"cannot allocate {_size(nbytes)}") from None
     start = -address_of(raw) % ALIGNMENT
     return raw[start : start + nbytes]
 
 
+def check_room(nbytes: float) -> None:
+    """Raise `OutOfMemory` for more bytes than the machine has: the system would grant many of
+    them, and stop the process when they are touched.
+    """
+    memory = physical_memory()
+    if nbytes > memory:
+        raise OutOfMemory(f"cannot allocate {_size(nbytes)}: this machine has {_size(memory)}")
+
+
+def _size(nbytes: float) -> str:
+    return f"{nbytes:.0f} bytes ({nbytes / 2**30:.3g} GiB)"
+
+
+@cache
+def physical_memory() -> float:
+    """The bytes of memory of this machine; infinity where it does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
 def address_of(data: NDArray[np.uint8]) -> int:
-    """Where writable bytes lie; three times as fast as ``data.ctypes.data``."""
-    return ctypes.addressof(ctypes.c_byte.from_buffer(data.data)) if data.size else data.ctypes.data
+    """Where bytes lie; three times as fast as ``data.ctypes.data`` if they are writable."""
+    if data.size and data.flags.writeable:
+        return ctypes.addressof(ctypes.c_byte.from_buffer(data.data))
+    return data.ctypes.data
 
 
-def bytes_at(address: int, nbytes: int, owner: object) -> NDArray[np.uint8]:
-    """Memory at an address as writable bytes. The array keeps ``owner`` alive, which keeps it."""
-    return np.asarray(_Lent(address, nbytes, owner))
+def bytes_at(
+    address: int, nbytes: int, owner: object, *, readonly: bool = False
+) -> NDArray[np.uint8]:
+    """Memory at an address as bytes. The array keeps ``owner`` alive, which keeps them."""
+    return np.asarray(_Lent(owner, address, readonly, "|u1", (nbytes,), (1,)))
+
+
+def bytes_of(array: np.ndarray, nbytes: int) -> NDArray[np.uint8]:
+    """The bytes of an array, of which the last element ends at ``nbytes``; not copied."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1).view(np.uint8)
+    address, readonly = array.__array_interface__["data"]
+    return bytes_at(address, nbytes, array, readonly=readonly)
+
+
+def array_at(
+    address: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    owner: object,
+    *,
+    readonly: bool,
+) -> np.ndarray:
+    """Memory at an address as an array of any type, ``strides`` in bytes; it keeps ``owner``."""
+    # The interface has no codes for the types of ml_dtypes.
+    raw = np.asarray(_Lent(owner, address, readonly, f"|V{dtype.itemsize}", shape, strides))
+    return raw.view(dtype)
 
 
 class _Lent:
     """Memory as NumPy's array interface describes it."""
 
-    def __init__(self, address: int, nbytes: int, owner: object) -> None:
+    def __init__(
+        self,
+        owner: object,
+        address: int,
+        readonly: bool,
+        typestr: str,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> None:
         self.owner = owner
         self.__array_interface__ = {
             "version": 3,
-            "data": (address, False),
-            "shape": (nbytes,),
-            "typestr": "|u1",
+            "data": (address, readonly),
+            "typestr": typestr,
+            "shape": shape,
+            "strides": strides,
         }

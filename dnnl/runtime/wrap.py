@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import dlpack
 from dnnl.runtime.gather import plain_strides
-from dnnl.runtime.storage import bytes_at
+from dnnl.runtime.storage import array_at, bytes_at
 from dnnl.types.memory_desc import MemoryDesc
 
 _USER_DEFINED = 2  # `numpy.dtype.isbuiltin` of the types of ml_dtypes
@@ -41,19 +41,40 @@ def wrap(desc: MemoryDesc, buffer: Any) -> NDArray[np.uint8]:
     """The ``desc.size`` bytes of ``buffer``, not copied; they keep its owner alive.
 
     A buffer with one axis and no gaps counts as plain bytes. Any other must have the shape and
-    strides of ``desc``. Raises `InvalidArguments` where it does not, and for read-only memory.
+    strides of ``desc``. Raises `InvalidArguments` where it does not. The bytes are read-only if the
+    buffer is.
     """
     found = _describe(buffer)
-    if found.readonly:
-        rule = "the buffer is read-only, and a memory may be written"
-        raise InvalidArguments("buffer", _name(found), rule, "pass a copy of it")
     _check_type(desc, found)
     if not found.is_flat:
         _check_shape(desc, found)
     elif found.nbytes != desc.size:
         rule = f"the buffer has {found.nbytes} bytes, {desc} needs {desc.size}"
-        raise InvalidArguments("buffer", _name(found), rule)
-    return bytes_at(found.address, desc.size, found.owner)
+        # Those of a part of a tensor end with its last element.
+        hint = f"pass the first of them: memory.data[:{desc.size}]"
+        hint = hint if found.nbytes > desc.size else ""
+        raise InvalidArguments("buffer", _name(found), rule, hint)
+    return bytes_at(found.address, desc.size, found.owner, readonly=found.readonly)
+
+
+def array_of(source: Any, argument: str = "array") -> np.ndarray:
+    """What NumPy or DLPack can read as an array; not copied where it need not be.
+
+    Raises `InvalidArguments` for anything else.
+    """
+    try:
+        array = np.asarray(source)
+        if array.dtype.kind in "OSU":
+            raise TypeError(f"these are no numbers, but NumPy's {array.dtype}")
+        return array
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(source, np.ndarray) or not hasattr(source, "__dlpack__"):
+            rule = f"NumPy cannot read it: {error}"
+            raise InvalidArguments(argument, type(source).__name__, rule) from error
+    found = _describe_dlpack(source, argument)  # a tensor of a type that NumPy lacks
+    return array_at(
+        found.address, found.dtype, found.shape, found.strides, found.owner, readonly=found.readonly
+    )
 
 
 def _describe(buffer: Any) -> _Buffer:
@@ -61,7 +82,7 @@ def _describe(buffer: Any) -> _Buffer:
         try:
             buffer = np.asarray(memoryview(buffer))
         except TypeError:
-            return _describe_dlpack(buffer)
+            return _describe_dlpack(buffer, "buffer")
         except ValueError as error:
             rule = f"its element format has no NumPy type: {error}"
             raise InvalidArguments("buffer", type(buffer).__name__, rule) from error
@@ -75,12 +96,12 @@ def _describe(buffer: Any) -> _Buffer:
     )
 
 
-def _describe_dlpack(exporter: Any) -> _Buffer:
+def _describe_dlpack(exporter: Any, argument: str) -> _Buffer:
     if not hasattr(exporter, "__dlpack__"):
-        rule = "expected a writable buffer or an object with __dlpack__"
+        rule = "expected a buffer or an object with __dlpack__"
         hint = "NumPy arrays, bytearray, memoryview, mmap, ctypes arrays and tensors are such"
-        raise InvalidArguments("buffer", type(exporter).__name__, rule, hint)
-    tensor = dlpack.read(exporter)
+        raise InvalidArguments(argument, type(exporter).__name__, rule, hint)
+    tensor = dlpack.read(exporter, argument)
     strides = tuple(stride * tensor.dtype.itemsize for stride in tensor.strides)
     return _Buffer(
         tensor.capsule, tensor.address, tensor.dtype, tensor.shape, strides, tensor.readonly

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import re
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import nearest
@@ -95,6 +96,15 @@ class Arg(enum.IntEnum):
     POST_OP_DW = 16384
     ATTR_POST_OP_DW = 16384
 
+    @classmethod
+    def _missing_(cls, value: object) -> Arg:
+        """Find what is no value: a name; anything else raises InvalidArguments."""
+        member = cls.__members__.get(value) if isinstance(value, str) else None
+        if member is None:
+            hint = nearest(value, cls.__members__) if isinstance(value, str) else ""
+            raise InvalidArguments("arg", value, "expected a member of Arg or its name", hint)
+        return member
+
     def __str__(self) -> str:
         return self.name
 
@@ -171,6 +181,20 @@ def name_of(arg: int) -> str:
     return "|".join(parts)
 
 
+_INDEXED = re.compile(r"post_op\((\d+)\)|MULTIPLE_(SRC|DST)\+(\d+)")
+
+
+def _read_name(name: str) -> int | None:
+    """Return the integer of one part of `name_of`'s text; None if it is none."""
+    indexed = _INDEXED.fullmatch(name)
+    if indexed is None:
+        return Arg.__members__.get(name)
+    post_op, end, index = indexed.groups()
+    if end is None:
+        return Arg.post_op(int(post_op))
+    return Arg.multiple_src(int(index)) if end == "SRC" else Arg.multiple_dst(int(index))
+
+
 def coerce_arg(value: object, argument: str) -> int:
     """Return the integer of an execution argument given as a member, an integer or a name.
 
@@ -178,12 +202,12 @@ def coerce_arg(value: object, argument: str) -> int:
     """
     if isinstance(value, str):
         total = 0
-        for name in value.split("|"):
-            member = Arg.__members__.get(name.strip())
-            if member is None:
-                hint = nearest(name.strip(), Arg.__members__)
+        for name in map(str.strip, value.split("|")):
+            part = _read_name(name)
+            if part is None:
+                hint = nearest(name, Arg.__members__)
                 raise InvalidArguments(argument, value, "expected an Arg or its name", hint)
-            total |= member
+            total |= part
         return total
     try:
         number = operator.index(value)  # type: ignore[arg-type]

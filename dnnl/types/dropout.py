@@ -41,6 +41,5 @@ class Dropout:
         return descs if self.mask_desc.is_zero else {**descs, Arg.DROPOUT_MASK: self.mask_desc}
 
     def __str__(self) -> str:
-        mask = self.mask_desc
-        tag = "undef" if mask.is_zero else mask.token().split(":")[3] or "any"
+        tag = self.mask_desc.verbose_tag
         return f"{tag}:{self.seed_type}:{self.use_offset:d}:{self.use_host_scalars:d}"

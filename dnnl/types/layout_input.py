@@ -81,7 +81,7 @@ def by_tag(dims: tuple[int, ...], tag: FormatTag, spelled: str) -> Layout:
 
 def by_strides(
     dims: tuple[int, ...],
-    strides: Sequence[int] | None,
+    strides: tuple[int, ...] | None,
     inner_blocks: Sequence[tuple[int, int]],
     padded_dims: Sequence[int] | None,
 ) -> Layout:
@@ -97,13 +97,13 @@ def by_strides(
     if strides is None:
         steps = layouts.dense(padded, range(len(dims)), inner).strides
     else:
-        steps = _read_strides(strides, len(dims))
+        steps = strides
     places = Layout(dims, padded, steps, inner)
     layouts.check_overlap(places)
     return places
 
 
-def _read_strides(strides: object, ndims: int) -> tuple[int, ...]:
+def read_strides(strides: object, ndims: int) -> tuple[int, ...]:
     """Return strides, checked one by one."""
     if not isinstance(strides, Iterable):
         rule = "expected a format tag, strides or None"

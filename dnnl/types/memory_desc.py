@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import prod
+from typing import final
 
 from dnnl.errors import InvalidArguments
 from dnnl.types import layout as layouts
@@ -22,12 +24,16 @@ from dnnl.types.layout_input import (
     read_dims,
     read_int,
     read_integers,
+    read_strides,
 )
 from dnnl.types.tag import FormatTag
 
 _INT64_MAX = 2**63 - 1
+_NONE: tuple[tuple[int, int], ...] = ()
+_KEPT = 4096  # descriptors of equal arguments that are one object
 
 
+@final
 class MemoryDesc:
     """A tensor's dims, data type and layout: immutable, comparable, hashable, picklable.
 
@@ -83,43 +89,64 @@ class MemoryDesc:
     _key: tuple[object, ...]
     _hash: int
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         dims: Sequence[int],
         data_type: DataType | str,
         layout: FormatTag | str | Sequence[int] | None = None,
         *,
-        inner_blocks: Sequence[tuple[int, int]] = (),
+        inner_blocks: Sequence[tuple[int, int]] = _NONE,
         padded_dims: Sequence[int] | None = None,
         offset0: int = 0,
         compensation: Compensation | None = None,
-    ) -> None:
+    ) -> MemoryDesc:
         shape = read_dims(dims)
         dtype = coerce(DataType, data_type, "data_type")
-        if dtype is DataType.undef:
+        given: FormatTag | str | tuple[int, ...] | None
+        if layout is None or isinstance(layout, str | FormatTag):
+            given = layout
+        else:
+            given = read_strides(layout, len(shape))
+        first = read_int("offset0", offset0)
+        if not first and inner_blocks is _NONE and padded_dims is None and compensation is None:
+            return _made_once(shape, dtype, given)
+        return cls._made(shape, dtype, given, inner_blocks, padded_dims, first, compensation)
+
+    @classmethod
+    def _made(
+        cls,
+        dims: tuple[int, ...],
+        data_type: DataType,
+        layout: FormatTag | str | tuple[int, ...] | None,
+        inner_blocks: Sequence[tuple[int, int]] = _NONE,
+        padded_dims: Sequence[int] | None = None,
+        offset0: int = 0,
+        compensation: Compensation | None = None,
+    ) -> MemoryDesc:
+        """Return a descriptor of numbers that have been read, after checking all others."""
+        if data_type is DataType.undef:
             rule = "a tensor has a data type"
             raise InvalidArguments("data_type", "undef", rule, "MemoryDesc.zero() is no tensor")
         tag = None
         if layout is None and not inner_blocks and padded_dims is None:
-            places = layouts.dense(shape, range(len(shape)))
+            places = layouts.dense(dims, range(len(dims)))
         elif isinstance(layout, str | FormatTag):
             tag = FormatTag(layout)
             if inner_blocks or padded_dims is not None:
                 rule = "a format tag already says which blocks and padding there are"
                 raise InvalidArguments("layout", str(layout), rule, "give strides instead")
-            places = by_tag(shape, tag, str(layout))
+            places = by_tag(dims, tag, str(layout))
         else:
-            places = by_strides(shape, layout, inner_blocks, padded_dims)
-            check_nibbles(dtype, places)
+            places = by_strides(dims, layout, inner_blocks, padded_dims)
+            check_nibbles(data_type, places)
         if tag is ANY:
-            check_any(shape, offset0)
-        first = read_int("offset0", offset0)
-        if first < 0 and first != RUNTIME_DIM:
+            check_any(dims, offset0)
+        if offset0 < 0 and offset0 != RUNTIME_DIM:
             raise InvalidArguments("offset0", offset0, "must not be negative")
         kind = FormatKind.any if tag is ANY else FormatKind.blocked
-        places = places._replace(offset0=first)
-        _check_compensation(compensation, dtype, kind, places)
-        self._fill(dtype, kind, places, tag, compensation)
+        places = places._replace(offset0=offset0)
+        _check_compensation(compensation, data_type, kind, places)
+        return cls._of(data_type, kind, places, tag, compensation)
 
     def _fill(
         self,
@@ -344,13 +371,22 @@ class MemoryDesc:
             return "undef::undef:::"
         letters = "a" * user_any + "p" * (self.dims != self.padded_dims) + "0" * (self.offset0 != 0)
         head = f"{self.data_type}:{letters}:{self.format_kind}"
-        if self.format_kind is FormatKind.any:
-            return f"{head}:any::f0"
+        known = self.format_kind is FormatKind.blocked and not self._layout.has_runtime
+        dense = not known or self.is_dense(padded=True)
+        gaps = "" if dense else "x".join(map(str, self.strides))
+        sums = self.compensation.token if self.compensation else "f0"
+        return f"{head}:{self.verbose_tag}:{gaps}:{sums}"
+
+    @property
+    def verbose_tag(self) -> str:
+        """The layout in verbose lines: order and blocks, ``any``, ``undef``, or ``*`` where only
+        execution knows it."""
+        if self.format_kind is not FormatKind.blocked:
+            return str(self.format_kind)
         if self._layout.has_runtime:
-            return f"{head}:*::f0"
-        name = FormatTag.of(layouts.order_of(self._layout), self.inner_blocks) if self.dims else ""
-        gaps = "" if self.is_dense(padded=True) else "x".join(map(str, self.strides))
-        return f"{head}:{name}:{gaps}:{self.compensation.token if self.compensation else 'f0'}"
+            return "*"
+        order = layouts.order_of(self._layout)
+        return str(FormatTag.of(order, self.inner_blocks)) if self.dims else ""
 
     __str__ = token
 
@@ -451,3 +487,5 @@ def _size(
 
 
 _ZERO = MemoryDesc._of(DataType.undef, FormatKind.undef, no_places(()), None)
+# Equal arguments give one object: descriptors never change, and making one takes ten times as long.
+_made_once = lru_cache(_KEPT)(MemoryDesc._made)

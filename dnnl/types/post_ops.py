@@ -166,6 +166,8 @@ class PostOps(Sequence[PostOp]):
 
     def __init__(self, entries: Iterable[PostOp] = ()) -> None:
         self._entries: list[PostOp] = []
+        if not isinstance(entries, Iterable):
+            raise InvalidArguments("entries", entries, "expected a sequence of post-ops")
         for entry in entries:
             self.append(entry)
 

@@ -93,9 +93,15 @@ class FormatTag(metaclass=_TagClass):
     @classmethod
     def of(cls, order: Sequence[int], inner_blocks: Sequence[tuple[int, int]] = ()) -> FormatTag:
         """Return the tag of an order of dimensions and inner blocks (dimension, size)."""
-        blocked = {dim for dim, _ in inner_blocks}
-        outer = "".join(_LETTERS[d].upper() if d in blocked else _LETTERS[d] for d in order)
-        return FormatTag(outer + "".join(f"{size}{_LETTERS[dim]}" for dim, size in inner_blocks))
+        try:
+            blocks = [(_LETTERS[dim], int(size)) for dim, size in inner_blocks]
+            letters = [_LETTERS[dim] for dim in order]
+        except (TypeError, ValueError, IndexError, OverflowError):
+            rule = "expected dimensions, and pairs of a dimension and a size"
+            raise InvalidArguments("order", (order, inner_blocks), rule) from None
+        blocked = {letter for letter, _ in blocks}
+        outer = "".join(letter.upper() if letter in blocked else letter for letter in letters)
+        return FormatTag(outer + "".join(f"{size}{letter}" for letter, size in blocks))
 
     @property
     def is_plain(self) -> bool:

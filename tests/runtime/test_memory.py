@@ -205,20 +205,6 @@ def test_types_without_a_name_elsewhere_come_as_integers_of_their_size() -> None
     assert Memory(half, CPU, bytearray(2)).data.size == 2
 
 
-def read_only() -> np.ndarray:
-    data = np.zeros((2, 3), np.float32)
-    data.flags.writeable = False
-    return data
-
-
-@pytest.mark.parametrize(
-    "make", [read_only, lambda: bytes(24), lambda: memoryview(bytes(24)).cast("f", (2, 3))]
-)
-def test_read_only_buffers_are_refused_with_the_way_out(make: Any) -> None:
-    rule = "the buffer is read-only, and a memory may be written; pass a copy of it"
-    assert rule in refusal(PLAIN, make())
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -247,9 +233,9 @@ def test_read_only_buffers_are_refused_with_the_way_out(make: Any) -> None:
         ),
         (
             lambda: [0.0] * 6,
-            "buffer = 'list': expected a writable buffer or an object with __dlpack__; NumPy",
+            "buffer = 'list': expected a buffer or an object with __dlpack__; NumPy",
         ),
-        (lambda: 5, "buffer = 'int': expected a writable buffer"),
+        (lambda: 5, "buffer = 'int': expected a buffer"),
         (
             lambda: Exporter(torch.zeros(2, 3), device=2),
             "the tensor lives on DLPack device 2, not in the host's memory; move it to the cpu",
@@ -368,8 +354,10 @@ def test_arrays_that_cannot_be_kept_are_refused() -> None:
     field = np.zeros(4, [("a", "i1"), ("b", "<f4")])["b"]
     with pytest.raises(InvalidArguments, match="numbers of elements to be kept; pass a copy of it"):
         Memory.from_numpy(field)
-    with pytest.raises(InvalidArguments, match="the buffer is read-only"):
-        Memory.from_numpy(read_only())
+    what: object
+    for what in (None, "12", {}, [[1], [1, 2]], 10**400):
+        with pytest.raises(InvalidArguments, match=f"array = '{type(what).__name__}'"):
+            Memory.from_numpy(what)
     with pytest.raises(InvalidArguments, match="no data type stores this NumPy type"):
         Memory.from_numpy(np.zeros(3, np.complex64))
 

@@ -431,3 +431,22 @@ def test_zero_dims_anywhere() -> None:
             assert (desc.size == 0) == (0 in dims)
             assert desc.tag is FormatTag(tag)
             check_value(desc)
+
+
+def test_equal_arguments_give_one_object_and_unequal_ones_do_not() -> None:
+    made = MemoryDesc((2, 3, 4), "f32", "acb")
+    read: Any = np.array([2, 3, 4])
+    assert MemoryDesc(read, DataType.f32, FormatTag("acb")) == made
+    assert MemoryDesc((2, 3, 4), "f32", "acb") is made
+    others = [
+        MemoryDesc((2, 3, 4), "s32", "acb"),
+        MemoryDesc((2, 3, 4), "f32", "abc"),
+        MemoryDesc((2, 3, 4), "f32", "acb", offset0=1),
+        MemoryDesc((2, 3, 5), "f32", "acb"),
+    ]
+    assert made not in others
+    for wrong in ((2.0, 3, 4), (2, 3, "4")):  # equal to what was read, and yet no integers
+        with pytest.raises(InvalidArguments, match="dims"):
+            MemoryDesc(wrong, "f32", "acb")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArguments, match="offset0"):
+        MemoryDesc((2, 3, 4), "f32", "acb", offset0=0.0)  # type: ignore[arg-type]

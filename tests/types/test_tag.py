@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -108,6 +109,15 @@ def test_naming_rule(
         for blocked, size in inner:
             product *= size if blocked == dim else 1
         assert total == product
+
+
+@pytest.mark.parametrize(
+    ("order", "inner"),
+    [((99,), ()), (None, ()), ((0, 1), "f32"), ((0,), ((0, 1, 2),)), ({}, [None])],
+)
+def test_what_is_no_order(order: Any, inner: Any) -> None:
+    with pytest.raises(InvalidArguments):
+        FormatTag.of(order, inner)
 
 
 @pytest.mark.parametrize(
