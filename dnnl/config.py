@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ class Knob:
     """One setting: ``variables`` are looked at in order, ``parse`` turns text into the value.
 
     ``parse(source, text)`` raises `InvalidArguments` that names ``source``, the variable or the
-    knob that the text came from. ``default()`` is taken when no variable is set.
+    knob that the text came from. ``default()`` is taken when no variable is set. ``rule`` names a
+    function of a module that knows what values mean, which raises the same for
+    ``rule(source, value)``; it is imported when a value is to be checked.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Knob:
     default: Callable[[], Any]
     parse: Callable[[str, str], Any]
     help: str
+    rule: str = ""
 
 
 #: More than any pool uses; a bound, so that every number that is taken fits a launch block.
@@ -110,7 +114,16 @@ KNOBS: tuple[Knob, ...] = (
         lambda: "error",
         _text,
         "what to report on stdout: none (0), error, warn, check, dispatch, profile_create, "
-        "profile_exec (1), profile (2), all; a comma list; filter=REGEX on primitive kinds",
+        "profile_exec (1), profile (2), profile_externals, all, debuginfo=N; a comma list; "
+        "filter=REGEX on primitive kinds",
+        rule="dnnl.log.parse",
+    ),
+    Knob(
+        "verbose_timestamp",
+        ("DNNL_VERBOSE_TIMESTAMP",),
+        lambda: False,
+        _switch,
+        "1 puts the time, in ms since 1970, into lines of what was done, warned or refused",
     ),
     Knob(
         "max_cpu_isa",
@@ -118,6 +131,7 @@ KNOBS: tuple[Knob, ...] = (
         lambda: "default",
         _name,
         "the highest instruction set that generated code may use; default = all of the machine's",
+        rule="dnnl.codegen.isa.check_limit",
     ),
     Knob(
         "num_threads",
@@ -149,6 +163,13 @@ KNOBS: tuple[Knob, ...] = (
         "primitives kept in memory; 0 keeps none",
     ),
     Knob(
+        "primitive_cache_limit",
+        ("DNNL_PRIMITIVE_CACHE_LIMIT",),
+        lambda: 64,
+        _integer(0, math.inf, "the limit of the primitive cache must be an integer >= 0, in MiB"),
+        "MiB of machine code that these may take; those used least recently are given up",
+    ),
+    Knob(
         "jit_dump",
         ("DNNL_JIT_DUMP",),
         lambda: False,
@@ -167,9 +188,17 @@ generation = 0
 def _knob(name: str) -> Knob:
     try:
         return _KNOBS[name]
-    except KeyError:
+    except (KeyError, TypeError, ValueError):  # what cannot be hashed is no name
         rule = f"no such knob; there are {', '.join(_KNOBS)}"
         raise InvalidArguments("name", name, rule) from None
+
+
+def _read(knob: Knob, source: str, text: str) -> Any:
+    value = knob.parse(source, text)
+    if knob.rule:
+        module, _, name = knob.rule.rpartition(".")
+        getattr(import_module(module), name)(source, value)
+    return value
 
 
 def get(name: str) -> Any:
@@ -183,7 +212,7 @@ def get(name: str) -> Any:
     for variable in knob.variables:
         text = os.environ.get(variable)
         if text:
-            return knob.parse(variable, text)
+            return _read(knob, variable, text)
     return knob.default()
 
 
@@ -198,7 +227,7 @@ def set(name: str, value: object) -> None:
         _overrides.pop(name, None)
     else:
         text = str(int(value)) if isinstance(value, bool) else str(value)
-        _overrides[name] = knob.parse(name, text)
+        _overrides[name] = _read(knob, name, text)
     generation += 1
 
 

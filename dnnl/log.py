@@ -5,13 +5,12 @@ Ask `enabled` before a line is put together: it is cheap when the level is off.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import threading
+import time
 from collections.abc import Callable
 
-from dnnl import config
+from dnnl import config, forks
 from dnnl.errors import InvalidArguments
 
 #: Each name that `DNNL_VERBOSE` takes and the levels that it switches on.
@@ -24,26 +23,31 @@ LEVELS: dict[str, frozenset[str]] = {
     "profile_create": frozenset({"error", "profile_create"}),
     "profile_exec": frozenset({"error", "profile_exec"}),
     "profile": frozenset({"error", "profile_create", "profile_exec"}),
+    "profile_externals": frozenset({"error", "profile_externals"}),
 }
 LEVELS["all"] = frozenset().union(*LEVELS.values())
 LEVELS |= {"0": LEVELS["none"], "1": LEVELS["profile_exec"], "2": LEVELS["profile"]}
 
 _FILTER = "filter="
+_DEBUG = "debuginfo="
+_MAX_DEBUG = 127
 _VERSION = "version"  # the key of the first line of the header
-_lock = threading.Lock()
+_lock = forks.Lock()
 _descriptions: dict[str, Callable[[], str]] = {}
 _printed: set[str] = set()
 
 _generation = -1  # of the configuration that the next two were read from
 _levels: frozenset[str] = frozenset()
 _filter: re.Pattern[str] | None = None
+_stamped = False
 
 
-def parse(text: str) -> tuple[frozenset[str], re.Pattern[str] | None]:
+def parse(source: str, text: str) -> tuple[frozenset[str], re.Pattern[str] | None]:
     """Levels and component filter that a value of ``DNNL_VERBOSE`` asks for.
 
-    Of several filters the last one counts. Raises `InvalidArguments` for an unknown level and for
-    a filter that is no regular expression.
+    ``debuginfo=N`` switches on the levels ``debuginfo=1`` to ``debuginfo=N``. Of several filters
+    the last one counts. Raises `InvalidArguments` in the name of ``source`` for an unknown level
+    and for a filter that is no regular expression.
     """
     levels: set[str] = set()
     pattern = None
@@ -53,19 +57,30 @@ def parse(text: str) -> tuple[frozenset[str], re.Pattern[str] | None]:
                 pattern = re.compile(item.removeprefix(_FILTER))
             except re.error as error:
                 rule = f"the filter is no regular expression: {error}"
-                raise InvalidArguments("DNNL_VERBOSE", text, rule) from None
+                raise InvalidArguments(source, text, rule) from None
+        elif item.startswith(_DEBUG):
+            levels |= {"error", *_debug_levels(source, text, item.removeprefix(_DEBUG))}
         elif item.lower() in LEVELS:
             levels |= LEVELS[item.lower()]
         else:
             rule = f"no such level: {item!r}"
-            raise InvalidArguments("DNNL_VERBOSE", text, rule, f"there are {', '.join(LEVELS)}")
+            hint = f"there are {', '.join(LEVELS)}, {_DEBUG}N, {_FILTER}REGEX"
+            raise InvalidArguments(source, text, rule, hint)
     return frozenset(levels), pattern
 
 
+def _debug_levels(source: str, text: str, level: str) -> list[str]:
+    if not level.isdecimal() or int(level) > _MAX_DEBUG:
+        rule = f"the level of debuginfo must be an integer of 0..{_MAX_DEBUG}"
+        raise InvalidArguments(source, text, rule)
+    return [f"{_DEBUG}{number + 1}" for number in range(int(level))]
+
+
 def _refresh() -> None:
-    global _generation, _levels, _filter  # noqa: PLW0603 - one setting per process
+    global _generation, _levels, _filter, _stamped  # noqa: PLW0603 - one setting per process
     generation = config.generation
-    _levels, _filter = parse(config.get("verbose"))
+    _levels, _filter = parse("verbose", config.get("verbose"))
+    _stamped = config.get("verbose_timestamp")
     _generation = generation
 
 
@@ -90,10 +105,13 @@ def describe(key: str, text: Callable[[], str]) -> None:
         _descriptions.setdefault(key, text)
 
 
-def line(*fields: object) -> None:
-    """Print one verbose line of these fields; times (floats) with six digits."""
-    texts = (f"{field:.6g}" if isinstance(field, float) else str(field) for field in fields)
-    wanted = ",".join(texts)
+def line(*fields: object, ms: float | None = None) -> None:
+    """Print one verbose line of these fields; the time that something took ends it.
+
+    The timestamp, if there is to be one, is of now, or of when that began.
+    """
+    stamp = [f"{time.time() * 1e3 - (ms or 0):.3f}"] if _stamped else []
+    wanted = ",".join(map(str, [*stamp, *fields, *([] if ms is None else [f"{ms:.6g}"])]))
     # Not under the lock: a text may ask an engine, which has locks of its own.
     described = {key: text() for key, text in list(_descriptions.items()) if key not in _printed}
     with _lock:
@@ -102,16 +120,6 @@ def line(*fields: object) -> None:
         _printed.update(described, {_VERSION})
         sys.stdout.write("".join(f"dnnl_verbose,v1,{line}\n" for line in [*lines, wanted]))
         sys.stdout.flush()
-
-
-def _after_fork() -> None:
-    """In a child of a fork: the thread that held the lock is not there to free it."""
-    global _lock  # noqa: PLW0603 - one lock per process
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _version() -> str:

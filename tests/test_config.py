@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -22,12 +23,14 @@ def test_every_variable_of_the_contract_is_in_the_table() -> None:
     variables = {variable for knob in config.KNOBS for variable in knob.variables}
     assert variables == {
         "DNNL_VERBOSE",
+        "DNNL_VERBOSE_TIMESTAMP",
         "DNNL_MAX_CPU_ISA",
         "DNNL_NUM_THREADS",
         "OMP_NUM_THREADS",
         "DNNL_CACHE_DIR",
         "DNNL_CACHE_LIMIT",
         "DNNL_PRIMITIVE_CACHE_CAPACITY",
+        "DNNL_PRIMITIVE_CACHE_LIMIT",
         "DNNL_JIT_DUMP",
     }
     assert all(knob.help for knob in config.KNOBS)
@@ -164,3 +167,19 @@ def test_the_folder_of_an_unknown_user_is_named_with_its_variable(
     monkeypatch.setenv("DNNL_CACHE_DIR", "~no-such-user/x")
     with pytest.raises(InvalidArguments, match="DNNL_CACHE_DIR = '~no-such-user/x': this user's"):
         config.get("cache_dir")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [("max_cpu_isa", "avx1024", "is not a known instruction set"),
+     ("max_cpu_isa", "avx2_vnni", "the next lower one is"),
+     ("verbose", "bogus", "no such level")],
+)  # fmt: skip
+def test_values_are_checked_before_anything_else_is_imported(
+    name: str, value: str, rule: str
+) -> None:
+    program = f"import dnnl; dnnl.config.set({name!r}, {value!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert f"InvalidArguments: {name} = {value!r}" in done.stderr.decode()
+    assert rule in done.stderr.decode()

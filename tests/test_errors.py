@@ -7,7 +7,6 @@ import pickle
 import pytest
 
 import dnnl
-from dnnl import config
 
 
 def test_invalid_arguments_names_argument_value_rule_and_hint() -> None:
@@ -38,13 +37,11 @@ def test_errors_can_be_pickled(error: dnnl.Error) -> None:
     assert copy.__dict__ == error.__dict__
 
 
-def test_unknown_isa_limit_names_the_variable() -> None:
+def test_unknown_isa_limit_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     md = dnnl.MemoryDesc((4,), "f32")
     desc = dnnl.EltwiseDesc.forward("forward_inference", "eltwise_relu", md, md)
-    with (
-        config.override("max_cpu_isa", "avx1024"),
-        pytest.raises(dnnl.InvalidArguments, match=r"DNNL_MAX_CPU_ISA = 'avx1024'.*avx2"),
-    ):
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", "avx1024")
+    with pytest.raises(dnnl.InvalidArguments, match=r"DNNL_MAX_CPU_ISA = 'avx1024'.*avx2"):
         dnnl.PrimitiveDesc(desc, dnnl.Engine("cpu"))
 
 

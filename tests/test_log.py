@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -10,7 +11,10 @@ import dnnl
 from dnnl import config, log
 from dnnl.errors import InvalidArguments
 
-PRINTING = ["error", "warn", "check", "dispatch", "profile_create", "profile_exec"]
+PRINTING = [
+    "error", "warn", "check", "dispatch", "profile_create", "profile_exec", "profile_externals",
+    "debuginfo=1", "debuginfo=2",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +23,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_printed", set())
     monkeypatch.setattr(log, "_descriptions", {})
     monkeypatch.setattr(log, "_generation", -1)
+    monkeypatch.setattr(log, "_stamped", False)
     monkeypatch.delenv("DNNL_VERBOSE", raising=False)
 
 
@@ -35,7 +40,11 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
         ("2", "error profile_create profile_exec"),
         ("profile", "error profile_create profile_exec"),
         ("dispatch, Warn", "error warn dispatch"),
-        ("all", " ".join(PRINTING)),
+        ("profile_externals", "error profile_externals"),
+        ("all", " ".join(PRINTING[:7])),
+        ("debuginfo=1", "error debuginfo=1"),
+        ("warn,debuginfo=127", "error warn debuginfo=1 debuginfo=2"),
+        ("debuginfo=0", "error"),
     ],
 )
 def test_levels(text: str, levels: str) -> None:
@@ -59,17 +68,22 @@ def test_the_last_filter_selects_components() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1,loud", "DNNL_VERBOSE = '1,loud': no such level: 'loud'; there are none, error, "),
-        (
-            "filter=(",
-            "DNNL_VERBOSE = 'filter=(': the filter is no regular expression: missing )",
-        ),
+        ("1,loud", "no such level: 'loud'; there are none, error, "),
+        ("filter=(", "the filter is no regular expression: missing )"),
+        ("debuginfo=", "the level of debuginfo must be an integer of 0..127"),
+        ("debuginfo=128", "the level of debuginfo must be an integer of 0..127"),
     ],
 )
-def test_a_bad_setting_is_explained(text: str, message: str) -> None:
-    with config.override("verbose", text), pytest.raises(InvalidArguments) as caught:
+def test_a_bad_setting_is_explained(
+    monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        config.set("verbose", text)
+    assert str(caught.value).startswith(f"verbose = {text!r}: {message}")
+    monkeypatch.setenv("DNNL_VERBOSE", text)
+    with pytest.raises(InvalidArguments) as caught:
         log.enabled("error")
-    assert str(caught.value).startswith(message)
+    assert str(caught.value).startswith(f"DNNL_VERBOSE = {text!r}: {message}")
 
 
 def test_the_header_comes_once_and_each_description_once(
@@ -77,7 +91,7 @@ def test_the_header_comes_once_and_each_description_once(
 ) -> None:
     log.describe("runtime", lambda: "cpu,runtime:native,nthr:2")
     log.describe("runtime", lambda: "a key keeps its first text")
-    log.line("primitive", "exec", "cpu", 0.123456789)
+    log.line("primitive", "exec", "cpu", ms=0.123456789)
     log.describe("isa", lambda: "cpu,isa:some")
     log.line("primitive", "exec", "cpu", 12)
     log.line("last")
@@ -89,6 +103,20 @@ def test_the_header_comes_once_and_each_description_once(
         "dnnl_verbose,v1,info,cpu,isa:some",
         "dnnl_verbose,v1,primitive,exec,cpu,12",
         "dnnl_verbose,v1,last",
+    ]
+
+
+def test_a_timestamp_is_of_the_beginning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.25)
+    with config.override("verbose_timestamp", True):
+        assert log.enabled("error")
+        log.line("primitive", "exec", "cpu", ms=1.5)
+        log.line("common", "warn", "what")
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "dnnl_verbose,v1,1700000000248.500,primitive,exec,cpu,1.5",
+        "dnnl_verbose,v1,1700000000250.000,common,warn,what",
     ]
 
 

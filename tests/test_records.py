@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -22,8 +22,8 @@ from dnnl import (
     Stream,
 )
 from dnnl.language.verbose import OperationLine
-from dnnl.primitives import OPERATIONS
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create, describe, skipped
 from dnnl.tools.bench.trial import Trial
@@ -31,6 +31,8 @@ from dnnl.tools.bench.verbose_line import operation_tokens, read
 from dnnl.types.kinds import FormatKind
 from tests.guard import RUNS, near
 from tests.primitives import late
+from tests.qemu.engine import QEMU, missing
+from tests.qemu.instead import instead
 
 ENGINE = Engine("cpu")
 _DIRECTIONS = {
@@ -85,27 +87,50 @@ def test_there_are_examples(kind: str) -> None:
 @each_line
 def test_results_are_right_between_guard_pages(kind: str, line: str) -> None:
     for made in trials(kind, line):
-        primitive = Primitive(made.pd)
-        results = []
-        for threads, at in RUNS:
-            placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
-            primitive.execute(Stream(ENGINE, threads), placed)
-            results.append(placed)
-            for tensor in made.desc.tensors:
-                if not tensor.output:
-                    before = made.memories[tensor.argument].data
-                    assert (placed[tensor.argument].data == before).all(), tensor
+        results = results_between_guard_pages(made)
         if not made.pd.across_engines:
             results.append(late.execute(made.desc, made.pd.attr, made.memories))
-        for tensor in made.desc.outputs:
-            first, *others = (result[tensor.argument].data for result in results)
-            assert all((first == other).all() for other in others), (
-                f"threads or the engine change {tensor}"
-            )
-        made.memories.update(results[0])
-        verdict = made.judge(made.expect())
-        assert not verdict.errors, verdict.lines
+        judge(made, results)
         made.place()
+
+
+def results_between_guard_pages(made: Trial) -> list[dict[int, Memory]]:
+    """The memories after each of `RUNS`; what is only read is as it was."""
+    primitive = Primitive(made.pd)
+    results = []
+    for threads, at in RUNS:
+        placed = {argument: near(memory, at) for argument, memory in made.memories.items()}
+        primitive.execute(Stream(ENGINE, threads), placed)
+        results.append(placed)
+        for tensor in made.desc.tensors:
+            if not tensor.output:
+                before = made.memories[tensor.argument].data
+                assert (placed[tensor.argument].data == before).all(), tensor
+    return results
+
+
+def judge(made: Trial, results: Sequence[Mapping[int, Memory]]) -> None:
+    """The results are all the same, and right."""
+    for tensor in made.desc.outputs:
+        first, *others = (result[tensor.argument].data for result in results)
+        assert all((first == other).all() for other in others), (
+            f"threads or the engine change {tensor}"
+        )
+    made.memories.update(results[0])
+    verdict = made.judge(made.expect())
+    assert not verdict.errors, verdict.lines
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@each_line
+def test_results_are_right_on_another_architecture(kind: str, line: str) -> None:
+    """Of a few cases of each line: starting an emulator takes its time."""
+    cases = list(Interpreter().cases(line.split()))
+    with instead(QEMU):
+        for case in cases[:: -(-len(cases) // 4)]:
+            made = trial(case, OPERATIONS[kind])
+            if not made.pd.across_engines:
+                judge(made, results_between_guard_pages(made))
 
 
 @each_line

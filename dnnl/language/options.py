@@ -51,7 +51,8 @@ class Option:
 
     ``always`` shows it in repro lines even if it has its default; ``empty`` says that an empty
     value means no combination at all rather than the default, ``layout`` that it is about types and
-    layouts of tensors rather than about what is computed.
+    layouts of tensors rather than about what is computed. ``names`` are the values of an option
+    that has few.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Option:
     always: bool = False
     empty: bool = False
     layout: bool = False
+    names: tuple[str, ...] = ()
 
     def but(self, default: str) -> Option:
         """This option with another default."""
@@ -216,9 +218,10 @@ def strides(of: Selector, count: int, spelled: Callable[[Tensor], str] = open_ta
     return Option("strides", "", parse, told, layout=True)
 
 
-def auxiliary(name: str, default: str, parse: Parser) -> Option:
-    """A parameter that verbose lines call by the option's own name."""
-    return Option(name, default, parse, lambda line: line.aux.get(name))
+def auxiliary(name: str, default: str, parse: Parser, names: Iterable[str] = ()) -> Option:
+    """A parameter that verbose lines call by the option's own name; ``names`` are its values, where
+    they are few."""
+    return Option(name, default, parse, lambda line: line.aux.get(name), names=tuple(names))
 
 
 def algorithm(default: str, names: dict[str, str]) -> Option:
@@ -238,7 +241,7 @@ def algorithm(default: str, names: dict[str, str]) -> Option:
         name = parse(value)
         return Named.of(name, names[name])
 
-    return Option("alg", default, read, told)
+    return Option("alg", default, read, told, names=tuple(names))
 
 
 def function(default: str, known: Mapping[str, Alg]) -> Option:
@@ -249,7 +252,7 @@ def function(default: str, known: Mapping[str, Alg]) -> Option:
         alg = known[parse(value)]
         return Named.of(attr.short_name(alg), alg.name)
 
-    return auxiliary("alg", default, read)
+    return auxiliary("alg", default, read, known)
 
 
 def flags(known: str) -> Option:

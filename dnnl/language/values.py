@@ -21,6 +21,7 @@ DIRECTIONS = ("FWD_D", "FWD_B", "FWD_I", "BWD_D", "BWD_W", "BWD_WB", "BWD_DW")
 TYPES = (
     "f32", "f16", "bf16", "f64", "s32", "s8", "u8", "s4", "u4",
     "f8_e5m2", "f8_e4m3", "e8m0", "f4_e2m1", "undef",
+    "boolean", "s16", "s64", "u16", "u32", "u64",
 )  # fmt: skip
 
 

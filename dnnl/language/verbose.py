@@ -174,7 +174,7 @@ def _tensor(token: str) -> Tensor | None:
     old = _OLD_NAME.fullmatch(name)
     if old is not None:
         name, parts = old[1], [old[2], *parts]
-    if len(parts) < 2 or (parts[0] not in TYPES and parts[0] != "boolean"):
+    if len(parts) < 2 or parts[0] not in TYPES:
         raise BadValue(f"cannot read the tensor {token!r}: expected NAME:TYPE:FLAGS:KIND:TAG::f0")
     data_type, letters, format_kind, tag, strides, *extra = (*parts, *[""] * 4)
     if data_type == "undef":

@@ -42,7 +42,8 @@ class BinaryDesc(Desc):
     """dst = src0 alg src1; a comparison gives 1 or 0.
 
     Arguments SRC_0, SRC_1, DST. All have the same rank; a source of size 1 in a dimension is
-    broadcast along it. src1 and dst may be ``any``, and dst may be src0's buffer.
+    broadcast along it. src1 and dst may be ``any``, and dst may be src0's buffer. Integers are
+    computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
     """
 
     alg_kind: Alg

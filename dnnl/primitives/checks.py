@@ -24,10 +24,21 @@ def check_backward(prop_kind: PropKind | str) -> None:
         raise InvalidArguments("prop_kind", str(prop_kind), rule, "the computation is forward()")
 
 
-def check_dims(argument: str, desc: MemoryDesc, expected: Sequence[int], why: str) -> None:
+def check_dims(
+    argument: str, desc: MemoryDesc, expected: Sequence[int], why: str, hint: str = ""
+) -> None:
     """Raise unless the dims are as expected."""
     if desc.dims != tuple(expected):
-        raise InvalidArguments(argument, desc.dims, f"expected {sizes_text(expected)}, {why}")
+        raise InvalidArguments(argument, desc.dims, f"expected {sizes_text(expected)}, {why}", hint)
+
+
+def dilation_hint(dilations: Sequence[int]) -> str:
+    """What to look at where a window does not fit; empty where taps are neighbours."""
+    if not any(dilations):
+        return ""
+    dense = sizes_text([max(size - 1, 0) for size in dilations])
+    counted = f"dilations = {sizes_text(dilations)} are counted from 0, which is dense"
+    return f"{counted}; what others write so is {dense}"
 
 
 def read_sources(descs: object) -> tuple[MemoryDesc, ...]:

@@ -45,7 +45,7 @@ class ConcatDesc(Desc):
         self, axis: int, src_descs: Sequence[MemoryDesc], dst_desc: MemoryDesc | None = None
     ) -> None:
         sources = read_sources(src_descs)
-        if dst_desc is None or dst_desc == MemoryDesc.zero():
+        if dst_desc is None or getattr(dst_desc, "is_zero", False):
             dims = _joined(sources, Axis().read("axis", axis, sources[0].ndims))
             dst_desc = MemoryDesc(dims, sources[0].data_type, "any")
         self._fill(axis=axis, src_descs=sources, dst_desc=dst_desc)

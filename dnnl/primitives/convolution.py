@@ -29,7 +29,7 @@ from dnnl.language.options import (
     strides,
 )
 from dnnl.primitives import parameters
-from dnnl.primitives.checks import check_dims, spelled_size
+from dnnl.primitives.checks import check_dims, dilation_hint, spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
@@ -111,7 +111,7 @@ class ConvolutionDesc(Desc):
         groups, outputs, channels = self.channels
         if self.src_desc.dims[1] != groups * channels:
             rule = f"weights {self.weights_desc.dims} take {groups * channels} channels"
-            raise InvalidArguments("src_desc", self.src_desc.dims, rule)
+            raise InvalidArguments("src_desc", self.src_desc.dims, rule, self._hint_of_groups())
         if self.dst_desc.dims[1] != groups * outputs:
             rule = f"weights {self.weights_desc.dims} make {groups * outputs} channels"
             raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
@@ -120,6 +120,15 @@ class ConvolutionDesc(Desc):
             raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
         if not self.bias_desc.is_zero:
             check_dims("bias_desc", self.bias_desc, (groups * outputs,), "the channels of dst")
+
+    def _hint_of_groups(self) -> str:
+        """What to do with weights that have groups, but no dimension for them."""
+        _, outputs, channels = self.channels
+        groups, rest = divmod(self.src_desc.dims[1], max(channels, 1))
+        if self.weights_desc.ndims > self.src_desc.ndims or groups < 2 or rest or outputs % groups:
+            return ""
+        dims = groups, outputs // groups, *self.weights_desc.dims[1:]
+        return f"weights of {groups} groups have the dims (g, o, i, ...): reshape({dims})"
 
     def _check_spatial(self) -> None:
         for dim in range(self.src_desc.ndims - 2):
@@ -132,10 +141,12 @@ class ConvolutionDesc(Desc):
             expected = room // self.strides[dim] + 1 if room >= 0 else 0
             if expected < 1 and size > 0:
                 rule = f"the kernel reaches over {reach} elements, the padded source has fewer"
-                raise InvalidArguments("weights_desc", self.weights_desc.dims, rule)
+                hint = dilation_hint(self.dilations)
+                raise InvalidArguments("weights_desc", self.weights_desc.dims, rule, hint)
             if self.dst_desc.dims[dim + 2] != expected:
                 rule = f"spatial dimension {dim} of dst must be {expected}"
-                raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
+                hint = dilation_hint(self.dilations)
+                raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
 
     @property
     def channels(self) -> tuple[int, int, int]:

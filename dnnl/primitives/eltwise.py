@@ -43,6 +43,7 @@ class EltwiseDesc(Desc):
     """dst = alg(src), element by element; oneDNN's guide, "Eltwise", has the functions.
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer.
+    Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
     """
 
     prop_kind: PropKind

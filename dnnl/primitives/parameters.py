@@ -46,6 +46,19 @@ class Algorithm(Domain):
 
 
 @dataclass(frozen=True)
+class Name(Domain):
+    """One of the names ``known``."""
+
+    known: tuple[str, ...]
+
+    def read(self, name: str, value: Any, ndims: int) -> str:
+        if not isinstance(value, str) or value not in self.known:
+            rule = f"expected one of {', '.join(self.known)}"
+            raise InvalidArguments(name, value, rule)
+        return value
+
+
+@dataclass(frozen=True)
 class Flags(Domain):
     """Flags of a normalization out of ``known``."""
 

@@ -24,7 +24,13 @@ from dnnl.language.options import (
     ends,
     types,
 )
-from dnnl.primitives.checks import check_dims, check_forward, spelled_size, window_problem
+from dnnl.primitives.checks import (
+    check_dims,
+    check_forward,
+    dilation_hint,
+    spelled_size,
+    window_problem,
+)
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
 from dnnl.primitives.operation import (
@@ -144,7 +150,8 @@ class PoolingDesc(Desc):
         src, dst = self._ends
         out = (*src.dims[:2], *self._output(src.dims[2:]))
         name = "dst_desc" if self.propagation.is_forward else "diff_dst_desc"
-        check_dims(name, dst, out, "what the window makes of src")
+        hint = dilation_hint(self.dilations)
+        check_dims(name, dst, out, "what the window makes of src", hint)
         if self.alg_kind is Alg.pooling_avg_exclude_padding:
             self._check_padding()
         if _marks(self) and self.propagation is not PropKind.forward_inference:
@@ -171,7 +178,8 @@ class PoolingDesc(Desc):
             room = spatial[dim] + self.padding_l[dim] + self.padding_r[dim] - reach
             if room < 0 and spatial[dim]:
                 rule = f"the window reaches over {reach} of {room + reach} with padding"
-                raise InvalidArguments("kernel", self.kernel, rule)
+                hint = dilation_hint(self.dilations)
+                raise InvalidArguments("kernel", self.kernel, rule, hint)
             out.append(room // self.strides[dim] + 1 if room >= 0 else 0)
         return out
 

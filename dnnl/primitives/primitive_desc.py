@@ -22,7 +22,7 @@ from dnnl.primitives.implementation import (
 )
 from dnnl.primitives.sizes import known
 from dnnl.runtime.engine import Engine
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import SCALARS, Dropout
 from dnnl.types.memory_desc import MemoryDesc
@@ -164,8 +164,9 @@ class PrimitiveDesc:
             return self.src_engine
         return self.dst_engine if argument == Arg.DST else self.engine
 
-    def arg_desc(self, argument: int) -> MemoryDesc:
+    def arg_desc(self, arg: Arg | int | str) -> MemoryDesc:
         """The descriptor of the memory to pass as an argument; the zero one if there is none."""
+        argument = coerce_arg(arg, "arg")
         if argument == Arg.SCRATCHPAD:
             return self.scratchpad_desc
         if argument & _QUANTIZATION:

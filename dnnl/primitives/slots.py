@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
@@ -36,8 +36,9 @@ class Slots:
         self.expected = tuple((arg, pd.arg_desc(arg)) for arg in arguments if arg != SIZES)
         # What the last memory of each argument had. The next one most often has the same objects,
         # which need no comparison; those that are as good are kept here in their place.
-        self._met = tuple((arg, desc, pd.engine) for arg, desc in self.expected)
-        self._apart = tuple(_pairs(pd, self.expected))
+        written = {tensor.argument for tensor in pd.written} | {Arg.SCRATCHPAD}
+        self._met = tuple((arg, desc, pd.engine, arg in written) for arg, desc in self.expected)
+        self._apart = tuple(_pairs(pd, self.expected, written))
         self._known: list[Any] = []
         self._sizes: Memory | None = None
         self._threads = config.MAX_NUM_THREADS
@@ -57,14 +58,15 @@ class Slots:
             self._check_keys(args)
         memories: list[Memory] = []
         arguments: list[Any] = []
-        for arg, desc, engine in self._met:
+        for arg, desc, engine, written in self._met:
             memory = args.get(arg)
             if (
                 memory.__class__ is not Memory
                 or memory.desc is not desc
                 or memory.engine is not engine
+                or (written and memory.readonly)
             ):
-                memory = self._meet(len(memories), memory)
+                memory = self._meet(len(memories), memory, args)
             memories.append(memory)
             arguments.append(memory.argument)
         if arguments != self._known:
@@ -88,21 +90,23 @@ class Slots:
         return min(threads, self._threads)
 
     def _check_keys(self, args: Arguments) -> None:
-        """Raise if ``args`` is no mapping; report arguments that are not used."""
+        """Raise if ``args`` is no mapping, or a key no argument; report arguments that are not
+        used."""
         check_mapping(args)
-        if not log.enabled("check", self.pd.desc.kind):
-            return
+        report = log.enabled("check", self.pd.desc.kind)
         used = {arg for arg, _ in self.expected}
         for key in args:
-            if key not in used:
-                name = name_of(key) if isinstance(key, int) else repr(key)
+            if not isinstance(key, SupportsIndex):
+                raise InvalidArguments("args", key, "keys are members of dnnl.Arg", _meant(key))
+            if report and key not in used:
+                name = name_of(key.__index__())
                 log.line("primitive", "exec:check", self.pd.desc.kind, f"unused argument {name}")
 
-    def _meet(self, number: int, memory: Memory | None) -> Memory:
+    def _meet(self, number: int, memory: Memory | None, args: Arguments) -> Memory:
         """The memory itself if it serves as an argument, and then its like is known again."""
         arg, desc = self.expected[number]
         if memory is None or memory.__class__ is not Memory:
-            raise no_memory(arg, desc, memory)
+            raise no_memory(arg, desc, memory, args)
         own = memory.desc
         if own is not desc and own != desc and not _same_parameters(arg, own, desc):
             raise _mismatch(arg, desc, memory)
@@ -111,7 +115,12 @@ class Slots:
             rule = f"its memory must be on {engine!r}"
             raise InvalidArguments(f"args[{name_of(arg)}]", memory.engine, rule)
         met = self._met
-        self._met = (*met[:number], (arg, own, memory.engine), *met[number + 1 :])
+        written = met[number][-1]
+        if written and memory.readonly:
+            rule = f"{self.pd.desc.kind} writes this memory, and its buffer is read-only"
+            hint = "pass dnnl.Memory(desc, engine), or wrap a copy of the buffer"
+            raise InvalidArguments(f"args[{name_of(arg)}]", str(own), rule, hint)
+        self._met = (*met[:number], (arg, own, memory.engine, written), *met[number + 1 :])
         return memory
 
     def _overlap(self, output: int, other: int) -> InvalidArguments:
@@ -140,9 +149,10 @@ class _Pair(NamedTuple):
     in_place: bool
 
 
-def _pairs(pd: PrimitiveDesc, expected: Sequence[tuple[int, MemoryDesc]]) -> Iterator[_Pair]:
-    """Every output with every other argument, two outputs once."""
-    written = {tensor.argument for tensor in pd.written} | {Arg.SCRATCHPAD}
+def _pairs(
+    pd: PrimitiveDesc, expected: Sequence[tuple[int, MemoryDesc]], written: Set[int]
+) -> Iterator[_Pair]:
+    """Every output (an argument ``written``) with every other argument, two outputs once."""
     for output, (arg, desc) in enumerate(expected):
         for other, (argument, its) in enumerate(expected if arg in written else ()):
             if other != output and not (other < output and argument in written):
@@ -172,7 +182,7 @@ def find_slots(pd: PrimitiveDesc, arguments: Sequence[int]) -> Callable[[Argumen
         for arg, desc in patterns:
             memory = args.get(arg)
             if memory.__class__ is not Memory:
-                raise no_memory(arg, desc, memory)
+                raise no_memory(arg, desc, memory, args)
             descs.append(memory.desc)
         return made(tuple(descs))
 
@@ -186,14 +196,22 @@ def check_mapping(args: Arguments) -> None:
         raise InvalidArguments("args", args, "expected a dictionary of memories", hint)
 
 
-def no_memory(arg: int, desc: MemoryDesc, given: object) -> InvalidArguments:
-    """The error for an argument that is missing or no memory."""
+def no_memory(arg: int, desc: MemoryDesc, given: object, args: Arguments) -> InvalidArguments:
+    """The error for an argument of ``args`` that is missing or no memory."""
     where = f"args[{name_of(arg)}]"
     if given is None:
-        hint = "keys are members of dnnl.Arg"
+        foreign = [key for key in args if not isinstance(key, SupportsIndex)]
+        hint = f"the key {foreign[0]!r} is no dnnl.Arg; {_meant(foreign[0])}" if foreign else ""
+        hint = hint or f"there are {', '.join(map(name_of, args)) or 'no arguments'}"
         return InvalidArguments(where, None, f"missing; {describe(arg, desc)}", hint)
     hint = "wrap arrays with dnnl.Memory.from_numpy"
     return InvalidArguments(where, type(given).__name__, "expected a dnnl.Memory", hint)
+
+
+def _meant(key: object) -> str:
+    """What a key that is no argument was meant as."""
+    name = key.upper() if isinstance(key, str) else ""
+    return f"write dnnl.Arg.{name if name in Arg.__members__ else 'SRC'}"
 
 
 def _mismatch(arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:

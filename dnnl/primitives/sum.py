@@ -41,7 +41,8 @@ class SumDesc(Desc):
     """dst = the sum of ``scales[i] * srcs[i]``, for any number of tensors of the same dims.
 
     Arguments MULTIPLE_SRC + i, DST. dst may be left out or be ``any``: then it is laid out as the
-    first source, whose buffer it may be.
+    first source, whose buffer it may be. Integers are added up as f32, rounded and saturated, as in
+    oneDNN; `ExactDesc` wraps.
     """
 
     scales: tuple[float, ...]

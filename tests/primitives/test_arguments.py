@@ -90,6 +90,19 @@ class TestRelu:
         with pytest.raises(InvalidArguments, match=r"args\[SRC\].*dnnl.Memory.*from_numpy"):
             primitive.execute(STREAM, args)  # type: ignore[arg-type]
 
+    @pytest.mark.parametrize("how", ["execute", "bind"])
+    def test_a_read_only_memory_is_a_source_alone(self, primitive: Primitive, how: str) -> None:
+        call = getattr(primitive, how)
+        fixed = Memory(self.src.desc, ENGINE, bytes(self.src.data))
+        call(STREAM, {Arg.SRC: fixed, Arg.DST: self.dst})
+        for _ in range(2):  # also where a writable memory had the same address before
+            writable = Memory(self.dst.desc, ENGINE, self.dst.data)
+            call(STREAM, {Arg.SRC: fixed, Arg.DST: writable})
+            bits = self.dst.data.view()
+            bits.flags.writeable = False
+            with pytest.raises(InvalidArguments, match=r"args\[DST\].*eltwise writes.*read-only"):
+                call(STREAM, {Arg.SRC: fixed, Arg.DST: Memory(self.dst.desc, ENGINE, bits)})
+
     @pytest.mark.parametrize("distance", [-SIZE, -SIZE + 4, -4, 0, 4, SIZE - 4, SIZE])
     def test_overlap(self, primitive: Primitive, distance: int) -> None:
         """Refused but in place; buffers that touch each other are fine."""

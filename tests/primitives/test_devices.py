@@ -1,9 +1,11 @@
-"""What a device would compute: its code, run on a processor (see `tests.codegen.emulation`), and
-what one computes whose memory is far and whose work is late (see `tests.device`)."""
+"""What a device would compute: its code, run on a processor (see `tests.codegen.emulation`), what
+one computes whose memory is far and whose work is late (see `tests.device`), and what a processor
+of another architecture computes (see `tests.qemu`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -38,6 +40,10 @@ from tests.primitives import late
 from tests.primitives import test_reorder_attributes as attributes
 from tests.primitives.harness import ENGINE, describe, execute, source, typed_source, vector
 from tests.primitives.products import Window, attr_of, convolution_desc, lay_out, verify
+from tests.primitives.test_convolution_types import typed
+from tests.primitives.test_matmul_types import matmul
+from tests.qemu.engine import QEMU, missing
+from tests.qemu.instead import instead
 
 FORWARD = "forward_inference"
 DIMS = (2, 19, 5, 7)
@@ -46,6 +52,8 @@ TYPES = [
     ("f64", "s32"), ("s32", "f64"), ("f32", "f8_e4m3"), ("f8_e5m2", "f32"), ("e8m0", "f32"),
     ("f32", "s4"), ("u4", "u4"), ("f4_e2m1", "bf16"),
 ]  # fmt: skip
+NEON = pytest.param(QEMU, marks=pytest.mark.skipif(bool(missing()), reason=missing()))
+PRODUCTS = [("bf16", "bf16", "f32"), ("f16",) * 3, ("u8", "s8", "s32"), ("s8", "s8", "s8")]
 LAYOUTS = [("nchw", "nhwc"), ("nhwc", "nChw16c"), ("nChw8c", "part"), ("part16", "dcba")]
 
 
@@ -53,10 +61,17 @@ def _name(device: Isa | Engine) -> str:
     return device.name if isinstance(device, Isa) else device.kind
 
 
-@pytest.fixture(scope="module", autouse=True, params=[*DEVICES, FAR], ids=_name)
+@pytest.fixture(scope="module", autouse=True, params=[*DEVICES, FAR, NEON], ids=_name)
 def device(request: pytest.FixtureRequest) -> Iterator[None]:
-    with late.everywhere() if request.param is FAR else emulated(request.param):
+    with _executing(request.param):
         yield
+
+
+def _executing(device: Isa | Engine) -> AbstractContextManager[object]:
+    """Executions are those of a device, or happen there too."""
+    if isinstance(device, Isa):
+        return emulated(device)
+    return late.everywhere() if device is FAR else instead(device)
 
 
 @pytest.mark.parametrize("row", DEVICES, ids=_name)
@@ -171,6 +186,13 @@ def test_matmul_with_post_ops() -> None:
     verify(MatmulDesc(*(lay_out(each, "plain") for each in dims)), attr, fill="normal")
 
 
+@pytest.mark.parametrize("types", PRODUCTS, ids="-".join)
+@pytest.mark.parametrize("layout", ["any", "plain", "reversed"])
+def test_matmul_of_types(layout: str, types: tuple[str, str, str]) -> None:
+    verify(matmul((13, 37, 35), types, (layout,) * 3))
+    verify(matmul((1, 37, 35), types, (layout,) * 3))
+
+
 @pytest.mark.parametrize("layout", ["any", "plain"])
 def test_inner_product(layout: str) -> None:
     dims = ((4, 6, 3, 3), (11, 6, 3, 3), (4, 11))
@@ -184,3 +206,11 @@ def test_inner_product(layout: str) -> None:
 def test_convolution(channels: tuple[int, ...], layouts: tuple[str, str, str]) -> None:
     window = Window((9, 13), (3, 2), (1, 2), (1, 1))
     verify(convolution_desc(window, 2, channels, layouts))
+
+
+@pytest.mark.parametrize("types", [("bf16", "bf16"), ("f16", "u8")], ids="-".join)
+@pytest.mark.parametrize("layout", ["any", "plain", "block16"])
+def test_convolution_of_types(layout: str, types: tuple[str, str]) -> None:
+    window = Window((5, 9), (3, 3), padding_l=(1, 1))
+    desc = convolution_desc(window, 2, (19, 35), (layout, "any", layout))
+    verify(typed(desc, *types), fill="normal")

@@ -152,7 +152,12 @@ def test_layouts(layout: str, flags: str) -> None:
 
 @pytest.mark.parametrize(
     ("src", "dst", "stat"),
-    [("abcd", "acdb", "cab"), ("aBcd16b", "part", "aBc16b"), ("abcD16d", "dcba", "cba")],
+    [
+        ("abcd", "acdb", "cab"),
+        ("aBcd16b", "part", "aBc16b"),
+        ("abcD16d", "dcba", "cba"),
+        ("abcd", "abcd", "aBc8b"),
+    ],
 )
 def test_each_tensor_in_a_layout_of_its_own(src: str, dst: str, stat: str) -> None:
     given, other = describe(DIMS, src), describe(DIMS, dst)
