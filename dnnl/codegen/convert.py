@@ -266,7 +266,9 @@ def _through_f32(row: Storage) -> Storage:
 
 
 SUPPORTED = frozenset(_IN_F32)
-"""The types that kernels can load and store."""
+"""The types that kernels can load and store as numbers."""
+MOVED = frozenset(kind for kind in DataType if kind.bits)
+"""The types whose elements kernels can move as they are."""
 
 
 def bare_core(src: DataType, dst: DataType) -> ir.Type:
@@ -284,7 +286,7 @@ def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
     """The row of a supported data type."""
     if isinstance(core, ir.IntType):
         wider = {8: _IN_I8, 16: _IN_BF16, 32: _IN_I32}.get(core.width, {})
-        return wider.get(data_type) or Storage(core, _same, _same)
+        return wider.get(data_type) or Storage(ir.IntType(max(8, data_type.bits)), _same, _same)
     if core is F32:
         return _IN_F32[data_type]
     return _IN_F64.get(data_type) or _through_f32(_IN_F32[data_type])

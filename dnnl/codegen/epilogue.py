@@ -13,6 +13,7 @@ from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import any_of
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
@@ -81,7 +82,8 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
                 return Refusal(Reason.POST_OP, detail)
         elif isinstance(entry, PostOpBinary):
             if entry.src1_desc.data_type not in convert.SUPPORTED:
-                return Refusal(Reason.DATA_TYPE, f"{where}: {entry.src1_desc.data_type}")
+                rule = f"it takes {any_of(convert.SUPPORTED)}"
+                return Refusal(Reason.DATA_TYPE, f"{where}: {entry.src1_desc.data_type}; {rule}")
             if not binary.supported(entry.alg):
                 return Refusal(Reason.POST_OP, f"{where}: {entry.alg}")
         elif not isinstance(entry, PostOpEltwise | PostOpPrelu):

@@ -13,7 +13,7 @@ from dnnl.codegen import nibbles, registers, turns, vector
 from dnnl.codegen.access import Access, Bound, Env, Number, Operand
 from dnnl.codegen.address import Affine, Axis, emit_offset
 from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
-from dnnl.codegen.convert import storage
+from dnnl.codegen.convert import Conversion, storage
 
 # Elements up to this far apart are loaded with all that lies between them, and picked out.
 NEAR = 4
@@ -113,15 +113,21 @@ class Place:
 
     def store(self, operand: Operand, value: ir.Value) -> None:
         """Convert and store; what lies outside the domain becomes zero."""
+        self._store(operand, value, storage(operand.data_type, self.kind.element).from_core)
+
+    def store_stored(self, operand: Operand, stored: ir.Value) -> None:
+        """Store elements as they lie in memory; what lies outside the domain becomes zero."""
+        self._store(operand, stored, lambda _, value: value)
+
+    def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
         access = self._accesses[operand]
-        row = storage(operand.data_type, self.kind.element)
         mask = self.conditions([*self._exists, *access.window])
         if vector.is_empty(mask):
             return
         inside = self.conditions(self._domain)
         if inside is not None:
-            value = self.e.b.select(inside, value, self.constant(0.0))
-        raw = row.from_core(self.e, value)
+            value = self.e.b.select(inside, value, vector.splat_constant(value.type, 0))
+        raw = convert(self.e, value)
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
         if operand.desc.data_type.bits == 4:
@@ -131,7 +137,7 @@ class Place:
             one = vector.known_lanes([lane == 0 for lane in range(self._lanes)])
             mask = vector.both(self.e, mask, one)
         if stride in (0, 1):
-            where = self.e.element(pointer, self._base(access), row.element)
+            where = self.e.element(pointer, self._base(access), raw.type.element)
             registers.store(self.e, raw, where, mask, streamed=operand in self.streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)

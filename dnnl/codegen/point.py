@@ -96,14 +96,22 @@ class Point(Place):
     def load(self, operand: Operand) -> ir.Value:
         """The operand's elements here in the core type; zero, or any number, outside bounds; in an
         iteration that a fold leaves out, what it wants there."""
-        loaded = self._loaded.get(operand)
-        value = super().load(operand) if loaded is None else self.widen(operand, loaded)
+        value = super().load(operand)
         if self._absent is None:
             return value
         counting = self._site.plan.counting
-        if self._absent == 0 and loaded is None and self.zero_outside(operand, counting):
+        if (
+            self._absent == 0
+            and operand not in self._loaded
+            and self.zero_outside(operand, counting)
+        ):
             return value
         return self._where_it_counts(value, self.constant(self._absent))
+
+    def load_stored(self, operand: Operand) -> ir.Value:
+        """The operand's elements as they lie in memory."""
+        loaded = self._loaded.get(operand)
+        return super().load_stored(operand) if loaded is None else loaded
 
     def _where_it_counts(self, value: ir.Value, other: ir.Value) -> ir.Value:
         """``value`` in the lanes for which this iteration of a fold counts, else ``other``."""

@@ -14,6 +14,7 @@ from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.dtype import any_of
 from dnnl.types.memory_desc import MemoryDesc
 
 Specs = tuple[tuple[int, ScaleSpec], ...]
@@ -56,7 +57,8 @@ class Quantization:
                     detail = f"{where}, whose type {tensors[arg].data_type} is no integer"
                     return Refusal(Reason.ATTRIBUTE, detail)
                 if spec.data_type not in convert.SUPPORTED:
-                    return Refusal(Reason.DATA_TYPE, f"{where}: {spec.data_type}")
+                    rule = f"it takes {any_of(convert.SUPPORTED)}"
+                    return Refusal(Reason.DATA_TYPE, f"{where}: {spec.data_type}; {rule}")
                 spec.shape(tensors[arg].dims)
         return None
 

@@ -238,7 +238,7 @@ def store(
     if count and (count == 1 or not _takes_masks(e, kind)):
         _store_first(e, value, pointer, count)
         return
-    if bits(kind) < 32 and not isinstance(mask, ir.Constant):
+    if bits(kind) < 32 and (not isinstance(mask, ir.Constant) or sum(flags(mask)) == 1):
         mask = _unknown(e, mask)
     name = f"llvm.masked.store.{suffix(kind)}.p0"
     align = ir.Constant(I32, _align(kind))

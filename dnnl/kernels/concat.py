@@ -30,7 +30,9 @@ class Conf:
 
 def configure(axis: int, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved."""
-    allowed = [kind for kind in convert.SUPPORTED if kind.bits >= 8]
+    moves = all(src.data_type is dst.data_type for src in srcs)
+    known = convert.MOVED if moves else convert.SUPPORTED
+    allowed = [kind for kind in known if kind.bits >= 8]
     return refuse_types(*srcs, dst, allowed=allowed) or Conf(axis, srcs, dst)
 
 

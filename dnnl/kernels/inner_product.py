@@ -41,7 +41,7 @@ def _block(src: MemoryDesc) -> int:
     return sizes[-1] if sizes else 0
 
 
-def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, _: Multiply) -> Panels:
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, _: Multiply, __: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
     vectors = choose_vectors(isa, weights.dims[0], src.strides[0] * src.data_type.size)
     block = _block(src)

@@ -72,9 +72,16 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     arguments = Arguments()
     phases = tuple(
         _phase(conf, module, arguments, block, number)
-        for number, block in enumerate(blocks(isa, [conf.src, conf.dst]))
+        for number, block in enumerate(_blocks(conf, isa))
     )
     return Kernel(module, phases, arguments.ids)
+
+
+def _blocks(conf: Conf, isa: Isa) -> list[Block]:
+    """The rows of the tensors; one by one where their statistics have padding, which only an axis
+    that walks all rows reaches."""
+    padded = conf.kept and conf.stat.padded_dims != conf.stat.dims
+    return blocks(isa, [conf.src, conf.dst], single=padded)
 
 
 def _phase(conf: Conf, module: Module, arguments: Arguments, block: Block, number: int) -> Phase:

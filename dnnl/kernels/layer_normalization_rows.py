@@ -42,8 +42,8 @@ class Block:
         return 2 * len(self.rows) * row <= isa.caches.l1
 
 
-def blocks(isa: Isa, descs: Sequence[MemoryDesc]) -> list[Block]:
-    """Blocks of ROWS rows for tensors of equal dims, and what remains.
+def blocks(isa: Isa, descs: Sequence[MemoryDesc], *, single: bool = False) -> list[Block]:
+    """Blocks of ROWS rows for tensors of equal dims, or ``single`` ones, and what remains.
 
     Steps of a reduction wait for each other, and so does a row for its statistics: neighbours fill
     the time. Rows that do not lie in one piece are done one by one, as are those too short for it.
@@ -53,7 +53,7 @@ def blocks(isa: Isa, descs: Sequence[MemoryDesc]) -> list[Block]:
     along, index = axes[-1], tuple(Affine.of(axis) for axis in axes[:-1])
     extent, dim = max((extent, dim) for dim, extent in enumerate(dims[:-1]))
     pieces = all(not desc.inner_blocks and desc.strides[-1] == 1 for desc in descs)
-    if not pieces or dims[-1] < isa.lanes or isa.device is not None:
+    if single or not pieces or dims[-1] < isa.lanes or isa.device is not None:
         return [Block(axes[:-1], along, (index,))]
     # Few registers hold few rows; of long ones two at a time took longer there.
     long = descs[0].data_type.nbytes(dims[-1]) >= _LONG_ROW and isa.registers <= _FEW_REGISTERS

@@ -19,7 +19,7 @@ from dnnl.kernels.scratchpad import Relayout
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, any_of
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
@@ -49,7 +49,7 @@ def refuse_types(
     though ``runtime`` is false."""
     for desc in descs:
         if desc.data_type not in allowed:
-            return Refusal(Reason.DATA_TYPE, str(desc.data_type))
+            return Refusal(Reason.DATA_TYPE, f"{desc.data_type}; it takes {any_of(allowed)}")
         if desc.has_runtime_values and not runtime:
             return Refusal(Reason.RUNTIME_DIM)
     return None

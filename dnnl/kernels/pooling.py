@@ -156,8 +156,10 @@ def _average(conf: Conf, src: Operand, point: Point) -> Value:
         return (p.e.b.fadd(total, p.load(src)),)
 
     (total,) = point.fold((0.0,), step, added, absent=0.0)
-    if conf.alg is Alg.pooling_avg_exclude_padding and point.masked:
-        return point.e.b.fdiv(total, vector.maximum(point.e, point.folded, point.constant(1.0)))
+    if conf.alg is Alg.pooling_avg_exclude_padding:
+        count = point.folded
+        if count != point.constant(volume):
+            return point.e.b.fdiv(total, vector.maximum(point.e, count, point.constant(1.0)))
     if conf.dst.data_type.is_float:
         return point.e.b.fmul(total, point.constant(1 / volume))
     return point.e.b.fdiv(total, point.constant(volume))

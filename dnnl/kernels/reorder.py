@@ -39,9 +39,14 @@ class Conf:
         return 1.0 if compensation is None else compensation.scale_adjust
 
     @property
+    def computes(self) -> bool:
+        """Whether anything but a conversion happens on the way."""
+        return bool(self.post_ops) or self.quantization != Quantization() or self.adjust != 1
+
+    @property
     def core(self) -> Type:
         """The type that values have on the way."""
-        if not self.post_ops and self.quantization == Quantization() and self.adjust == 1:
+        if not self.computes:
             return convert.bare_core(self.src.data_type, self.dst.data_type)
         # Elementary functions are those of f32.
         sums = all(isinstance(entry, PostOpSum) for entry in self.post_ops)
@@ -51,10 +56,12 @@ class Conf:
 def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> Conf | Refusal:
-    """Accept any two layouts of supported types."""
-    refusal = refuse_types(src, dst, allowed=convert.SUPPORTED) or refuse(post_ops, dst)
-    refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
-    return refusal or Conf(src, dst, post_ops, quantization)
+    """Accept any two layouts of supported types, and of any type that stays as it is."""
+    conf = Conf(src, dst, post_ops, quantization)
+    moves = src.data_type is dst.data_type and not conf.computes
+    allowed = convert.MOVED if moves else convert.SUPPORTED
+    refusal = refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst)
+    return refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst}) or conf
 
 
 class Copy:

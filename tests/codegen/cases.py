@@ -62,6 +62,13 @@ def typed_matmul(src: str, weights: str, dst: str) -> dnnl.MatmulDesc:
     )
 
 
+def exact(function: str, dst: str, *srcs: str) -> dnnl.ExactDesc:
+    """A function of tensors of these types, of which the last one is broadcast."""
+    descs = [plain(3, 50).with_data_type(src) for src in srcs[:-1]]
+    descs.append(plain(3, 50 if len(srcs) == 1 else 1).with_data_type(srcs[-1]))
+    return dnnl.ExactDesc(function, descs, plain(3, 50).with_data_type(dst))
+
+
 ODD = (2, 19, 5, 7)
 QUANTIZED = {
     "scales": ((dnnl.Arg.SRC, 0), (dnnl.Arg.DST, 2)),
@@ -94,6 +101,13 @@ CASES: dict[str, Case] = {
         dnnl.EltwiseDesc.forward(INFERENCE, "eltwise_pow", plain(3, 50), plain(3, 50), 1.0, 0.3)
     ),
     "binary": Case(dnnl.BinaryDesc("binary_add", plain(3, 50), plain(3, 1), plain(3, 50))),
+    "quotients": Case(exact("div", "s64", "s64", "s64")),
+    "quotients of bytes": Case(exact("mod", "s8", "s8", "s8")),
+    "powers of integers": Case(exact("pow", "u32", "u32", "s16")),
+    "comparison": Case(exact("less", "boolean", "u16", "u16")),
+    "choice": Case(exact("where", "f16", "boolean", "f16", "f16")),
+    "cast of floats": Case(exact("cast", "u64", "f32")),
+    "cast of integers": Case(exact("cast", "bf16", "u64")),
     "softmax": Case(
         dnnl.SoftmaxDesc.forward(INFERENCE, "softmax_accurate", plain(4, 50), plain(4, 50), 1)
     ),
@@ -154,6 +168,7 @@ CASES: dict[str, Case] = {
         ((dnnl.Arg.SRC, 0), (dnnl.Arg.WEIGHTS, 4), (dnnl.Arg.DST, 0)),
         ((dnnl.Arg.SRC, 0), (dnnl.Arg.WEIGHTS, 0), (dnnl.Arg.DST, 0)),
     ),
+    "matmul of integers": Case(typed_matmul("u64", "u64", "u64")),
     "matmul of nothing": Case(
         dnnl.MatmulDesc(plain(7, 0), any_desc(0, 19), plain(7, 19)), (("sum", 2.0),)
     ),

@@ -6,8 +6,9 @@ import pytest
 
 from dnnl import config
 from dnnl.codegen import isa
-from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa import Isa, x86
 from dnnl.codegen.isa.caches import Caches
+from dnnl.errors import InvalidArguments
 
 CASCADE_LAKE = "cascadelake"
 
@@ -37,6 +38,33 @@ def test_a_limit_to_the_instructions_leaves_the_caches(name: str) -> None:
         assert select(CASCADE_LAKE).name == name
         assert select(CASCADE_LAKE).caches.follows_rows
         assert select("znver5") == isa.find(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("avx1024", "not a known instruction set; did you mean 'avx"),
+        ("AVX2_VNNI", "oneDNN knows .*the next lower one is 'avx2'"),
+        ("avx512_core_amx", "oneDNN knows .*the next lower one is 'avx512_core_fp16'"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    with pytest.raises(InvalidArguments, match=f"max_cpu_isa = '{name.lower()}': .*{hint}"):
+        config.set("max_cpu_isa", name)
+    monkeypatch.setenv("DNNL_MAX_CPU_ISA", name)
+    with pytest.raises(InvalidArguments, match=f"DNNL_MAX_CPU_ISA = .*{hint}"):
+        select(CASCADE_LAKE)
+    config.set("max_cpu_isa", "Default")
+    assert select(CASCADE_LAKE).name
+    config.set("max_cpu_isa", None)
+
+
+def test_levels_without_a_row_name_one_that_there_is() -> None:
+    rows = {row.name for row in isa.ROWS}
+    assert rows.issuperset(x86.WITHOUT_ROW.values())
+    assert rows.isdisjoint(x86.WITHOUT_ROW)
 
 
 @pytest.mark.parametrize("row", isa.DEVICES, ids=lambda row: row.name)

@@ -12,6 +12,7 @@ from dnnl.codegen.isa import caches as behaviour
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.isa.row import Dot, Instruction, Isa
 from dnnl.errors import InvalidArguments
+from dnnl.types.kinds import nearest
 
 __all__ = ["DEVICES", "GENERIC", "ROWS", "Dot", "Instruction", "Isa", "available", "find", "select"]
 
@@ -21,12 +22,22 @@ DEVICES = (*nvptx.ROWS, *spirv.ROWS)
 
 
 def find(name: str, argument: str = "isa") -> Isa:
-    """The row of processors called ``name`` (any case); InvalidArguments lists them otherwise."""
-    for row in ROWS:
-        if row.name == name.lower():
-            return row
-    names = ", ".join(row.name for row in ROWS)
-    raise InvalidArguments(argument, name, "is not a known instruction set", f"known are {names}")
+    """The row of processors called ``name`` (any case); InvalidArguments has the nearest one
+    otherwise."""
+    lower, names = name.lower(), [row.name for row in ROWS]
+    if lower in names:
+        return ROWS[names.index(lower)]
+    if lower in x86.WITHOUT_ROW:
+        rule = "oneDNN knows this instruction set, dnnl has no kernels of its own for it"
+        hint = f"the next lower one is {x86.WITHOUT_ROW[lower]!r}"
+        raise InvalidArguments(argument, name, rule, hint)
+    raise InvalidArguments(argument, name, "is not a known instruction set", nearest(lower, names))
+
+
+def check_limit(source: str, name: str) -> None:
+    """Raise unless this is a value of ``max_cpu_isa``."""
+    if name != "default":
+        find(name, source)
 
 
 def available(arch: str, flags: Iterable[str], universal: bool = False) -> tuple[Isa, ...]:
@@ -78,6 +89,6 @@ def _strongest(arch: str, flags: frozenset[str], universal: bool, limit: str) ->
     rows = available(arch, flags, universal)
     if limit == "default" or rows[-1].device is not None:
         return rows[-1]
-    bound = find(limit, "DNNL_MAX_CPU_ISA")
+    bound = find(limit)
     below = [row for row in rows if ROWS.index(row) <= ROWS.index(bound)]
     return below[-1]

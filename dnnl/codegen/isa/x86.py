@@ -62,3 +62,18 @@ ROWS = (
     # are twice the products: bf16 is widened there.
     _avx512("avx512_core_fp16", ("avx512vnni", "avx512bf16", "avx512fp16"), (_BYTES,), _NARROW),
 )  # fmt: skip
+
+#: The other levels of oneDNN, and the strongest row that each includes.
+WITHOUT_ROW = {
+    "avx": "sse41",
+    "avx2_vnni": "avx2",
+    "avx2_vnni_2": "avx2",
+    "avx512_core_amx": "avx512_core_fp16",
+    "avx512_core_amx_fp16": "avx512_core_fp16",
+    "avx10_1_512": "avx512_core_fp16",
+    "avx10_1_512_amx": "avx512_core_fp16",
+    "avx10_1_512_amx_fp16": "avx512_core_fp16",
+    "avx10_2": "avx512_core_fp16",
+    "avx10_2_amx_2": "avx512_core_fp16",
+    "avx10_2_ace": "avx512_core_fp16",
+}
