@@ -12,8 +12,8 @@ from dnnl.tools.bench.beside import OURS, oppose
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create
 from dnnl.tools.bench.drivers import description
-from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
 from dnnl.tools.bench.trial import Trial
+from dnnl.tools.measure import Contender, Effort, Measurement, measure
 
 __all__ = ["OURS", "Contest", "WrongResult", "read"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.peers import Peers
 from dnnl import Engine
-from dnnl.tools.bench.measure import Effort
+from dnnl.tools.measure import Effort
 
 SEED = 1
 

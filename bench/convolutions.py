@@ -13,7 +13,7 @@ from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Report, Row, Table, Target
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.machine import PEAK, peak
-from dnnl.tools.bench.measure import Measurement
+from dnnl.tools.measure import Measurement
 
 BATCH = 1
 LAYOUTS = {"": "any", ", nchw": "nchw"}

@@ -16,8 +16,8 @@ from bench.report import Column, Report, Row, Table, Target
 from dnnl.framework.graph import Array
 from dnnl.framework.model import Model, load
 from dnnl.framework.session import Session
-from dnnl.tools.bench.measure import Contender, Measurement, measure
 from dnnl.tools.difference import compare
+from dnnl.tools.measure import Contender, Measurement, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

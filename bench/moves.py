@@ -13,7 +13,7 @@ from bench.report import Column, Report
 from bench.summary import Limit
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.machine import COPY, Copies
-from dnnl.tools.bench.measure import Effort, Measurement
+from dnnl.tools.measure import Effort, Measurement
 
 Cells = dict[str, str | float | None]
 BEST = "best "

@@ -14,7 +14,7 @@ from bench.report import Column, Report, Row
 from bench.summary import Limit
 from dnnl import Unimplemented
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.measure import Effort
+from dnnl.tools.measure import Effort
 
 UNIMPLEMENTED = "unimplemented"
 BEST = "best "

@@ -10,7 +10,7 @@ from bench.report import Column, Report, Row, Table, Target
 from dnnl import Arg, Memory
 from dnnl.codegen import jit
 from dnnl.tools.bench.cases import Case
-from dnnl.tools.bench.measure import Contender, measure
+from dnnl.tools.measure import Contender, measure
 
 EXECUTE, BOUND, NATIVE = "execute", "bound", "native"
 EXECUTE_LIMIT, BOUND_LIMIT = 3.0, 1.0

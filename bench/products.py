@@ -10,7 +10,7 @@ from bench.peers import ONEDNN, PYTORCH
 from bench.report import Column, Row, Target
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.machine import PEAK
-from dnnl.tools.bench.measure import Contender, Effort, Measurement
+from dnnl.tools.measure import Contender, Effort, Measurement
 
 LIMIT = 0.85
 

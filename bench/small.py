@@ -13,7 +13,7 @@ from bench.overhead import BOUND, EXECUTE
 from bench.peers import ONEDNN
 from bench.report import Column, Report, Table, Target
 from dnnl import Arg
-from dnnl.tools.bench.measure import Contender, measure
+from dnnl.tools.measure import Contender, measure
 
 SIZES = (
     (1, 16, 4, 4),

@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike
 
 from dnnl.errors import Unimplemented
 from dnnl.reference import eltwise
-from dnnl.reference.arrays import Array, f64
+from dnnl.reference.arrays import Array, f64, overflowed
 from dnnl.reference.binary import binary
 from dnnl.reference.prelu import prelu
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
 # One more operation on a value that is already rounded.
@@ -24,8 +25,12 @@ def apply_post_ops(
     post_ops: Iterable[PostOp],
     operands: Mapping[int, ArrayLike],
     dst: ArrayLike | None = None,
+    core: DataType = DataType.f64,
 ) -> Array:
     """The result ``values`` after all ``post_ops``.
+
+    What leaves the range of ``core``, the type that a kernel computes in, is infinite for the
+    post-ops that follow: swish of -inf is NaN where that of -1e39 is 0.
 
     ``operands`` has the logical values of the execution arguments, under the same keys; prelu
     weights have the rank of the result, 1 where their mask has no bit. ``dst`` is what the
@@ -33,7 +38,7 @@ def apply_post_ops(
     """
     result = f64(values)
     for index, entry in enumerate(post_ops):
-        result = _apply(entry, result, operands, Arg.post_op(index), dst)
+        result = _apply(entry, overflowed(result, core), operands, Arg.post_op(index), dst)
     return result
 
 

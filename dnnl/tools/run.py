@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from pathlib import Path
 from statistics import median
-from time import perf_counter_ns, sleep
+from time import perf_counter_ns
 from typing import IO, Any
 from zipfile import ZipFile
 
@@ -19,22 +21,27 @@ from rich.console import Console
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework import Model, Session, load
-from dnnl.framework.graph import Array, ModelError, TensorType
+from dnnl.framework.graph import Array, ModelError, Shape, TensorType
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.onnx_model import read_tensor
 from dnnl.framework.session import Span
-from dnnl.runtime.engine import Engine
+from dnnl.runtime.storage import check_room
 from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, compare
+from dnnl.tools.measure import Contender, Effort, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.run_report import Comparison, Report, console_for_output, print_report
 from dnnl.tools.trace import write_trace
 
 INPUT_SEED = 0
 DIFFERENT = 1
-PAUSE_S = 0.1
-"""Before each timed run beside a peer: its idle threads still spin for a while after it returns,
-which doubled the time of a run on two threads that followed at once."""
+_RANDOM_BYTES = 12
+"""What a random element takes: it is made as f64, and then converted."""
+OURS = "dnnl"
+ROUNDS, REST, WARM_UP = 5, 0.1, 0.02
+"""Turns of ours and of a peer, if there are as many runs, and the seconds before each: until the
+threads of the other, which spin for a while when their work is done, sleep; and until caches and
+own threads are warm. Without them two threads took twice their time, and small models ten times."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +120,12 @@ def execute(options: Options) -> int:
     _check(options)
     console, progress = console_for_output(), Console(stderr=True)
     started = perf_counter_ns()
-    model, feeds = _prepared_model(options)
+    model, given, notes = _prepared_model(options)
     loaded = perf_counter_ns()
     with progress.status("building kernels") if progress.is_terminal else nullcontext():
-        session = model.compile(Engine("cpu"), None, options.layout, options.threads)
+        session = model.compile(num_threads=options.threads, layout=options.layout)
     prepared = perf_counter_ns()
+    feeds = _filled(session, given)
     expected = _read_expected(options.expect, session) if options.expect else {}
     peer = _peer(options, model, session)
     outputs = session.run(feeds)
@@ -134,6 +142,7 @@ def execute(options: Options) -> int:
         times,
         comparison,
         differences,
+        notes,
     )
     _write(options, session, report, outputs, timed)
     print_report(console, report)
@@ -171,21 +180,57 @@ def _check_place(option: str, path: Path) -> None:
         raise InvalidArguments(option, str(path), rule)
 
 
-def _prepared_model(options: Options) -> tuple[Model, dict[str, Array]]:
-    """The model with the sizes and parameters that were asked for, and its inputs."""
+def _prepared_model(options: Options) -> tuple[Model, dict[str, Array], list[str]]:
+    """The model with the sizes and parameters that were asked for, the inputs that were given, and
+    what was taken for sizes that nobody gave."""
     model = load(options.model)
     if options.batch is not None:
         model = model.with_batch(options.batch)
     given = _read_inputs(options.inputs, model)
-    model = model.with_shapes({name: array.shape for name, array in given.items()})
+    shapes, notes = _shapes(model.inputs, given)
+    model = model.with_shapes(shapes)
     if options.random_weights is not None:
         model = model.with_random_weights(options.random_weights)
+    return model, given, notes
+
+
+def _shapes(
+    inputs: Mapping[str, TensorType], given: Mapping[str, Array]
+) -> tuple[dict[str, Shape], list[str]]:
+    """The shapes of all inputs. A size that has a name has that of the arrays that were given, an
+    open first size else is 1, which the notes tell."""
+    known: dict[int | str, int] = {}
+    for name, array in given.items():
+        known.update(zip(inputs[name].shape, array.shape, strict=False))
+    shapes, notes = {name: array.shape for name, array in given.items()}, []
+    for name, kind in inputs.items():
+        if name in given:
+            continue
+        sizes = tuple(known.get(n, n) if isinstance(n, str) else n for n in kind.shape)
+        if sizes and isinstance(sizes[0], str):
+            taken = f"input {name!r}: 1 is taken for {sizes[0]} of {kind}"
+            notes.append(f"{taken}; --batch N or --input {name}=FILE gives it")
+            sizes = (1, *sizes[1:])
+        left = [size for size in sizes if isinstance(size, str)]
+        if left:
+            rule = f"the model leaves {', '.join(left)} of {kind} open"
+            raise InvalidArguments(f"input {name!r}", None, rule, f"--input {name}=FILE gives them")
+        shapes[name] = tuple(int(size) for size in sizes)
+    return shapes, notes
+
+
+def _filled(session: Session, given: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs, seeded random values where none were given.
+
+    Raises OutOfMemory where they have no room beside the session.
+    """
+    inputs = session.inputs
+    elements = sum(prod(kind.sizes) for name, kind in inputs.items() if name not in given)
+    check_room(session.nbytes + elements * _RANDOM_BYTES)
     rng = np.random.default_rng(INPUT_SEED)
-    feeds = {
-        name: given[name] if name in given else _random(rng, kind)
-        for name, kind in model.inputs.items()
+    return {
+        name: given[name] if name in given else _random(rng, kind) for name, kind in inputs.items()
     }
-    return model, feeds
 
 
 def _read_inputs(texts: Sequence[str], model: Model) -> dict[str, Array]:
@@ -243,27 +288,19 @@ def _measure(
     outputs: Mapping[str, Array],
     repeat: int,
 ) -> tuple[list[float], Comparison | None]:
-    """Times of ours and, in turns, of the peer, after one run that does not count."""
-    if peer is None:
-        return [_time_ms(session.run, feeds) for _ in range(repeat)], None
-    theirs = peer.run(feeds)
+    """Times of ours and, in turns of several runs each, of the peer."""
+    contenders = [Contender(OURS, partial(session.run, feeds))]
     differences: list[Difference] = []
-    for name, array in outputs.items():
-        differences.append(compare(name, array, theirs[name]))
-    times: list[float] = []
-    peer_times: list[float] = []
-    for _ in range(repeat):
-        for function, measured in ((session.run, times), (peer.run, peer_times)):
-            sleep(PAUSE_S)
-            measured.append(_time_ms(function, feeds))
+    if peer is not None:
+        theirs = peer.run(feeds)
+        differences = [compare(name, array, theirs[name]) for name, array in outputs.items()]
+        contenders.append(Contender(peer_onnxruntime.NAME, partial(peer.run, feeds)))
+    found = measure(contenders, Effort(min(repeat, ROUNDS), 0.0, REST, repeat, WARM_UP))
+    times = {c.name: [1e3 * seconds for seconds in found.every(c.name)] for c in contenders}
+    if peer is None:
+        return times[OURS], None
     name = f"{peer_onnxruntime.NAME} {peer.version}"
-    return times, Comparison(name, peer_times, differences)
-
-
-def _time_ms(function: Callable[[Mapping[str, Array]], Any], feeds: Mapping[str, Array]) -> float:
-    start = perf_counter_ns()
-    function(feeds)
-    return (perf_counter_ns() - start) / 1e6
+    return times[OURS], Comparison(name, times[peer_onnxruntime.NAME], differences)
 
 
 def _layer_times(timed: Sequence[Sequence[Span]]) -> list[float]:

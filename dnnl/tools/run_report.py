@@ -38,7 +38,7 @@ class Report:
     """One ``dnnl run``; times are in milliseconds, one for each repetition.
 
     ``layer_times_ms`` has the median of each layer from runs that time every step;
-    ``times_ms`` are those of runs that do not.
+    ``times_ms`` are those of runs that do not. ``notes`` say what was taken for what nobody gave.
     """
 
     model: str
@@ -50,6 +50,7 @@ class Report:
     times_ms: Sequence[float]
     comparison: Comparison | None = None
     expected: Sequence[Difference] = ()
+    notes: Sequence[str] = ()
 
     @property
     def gflop(self) -> float:
@@ -67,6 +68,7 @@ class Report:
         document: dict[str, Any] = {
             "model": self.model,
             **self.settings,
+            "notes": list(self.notes),
             "load_ms": self.load_ms,
             "prepare_ms": self.prepare_ms,
             "inference_ms": median(self.times_ms),
@@ -125,6 +127,8 @@ def print_report(console: Console, report: Report) -> None:
     """Print the table of layers, the totals and the comparisons."""
     console.print(_layer_table(report))
     console.print(_totals(report))
+    for note in report.notes:
+        console.print(note, markup=False)
     for difference in report.expected:
         state = "as expected" if difference.is_equal else "differs from what is expected"
         text = f"output {state}: largest relative error {difference.relative:.3g}"

@@ -12,8 +12,8 @@ from bench.context import Context
 from bench.peers import ONEDNN, Peers
 from dnnl import Arg, Engine, Unimplemented
 from dnnl.reference.arrays import Array, f64
-from dnnl.tools.bench.measure import Effort
 from dnnl.tools.bench.trial import Trial
+from dnnl.tools.measure import Effort
 
 
 class Doubling:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
@@ -12,6 +13,7 @@ from dnnl.errors import Unimplemented
 from dnnl.reference.post_ops import apply_post_ops, tolerance
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOps
 from tests.reference.agreement import assert_agree, random, tensor
@@ -51,6 +53,17 @@ def test_select_reads_its_condition() -> None:
     flag = Arg.post_op(0)
     got = apply_post_ops(values, post_ops, {flag | Arg.SRC_1: other, flag | Arg.SRC_2: condition})
     assert_agree(got, torch.where(tensor(condition) != 0, tensor(values), tensor(other)), rtol=0)
+
+
+def test_what_leaves_the_range_of_the_core_is_infinite() -> None:
+    post_ops = PostOps()
+    post_ops.append_eltwise("eltwise_linear", 2)
+    post_ops.append_eltwise("eltwise_swish", 1)
+    values = [-3e38, 3e38, -3.0]
+    inside = apply_post_ops(values, post_ops, {}, core=DataType.f64)
+    assert inside.tolist() == pytest.approx([0, 6e38, -6 / (1 + np.exp(6))])
+    beyond = apply_post_ops(values, post_ops, {}, core=DataType.f32)
+    assert beyond.tolist() == pytest.approx([np.nan, np.inf, inside[2]], nan_ok=True)
 
 
 def test_what_has_no_reference_is_refused() -> None:

@@ -13,12 +13,12 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.rule import SMALL, Rule, Verdict, compare
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.compensation import judge_sums
-from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
 from dnnl.tools.bench.peers.base import Peer, PeerOperation
 from dnnl.tools.bench.result import PeerResult, Result, State
 from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Expected, Trial
+from dnnl.tools.measure import Contender, Effort, Measurement, measure
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.dtype import DataType
 

@@ -47,21 +47,32 @@ class Interpreter:
         self.settings = Settings()
         self.template = DEFAULT_TEMPLATE
         self._driver: Driver | None = None
+        self._asked = False
         self._batches = BatchFiles()
         self._reset()
 
     def cases(self, tokens: Sequence[str]) -> Iterator[Case]:
         """The cases of ``tokens``; raises BadValue where they cannot be read."""
+        yield from self._read(tokens)
+        if self._driver is None:
+            raise BadValue("the line names no driver, as in --softmax --axis=1 8x1000")
+        if not self._asked:
+            rule = "ends the line without a problem as 2x3x4 or ic16ih7..."
+            raise BadValue(f"{tokens[-1]!r} {rule}")
+
+    def _read(self, tokens: Sequence[str]) -> Iterator[Case]:
         for token in tokens:
             if self._driver is None:
                 self._before_driver(token)
             elif token.startswith("--batch="):
                 name = token.removeprefix("--batch=")
+                self._asked = True
                 with self._batches.opened(name, self._driver.name) as found:
-                    yield from self.cases(found)
+                    yield from self._read(found)
             elif token.startswith("-"):
                 self._change(token, self._driver)
             else:
+                self._asked = True
                 yield from self._run(self._driver, token)
 
     def _before_driver(self, token: str) -> None:
@@ -108,6 +119,9 @@ class Interpreter:
             self._match = _pattern(value) if value else None
         elif name in self._filters and equals:
             self._filters = {"impl": "", "skip-impl": "", name: value}
+        elif name in DRIVERS and not equals:
+            rule = f"is a second driver behind --{driver.name}; run it by itself"
+            raise UnknownOption(f"{token!r} {rule}")
         elif not self._global(token):
             known = ", ".join(f"--{row.name}" for row in driver.options)
             raise UnknownOption(f"unknown option {token!r}; {driver.name} has {known}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dnnl.language.options import Driver
 from dnnl.language.planned import PLANNED
-from dnnl.primitives import OPERATIONS
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.registry import OPERATIONS
 
 _ROWS = [
     *((kind, desc.operation.driver, desc.operation.summary) for kind, desc in OPERATIONS.items()),

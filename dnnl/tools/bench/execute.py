@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.runtime.storage import physical_memory
 from dnnl.runtime.stream import Stream
 from dnnl.tools.bench.beside import check_beside, measure_beside
 from dnnl.tools.bench.cases import Case
@@ -53,12 +53,12 @@ class Executor:
             return Result(State.LISTED)
         kind = description(case.driver)
         if kind is None:
-            return Result(State.UNIMPLEMENTED, lines=(f"no primitive for --{case.driver.name}",))
+            return Result(State.UNIMPLEMENTED, f"no primitive for --{case.driver.name}")
         try:
             reason = skipped(case, kind.operation)
             return Result(State.SKIPPED, reason) if reason else self._create(case, kind)
         except Unimplemented as error:
-            return Result(State.UNIMPLEMENTED, lines=(str(error), *map(str, error.reasons)))
+            return Result(State.UNIMPLEMENTED, "; ".join(map(str, error.reasons)) or str(error))
         except InvalidArguments as error:
             return Result(State.INVALID_ARGUMENTS, lines=(str(error),))
         except OutOfMemory:
@@ -79,7 +79,7 @@ class Executor:
         if not fits:
             return Result(State.SKIPPED, "Skip-impl option hit")
         sized = at_execution(case, kind, pd)
-        if _bytes(sized) > _SHARE * _memory():
+        if _bytes(sized) > _SHARE * physical_memory():
             return Result(State.SKIPPED, "Not enough RAM")
         with self._phase("create_prim"):
             started = perf_counter()
@@ -194,10 +194,3 @@ def _bytes(pd: PrimitiveDesc) -> int:
     """The memory of a case with its reference in float64."""
     tensors = sum(tensor.desc.size + 8 * tensor.desc.nelems() for tensor in pd.desc.tensors)
     return tensors + pd.scratchpad_desc.size
-
-
-def _memory() -> float:
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")

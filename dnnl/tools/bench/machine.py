@@ -23,8 +23,8 @@ from dnnl.errors import Unimplemented
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
-from dnnl.tools.bench.measure import Contender
 from dnnl.tools.bench.trial import PATTERN
+from dnnl.tools.measure import Contender
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc

@@ -17,6 +17,7 @@ from xml.etree import ElementTree as ET
 
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _SIZE = (7.2, 4.6)
+_EVEN_DECADES = 0.8  # below, there would be three round numbers of a kind at most
 _FEW_DECADES = 2.5
 _MOST_TICKS = 8
 _INK, _MUTED, _GRID = "#010101", "#020202", "#030303"
@@ -101,13 +102,22 @@ def ratio_plot(points: Sequence[Point]) -> str:
 
 def _readable(axis: Any, low: float, high: float) -> None:
     """Ticks at round numbers of a logarithmic axis, fewer where it is long."""
-    decades = log10(high / low)
-    bases = (1, 2, 5) if decades < _FEW_DECADES else (1,)
-    powers = range(floor(log10(low)), ceil(log10(high)) + 1, max(1, round(decades / _MOST_TICKS)))
-    ticks = [base * 10.0**power for power in powers for base in bases]
-    axis.set_ticks([tick for tick in ticks if low <= tick <= high])
+    axis.set_ticks([tick for tick in _ticks(low, high) if low <= tick <= high])
     axis.set_ticks([], minor=True)
     axis.set_major_formatter(lambda value, _: _short(value))
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers of a range and a little beyond."""
+    decades = log10(high / low)
+    if decades < _EVEN_DECADES:
+        least = (high - low) / _MOST_TICKS
+        power = 10.0 ** floor(log10(least))
+        step = next(base * power for base in (1, 2, 5, 10) if base * power >= least)
+        return [number * step for number in range(floor(low / step), ceil(high / step) + 1)]
+    bases = (1, 2, 5) if decades < _FEW_DECADES else (1,)
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1, max(1, round(decades / _MOST_TICKS)))
+    return [base * 10.0**power for power in powers for base in bases]
 
 
 def _short(value: float) -> str:

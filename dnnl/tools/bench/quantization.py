@@ -210,10 +210,10 @@ def dequantized(values: Array, argument: int, pd: PrimitiveDesc, made: Parameter
 
 
 def finished(
-    result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array | None
+    result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array | None, core: DataType
 ) -> dict[int, Array]:
     """What a dropout, the post-ops, the scale and the zero point of the destination make of a
-    result, with what else they write."""
+    result, computed in ``core``, with what else they write."""
     operands, written = dict(made.values), {}
     if pd.desc.operation.scales_result:
         scale, _ = _both(result.shape, Arg.SRC, pd, made)
@@ -224,7 +224,7 @@ def finished(
         offset = made.values[Arg.DROPOUT_OFFSET].item() if pd.attr.dropout.use_offset else 0
         result, mask = dropout(result, chance, int(seed), int(offset))
         written[int(Arg.DROPOUT_MASK)] = mask
-    values = apply_post_ops(result, pd.attr.post_ops, operands, previous)
+    values = apply_post_ops(result, pd.attr.post_ops, operands, previous, core)
     argument = pd.desc.outputs[0].argument
     return {argument: quantize(values, *_both(values.shape, argument, pd, made)), **written}
 
@@ -243,8 +243,10 @@ def _both(
 
 
 def scaled(rule: Rule, pd: PrimitiveDesc, made: Parameters) -> Rule:
-    """The rule with what errors are relative to as the scales make it, where that of src multiplies
-    the result."""
+    """The rule with slack, and what errors are relative to where the scale of src multiplies the
+    result, as the scales make them."""
+    if Arg.DST in pd.attr.scales:
+        rule = replace(rule, slack=rule.slack / made.values[Arg.SCALES | Arg.DST].min(initial=1.0))
     if rule.size is None or not pd.desc.operation.scales_result:
         return rule
     (src, _), (dst, _) = (_both((), argument, pd, made) for argument in (Arg.SRC, Arg.DST))
@@ -263,7 +265,7 @@ def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
     for entry in attr.post_ops:
         if isinstance(entry, PostOpEltwise):
             absolute, relative = max(absolute, 2e-5), max(relative, 8e-6)
-            non_finite |= entry.alg in (Alg.eltwise_exp, Alg.eltwise_log, Alg.eltwise_pow)
+            non_finite = True  # what leaves f32 on the way: swish of -inf is NaN
             zeros = max(zeros, 65)
         if isinstance(entry, PostOpBinary) and entry.alg in _EXACT_STEPS:
             absolute = max(absolute, 5e-3 if data_type is DataType.f16 else 4e-6)
@@ -271,6 +273,8 @@ def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
             non_finite |= entry.alg is Alg.binary_div
         if isinstance(entry, PostOpBinary) and entry.alg not in (*_EXACT_STEPS, Alg.binary_max):
             zeros = 100
+        if isinstance(entry, PostOpSum | PostOpPrelu):
+            relative = max(relative, 2 * DataType.f32.eps)
         if isinstance(entry, PostOpBinary) and entry.alg is Alg.binary_mul:
             zeros = max(zeros, 65)
     if Arg.DST in attr.scales and data_type is DataType.f32:

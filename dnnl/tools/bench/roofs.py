@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dnnl.runtime.engine import Engine
 from dnnl.tools.bench.machine import COPY, Copies, peaks
-from dnnl.tools.bench.measure import Effort, measure
+from dnnl.tools.measure import Effort, measure
 
 _LARGE = 128 * 2**20
 """Bytes of a copy that no cache holds."""

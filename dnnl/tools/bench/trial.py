@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,9 +76,16 @@ class Trial:
             values = uniform(generator("bitwise", argument), desc.dims) if anything else array
             self.inputs[argument] = stored(values, desc.data_type)
         if reads_dst(self.pd.attr):
-            dst = self.result.desc
-            low = 0 if dst.data_type.min >= 0 else -4
-            self.previous = integers(generator("dst", dst.dims), dst.dims, low, 4)
+            self.previous = self._previous()
+
+    def _previous(self) -> Array:
+        """What a sum finds in the destination: the input that it replaces, if there is one."""
+        for output, source in self._shared():
+            if output == self.result.argument and source in self.inputs:
+                return self.inputs[source]
+        dst = self.result.desc
+        low = 0 if dst.data_type.min >= 0 else -4
+        return integers(generator("dst", dst.dims), dst.dims, low, 4)
 
     def place(self) -> None:
         """Make all memories; a destination is poisoned, or what a sum adds to."""
@@ -113,9 +120,13 @@ class Trial:
         tensors = (*self.desc.tensors, *self.pd.written)
         return {tensor.argument: tensor.desc for tensor in tensors}
 
+    def _shared(self) -> Sequence[tuple[int, int]]:
+        """The outputs that may have the buffers of inputs, if the case says so."""
+        return self.desc.operation.in_place if self.case.in_place else ()
+
     def _share(self) -> None:
-        """Give outputs the buffers of the inputs that they may replace, if the case says so."""
-        for output, source in self.desc.operation.in_place if self.case.in_place else ():
+        """Give outputs the buffers of the inputs that they replace."""
+        for output, source in self._shared():
             if output in self.memories and source in self.memories:
                 self.memories[output] = self.memories[source]
 
@@ -131,8 +142,8 @@ class Trial:
             for argument, array in self.inputs.items()
         }
         outputs = self.reference.compute(self.desc, meant)
-        first = self.result.argument
-        outputs |= finished(outputs[first], self.pd, self.parameters, self.previous)
+        first, core = self.result.argument, self.core(self.result.desc.data_type)
+        outputs |= finished(outputs[first], self.pd, self.parameters, self.previous, core)
         return Expected(outputs, meant)
 
     def rule(self, argument: int, meant: Mapping[int, Array]) -> Rule:
@@ -169,10 +180,12 @@ class Trial:
 
     def core(self, kind: DataType) -> DataType:
         """The type of the computation behind an output of a type."""
-        if kind is DataType.f64:
-            return kind
-        plain = self.reference.direct and not self.pd.attr.non_default()
-        return core_type(self.pd.src_desc.data_type, kind) if plain else DataType.f32
+        if not self.reference.direct:
+            return kind if kind is DataType.f64 else DataType.f32
+        if self.pd.attr.non_default():  # attributes are applied in f32
+            return DataType.f32
+        source = self.pd.src_desc.data_type
+        return DataType.f64 if source is kind else core_type(source, kind)
 
 
 def _store(memory: Memory, values: Array) -> None:
@@ -195,6 +208,8 @@ def _stray_padding(desc: MemoryDesc, data: NDArray[np.uint8]) -> int:
         desc.padded_dims, desc.data_type, desc.strides,
         inner_blocks=desc.inner_blocks, offset0=desc.offset0,
     )  # fmt: skip
+    if desc.data_type is DataType.e8m0:  # all bits zero is the least number, as there is no zero
+        whole = whole.with_data_type(DataType.u8)
     values = f64(gather(whole, data[: whole.size]))
     values[tuple(slice(size) for size in desc.dims)] = 0
     return int(np.count_nonzero(values))

@@ -8,7 +8,7 @@ from dnnl.language.attributes import entries
 from dnnl.language.errors import BadValue
 from dnnl.language.options import PROPAGATIONS, Driver
 from dnnl.language.verbose import OperationLine, OtherLine, read_line
-from dnnl.primitives import OPERATIONS
+from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.drivers import KINDS
 
 _AS_WRITTEN = ("scratchpad", "fpmath", "acc-mode", "deterministic", "rounding-mode", "post-ops")

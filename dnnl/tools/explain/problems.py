@@ -55,7 +55,8 @@ def _window(problem: Descriptor) -> Iterator[str]:
     for key, name, plain in (("s", "steps", 1), ("p", "padding before", 0), ("d", "dilation", 0)):
         values = problem.spatial(key)
         if any(value != plain for value in values):
-            yield f"{name} {_sizes(values)}"
+            dense = " (0 is dense)" if key == "d" else ""
+            yield f"{name} {_sizes(values)}{dense}"
     behind = problem.padding_r
     if problem.grammar.window == "down" and behind != problem.spatial("p"):
         yield f"padding behind {_sizes(behind)}"

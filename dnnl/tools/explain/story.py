@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from dnnl.errors import Error, Unimplemented
 from dnnl.language.errors import BadValue
 from dnnl.language.verbose import OperationLine
-from dnnl.primitives import OPERATIONS
 from dnnl.primitives.primitive_desc import PrimitiveDesc
+from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create, skipped
 from dnnl.tools.bench.drivers import SUMMARIES, description, kind_of

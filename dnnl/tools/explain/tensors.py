@@ -14,8 +14,8 @@ from dnnl.language.options import Problem
 from dnnl.language.planned import PLANNED
 from dnnl.language.problem import Sizes
 from dnnl.language.verbose import OperationLine, Tensor
-from dnnl.primitives import OPERATIONS
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import describe
 from dnnl.tools.bench.drivers import KINDS

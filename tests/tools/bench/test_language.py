@@ -201,6 +201,10 @@ def test_what_cannot_be_read(line: str, status: int) -> None:
         ("--softmax --attr-dropout=0.5:1:any:2:true:3 2", "expected P"),
         ("--softmax --attr-post-ops=rleu 2", "unknown post-op 'rleu'; did you mean 'relu'"),
         ("--reorder --oflag=s8s8 2", "expected s8s8_comp:MASK, zp_comp:MASK"),
+        ("", "the line names no driver, as in --softmax"),
+        ("--mode=L", "the line names no driver"),
+        ("--softmax --axis=1", "'--axis=1' ends the line without a problem as 2x3x4"),
+        ("--softmax 2 --eltwise 2", "'--eltwise' is a second driver behind --softmax; run it"),
     ],
 )
 def test_messages_say_what_is_right(line: str, message: str) -> None:

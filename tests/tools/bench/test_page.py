@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dnnl.tools.bench import page as pages
+from dnnl.tools.bench import plots
 from dnnl.tools.bench.command import run
 from dnnl.tools.bench.plots import Point, Roof, inline, limits_plot, ratio_plot
 from dnnl.tools.bench.roofs import Roofs
@@ -106,7 +107,9 @@ def test_without_measurements_there_is_a_table_alone(
     assert run(line.split(), page=path) == 1
     printed = re.findall(r"[0-9]+:([A-Z_]+) .*__REPRO: (.*)", capsys.readouterr().out)
     text, reader = read(path)
-    assert [(row[1], row[2].partition(" why")[0]) for row in reader.rows] == printed[:8]
+    assert [row[1] for row in reader.rows] == [state for state, _ in printed[:8]]
+    told = zip(reader.rows, printed[:8], strict=True)
+    assert all(row[2].startswith(repro) for row, (_, repro) in told)
     assert next(row[4] for row in reader.rows if row[1] == "PASSED") == "0"
     assert all(float(row[4]) < 1e-5 for row in reader.rows if row[1] == "PASSED")
     assert "eltwise has no backward_data" in text
@@ -155,6 +158,21 @@ def test_ratios_are_drawn_beside_a_line_at_one() -> None:
     assert line
     assert places[1] < float(line[1]) < places[0]
     assert places[0] - float(line[1]) == pytest.approx(float(line[1]) - places[1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.8, 1.25, [0.8, 0.9, 1.0, 1.1, 1.2]),
+        (2.1, 4.9, [2.5, 3.0, 3.5, 4.0, 4.5]),
+        (1.01e9, 1.02e9, [1.01e9, 1.012e9, 1.014e9, 1.016e9, 1.018e9, 1.02e9]),
+        (0.07, 20, [0.1, 0.2, 0.5, 1, 2, 5, 10, 20]),
+        (1, 1e6, [1, 10, 100, 1e3, 1e4, 1e5, 1e6]),
+    ],
+)
+def test_ticks_are_round_and_several(low: float, high: float, ticks: list[float]) -> None:
+    found = plots._ticks(low, high)
+    assert [tick for tick in found if low <= tick <= high] == pytest.approx(ticks)
 
 
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])

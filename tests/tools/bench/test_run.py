@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dnnl.primitives import EltwiseDesc
+from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.reference.arrays import Array
 from dnnl.reference.rule import Rule, compare
 from dnnl.tools.bench import bench
@@ -36,6 +36,10 @@ def states(line: str) -> list[str]:
 RIGHT = [
     "--reorder --stag=abx,axb,aBx16b --dtag=abx,aBx8b,xba 2x17x3x4 5x20",
     "--reorder --attr-post-ops=sum:0.5 3x5",
+    "--reorder --sdt=f32,f64 --ddt=f64 --attr-post-ops=,sum+prelu 1 3x77",  # 2^24 + 1
+    "--reorder --ddt=e8m0 --dtag=aBx8b 2x2",
+    "--softmax --ddt=f16 --alg=LOGSOFTMAX --attr-scales=dst:common:0.25+src:per_dim_01 2x2x2x2x2",
+    "--lnorm --stat_tag=a,A4a 2x16 5x16 1x16",
     "--reorder --strides=40x8x1:1x4x20 4x5x6",
     "--softmax --alg=SOFTMAX,LOGSOFTMAX --axis=0,1 --inplace=true,false 16x16 3x19x5",
     "--softmax --attr-post-ops=add:f32:per_oc,linear:0.5:2 3x19",
@@ -43,11 +47,13 @@ RIGHT = [
     "--eltwise --alg=square --attr-dropout=0.5:1:any:2 --attr-post-ops=,add:f32 --inplace=1 3x19",
     "--eltwise --alg=relu,tanh,gelu_erf,gelu_tanh,log,exp,logistic,mish,square,sqrt 3x77",
     "--eltwise --alpha=-2 --beta=3 --alg=clip,linear,hardswish --tag=axb --inplace=1 2x3x4",
-    "--eltwise --attr-post-ops=mul:f32:per_oc+sum:0.5 3x77",
+    "--eltwise --attr-post-ops=mul:f32:per_oc+sum:0.5 --inplace=0,1 3x77",
     "--eltwise --alg=tanh,gelu_erf,exp,log --dt=f32,f16,bf16 --attr-post-ops=sum:0.5 3x77x5",
     "--binary --alg=ADD,MUL,MAX,MIN,DIV,SUB,GE,GT,LE,LT,EQ,NE 3x15x6:1x15x6 5x40:5x40",
     "--binary --attr-post-ops=sum:0.25+relu:-0.01+add:f32:per_tensor 32x17x2:32x17",
     "--sum --sdt=f32:f32:f32 --stag=abx,axb --scales=0.25:2:0.5 3x17x5",
+    "--exact --sdt=u32 --ddt=u32 --alg=neg,not 17 --alg=sub 2x17:2x17",
+    "--concat --ddt=s8,bf16 --dtag=aBx8b 2x15x2x2:2x2x2x2",
     "--concat --axis=0,1 --dtag=undef,axb 3x5x7:3x5x7",
     "--bnorm --dir=FWD_I --flags=G,GC,GCH,GR --tag=abx,axb,aBx16b --inplace=1,0 mb3ic19ih5",
     "--pool --dir=FWD_I --alg=max,avg_np,avg_p --tag=abx,axb ic17ih13kh3sh2ph1",
@@ -83,9 +89,17 @@ def test_right_results(line: str) -> None:
         ("--reorder --cross-engine=cpu2gpu 3", State.SKIPPED, "Case not supported"),
         ("--softmax --impl=nothing 2x3", State.SKIPPED, "Skip-impl option hit"),
         ("--softmax --skip-impl=nest 2x3", State.SKIPPED, "Skip-impl option hit"),
-        ("--softmax --sdt=f64 --ddt=f64 2x3", State.UNIMPLEMENTED, ""),
-        ("--binary --attr-dropout=0.5:1:any 2x3:2x3", State.UNIMPLEMENTED, ""),
-        ("--prelu 2:2", State.UNIMPLEMENTED, ""),
+        (
+            "--softmax --sdt=f64 --ddt=f64 2x3",
+            State.UNIMPLEMENTED,
+            "nest: unsupported data type: f64; it takes f16, bf16, f32, s8, u8, f8_e5m2 or f8_e4m3",
+        ),
+        (
+            "--binary --attr-dropout=0.5:1:any 2x3:2x3",
+            State.UNIMPLEMENTED,
+            "nest: unsupported attribute: dropout",
+        ),
+        ("--prelu 2:2", State.UNIMPLEMENTED, "no primitive for --prelu"),
         ("--softmax --axis=5 2x3", State.INVALID_ARGUMENTS, ""),
         ("--softmax --stag=abc 2x3", State.INVALID_ARGUMENTS, ""),
         ("--reorder --attr-scales=src:per_oc 2x3", State.INVALID_ARGUMENTS, ""),
@@ -159,7 +173,10 @@ def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
         ("--softmax --axis=x 3x4", 1),
         ("--softmax --nothing=1 3x4", 2),
         ("--softmax --stag=zz 3x4", 2),
-        ("--softmax", 0),
+        ("--softmax", 1),
+        ("", 1),
+        ("--softmax 3x4 --eltwise 3x4", 2),
+        ("--softmax --match=nothing 3x4", 0),
     ):
         assert run(line.split()) == status, line
     captured = capsys.readouterr()
@@ -215,7 +232,7 @@ def test_json(tmp_path: Path) -> None:
     assert (data["tests"], data["passed"], data["unimplemented"]) == (2, 1, 1)
     assert data["cases"][0]["repro"] == "--softmax 3x4"
     assert data["cases"][1]["state"] == "UNIMPLEMENTED"
-    assert data["cases"][1]["details"]
+    assert "unsupported data type: f64" in data["cases"][1]["reason"]
 
 
 @pytest.mark.parametrize("option", ["json", "report"])

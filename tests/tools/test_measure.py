@@ -10,12 +10,12 @@ from dnnl import DataType, Engine
 from dnnl.codegen import jit
 from dnnl.codegen.isa import find
 from dnnl.codegen.multiply import multiply
+from dnnl.tools import measure as timing
 from dnnl.tools.bench import machine
-from dnnl.tools.bench import measure as timing
 from dnnl.tools.bench.beside import effort
 from dnnl.tools.bench.machine import PeakConf, peak, peaks
-from dnnl.tools.bench.measure import Contender, Effort, Measurement, measure
 from dnnl.tools.bench.settings import Settings
+from dnnl.tools.measure import Contender, Effort, Measurement, measure
 
 
 class Clock:
@@ -159,3 +159,15 @@ def test_every_step_of_a_peak_is_an_instruction(
     kernel = machine._build(PeakConf(1, sums, 10, how), row)
     assembly = jit.assembly(kernel.module)
     assert sum(instruction in line for line in assembly.splitlines()) == sums * how.parts
+
+
+def test_runs_until_threads_and_caches_are_warm_do_not_count(clock: Clock) -> None:
+    def seconds() -> float:
+        """The first three calls after a rest are slow."""
+        return 0.010 if "rest" in clock.calls[-4:] else 0.001
+
+    both = [Contender(name, clock.work(name, seconds)) for name in "ab"]
+    found = measure(both, Effort(2, 0.0, calls=5, warm_up=0.025))
+    for name in "ab":
+        assert found.every(name) == pytest.approx([0.001] * 5)
+    assert max(measure(both, Effort(2, 0.0, calls=5)).every("a")) == pytest.approx(0.010)

@@ -35,7 +35,8 @@ class Effort:
 
     In each of ``rounds`` every contender gets ``turn`` seconds, and at least one call. Before its
     turn nothing runs for ``rest`` seconds: thread pools go on spinning when their work is done,
-    OpenMP's for milliseconds, and would take the cpu from the next contender.
+    OpenMP's for milliseconds, and would take the cpu from the next contender. Then it runs for
+    ``warm_up`` seconds, and at least once, which does not count.
 
     ``calls``, if it is not 0, is the exact number of calls that count, each a sample of its own.
     The rounds share them and know no time; there are no more rounds than calls.
@@ -45,6 +46,7 @@ class Effort:
     turn: float
     rest: float = 0.008
     calls: int = 0
+    warm_up: float = 0.0
 
     def share(self, number: int) -> int:
         """How many of ``calls`` round ``number`` makes."""
@@ -127,7 +129,7 @@ class _Turn:
     def take(self, exactly: int) -> list[float]:
         """The seconds of a call, from ``exactly`` so many samples, or 0: as many as fit."""
         if self._call < _LONG:
-            _seconds(self._run, self._calls)
+            self._warm_up()
         if exactly:
             return [_seconds(self._run, 1) for _ in range(exactly)]
         end = perf_counter() + self._effort.turn
@@ -135,6 +137,12 @@ class _Turn:
         while perf_counter() < end:
             samples.append(_seconds(self._run, self._calls))
         return samples
+
+    def _warm_up(self) -> None:
+        end = perf_counter() + self._effort.warm_up
+        _seconds(self._run, self._calls)
+        while perf_counter() < end:
+            _seconds(self._run, self._calls)
 
 
 def _seconds(run: Callable[[], object], calls: int) -> float:
