@@ -3,19 +3,22 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-MODEL  ?= resnet50
-SEED   ?= 1
-LIGHT   = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
+MODEL   ?= resnet50
+SEED    ?= 1
+MINUTES ?= 10
+LIGHT    = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test lint bench pictures clean
+.PHONY: help run test lint fuzz soak bench pictures clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make run       ResNet-50 on generated kernels, against the recorded output and ONNX Runtime'
 	@echo 'make test      the test suite'
 	@echo 'make lint      ruff and mypy'
+	@echo 'make fuzz      search for failures for MINUTES, other ones for each SEED'
 	@echo 'make bench     speed beside oneDNN, PyTorch and ONNX Runtime'
+	@echo 'make soak      MINUTES of all that a process does; build/soak.png shows what must not grow'
 	@echo 'make pictures  draw the pictures of docs/layouts.md'
 	@echo 'make clean     remove what these made'
 
@@ -42,8 +45,14 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+fuzz: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
+
 bench: $(VENV)/bench.stamp
 	$(BIN)/python -m bench
+
+soak: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
 # The document itself says how each is drawn.
 pictures: $(VENV)/onnx.stamp

@@ -1,0 +1,163 @@
+"""The public functions, each with arguments that are right, and values that are wrong somewhere."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from dnnl.language.case import CaseValues
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.registry import OPERATIONS
+from dnnl.tools.bench.cases import Interpreter
+from dnnl.tools.bench.creation import describe
+
+Arguments = dict[str, str]
+GIVEN: dict[str, Arguments] = {
+    "MemoryDesc": {
+        "dims": "(2, 3)", "data_type": "'f32'", "layout": "'ab'", "inner_blocks": "()",
+        "padded_dims": "(2, 3)", "offset0": "0", "compensation": "None",
+    },
+    "md.offset": {"index": "(1, 2, 3, 4)"},
+    "md.reshape": {"dims": "(2, 6, 10)"},
+    "md.permute_axes": {"perm": "(3, 1, 0, 2)"},
+    "md.submemory": {"dims": "(1, 2, 3, 4)", "offsets": "(1, 0, 0, 0)"},
+    "md.with_data_type": {"data_type": "'s8'"},
+    "md.with_tag": {"tag": "'nhwc'"},
+    "md.with_compensation": {"compensation": "Compensation(1)"},
+    "md.matches_tag": {"tag": "'nchw'"},
+    "md.nelems": {"padded": "True"},
+    "md.is_dense": {"padded": "True"},
+    "md.compensation_desc": {"kind": "'s8s8'"},
+    "md.__eq__": {"": "md"},
+    "FormatTag": {"name": "'nChw16c'"},
+    "FormatTag.of": {"order": "(0, 1)", "inner_blocks": "((1, 16),)"},
+    "Compensation": {"s8s8": "1", "zero_points": "0", "scale_adjust": "1.0"},
+    "DataType": {"value": "'f32'"},
+    "Alg": {"value": "'eltwise_relu'"},
+    "PropKind": {"value": "'forward_training'"},
+    "NormFlags": {"value": "'use_scale|use_shift'"},
+    "ScratchpadMode": {"value": "'user'"},
+    "FpmathMode": {"value": "'any'"},
+    "Direction": {"value": "0"},
+    "Arg": {"value": "1"},
+    "Arg.post_op": {"": "0"},
+    "Arg.multiple_src": {"": "0"},
+    "Engine": {"kind": "'cpu'", "index": "0", "features": "None"},
+    "Engine.count": {"kind": "'cpu'"},
+    "Stream": {"engine": "engine", "num_threads": "2", "in_order": "True"},
+    "stream.wait": {},
+    "set_num_threads": {"num_threads": "2"},
+    "config.set": {"name": "'max_cpu_isa'", "value": "'default'"},
+    "config.get": {"name": "'num_threads'"},
+    "Memory": {"desc": "md", "engine": "engine", "buffer": "bytes_of_md"},
+    "Memory.from_numpy": {"array": "array", "tag": "'nhwc'", "engine": "engine"},
+    "mem.reorder_to": {"target": "'nhwc'"},
+    "mem.numpy": {},
+    "mem.write": {"data": "bytes_of_md"},
+    "mem.compensation": {"kind": "'s8s8'"},
+    "mem.__dlpack__": {"stream": "None"},
+    "mem.__array__": {"": "'f4'"},
+    "PrimitiveAttr": {
+        "scratchpad_mode": "'user'", "fpmath_mode": "'strict'", "deterministic": "False",
+        "fpmath_apply_to_int": "False", "accumulation_mode": "'strict'",
+    },
+    "attr.set_scales": {"arg": "Arg.SRC", "mask": "0", "groups": "()", "data_type": "'f32'"},
+    "attr.set_zero_points": {"arg": "Arg.DST", "mask": "0", "groups": "()", "data_type": "'s32'"},
+    "attr.set_dropout": {
+        "mask_desc": "None", "seed_data_type": "'s64'", "use_offset": "False",
+        "use_host_scalars": "False",
+    },
+    "attr.post_ops.append_sum": {"scale": "1.0", "zero_point": "0", "data_type": "None"},
+    "attr.post_ops.append_eltwise": {"alg": "'eltwise_relu'", "alpha": "0.5", "beta": "0.0"},
+    "attr.post_ops.append_binary": {
+        "alg": "'binary_add'", "src1_desc": "md", "src2_desc": "None"
+    },
+    "attr.post_ops.append_prelu": {"mask": "2"},
+    "attr.post_ops.append_depthwise": {
+        "weights_dt": "'f32'", "bias_dt": "'f32'", "dst_dt": "'f32'", "kernel": "3", "stride": "1",
+        "padding_l": "1",
+    },
+    "attr.post_ops.append_function": {"fn": "lambda x, y: x", "*": "(md,)"},
+    "attr.post_ops.append": {"entry": "None"},
+    "attr.post_ops.__getitem__": {"": "0"},
+    "PrimitiveDesc": {
+        "desc": "desc", "engine": "engine", "attr": "attr", "hint": "None", "src_engine": "None"
+    },
+    "pd.arg_desc": {"argument": "Arg.DST"},
+    "pd.next_impl": {},
+    "Primitive": {"pd": "pd"},
+    "prim.execute": {"stream": "stream", "args": "args", "after": "()"},
+    "prim.bind": {"stream": "stream", "args": "args"},
+    "load": {"path": "path"},
+    "model": {"": "array"},
+    "model.compile": {
+        "engine": "engine", "precision": "'f32'", "num_threads": "1", "batch": "None",
+        "layout": "'plain'",
+    },
+    "model.with_batch": {"batch": "2"},
+    "model.with_shapes": {"input_shapes": "{'x': (2, 3, 4, 5)}"},
+    "model.with_random_weights": {"seed": "1"},
+    "session": {"": "array"},
+    "session.run": {"feeds": "feeds"},
+    "session.run_timed": {"feeds": "feeds"},
+}  # fmt: skip
+"""Functions by the names that `tests.fuzz.calls` gives to the objects, with arguments by keyword;
+an empty keyword is by position, a star stands for any number of them."""
+
+WRONG = (
+    "None", "0", "-1", "1", "''", "()", "2**31", "2**63", "2**64", "-2**63", "10**400", "True",
+    "0.5", "float('nan')", "float('inf')", "-0.0", "1j", "'f32'", "'any'", "'nchw'", "'bogus'",
+    "'\\0'", "'\\ud800'", "'x' * 100000", "b'f32'", "[]", "{}", "set()", "(2, 3)", "(0, 3)",
+    "(-1, 3)", "(2**40, 2**40)", "(2**62, 4)", "(2.0, 3)", "('2', 3)", "((2, 3),)", "[None]",
+    "(True, 3)", "(1,) * 13", "(1,) * 100000", "range(3)", "iter([2, 3])", "(n for n in (2, 3))",
+    "[[[[[[]]]]]]", "endless", "{'a': 1}", "{1: mem}", "RUNTIME_DIM", "(RUNTIME_DIM, 3)", "...",
+    "NotImplemented", "object()", "int", "Memory", "lambda *_: 0", "np.float32(2)", "np.int64(3)",
+    "np.uint64(2**63)", "np.array([2, 3])", "np.array(2)", "np.zeros((2, 3), 'f4')", "np.zeros(0)",
+    "np.array(['a'])", "np.array([None])", "np.zeros(3, 'M8[s]')", "np.nan", "read_only",
+    "backward", "array[::-1]", "array[:, ::2]", "array.astype('f2')", "array.astype('c8')",
+    "array.astype('>f4')", "bytes(480)", "bytearray(480)", "memoryview(bytearray(480))",
+    "memoryview(bytes(480))",
+    "bytearray(3)", "md", "mem", "mem.data", "small", "other_type", "elsewhere", "engine", "null",
+    "stream", "wide_stream", "null_stream", "desc", "pd", "prim", "attr", "args", "Arg.DST",
+    "Alg.eltwise_relu", "DataType.f64", "MemoryDesc.zero()",
+    "MemoryDesc((2, 3, 4, 5), 'f32', 'any')",
+    "MemoryDesc((RUNTIME_DIM, 3, 4, 5), 'f32', 'nchw')", "MemoryDesc((0, 3), 'f32')",
+    "MemoryDesc((2**30, 2**30), 'f32')", "MemoryDesc((2, 3, 4, 5), 'f32', (0, 0, 0, 0))",
+    "MemoryDesc((2, 3, 4, 5), 'f4_e2m1')", "Compensation(2**70)", "[event]",
+    "{}", "{Arg.SRC: mem}", "{**args, Arg.DST: None}", "{**args, Arg.DST: small}",
+    "{**args, Arg.DST: other_type}", "{**args, Arg.DST: elsewhere}", "{**args, Arg.DST: array}",
+    "{**args, Arg.DST: args[Arg.SRC]}", "{**args, Arg.DST: overlapping}", "{**args, 'dst': mem}",
+    "{**args, 99: mem}", "{**args, -1: mem}", "{**args, 2**70: mem}", "{**args, None: None}",
+    "{**args, Arg.SCALES | Arg.SRC: mem}", "{**args, Arg.SCRATCHPAD: small}", "{'src': mem}",
+    "[(Arg.SRC, mem)]", "'/no/such/file'", "'/'", "b'/dev/null'", "'/dev/null'", "feeds['x']",
+    "{'x': None}", "{'x': array, 'y': array}", "{'x': array[0]}", "{'x': array.astype('f8')}",
+    "{b'x': array}", "{'x': array.tolist()}", "{'x': 'text'}", "{'x': mem}",
+)  # fmt: skip
+"""Values, the plainest first; some are right for some arguments."""
+
+
+def calls() -> dict[str, Arguments]:
+    """Every function with arguments that are right."""
+    found = dict(GIVEN)
+    for kind in OPERATIONS.values():
+        for text in kind.operation.examples:
+            (case, *_) = Interpreter().cases([f"--{kind.operation.driver.name}", *text.split()])
+            found.update(_constructors(kind, case))
+            break
+    return found
+
+
+def _constructors(kind: type[Desc], case: CaseValues) -> Iterator[tuple[str, Arguments]]:
+    """The ways to make a description, with what a case has in its fields."""
+    name = kind.__name__
+    passes = [p for p in kind.operation.passes if case.driver.find("dir") is not None]
+    forward = describe(case, kind)
+    made: dict[str, Desc] = {name: forward, f"{name}.forward": forward}
+    backward = [p for p in passes if not p.is_forward]
+    if backward:
+        made[f"{name}.backward"] = describe(case, kind, backward[0])
+    for called, desc in made.items():
+        function = kind if called == name else getattr(kind, called.rpartition(".")[2], None)
+        if function is not None:
+            names = inspect.signature(function).parameters
+            yield called, {key: repr(getattr(desc, key)) for key in names if hasattr(desc, key)}

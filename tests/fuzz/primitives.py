@@ -1,0 +1,161 @@
+"""Valid problems of every operation: right results, and nothing touched that is not theirs.
+
+A case is ``ISA CACHES THREADS`` and the arguments of ``dnnl bench``. It runs on one thread and on
+several, beside pages that nobody may touch, and must give the same bits each time; its destinations
+are poisoned, its sources must stay as they are. ``small`` caches make kernels share out and store
+small tensors as if they were large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from hypothesis import strategies as st
+
+from dnnl import config
+from dnnl.codegen import isa
+from dnnl.errors import InvalidArguments, OutOfMemory, Unimplemented
+from dnnl.language.errors import BadValue
+from dnnl.primitives import primitive
+from dnnl.primitives.primitive import Primitive
+from dnnl.primitives.registry import OPERATIONS
+from dnnl.runtime.engine import Engine
+from dnnl.runtime.memory import Memory
+from dnnl.runtime.stream import Stream
+from dnnl.tools.bench.cases import Case, Interpreter
+from dnnl.tools.bench.creation import at_execution, create, skipped
+from dnnl.tools.bench.drivers import description
+from dnnl.tools.bench.execute import Executor
+from dnnl.tools.bench.trial import Trial
+from dnnl.types.arg import Arg
+from tests.check import assert_gaps_untouched
+from tests.fuzz.kind import PASSED, Kind, Outcome, State, failed
+from tests.fuzz.problems import cases as problems
+from tests.guard import End, near
+from tests.small_caches import small_is_large
+
+_RANGE = 2.0**120
+_REASON = 60  # characters of a reason by which refusals are counted
+
+
+def _isas() -> list[str]:
+    features = Engine("cpu").features
+    return [row.name for row in isa.available(features.arch, features.flags)]
+
+
+@st.composite
+def lines(draw: st.DrawFn, kinds: Sequence[str] = tuple(OPERATIONS)) -> str:
+    """Cases of operations of these kinds."""
+    best = ["default", *reversed(_isas())]
+    level = draw(st.sampled_from([*best[:1] * 3, *best]))
+    caches = draw(st.sampled_from(("real", "small", "small")))
+    threads = draw(st.sampled_from((2, 2, 3, 5, 7)))
+    return f"{level} {caches} {threads} {draw(problems(kinds)).repro}"
+
+
+def _run(text: str) -> Outcome:
+    level, caches, threads, *tokens = text.split(" ")
+    (case,) = Interpreter().cases(tokens)
+    with config.override("max_cpu_isa", level), _caches(caches == "small"):
+        try:
+            return _checked(case, int(threads))
+        except Unimplemented as error:
+            reason = str(error.reasons[-1]) if error.reasons else str(error)
+            return Outcome(State.UNIMPLEMENTED, f"{case.driver.name}: {reason[:_REASON]}")
+        except (InvalidArguments, BadValue) as error:
+            return Outcome(State.REFUSED, f"{case.driver.name}: {str(error)[:_REASON]}")
+        except OutOfMemory as error:
+            return Outcome(State.REFUSED, str(error))
+
+
+@contextmanager
+def _caches(small: bool) -> Iterator[None]:
+    """Kernels for small caches are kept apart from others."""
+    if not small:
+        yield
+        return
+    with small_is_large(), config.override("cache_limit", 0):
+        primitive._cache.clear()
+        yield
+        primitive._cache.clear()
+
+
+def _checked(case: Case, threads: int) -> Outcome:
+    kind = description(case.driver)
+    assert kind is not None
+    reason = skipped(case, kind.operation)
+    if reason is not None:
+        return Outcome(State.REFUSED, f"{case.driver.name}: {reason}")
+    created = create(case, kind)
+    trial = Trial(case, created, at_execution(case, kind, created.pd))
+    made = Primitive(created.pd)
+    trial.fill(bitwise=False)
+    trial.place()
+    given = dict(trial.memories)
+    written = {tensor.argument for tensor in trial.pd.written}
+    what = _name(case, trial)
+    first: dict[int, Memory] = {}
+    runs: tuple[tuple[int, End], ...] = ((1, "end"), (threads, "end"), (threads, "start"))
+    for count, at in runs:
+        placed = _beside_pages(given, at)
+        made.execute(Stream(trial.pd.engine, count), placed)
+        changed = _changed(given, placed, written)
+        if changed:
+            return failed(f"sources written: {what}", f"arguments {changed}")
+        first = first or placed
+        other = [
+            name for name in written if not np.array_equal(first[name].data, placed[name].data)
+        ]
+        if other:
+            return failed(f"bits differ: {what}", f"arguments {other}, {count} threads, {at}")
+    return _judged(case, trial, first, what)
+
+
+def _name(case: Case, trial: Trial) -> str:
+    """What failures of one cause are likely to share."""
+    return f"{case.driver.name} {trial.desc.spelled_propagation} {trial.result.desc.data_type}"
+
+
+def _beside_pages(given: dict[int, Memory], at: End) -> dict[int, Memory]:
+    """Copies of the memories, shared where they are shared."""
+    placed = {id(memory): near(memory, at) for memory in given.values()}
+    return {argument: placed[id(memory)] for argument, memory in given.items()}
+
+
+def _changed(before: dict[int, Memory], after: dict[int, Memory], written: set[int]) -> list[int]:
+    """The arguments that are no outputs, nor scratch, and changed."""
+    outputs = {id(before[argument]) for argument in written}
+    kept = [a for a in before if id(before[a]) not in outputs and a != Arg.SCRATCHPAD]
+    return [a for a in kept if not np.array_equal(before[a].data, after[a].data)]
+
+
+def _judged(case: Case, trial: Trial, results: dict[int, Memory], what: str) -> Outcome:
+    trial.memories = results
+    expected = trial.expect()
+    if any(np.any(np.isfinite(v) & (np.abs(v) > _RANGE)) for v in expected.outputs.values()):
+        return Outcome(State.PASSED, "results that may leave the range of f32 on their way")
+    verdict = trial.judge(expected)
+    if verdict.errors:
+        text = "\n".join((f"{verdict.errors} of {verdict.total} are wrong:", *verdict.lines))
+        return failed(f"wrong: {what}", text + _as_bench(case))
+    if trial.previous is None and not case.in_place:
+        for tensor in trial.pd.written:
+            try:
+                assert_gaps_untouched(results[tensor.argument])
+            except AssertionError as error:
+                return failed(f"gaps written: {what}", str(error))
+    return PASSED
+
+
+def _as_bench(case: Case) -> str:
+    """The command of the library itself that fails as well, if it does."""
+    limit = config.get("max_cpu_isa")
+    knob = "" if limit == "default" else f"DNNL_MAX_CPU_ISA={limit} "
+    return f"\n{knob}dnnl bench {case.repro}" if Executor().run(case).state.bad else ""
+
+
+KIND = Kind(
+    "primitive", "valid problems of every operation", lines, _run, __name__, weight=8, timeout=120
+)
