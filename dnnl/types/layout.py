@@ -45,6 +45,8 @@ class Layout(NamedTuple):
     @property
     def outer_dims(self) -> tuple[int, ...]:
         """How many outer blocks each dimension has."""
+        if not self.inner_blocks:
+            return self.padded_dims
         return tuple(
             size if size == RUNTIME_DIM else -(-size // block)
             for size, block in zip(self.padded_dims, self.blocks, strict=True)
@@ -70,7 +72,7 @@ def dense(dims: tuple[int, ...], order: Sequence[int], inner_blocks: Blocks = ()
     Strides outside of a runtime dimension are runtime values themselves.
     """
     blocks = block_sizes(len(dims), inner_blocks)
-    padded = round_up(dims, blocks)
+    padded = round_up(dims, blocks) if inner_blocks else dims
     strides = [0] * len(dims)
     stride = prod(blocks)
     for dim in reversed(order):
