@@ -3,6 +3,8 @@
 A name is imported when it is first asked for, with what it needs and no more.
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from importlib.util import find_spec
 from threading import RLock
@@ -12,11 +14,13 @@ from dnnl import config as config
 from dnnl import forks
 
 if TYPE_CHECKING:
+    import os
+
     from dnnl.errors import Error as Error
     from dnnl.errors import InvalidArguments as InvalidArguments
     from dnnl.errors import OutOfMemory as OutOfMemory
     from dnnl.errors import Unimplemented as Unimplemented
-    from dnnl.framework.model import load as load
+    from dnnl.framework.model import Model
     from dnnl.primitives.batch_normalization import BatchNormalizationDesc as BatchNormalizationDesc
     from dnnl.primitives.binary import BinaryDesc as BinaryDesc
     from dnnl.primitives.concat import ConcatDesc as ConcatDesc
@@ -60,7 +64,6 @@ _HOMES = {
     "InvalidArguments": "errors",
     "OutOfMemory": "errors",
     "Unimplemented": "errors",
-    "load": "framework.model",
     "BatchNormalizationDesc": "primitives.batch_normalization",
     "BinaryDesc": "primitives.binary",
     "ConcatDesc": "primitives.concat",
@@ -97,11 +100,24 @@ _HOMES = {
     "MemoryDesc": "types.memory_desc",
     "FormatTag": "types.tag",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605 - the table above has them
+__all__ = ["load", *_HOMES]  # noqa: PLE0604 - the table above has them
 
 # A fork must not leave a module half imported.
 _importing = RLock()
 forks.hold(_importing)
+
+
+def load(path: str | os.PathLike[str]) -> Model:
+    """Return the model in an ONNX file; needs the extra ``onnx``.
+
+    Raises ModelError, with the reason, for a file that is no usable model, and Unimplemented for
+    operators or operator sets that are not known. What depends on sizes, or is refused of an
+    operator that is known, shows when the model is compiled.
+    """
+    with _importing:
+        models = import_module(f"{__name__}.framework.model")
+    model: Model = models.load(path)
+    return model
 
 
 def __getattr__(name: str) -> object:
@@ -110,7 +126,7 @@ def __getattr__(name: str) -> object:
             value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
             return value
     # Not under the lock: who imports a module, and so has Python's lock of it, may ask for another.
-    if not name.startswith("__") and find_spec(f"{__name__}.{name}"):
+    if name.isidentifier() and not name.startswith("__") and find_spec(f"{__name__}.{name}"):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -17,7 +17,7 @@ _POSSIBLE = hasattr(os, "register_at_fork")
 
 
 class Renewed(Protocol):
-    """Whatever is no more right in the child of a fork, until it is told."""
+    """Whatever is no longer valid in the child of a fork, until it is told."""
 
     def after_fork(self) -> None:
         """Put it in order. No other thread is there."""
@@ -33,12 +33,15 @@ class Lock:
     """
 
     def __init__(self) -> None:
-        self.after_fork()
+        self._lock = threading.RLock()
         renew(self)
 
     def after_fork(self) -> None:
-        """Take another one, which nobody has."""
-        self._lock = threading.RLock()
+        """Take another one, unless nobody has it or the thread that forks, which goes on."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+        else:
+            self._lock = threading.RLock()
 
     def __enter__(self) -> None:
         self._lock.acquire()

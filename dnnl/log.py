@@ -70,7 +70,7 @@ def parse(source: str, text: str) -> tuple[frozenset[str], re.Pattern[str] | Non
 
 
 def _debug_levels(source: str, text: str, level: str) -> list[str]:
-    if not level.isdecimal() or int(level) > _MAX_DEBUG:
+    if not level.isdecimal() or len(level) > len(str(_MAX_DEBUG)) or int(level) > _MAX_DEBUG:
         rule = f"the level of debuginfo must be an integer of 0..{_MAX_DEBUG}"
         raise InvalidArguments(source, text, rule)
     return [f"{_DEBUG}{number + 1}" for number in range(int(level))]

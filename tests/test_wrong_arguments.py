@@ -1,4 +1,4 @@
-"""Whatever is passed where, what is raised is an error of the library and names the argument."""
+"""Whatever is passed where, what is raised is an error of the library."""
 
 from __future__ import annotations
 

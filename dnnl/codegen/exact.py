@@ -1,7 +1,9 @@
-"""Functions of elements in their own types: nothing passes through f32, integers wrap.
+"""Functions of elements in their own types: integers wrap, and none passes through f32 on its way
+to an integer.
 
 A row of ``FUNCTIONS`` for each. Values are vectors of what lies in memory; truth values are bytes,
-of which each but 0 is true, and 1 is written. Where mathematics has no answer, one is chosen: a
+of which any but 0 is true, and 1 is written. What is converted to bf16 or f16 is rounded to f32
+first, as ONNX Runtime does. Where mathematics has no answer, one is chosen: a
 quotient and a remainder by zero are 0, and so is what a shift by the width of the type or more
 leaves (-1 for negative values that are shifted to the right). Floats that no integer can hold
 become the nearest that there is, NaN becomes 0.

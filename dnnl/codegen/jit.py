@@ -171,7 +171,7 @@ def watched() -> bool:
 
 
 def _report(recipe: Recipe, found: Image, origin: str) -> None:
-    """Lines about a kernel for who works on the library: what it is, and out of what it follows."""
+    """Lines about a kernel for those who work on the library: what it is and what it is made of."""
     if log.enabled("debuginfo=1"):
         phases = " ".join(f"{phase.symbol}:{phase.count}" for phase in found.phases)
         size = f"{len(found.code)} bytes"

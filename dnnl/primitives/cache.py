@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future
 from math import inf
+from threading import get_ident
 from typing import Generic, TypeVar
 
 from dnnl import forks
@@ -32,7 +33,7 @@ class Cache(Generic[V]):
         self._lock = forks.Lock()
         self._kept: OrderedDict[Hashable, V] = OrderedDict()  # the least recently used first
         self._total = 0
-        self._building: dict[Hashable, Future[V]] = {}
+        self._building: dict[Hashable, tuple[Future[V], int]] = {}  # the thread as well
         forks.renew(self)
 
     def get(self, key: Hashable, build: Callable[[], V]) -> tuple[V, bool]:
@@ -50,10 +51,11 @@ class Cache(Generic[V]):
                 if key in self._kept:
                     self._kept.move_to_end(key)
                     return self._kept[key], True
-                future = self._building.get(key)
-                if future is None or future.done():
-                    future = self._building[key] = mine
-            if future is not mine:
+                future, thread = self._building.get(key, (mine, get_ident()))
+                if future is mine or future.done():
+                    self._building[key] = future, thread = mine, get_ident()
+            # A signal handler may ask for what its own thread is building, and then builds it too.
+            if future is not mine and thread != get_ident():
                 return future.result(), True
             value = build()
             self._keep(key, value)
@@ -66,12 +68,15 @@ class Cache(Generic[V]):
                 mine.cancel()
             raise
         finally:
-            if self._building.get(key) is mine:
-                del self._building[key]
+            with self._lock:
+                if self._building.get(key, (None,))[0] is mine:
+                    del self._building[key]
 
     def _keep(self, key: Hashable, value: V) -> None:
         capacity, limit = self._capacity(), self._limit()
         with self._lock:
+            if key in self._kept:
+                self._total -= self._size(self._kept[key])
             self._kept[key] = value
             self._total += self._size(value)
             while self._kept and (len(self._kept) > capacity or self._total > limit):

@@ -203,8 +203,8 @@ def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]
 
 
 def build_ahead(pds: Iterable[PrimitiveDesc]) -> dict[Recipe, together.Built]:
-    """The kernels for descriptions that the cache in memory has not, as far as it is worthwhile to
-    have them before: many new ones are built by as many processes as executions have threads."""
+    """Kernels for descriptions that the cache in memory does not have, where building them ahead
+    pays: many new ones are built by as many processes as executions have threads."""
     new = (pd for pd in pds if pd.key not in _cache and not pd.desc.writes_nothing)
     return together.images((pd.plan.recipe for pd in new), get_num_threads())
 

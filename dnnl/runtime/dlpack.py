@@ -84,7 +84,7 @@ def read(exporter: Any, argument: str) -> DLPackTensor:
     try:
         device = int(exporter.__dlpack_device__()[0])
         capsule = _export(exporter) if device in _HOST_DEVICES else None
-    except (BufferError, RuntimeError, ValueError) as error:
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
         rule = f"its DLPack export failed: {error}"
         raise InvalidArguments(argument, name, rule) from error
     if capsule is None:

@@ -34,7 +34,7 @@ class Memory:
 
     A pickle, or a copy, has the bytes and is independent of this memory. Arrays that share memory
     with this one are writable, unless it is ``readonly``; those that are copies are read-only,
-    since what is written to them would be lost.
+    since what is written to them would be lost, unless a copy or another type was asked for.
 
     The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, there
     is neither ``data`` nor ``pointer``, and ``buffer`` must be a `Buffer` of that engine: a handle
@@ -133,7 +133,7 @@ class Memory:
         if data is None:
             rule = f"the host cannot touch memory of {self.engine!r}"
             raise InvalidArguments("memory.data", str(self.desc), rule, "read() and write() copy")
-        return data
+        return data[:]  # flags that are set on a view change nothing here
 
     def read(self) -> NDArray[np.uint8]:
         """All bytes: ``data`` where there is such, else a read-only copy."""

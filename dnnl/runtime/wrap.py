@@ -67,7 +67,7 @@ def array_of(source: Any, argument: str = "array") -> np.ndarray:
         if array.dtype.kind in "OSU":
             raise TypeError(f"these are no numbers, but NumPy's {array.dtype}")
         return array
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, AttributeError) as error:
         if isinstance(source, np.ndarray) or not hasattr(source, "__dlpack__"):
             rule = f"NumPy cannot read it: {error}"
             raise InvalidArguments(argument, type(source).__name__, rule) from error

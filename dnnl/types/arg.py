@@ -181,7 +181,7 @@ def name_of(arg: int) -> str:
     return "|".join(parts)
 
 
-_INDEXED = re.compile(r"post_op\((\d+)\)|MULTIPLE_(SRC|DST)\+(\d+)")
+_INDEXED = re.compile(r"post_op\((\d{1,9})\)|MULTIPLE_(SRC|DST)\+(\d{1,9})")
 
 
 def _read_name(name: str) -> int | None:

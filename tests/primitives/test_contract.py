@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import shutil
+import sys
 import threading
 from functools import partial
 from pathlib import Path
@@ -235,9 +237,56 @@ def test_a_bad_limit_is_an_error_every_time() -> None:
 
 
 def test_a_signal_handler_may_ask_the_cache() -> None:
-    cache: Cache[int] = Cache(lambda: 8)
+    cache: Cache[int] = Cache(lambda: 8, lambda: 100, lambda _: 10)
     with cache._lock:  # as if the signal had come within `get`
         assert cache.get("key", lambda: 7) == (7, False)
+    # And while its own thread builds what it asks for.
+    assert cache.get("slow", lambda: cache.get("slow", lambda: 8)[0] + 1) == (9, False)
+    assert cache.get("slow", lambda: 0) == (9, True)
+    assert cache._total == 20
+
+
+def test_a_cache_that_forgets_while_threads_ask() -> None:
+    class Key(str):
+        """Hashed in Python, so that other threads run in the middle."""
+
+        def __hash__(self) -> int:
+            return hash(str(self))
+
+        def __eq__(self, other: object) -> bool:
+            return str(self) == str(other)
+
+    cache: Cache[int] = Cache(lambda: 1, lambda: 100, lambda value: value)
+    building: set[str] = set()
+    wrong: list[object] = []
+
+    def build(name: str) -> int:
+        wrong.extend([name] if name in building else [])
+        building.add(name)
+        building.discard(name)
+        return 10
+
+    def ask(seed: int) -> None:
+        chance = random.Random(seed)
+        try:
+            for _ in range(3000):
+                name = chance.choice("abc")
+                cache.get(Key(name), partial(build, name))
+        except Exception as error:
+            wrong.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not wrong
+    assert cache._total == 10 * len(cache) == 10
 
 
 def test_primitives_beyond_the_limit_are_built_again_and_those_in_use_live() -> None:

@@ -18,9 +18,9 @@ def drawn(kind: DataType, shape: tuple[int, ...], seed: int) -> Typed:
     """Elements of all sizes; one in three is at the end of the range, or 0, 1, 2 or -1."""
     rng = np.random.default_rng(seed)
     if kind.is_float:
-        plain = (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 20, shape)).astype(
-            np.float32
-        )
+        plain = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 20, shape)
+        if kind is not DataType.f64:
+            plain = plain.astype(np.float32)
         pool = np.array((*_SPECIAL, 2.0**31, 2.0**63, 2.0**64, -(2.0**63), 127.5, 255.0))
     elif kind is DataType.boolean:
         return rng.integers(0, 2, shape).astype(np.bool_)

@@ -163,7 +163,6 @@ def test_workers_are_made_when_needed_and_never_more() -> None:
     code = """
 import os
 from dnnl.runtime.engine import Engine
-from tests.forking import DONE, forked
 from tests.launch import launch
 from tests.runtime.test_pool import arrays, load
 def workers(): return len(os.listdir("/proc/self/task")) - before

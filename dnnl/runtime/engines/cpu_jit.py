@@ -1,4 +1,4 @@
-"""Machine code in and out of LLVM for the cpu engine: link an object, assemble IR text."""
+"""What LLVM does for the cpu engine: link an object, assemble IR text, name the machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def assemble(text: str) -> bytes:
 
 
 class Linked(Code):
-    """An object that LLVM links, in mappings of its own: works on all systems."""
+    """An object that LLVM links, in mappings of its own: works on all systems.
+
+    What nobody holds any more is freed when the next one is linked.
+    """
 
     @classmethod
     def supported(cls) -> bool:

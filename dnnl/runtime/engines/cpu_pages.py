@@ -65,6 +65,10 @@ class _Arena:
         self.address: int = found
         self.used = bytearray(pages)
 
+    def take(self, first: int, count: int) -> None:
+        """Note that pages are in use."""
+        self.used[first : first + count] = b"\x01" * count
+
     def write(self, pages: slice, content: bytes) -> None:
         """Fill pages that are in use by nobody else."""
         start, nbytes = self.address + pages.start * _PAGE, (pages.stop - pages.start) * _PAGE
@@ -82,20 +86,30 @@ class _Arena:
 # Guarded by `lock`, but for the appending to `_released`, which needs none.
 _arenas: list[_Arena] = []
 _released: deque[tuple[_Arena, slice]] = deque()
+_choosing = False
 
 
 def _room(count: int) -> tuple[_Arena, int]:
-    """The first free pages in one piece, and their number, from now on in use."""
-    _take_back()
-    for arena in _arenas:
-        first = arena.used.find(bytes(count))
-        if first >= 0:
-            break
-    else:
-        arena, first = _Arena(max(_ARENA, count)), 0
-        _arenas.append(arena)
-    arena.used[first : first + count] = b"\x01" * count
-    return arena, first
+    """Free pages in one piece, from now on in use: their mapping, and the number of the first.
+
+    A signal handler may come here while its thread chooses: it gets a mapping of its own.
+    """
+    global _choosing  # noqa: PLW0603 - guarded as the mappings are
+    if not _choosing:
+        _choosing = True
+        try:
+            _take_back()
+            for arena in _arenas:
+                first = arena.used.find(bytes(count))
+                if first >= 0:
+                    arena.take(first, count)
+                    return arena, first
+        finally:
+            _choosing = False
+    arena = _Arena(max(_ARENA, count))
+    arena.take(0, count)
+    _arenas.append(arena)
+    return arena, 0
 
 
 def _take_back() -> None:
@@ -105,8 +119,8 @@ def _take_back() -> None:
         arena.used[pages] = bytes(pages.stop - pages.start)
     for arena in _arenas[1:]:
         if not any(arena.used):
-            arena.close()
             _arenas.remove(arena)
+            arena.close()
 
 
 @cache

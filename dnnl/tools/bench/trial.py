@@ -34,6 +34,7 @@ from dnnl.types.kinds import ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
 
 POISON = 0xFF
+_APPLIED = frozenset(("scales", "zero_points", "dropout", "post_ops"))  # in f32, to any type
 PATTERN = 0x3F
 """A byte that makes ordinary numbers in every type."""
 
@@ -85,7 +86,7 @@ class Trial:
                 return self.inputs[source]
         dst = self.result.desc
         low = 0 if dst.data_type.min >= 0 else -4
-        return integers(generator("dst", dst.dims), dst.dims, low, 4)
+        return stored(integers(generator("dst", dst.dims), dst.dims, low, 4), dst.data_type)
 
     def place(self) -> None:
         """Make all memories; a destination is poisoned, or what a sum adds to."""
@@ -182,7 +183,7 @@ class Trial:
         """The type of the computation behind an output of a type."""
         if not self.reference.direct:
             return kind if kind is DataType.f64 else DataType.f32
-        if self.pd.attr.non_default():  # attributes are applied in f32
+        if self.pd.attr.non_default() & _APPLIED:
             return DataType.f32
         source = self.pd.src_desc.data_type
         return DataType.f64 if source is kind else core_type(source, kind)
