@@ -157,7 +157,7 @@ def _pieces(writer: _Writer) -> bool:
 
 
 def _power(writer: _Writer) -> bool:
-    """An integer to the power of whole floats that are constant: of integers."""
+    """An integer to the power of constant floats that are whole: the power of integers."""
     node, graph = writer.node, writer.graph
     exponent = graph.constants.get(node.inputs[1])
     if not is_whole(writer.dtype) or is_whole(graph.type_of(node.inputs[1]).dtype):

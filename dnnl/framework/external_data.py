@@ -103,6 +103,8 @@ def _number(key: str, text: object) -> int:
 
 def _size(tensor: TensorProto) -> int:
     """The bytes of a tensor's elements."""
+    if min(tensor.dims, default=0) < 0:
+        raise _Refused(f"has negative dims {tuple(tensor.dims)}")
     try:
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
     except KeyError as error:

@@ -72,7 +72,7 @@ class Model:
 
         Raises InvalidArguments where the model leaves a size open that nothing here gives.
         """
-        if precision not in PRECISIONS:
+        if str(precision) not in PRECISIONS:
             raise Unimplemented(f"precision = {precision!r}: there is {', '.join(PRECISIONS)}")
         where = first_cpu() if engine is None else checked_engine(engine)
         graph = self.graph if batch is None else rebatched(self.graph, batch)
@@ -121,6 +121,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     check_operators(graph)
     reason = refusal(proto)
     if reason:
-        specialize(graph, ones_for_open(graph.inputs))  # tells more where it fails as well
+        if ones_for_open(graph.inputs) == {n: kind.shape for n, kind in graph.inputs.items()}:
+            specialize(graph)  # tells more where it fails as well
         raise ModelError(f"{path}: no valid ONNX model: {reason}")
     return Model(graph)

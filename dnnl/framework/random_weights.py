@@ -16,6 +16,7 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.graph import Array, Graph, Node
+from dnnl.types.layout_input import read_int
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class _Filler:
 
 def with_random_weights(graph: Graph, seed: int) -> Graph:
     """A specialized graph with seeded values in all of its parameters."""
-    if seed < 0:
+    if read_int("seed", seed) < 0:
         raise InvalidArguments("seed", seed, "must not be negative")
     filler = _Filler(graph, seed)
     for node in graph.nodes:

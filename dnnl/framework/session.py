@@ -73,7 +73,7 @@ def optimize(graph: Graph) -> Graph:
 
 def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
     """The steps of an optimized graph."""
-    if layout not in LAYOUTS:
+    if str(layout) not in LAYOUTS:
         raise InvalidArguments("layout", layout, f"must be one of {', '.join(LAYOUTS)}")
     check_environment(engine)
     lowering = Lowering(graph, engine, plain=layout == "plain")

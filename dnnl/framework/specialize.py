@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from math import prod
 from typing import Any
 
@@ -19,6 +20,7 @@ from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form
 from dnnl.framework.shapes import Scope
 from dnnl.runtime.storage import check_room
+from dnnl.types.layout_input import read_sequence
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
@@ -30,14 +32,27 @@ def _product(sizes: Array) -> int:
     return prod(map(int, np.ravel(sizes)))
 
 
+def _broadcast(source: Array, sizes: Array) -> int:
+    """The elements of an array that is broadcast to sizes and that they are broadcast to."""
+    wanted = [int(size) for size in np.ravel(sizes)]
+    pairs = zip_longest(reversed(source.shape), reversed(wanted), fillvalue=1)
+    return prod(max(pair) for pair in pairs)
+
+
 _GROWING: Mapping[str, Callable[..., int]] = {
     "ConstantOfShape": _product,
-    "Expand": lambda source, shape: max(source.size, _product(shape)),
+    "Expand": _broadcast,
     "Tile": lambda source, repeats: source.size * _product(repeats),
 }
 """How many elements come out of operators that make much of little."""
 
-_ELEMENT_BYTES = 4
+
+def _element_bytes(node: Node, feeds: Mapping[str, Array]) -> int:
+    """The size of what an operator of `_GROWING` makes much of."""
+    if node.op != "ConstantOfShape":
+        return feeds[node.inputs[0]].itemsize
+    value = node.attrs.get("value")
+    return np.dtype(np.float32).itemsize if value is None else np.asarray(value).itemsize
 
 
 def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) -> Graph:
@@ -52,7 +67,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     constants: dict[str, Array] = dict(graph.constants)
     types: dict[str, TensorType] = {}
     kept: list[Node] = []
-    inputs = _bound(graph.inputs, input_shapes or {})
+    inputs = _bound(graph.inputs, {} if input_shapes is None else input_shapes)
     known = replace(graph, inputs=inputs, constants=constants, types=types)
     check_operators(graph)
     for node in graph.nodes:
@@ -105,8 +120,8 @@ def _targets(graph: Graph, batch: int) -> dict[str, Array]:
         old = specialize(graph, ones_for_open(graph.inputs))
     except ModelError:
         for name, kind in graph.inputs.items():
-            if any(isinstance(size, str) for size in kind.shape[1:]):
-                check_shape(name, kind, kind.shape)  # sizes of 1 did not fit: they must be given
+            if _open(kind.shape[1:]):  # sizes of 1 did not fit: they must be given
+                check_shape(name, kind, kind.shape, graph.inputs)
         raise
     targets = {}
     for node in old.nodes:
@@ -135,21 +150,26 @@ def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dic
         raise InvalidArguments("input", name, rule)
     bound = {}
     for name, kind in inputs.items():
-        sizes = tuple(shapes.get(name, kind.shape))
-        check_shape(name, kind, sizes)
+        given = shapes.get(name, kind.shape)
+        sizes = read_sequence(f"input {name!r}", given, "expected a sequence of sizes")
+        check_shape(name, kind, sizes, inputs)
         bound[name] = TensorType(kind.dtype, tuple(map(int, sizes)))
     return bound
 
 
-def check_shape(name: str, kind: TensorType, sizes: tuple[int | str, ...]) -> None:
-    """Raise InvalidArguments where ``sizes`` do not fit what input ``name`` declares."""
+def check_shape(
+    name: str, kind: TensorType, sizes: tuple[int | str, ...], inputs: Mapping[str, TensorType]
+) -> None:
+    """Raise InvalidArguments where ``sizes`` do not fit what input ``name`` of ``inputs``
+    declares."""
     argument = f"input {name!r}"
     unknown = [size for size in sizes if isinstance(size, str)]
     if unknown:
-        rule = f"the model leaves {', '.join(unknown)} of {kind} open"
-        hint = f"model.with_shapes({ones_for_open({name: kind})}) gives them"
-        if isinstance(sizes[0], str) and len(unknown) == 1:
-            hint += ", and so does compile(batch=1)"
+        rule = f"the model leaves {', '.join(dict.fromkeys(unknown))} of {kind} open"
+        opened = {key: kind for key, kind in inputs.items() if _open(kind.shape)}
+        hint = f"for example model.with_shapes({ones_for_open(opened)})"
+        if not any(_open(kind.shape[1:]) for kind in opened.values()):
+            hint += ", or compile(batch=1)"
         raise InvalidArguments(argument, sizes, rule, hint)
     if not all(_is_size(size) and int(size) >= 0 for size in sizes):
         raise InvalidArguments(argument, sizes, "sizes must be integers of at least 0")
@@ -158,6 +178,10 @@ def check_shape(name: str, kind: TensorType, sizes: tuple[int | str, ...]) -> No
     )
     if not fits:
         raise InvalidArguments(argument, sizes, f"wrong shape: the model expects {kind}")
+
+
+def _open(shape: tuple[int | str, ...]) -> bool:
+    return any(isinstance(size, str) for size in shape)
 
 
 def _is_size(value: object) -> bool:
@@ -213,7 +237,7 @@ def evaluate(node: Node, feeds: Mapping[str, Array], opset: int) -> dict[str, Ar
     model = helper.make_model(body, opset_imports=[helper.make_operatorsetid("", opset)])
     if node.op in _GROWING:
         elements = _GROWING[node.op](*(feeds[value] for value in node.reads))
-        check_room(elements * _ELEMENT_BYTES)
+        check_room(elements * _element_bytes(node, feeds))
     try:
         with np.errstate(all="ignore"):
             arrays: Any = ReferenceEvaluator(model).run(None, dict(feeds))

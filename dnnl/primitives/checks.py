@@ -7,6 +7,7 @@ from math import prod
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, PropKind, coerce, sizes_text
+from dnnl.types.layout_input import read_sequence
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -41,11 +42,11 @@ def dilation_hint(dilations: Sequence[int]) -> str:
     return f"{counted}; what others write so is {dense}"
 
 
-def read_sources(descs: object) -> tuple[MemoryDesc, ...]:
+def read_sources(descs: Iterable[MemoryDesc]) -> tuple[MemoryDesc, ...]:
     """The sources of an operation that takes one or more, each with its layout."""
-    sources = tuple(descs) if isinstance(descs, Iterable) else ()
+    rule = "expected a sequence of at least one dnnl.MemoryDesc"
+    sources = read_sequence("src_descs", descs, rule)
     if not sources:
-        rule = "expected a sequence of at least one dnnl.MemoryDesc"
         raise InvalidArguments("src_descs", descs, rule)
     for number, source in enumerate(sources):
         name = f"src_descs[{number}]"

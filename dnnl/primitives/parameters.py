@@ -4,14 +4,13 @@ spell them."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
-from dnnl.types.layout_input import read_float, read_int, read_integers
+from dnnl.types.layout_input import read_float, read_int, read_integers, read_sequence
 
 _TOO_FAR = 2**31  # products with extents must fit 64 bits
 
@@ -148,9 +147,8 @@ class Reals(Domain):
     """A sequence of numbers."""
 
     def read(self, name: str, value: Any, ndims: int) -> tuple[float, ...]:
-        if not isinstance(value, Iterable) or isinstance(value, str | bytes):
-            raise InvalidArguments(name, value, "expected a sequence of numbers")
-        return tuple(read_float(name, number) for number in value)
+        numbers = read_sequence(name, value, "expected a sequence of numbers")
+        return tuple(read_float(name, number) for number in numbers)
 
     def spell(self, value: Any) -> str:
         return ":".join(map(float_text, value))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from dnnl.errors import Unimplemented
 from dnnl.reference import eltwise
@@ -14,8 +15,13 @@ from dnnl.reference.prelu import prelu
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
 
+_COMPARISONS = frozenset(
+    (Alg.binary_ge, Alg.binary_gt, Alg.binary_le, Alg.binary_lt, Alg.binary_eq, Alg.binary_ne)
+)
+_NEAR = 1e-4  # larger than the errors of all functions
 # One more operation on a value that is already rounded.
 _STEP = Tolerance(ulps=2, floor=None)
 
@@ -40,6 +46,38 @@ def apply_post_ops(
     for index, entry in enumerate(post_ops):
         result = _apply(entry, overflowed(result, core), operands, Arg.post_op(index), dst)
     return result
+
+
+def undecided(
+    values: ArrayLike,
+    post_ops: Sequence[PostOp],
+    operands: Mapping[int, ArrayLike],
+    dst: ArrayLike | None = None,
+    *,
+    exact: bool,
+) -> NDArray[np.bool_]:
+    """Where a comparison or a rounding hangs on the last bits of what it is applied to.
+
+    Arguments are those of `apply_post_ops`. ``exact``: what the first entry sees has no error.
+    """
+    found = np.zeros(np.shape(values), np.bool_)
+    for index, entry in enumerate(post_ops):
+        if index or not exact:
+            before = apply_post_ops(values, post_ops[:index], operands, dst)
+            jump = _jump(entry, before, operands, Arg.post_op(index))
+            found |= np.abs(before - jump) <= _NEAR * np.maximum(1, np.abs(jump))
+    return found
+
+
+def _jump(
+    entry: PostOp, values: Array, operands: Mapping[int, ArrayLike], flag: int
+) -> Array | float:
+    """Where an entry jumps, next to the values; NaN where it never does."""
+    if isinstance(entry, PostOpBinary) and entry.alg in _COMPARISONS:
+        return f64(operands[flag | Arg.SRC_1])
+    if isinstance(entry, PostOpEltwise) and entry.alg is Alg.eltwise_round:
+        return np.floor(values) + 0.5
+    return np.nan
 
 
 def _apply(

@@ -70,6 +70,8 @@ class Engine:
         self.index = _checked_index(kind, index)
         self._backend = _backend(kind, self.index)
         own = self._backend.features()
+        if not isinstance(features, Features | None):
+            raise InvalidArguments("features", features, "expected those of another engine")
         if features is not None and features != own and not own.universal:
             rule = f"the features of engine {kind!r} are those of its device"
             raise InvalidArguments("features", features, rule, "use engine 'null' to pretend")

@@ -213,7 +213,7 @@ def _shapes(
             sizes = (1, *sizes[1:])
         left = [size for size in sizes if isinstance(size, str)]
         if left:
-            rule = f"the model leaves {', '.join(left)} of {kind} open"
+            rule = f"the model leaves {', '.join(dict.fromkeys(left))} of {kind} open"
             raise InvalidArguments(f"input {name!r}", None, rule, f"--input {name}=FILE gives them")
         shapes[name] = tuple(int(size) for size in sizes)
     return shapes, notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from dnnl.errors import InvalidArguments
 from dnnl.types import layout as layouts
@@ -12,6 +13,8 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.layout import Blocks, Layout
 from dnnl.types.tag import MAX_NDIMS, FormatTag, block_sizes, suggest_for
+
+T = TypeVar("T")
 
 ANY = FormatTag("any")
 UNDEF = FormatTag("undef")
@@ -41,6 +44,16 @@ def read_float(argument: str, value: object) -> float:
     if math.isnan(number):
         raise InvalidArguments(argument, value, "expected a number")
     return number
+
+
+def read_sequence(argument: str, values: Iterable[T], rule: str) -> tuple[T, ...]:
+    """Return what an iterable gives, which a text is not."""
+    try:
+        if isinstance(values, str | bytes):
+            raise TypeError
+        return tuple(values)
+    except TypeError:
+        raise InvalidArguments(argument, values, rule) from None
 
 
 def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, ...]:
@@ -82,11 +95,10 @@ def by_tag(dims: tuple[int, ...], tag: FormatTag, spelled: str) -> Layout:
 def by_strides(
     dims: tuple[int, ...],
     strides: tuple[int, ...] | None,
-    inner_blocks: Sequence[tuple[int, int]],
+    inner: Blocks,
     padded_dims: Sequence[int] | None,
 ) -> Layout:
     """Return a layout given by strides and, where it is blocked, by its inner blocks."""
-    inner = _read_blocks(inner_blocks, len(dims))
     padded = layouts.round_up(dims, block_sizes(len(dims), inner))
     if padded_dims is not None:
         padded = read_dims(padded_dims, "padded_dims")
@@ -118,8 +130,10 @@ def read_strides(strides: object, ndims: int) -> tuple[int, ...]:
     return steps
 
 
-def _read_blocks(inner_blocks: Sequence[tuple[int, int]], ndims: int) -> Blocks:
+def read_blocks(inner_blocks: Sequence[tuple[int, int]], ndims: int) -> Blocks:
     """Return inner blocks, checked."""
+    if isinstance(inner_blocks, tuple) and not inner_blocks:
+        return ()
     name = "inner_blocks"
     try:
         inner = tuple((operator.index(dim), operator.index(size)) for dim, size in inner_blocks)

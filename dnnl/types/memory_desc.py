@@ -21,6 +21,7 @@ from dnnl.types.layout_input import (
     check_any,
     check_nibbles,
     no_places,
+    read_blocks,
     read_dims,
     read_int,
     read_integers,
@@ -127,17 +128,18 @@ class MemoryDesc:
         if data_type is DataType.undef:
             rule = "a tensor has a data type"
             raise InvalidArguments("data_type", "undef", rule, "MemoryDesc.zero() is no tensor")
+        inner = read_blocks(inner_blocks, len(dims))
         tag = None
-        if layout is None and not inner_blocks and padded_dims is None:
+        if layout is None and not inner and padded_dims is None:
             places = layouts.dense(dims, range(len(dims)))
         elif isinstance(layout, str | FormatTag):
             tag = FormatTag(layout)
-            if inner_blocks or padded_dims is not None:
+            if inner or padded_dims is not None:
                 rule = "a format tag already says which blocks and padding there are"
                 raise InvalidArguments("layout", str(layout), rule, "give strides instead")
             places = by_tag(dims, tag, str(layout))
         else:
-            places = by_strides(dims, layout, inner_blocks, padded_dims)
+            places = by_strides(dims, layout, inner, padded_dims)
             check_nibbles(data_type, places)
         if tag is ANY:
             check_any(dims, offset0)
@@ -236,6 +238,8 @@ class MemoryDesc:
 
     def nelems(self, padded: bool = False) -> int:
         """Return the number of elements; RUNTIME_DIM if it is known only at execution."""
+        if not isinstance(padded, bool):
+            raise InvalidArguments("padded", padded, "expected True or False")
         sizes = self.padded_dims if padded else self.dims
         return RUNTIME_DIM if RUNTIME_DIM in sizes else prod(sizes)
 

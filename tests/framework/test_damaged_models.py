@@ -140,7 +140,9 @@ def test_initializer_of_negative_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("op", ["ConstantOfShape", "Expand", "Tile"])
 def test_constants_beyond_the_machine(op: str, tmp_path: Path) -> None:
-    constants = {"one": np.ones((1, 1), np.float32), "sizes": np.array([2**25, 2**25])}
+    column = np.ones((2**13 if op == "Expand" else 1, 1), np.float32)
+    sizes = [1, 2**37] if op == "Expand" else [2**25, 2**25]
+    constants = {"one": column, "sizes": np.array(sizes)}
     sources = ["sizes"] if op == "ConstantOfShape" else ["one", "sizes"]
     nodes = [node(op, sources, "c"), node("Add", ["x", "c"], "y")]
     proto = make_model(nodes, {"x": (1, 1)}, ["y"], constants)

@@ -71,6 +71,16 @@ def test_elements_of_four_bits(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize("dims", [(-4,), (2, -1)])
+def test_negative_dims(dims: tuple[int, ...], tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    proto = onnx.load(path, load_external_data=False)
+    proto.graph.initializer[0].dims[:] = dims
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(ModelError, match="has negative dims"):
+        load(path)
+
+
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [

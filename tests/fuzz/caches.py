@@ -3,7 +3,7 @@ right all the same.
 
 A case is what happens to the folder between two uses of it, in order: ``cut:300`` keeps so many
 thousandths of each file, ``flip:300:4`` changes a bit there, ``empty``, ``swap`` gives each file
-the name of another, ``mode:666``, ``owner``, ``link``, ``folder`` puts a folder in place of each
+the content of another, ``mode:666``, ``owner``, ``link``, ``folder`` puts a folder in place of each
 file, ``gone`` removes all, ``file`` puts a file in place of the folder, ``closed`` takes its
 permissions, ``writers:3`` has so many processes compile the same kernels at once. Permissions that
 were taken are given back before the next change, if it is no ``writers``.

@@ -15,7 +15,7 @@ Arguments = dict[str, str]
 GIVEN: dict[str, Arguments] = {
     "MemoryDesc": {
         "dims": "(2, 3)", "data_type": "'f32'", "layout": "'ab'", "inner_blocks": "()",
-        "padded_dims": "(2, 3)", "offset0": "0", "compensation": "None",
+        "padded_dims": "None", "offset0": "0", "compensation": "None",
     },
     "md.offset": {"index": "(1, 2, 3, 4)"},
     "md.reshape": {"dims": "(2, 6, 10)"},
@@ -23,7 +23,7 @@ GIVEN: dict[str, Arguments] = {
     "md.submemory": {"dims": "(1, 2, 3, 4)", "offsets": "(1, 0, 0, 0)"},
     "md.with_data_type": {"data_type": "'s8'"},
     "md.with_tag": {"tag": "'nhwc'"},
-    "md.with_compensation": {"compensation": "Compensation(1)"},
+    "md.with_compensation": {"compensation": "None"},
     "md.matches_tag": {"tag": "'nchw'"},
     "md.nelems": {"padded": "True"},
     "md.is_dense": {"padded": "True"},
@@ -38,7 +38,7 @@ GIVEN: dict[str, Arguments] = {
     "NormFlags": {"value": "'use_scale|use_shift'"},
     "ScratchpadMode": {"value": "'user'"},
     "FpmathMode": {"value": "'any'"},
-    "Direction": {"value": "0"},
+    "Direction": {"value": "'unidirectional_left2right'"},
     "Arg": {"value": "1"},
     "Arg.post_op": {"": "0"},
     "Arg.multiple_src": {"": "0"},
@@ -77,13 +77,13 @@ GIVEN: dict[str, Arguments] = {
         "weights_dt": "'f32'", "bias_dt": "'f32'", "dst_dt": "'f32'", "kernel": "3", "stride": "1",
         "padding_l": "1",
     },
-    "attr.post_ops.append_function": {"fn": "lambda x, y: x", "*": "(md,)"},
-    "attr.post_ops.append": {"entry": "None"},
+    "attr.post_ops.append_function": {"": "lambda x, y: x", "*": "(md,)"},
+    "attr.post_ops.append": {"entry": "relu"},
     "attr.post_ops.__getitem__": {"": "0"},
     "PrimitiveDesc": {
         "desc": "desc", "engine": "engine", "attr": "attr", "hint": "None", "src_engine": "None"
     },
-    "pd.arg_desc": {"argument": "Arg.DST"},
+    "pd.arg_desc": {"arg": "Arg.DST"},
     "pd.next_impl": {},
     "Primitive": {"pd": "pd"},
     "prim.execute": {"stream": "stream", "args": "args", "after": "()"},

@@ -137,8 +137,28 @@ def _compared(
     try:
         assert_same(results, expected, _TOLERANCE)
     except AssertionError as error:
-        return failed(f"wrong: {_operators(model)}", str(error))
+        # ONNX Runtime's LRN takes large squares out of its sums again, and may be left below zero.
+        lost = any(np.isnan(array).any() for array in expected.values())
+        if not (lost and "LRN" in _operators(model)) and not _undefined(proto, feeds):
+            return failed(f"wrong: {_operators(model)}", str(error))
     return PASSED
+
+
+def _undefined(proto: Any, feeds: Mapping[str, Array]) -> bool:
+    """Whether floats become integers that cannot hold them, which ONNX leaves undefined."""
+    casts = {n.input[0]: n.attribute[0].i for n in proto.graph.node if n.op_type == "Cast"}
+    shown = onnx.ModelProto()
+    shown.CopyFrom(proto)
+    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in casts)
+    sources = {**feeds, **run_peer(shown, feeds)}
+    for name, to in casts.items():
+        array, kind = sources[name], onnx.helper.tensor_dtype_to_np_dtype(to)
+        if array.dtype.kind == "f" and np.issubdtype(kind, np.integer):
+            ends = np.iinfo(kind)
+            whole = np.trunc(array)
+            if not np.all((whole >= ends.min) & (whole <= ends.max)):
+                return True
+    return False
 
 
 def _operators(model: Model) -> str:

@@ -319,7 +319,7 @@ def layouts(draw: Draw, ndims: int) -> str:
 def _strides(draw: Draw, option: Option, sketch: Sketch) -> str | None:
     """Rows with gaps behind them, for tensors whose layout is left as it is."""
     arguments: Sequence[int] = (Arg.SRC, Arg.DST)
-    if option.parse.__name__ and _taken(option, "::"):
+    if _taken(option, "::"):
         second = Arg.WEIGHTS if sketch.driver.find("wtag") else Arg.SRC_1
         arguments = (Arg.SRC, second, Arg.DST)
     parts = []

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import dnnl
+from dnnl import config
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.trial import Expected, Trial
 from tests.fuzz import breaking, primitives
 from tests.fuzz.__main__ import main
 from tests.fuzz.call_table import calls
-from tests.fuzz.calls import World
+from tests.fuzz.calls import World, call_text
 from tests.fuzz.campaign import Campaign, Finding
 from tests.fuzz.kind import Kind, Outcome, State
 from tests.fuzz.kinds import KINDS
@@ -223,6 +224,19 @@ def test_every_option_and_every_public_name_is_tried() -> None:
     errors = ("Error", "InvalidArguments", "OutOfMemory", "Unimplemented")
     assert not {objects.get(name, name) for name in names if name not in errors} - tried
     assert not _methods_with_arguments() - calls().keys() - WITHIN
+
+
+EMPTY = {"md.compensation_desc", "mem.compensation", "attr.post_ops.__getitem__"}
+"""Functions that ask objects of the table for what those do not have."""
+
+
+@pytest.mark.parametrize("name", sorted(calls().keys() - EMPTY))
+def test_calls_are_right_before_they_are_changed(name: str) -> None:
+    before = dict(config._overrides)
+    eval(call_text(name, calls()[name]), {}, World())
+    config._overrides.clear()
+    config._overrides.update(before)
+    config.generation += 1
 
 
 WITHIN = {

@@ -19,7 +19,7 @@ _sizes = count(1000)
 
 
 def descriptions(size: int) -> list[Desc]:
-    """Operations of all generators, which need more than one thread from a size of 1000 or so."""
+    """Operations of all generators, which several threads share from a size of 1000 or so."""
     rows = dnnl.MemoryDesc((64, size), "f32", "ab")
     columns = dnnl.MemoryDesc((64, size), "f32", "ba")
     square = dnnl.MemoryDesc((size, 64), "f32", "ab")

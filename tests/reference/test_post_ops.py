@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
 from dnnl.errors import Unimplemented
-from dnnl.reference.post_ops import apply_post_ops, tolerance
+from dnnl.reference.post_ops import apply_post_ops, tolerance, undecided
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -64,6 +64,20 @@ def test_what_leaves_the_range_of_the_core_is_infinite() -> None:
     assert inside.tolist() == pytest.approx([0, 6e38, -6 / (1 + np.exp(6))])
     beyond = apply_post_ops(values, post_ops, {}, core=DataType.f32)
     assert beyond.tolist() == pytest.approx([np.nan, np.inf, inside[2]], nan_ok=True)
+
+
+def test_what_a_rounding_decides_is_left_open() -> None:
+    post_ops = PostOps()
+    post_ops.append_eltwise("eltwise_tanh")
+    post_ops.append_binary("binary_ge", MemoryDesc((1,), "f32", "a"))
+    post_ops.append_eltwise("eltwise_round")
+    operands = {Arg.post_op(1) | Arg.SRC_1: np.array([0.5])}
+    values = np.arctanh([0.4, 0.5, 0.50001, 0.6])
+    found = undecided(values, tuple(post_ops), operands, exact=True)
+    assert found.tolist() == [False, True, True, False]
+    rounded = tuple(post_ops)[2:]
+    assert not undecided([0.5, 1.5], rounded, {}, exact=True).any()
+    assert undecided([0.5, 1.50001, 1.6], rounded, {}, exact=False).tolist() == [True, True, False]
 
 
 def test_what_has_no_reference_is_refused() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dnnl.errors import Unimplemented
 from dnnl.language import attributes as parsed
@@ -16,7 +17,7 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.dropout import dropout
 from dnnl.reference.fill import drawn, generator, integers, stored
-from dnnl.reference.post_ops import apply_post_ops
+from dnnl.reference.post_ops import apply_post_ops, undecided
 from dnnl.reference.quantization import dequantize, expand, quantize
 from dnnl.reference.rule import Rule
 from dnnl.tools.bench.cases import Case
@@ -210,10 +211,17 @@ def dequantized(values: Array, argument: int, pd: PrimitiveDesc, made: Parameter
 
 
 def finished(
-    result: Array, pd: PrimitiveDesc, made: Parameters, previous: Array | None, core: DataType
-) -> dict[int, Array]:
+    result: Array,
+    pd: PrimitiveDesc,
+    made: Parameters,
+    previous: Array | None,
+    core: DataType,
+    *,
+    exact: bool,
+) -> tuple[dict[int, Array], NDArray[np.bool_]]:
     """What a dropout, the post-ops, the scale and the zero point of the destination make of a
-    result, computed in ``core``, with what else they write."""
+    result, computed in ``core``, with what else they write; and where that may be anything, as a
+    rounding decides. The result itself may be ``exact``."""
     operands, written = dict(made.values), {}
     if pd.desc.operation.scales_result:
         scale, _ = _both(result.shape, Arg.SRC, pd, made)
@@ -225,8 +233,10 @@ def finished(
         result, mask = dropout(result, chance, int(seed), int(offset))
         written[int(Arg.DROPOUT_MASK)] = mask
     values = apply_post_ops(result, pd.attr.post_ops, operands, previous, core)
+    open_at = undecided(result, tuple(pd.attr.post_ops), operands, previous, exact=exact)
     argument = pd.desc.outputs[0].argument
-    return {argument: quantize(values, *_both(values.shape, argument, pd, made)), **written}
+    written[argument] = quantize(values, *_both(values.shape, argument, pd, made))
+    return written, open_at
 
 
 def _both(
