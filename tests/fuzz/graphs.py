@@ -6,15 +6,21 @@ sources are: ``Conv.0 Add.0.1``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
 from hypothesis import strategies as st
 
 import dnnl
 from dnnl.framework.lowering import LAYOUTS
-from tests.framework.models import assert_same, feeds_for, model_of, run_peer
+from tests.framework.models import Array, assert_same, feeds_for, model_of, run_peer
 from tests.framework.random_graphs import STEPS, Builder
 from tests.fuzz.kind import PASSED, Kind, Outcome, failed
 
 _TOLERANCE = 1e-3
+_LAST_BITS = 3e-7  # two roundings of f32, of the largest value
 _MOST_STEPS = 20
 
 
@@ -43,11 +49,34 @@ def _run(text: str) -> Outcome:
     expected = run_peer(proto, feeds)
     session = model.compile(dnnl.Engine("cpu"), layout=layout, num_threads=int(threads))
     for number in (1, 2):
+        results = session.run(feeds)
         try:
-            assert_same(session.run(feeds), expected, _TOLERANCE)
+            assert_same(results, expected, _TOLERANCE)
         except AssertionError as error:
-            return failed(f"wrong: graph, run {number}", str(error))
+            if not _cancelled(proto, feeds, results, expected):
+                return failed(f"wrong: graph, run {number}", str(error))
     return PASSED
+
+
+def _cancelled(
+    proto: Any,
+    feeds: Mapping[str, Array],
+    results: Mapping[str, Array],
+    expected: Mapping[str, Array],
+) -> bool:
+    """Whether all that differs are the last bits of larger values that were subtracted."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(proto)
+    names = {name for node in proto.graph.node for name in node.output} - expected.keys()
+    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(names))
+    largest = max(
+        float(np.abs(array).max(initial=0.0)) for array in run_peer(shown, feeds).values()
+    )
+    return all(
+        results[name].shape == array.shape
+        and float(np.abs(results[name] - array).max(initial=0.0)) <= _LAST_BITS * largest
+        for name, array in expected.items()
+    )
 
 
 KIND = Kind("graph", "random graphs beside ONNX Runtime", _cases, _run, __name__, 3, lives=100)
