@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 from dnnl.codegen import vector
@@ -134,10 +135,15 @@ def _maximum_with_place(conf: Conf, src: Operand, tap: Number, point: Point) -> 
     def better(e: Emitter, yes: Value, a: Values, b: Values) -> Values:
         return tuple(e.b.select(yes, x, y) for x, y in zip(a, b, strict=True))
 
+    # Taps are visited in the order in which src has them.
+    steps = zip(conf.src.strides[2:], conf.kernel, strict=True)
+    in_order = all(a > b for a, b in pairwise(stride for stride, size in steps if size > 1))
+
     def step(p: Point, *best: Value) -> Values:
-        value = p.load(src)
-        larger = p.e.b.fcmp_ordered(">", value, best[0])
-        return better(p.e, larger, (value, p.number(tap)), best)
+        seen = p.load(src), p.number(tap)
+        if not in_order:
+            return merge(p.e, best, seen)
+        return better(p.e, p.e.b.fcmp_ordered(">", seen[0], best[0]), seen, best)
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         larger, equal = (e.b.fcmp_ordered(sign, b[0], a[0]) for sign in (">", "=="))

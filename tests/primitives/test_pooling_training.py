@@ -212,6 +212,9 @@ RANKS = [
     ((1, 1, 1, 1), "abcd", Window.of(1)),
     ((1, 2, 3, 4), "abcd", Window.of(3, 5)),
     ((1, 2, 40, 40), "abcd", Window.of(17, 1, 8)),
+    # Of equal maxima the first tap wins, which is not the first in memory here.
+    ((2, 19, 7, 6), "adcb", RESNET),
+    ((2, 5, 7, 6), "abdc", RESNET),
 ]
 
 
