@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from dnnl.codegen import binary, convert, eltwise
+from dnnl.codegen import binary, convert, eltwise, expression
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Emitter, Values, i64
@@ -16,7 +16,14 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import any_of
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.post_ops import (
+    PostOp,
+    PostOpBinary,
+    PostOpEltwise,
+    PostOpFunction,
+    PostOpPrelu,
+    PostOpSum,
+)
 from dnnl.types.tag import FormatTag
 
 # Post-ops of more instructions than this are not written out for every register of a tile: the
@@ -86,9 +93,22 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
                 return Refusal(Reason.DATA_TYPE, f"{where}: {entry.src1_desc.data_type}; {rule}")
             if not binary.supported(entry.alg):
                 return Refusal(Reason.POST_OP, f"{where}: {entry.alg}")
+        elif isinstance(entry, PostOpFunction):
+            for operand in entry.operand_descs:
+                if operand.data_type not in convert.SUPPORTED:
+                    rule = f"it takes {any_of(convert.SUPPORTED)}"
+                    return Refusal(Reason.DATA_TYPE, f"{where}: {operand.data_type}; {rule}")
         elif not isinstance(entry, PostOpEltwise | PostOpPrelu):
             return Refusal(Reason.POST_OP, f"{where}: {type(entry).__name__}")
     return None
+
+
+def _instructions(entry: PostOp) -> int:
+    if isinstance(entry, PostOpEltwise):
+        return _INSTRUCTIONS.get(entry.alg, _FUNCTION)
+    if isinstance(entry, PostOpFunction):
+        return _LOADED * len(entry.operand_descs) + expression.instructions(entry.expression)
+    return _LOADED
 
 
 class Epilogue:
@@ -96,22 +116,22 @@ class Epilogue:
 
     def __init__(self, post_ops: Sequence[PostOp], dst: Operand, arguments: Arguments) -> None:
         self._post_ops, self._dst = tuple(post_ops), dst
-        self._operands: dict[int, Operand] = {}
+        self._operands: dict[int, list[Operand]] = {}
         for number, entry in enumerate(self._post_ops):
-            if isinstance(entry, PostOpBinary):
-                slot = arguments.slot(Arg.post_op(number) | Arg.SRC_1)
-                desc = entry.src1_desc
-            elif isinstance(entry, PostOpPrelu):
-                slot = arguments.slot(Arg.post_op(number) | Arg.WEIGHTS)
-                desc = prelu_weights(entry.mask, dst.desc)
-            else:
-                continue
-            self._operands[number] = Operand(slot, desc, broadcast(desc, dst.index))
+            given = entry.operands
+            if isinstance(entry, PostOpPrelu):
+                given = ((int(Arg.WEIGHTS), prelu_weights(entry.mask, dst.desc)),)
+            self._operands[number] = [
+                Operand(
+                    arguments.slot(Arg.post_op(number) | argument), desc, broadcast(desc, dst.index)
+                )
+                for argument, desc in given
+            ]
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """What the post-ops read besides the destination."""
-        return tuple(self._operands.values())
+        return tuple(operand for given in self._operands.values() for operand in given)
 
     @property
     def reads_dst(self) -> bool:
@@ -121,10 +141,7 @@ class Epilogue:
     @property
     def instructions(self) -> int:
         """About how many instructions the post-ops take."""
-        return sum(
-            _INSTRUCTIONS.get(entry.alg, _FUNCTION) if isinstance(entry, PostOpEltwise) else _LOADED
-            for entry in self._post_ops
-        )
+        return sum(map(_instructions, self._post_ops))
 
     def each(
         self, e: Emitter, results: Values, store: Callable[[ir.Value, ir.Value], None]
@@ -154,15 +171,17 @@ class Epilogue:
         """Run the post-ops on one vector."""
         e = place.e
         for number, entry in enumerate(self._post_ops):
+            others = [place.load(operand) for operand in self._operands[number]]
             if isinstance(entry, PostOpSum):
                 value = self._add(place, value, entry)
             elif isinstance(entry, PostOpEltwise):
                 value = eltwise.forward(e, entry.alg, value, entry.alpha, entry.beta)
             elif isinstance(entry, PostOpBinary):
-                other = place.load(self._operands[number])
-                value = binary.apply(e, entry.alg, value, other)
-            else:
-                weights = place.load(self._operands[number])
+                value = binary.apply(e, entry.alg, value, *others)
+            elif isinstance(entry, PostOpFunction):
+                value = expression.emit(e, entry.expression, [value, *others])
+            elif isinstance(entry, PostOpPrelu):
+                (weights,) = others
                 positive = e.b.fcmp_ordered(">", value, place.constant(0.0))
                 value = e.b.select(positive, value, e.b.fmul(value, weights))
         return value

@@ -147,6 +147,14 @@ def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
     return e.b.select(fractional, copy_sign(e, rounded, x), x)
 
 
+def round_down(e: Emitter, x: ir.Value) -> ir.Value:
+    """The largest integer that is not above x."""
+    nearest = round_to_even(e, x)
+    above = e.b.fcmp_ordered(">", nearest, x)
+    lower = e.b.fsub(nearest, e.b.select(above, constant(x, 1.0), constant(x, 0.0)))
+    return copy_sign(e, lower, x)
+
+
 def rounded_bits(e: Emitter, x: ir.Value, slope: float = 1.0, start: float = 0.0) -> ir.Value:
     """An i32 whose lowest 22 bits are the integer nearest to slope * x + start, the even one of
     two; that is at most 2^21, and ``slope`` a power of two."""
@@ -265,10 +273,29 @@ def power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
     if abs(to) == 0.5:
         root = e.b.fadd(square_root(e, x), constant(x, 0.0))  # -0 becomes 0, as powers have it
         return root if to > 0.0 else reciprocal(e, root)
+    exponents = constant(x, to)
     if not to.is_integer():
-        return _positive_power(e, x, to)
-    magnitude = _positive_power(e, absolute(e, x), to)
+        return _positive_power(e, x, exponents)
+    magnitude = _positive_power(e, absolute(e, x), exponents)
     return copy_sign(e, magnitude, x) if to % 2.0 else magnitude
+
+
+def power_of(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
+    """x^to of two vectors, with the limits of C's ``pow``; 5 ulps."""
+    zero, one = constant(x, 0.0), constant(x, 1.0)
+    size = absolute(e, x)
+    unit = e.b.fcmp_ordered("==", size, one)
+    magnitude = e.b.select(unit, one, _positive_power(e, size, to))
+    half = e.b.fmul(to, constant(x, 0.5))
+    whole = e.b.fcmp_ordered("==", round_down(e, to), to)
+    odd = e.b.and_(whole, e.b.fcmp_unordered("!=", round_down(e, half), half))
+    result = e.b.select(odd, copy_sign(e, magnitude, x), magnitude)
+    below = e.b.fcmp_ordered("<", x, zero)
+    finite = e.b.fcmp_unordered("!=", size, constant(x, math.inf))
+    unreal = e.b.and_(e.b.and_(below, finite), e.b.not_(whole))
+    result = e.b.select(unreal, constant(x, math.nan), result)
+    certain = e.b.or_(e.b.fcmp_ordered("==", to, zero), e.b.fcmp_ordered("==", x, one))
+    return e.b.select(certain, one, result)
 
 
 def _repeated_product(e: Emitter, x: ir.Value, count: int) -> ir.Value:
@@ -279,7 +306,7 @@ def _repeated_product(e: Emitter, x: ir.Value, count: int) -> ir.Value:
     return e.b.fmul(square, x) if count % 2 else square
 
 
-def _positive_power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
+def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     """2^(to * log2 x) by way of f64: the rounding errors of a logarithm in f32 would become large
     relative errors of the power. NaN for negative x."""
     wide = vector.vector_type(F64, x.type.count)
@@ -290,7 +317,7 @@ def _positive_power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
     series = polynomial(e, e.b.fmul(ratio, ratio), _LOG2)
     logarithm = vector.multiply_add(e, ratio, series, scale)
     # Beyond the limits f32 has no more than 0 and inf, and f64 still has normal numbers.
-    target = clamp(e, e.b.fmul(logarithm, vector.splat_constant(wide, to)), -200.0, 200.0)
+    target = clamp(e, e.b.fmul(logarithm, e.b.fpext(to, wide)), -200.0, 200.0)
     # As in _reduce, for f64.
     shift = vector.splat_constant(wide, 1.5 * 2.0**52 + 1023.0)
     shifted = e.b.fadd(target, shift)

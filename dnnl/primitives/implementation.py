@@ -13,7 +13,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import Dropout
 from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
 
@@ -95,24 +95,31 @@ def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
         if isinstance(entry, PostOpPrelu) and entry.mask >> dst.ndims:
             rule = f"has a bit for each of the {dst.ndims} dimensions of dst"
             raise InvalidArguments(f"post_ops[{number}].mask", entry.mask, rule)
-        if not isinstance(entry, PostOpBinary):
-            continue
-        dims = entry.src1_desc.dims
-        fits = len(dims) == dst.ndims and all(
-            extent in (1, full) for extent, full in zip(dims, dst.dims, strict=True)
-        )
-        if not fits:
-            rule = f"each dimension must be 1 or that of dst, which is {dst.dims}"
-            raise InvalidArguments(f"post_ops[{number}].src1_desc", dims, rule)
+        for place, (_, operand) in enumerate(entry.operands):
+            dims = operand.dims
+            fits = len(dims) == dst.ndims and all(
+                extent in (1, full) for extent, full in zip(dims, dst.dims, strict=True)
+            )
+            if not fits:
+                function = isinstance(entry, PostOpFunction)
+                name = f"operand_descs[{place}]" if function else f"src{1 + place}_desc"
+                rule = f"each dimension must be 1 or that of dst, which is {dst.dims}"
+                raise InvalidArguments(f"post_ops[{number}].{name}", dims, rule)
 
 
 def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[PostOp, ...]:
     """The post-ops with operands of layout 'any' laid out as dst."""
 
+    def laid_out(desc: MemoryDesc) -> MemoryDesc:
+        if desc.format_kind is not FormatKind.any:
+            return desc
+        return laid_out_as(desc, [dst] if desc.dims == dst.dims else [])
+
     def resolve(entry: PostOp) -> PostOp:
-        if isinstance(entry, PostOpBinary) and entry.src1_desc.format_kind is FormatKind.any:
-            models = [dst] if entry.src1_desc.dims == dst.dims else []
-            return replace(entry, src1_desc=laid_out_as(entry.src1_desc, models))
+        if isinstance(entry, PostOpBinary):
+            return replace(entry, src1_desc=laid_out(entry.src1_desc))
+        if isinstance(entry, PostOpFunction):
+            return replace(entry, operand_descs=tuple(map(laid_out, entry.operand_descs)))
         return entry
 
     return tuple(resolve(entry) for entry in post_ops)

@@ -11,12 +11,20 @@ from dnnl.errors import Unimplemented
 from dnnl.reference import eltwise
 from dnnl.reference.arrays import Array, f64, overflowed
 from dnnl.reference.binary import binary
+from dnnl.reference.expression import evaluate
 from dnnl.reference.prelu import prelu
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.post_ops import (
+    PostOp,
+    PostOpBinary,
+    PostOpEltwise,
+    PostOpFunction,
+    PostOpPrelu,
+    PostOpSum,
+)
 
 _COMPARISONS = frozenset(
     (Alg.binary_ge, Alg.binary_gt, Alg.binary_le, Alg.binary_lt, Alg.binary_eq, Alg.binary_ne)
@@ -96,6 +104,9 @@ def _apply(
             return binary(
                 entry.alg, values, operands[flag | Arg.SRC_1], operands.get(flag | Arg.SRC_2)
             )
+        case PostOpFunction():
+            others = (operands[flag | operand] for operand, _ in entry.operands)
+            return evaluate(entry.expression, [values, *others])
         case PostOpPrelu():
             return prelu(values, operands[flag | Arg.WEIGHTS])
     raise Unimplemented(f"no reference for {entry!r} here")

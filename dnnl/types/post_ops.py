@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import overload
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.expression import Expression
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, float_text, nearest
 from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.scalar import name_of, trace
 
 MAX_OPERANDS = 15
 """The argument ids from SRC_1 up to DST that operands of one post-op can have."""
@@ -130,23 +133,17 @@ class PostOpDepthwise(PostOp):
         return text if plain else f"{text}:{self.dst_dt}"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class PostOpFunction(PostOp):
-    """Apply a Python function of traced scalars: the value first, then one of each operand.
+    """Apply a traced function of the value and one number of each operand.
 
-    Two entries are equal if they have the very same function, and equal operands.
+    Every dimension of an operand is 1 or that of dst. Entries are equal if they compute the same
+    of equal operands, whatever the functions were called.
     """
 
-    fn: Callable[..., object]
+    expression: Expression
     operand_descs: tuple[MemoryDesc, ...] = ()
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PostOpFunction):
-            return NotImplemented
-        return self.fn is other.fn and self.operand_descs == other.operand_descs
-
-    def __hash__(self) -> int:
-        return hash((id(self.fn), self.operand_descs))
+    name: str = field(default="function", compare=False)
 
     @property
     def operands(self) -> Operands:
@@ -154,7 +151,7 @@ class PostOpFunction(PostOp):
         return tuple((Arg.SRC_1 + j, desc) for j, desc in enumerate(self.operand_descs))
 
     def __str__(self) -> str:
-        name = getattr(self.fn, "__name__", type(self.fn).__name__)
+        name = re.sub(r"\W", "", self.name) or "function"
         return ":".join(["function", name, *(str(d.data_type) for d in self.operand_descs)])
 
 
@@ -252,7 +249,13 @@ class PostOps(Sequence[PostOp]):
         return self.append(PostOpDepthwise(types[0], types[1], types[2], *sizes))
 
     def append_function(self, fn: Callable[..., object], *operand_descs: MemoryDesc) -> int:
-        """Apply a Python function of one traced scalar and one more for each operand."""
+        """Apply a Python function of the value and of one element of each operand.
+
+        ``fn`` is called once, here, with a traced scalar for each, on which operators and the
+        functions of `dnnl.math` work, and what it computes becomes part of the kernel. Every
+        dimension of an operand is 1 or that of dst; operand ``j`` of entry ``i`` is the execution
+        argument ``Arg.post_op(i) | (Arg.SRC_1 + j)``.
+        """
         if not callable(fn):
             raise InvalidArguments("fn", fn, "expected a function of traced scalars")
         if len(operand_descs) > MAX_OPERANDS:
@@ -260,7 +263,8 @@ class PostOps(Sequence[PostOp]):
             raise InvalidArguments("operand_descs", len(operand_descs), rule)
         for desc in operand_descs:
             _check_operand("operand_descs", desc)
-        return self.append(PostOpFunction(fn, operand_descs))
+        expression = trace(fn, 1 + len(operand_descs))
+        return self.append(PostOpFunction(expression, operand_descs, name_of(fn)))
 
     @overload
     def __getitem__(self, index: int) -> PostOp: ...

@@ -24,9 +24,14 @@ from dnnl.types.post_ops import (
     PostOps,
     PostOpSum,
 )
+from dnnl.types.scalar import Scalar, trace
 
 PER_CHANNEL = MemoryDesc((1, 16, 1, 1), "f32", "nchw")
 FULL = MemoryDesc((2, 16, 4, 4), "s8", "nhwc")
+
+
+def fused(value: Scalar, scale: Scalar, other: Scalar) -> Scalar:
+    return value * scale + other
 
 
 def full_attr() -> PrimitiveAttr:
@@ -44,7 +49,7 @@ def full_attr() -> PrimitiveAttr:
     attr.post_ops.append_binary("binary_add", PER_CHANNEL)
     attr.post_ops.append_prelu(2)
     attr.post_ops.append_depthwise("s8", "f32", "u8", 3, 2, 1)
-    attr.post_ops.append_function(len, PER_CHANNEL, FULL)
+    attr.post_ops.append_function(fused, PER_CHANNEL, FULL)
     return attr
 
 
@@ -68,7 +73,7 @@ def test_verbose_text_of_everything() -> None:
         "attr-scales:src0:0:f32+wei:3:f8_e4m3:32x1+msrc2:0:f32 attr-zero-points:dst:0:s8 "
         "attr-dropout:acdb:s32:1:0 "
         "attr-post-ops:sum:0.5:3:s8+eltwise_relu:0.1+binary_add:f32:2:abcd+prelu:2+dw:k3s2p1:u8"
-        "+function:len:f32:s8"
+        "+function:fused:f32:s8"
     )
     assert full_attr().non_default() == {
         "scratchpad_mode",
@@ -137,7 +142,7 @@ def test_entries() -> None:
         PostOpBinary(Alg.binary_add, PER_CHANNEL),
         PostOpPrelu(2),
         PostOpDepthwise(DataType.s8, DataType.f32, DataType.u8, 3, 2, 1),
-        PostOpFunction(len, (PER_CHANNEL, FULL)),
+        PostOpFunction(trace(fused, 3), (PER_CHANNEL, FULL)),
     ]
     post_ops = PostOps(entries)
     assert post_ops[1] is entries[1]
@@ -211,18 +216,17 @@ def test_with_post_ops_replaces_them_in_a_copy() -> None:
     assert len(original.post_ops) == 6
 
 
-def test_functions_are_equal_by_identity() -> None:
-    def first(x: float) -> float:
-        return x
-
-    def second(x: float) -> float:
-        return x
-
-    assert PostOpFunction(first) == PostOpFunction(first)
-    assert hash(PostOpFunction(first)) == hash(PostOpFunction(first))
-    assert PostOpFunction(first) != PostOpFunction(second)
+def test_functions_are_equal_by_what_they_compute() -> None:
+    first = trace(lambda x: 2 * x + 1, 1)
+    second = trace(lambda value: 2.0 * value + 1.0, 1)
+    other = trace(lambda x: 2 * x - 1, 1)
+    assert PostOpFunction(first, name="a") == PostOpFunction(second, name="b")
+    assert hash(PostOpFunction(first)) == hash(PostOpFunction(second))
+    assert PostOpFunction(first) != PostOpFunction(other)
     assert PostOpFunction(first) != PostOpFunction(first, (FULL,))
-    assert PostOpFunction(first) != first
+    assert pickle.loads(pickle.dumps(PostOpFunction(first, (FULL,)))) == PostOpFunction(
+        first, (FULL,)
+    )
 
 
 def test_views_are_read_only() -> None:

@@ -1,0 +1,112 @@
+"""Functions of traced scalars, for `append_function` and `eltwise_function`.
+
+Each takes traced scalars and plain numbers; of plain numbers alone it gives a number. The names
+hide Python's own, so import the module and not its names: ``dnnl.math.exp(x)``.
+"""
+
+from __future__ import annotations
+
+from dnnl.types.scalar import Number, Scalar, apply, computed
+
+__all__ = [
+    "abs", "ceil", "erf", "exp", "floor", "log", "maximum", "minimum", "pow",
+    "relu", "round", "rsqrt", "sigmoid", "softplus", "sqrt", "square", "tanh", "where",
+]  # fmt: skip
+
+
+def _function(name: str, *sources: Scalar | Number) -> Scalar | float:
+    if any(isinstance(source, Scalar) for source in sources):
+        return apply(name, *sources)
+    return computed(name, *sources)  # type: ignore[arg-type]
+
+
+def abs(x: Scalar | Number) -> Scalar | float:
+    """|x|."""
+    return _function("abs", x)
+
+
+def exp(x: Scalar | Number) -> Scalar | float:
+    """e^x."""
+    return _function("exp", x)
+
+
+def log(x: Scalar | Number) -> Scalar | float:
+    """The natural logarithm; NaN for negative x."""
+    return _function("log", x)
+
+
+def tanh(x: Scalar | Number) -> Scalar | float:
+    """The hyperbolic tangent."""
+    return _function("tanh", x)
+
+
+def erf(x: Scalar | Number) -> Scalar | float:
+    """The error function."""
+    return _function("erf", x)
+
+
+def sigmoid(x: Scalar | Number) -> Scalar | float:
+    """1 / (1 + e^-x), the logistic function."""
+    return _function("sigmoid", x)
+
+
+def softplus(x: Scalar | Number) -> Scalar | float:
+    """ln(1 + e^x), without overflow."""
+    return _function("softplus", x)
+
+
+def sqrt(x: Scalar | Number) -> Scalar | float:
+    """The square root; NaN for negative x."""
+    return _function("sqrt", x)
+
+
+def rsqrt(x: Scalar | Number) -> Scalar | float:
+    """1 / sqrt(x)."""
+    return _function("rsqrt", x)
+
+
+def floor(x: Scalar | Number) -> Scalar | float:
+    """The largest integer that is not above x."""
+    return _function("floor", x)
+
+
+def ceil(x: Scalar | Number) -> Scalar | float:
+    """The smallest integer that is not below x."""
+    return _function("ceil", x)
+
+
+def round(x: Scalar | Number) -> Scalar | float:
+    """The nearest integer, the even one of two."""
+    return _function("round", x)
+
+
+def pow(x: Scalar | Number, y: Scalar | Number) -> Scalar | float:
+    """x to the power of y, with the limits of C's ``pow``."""
+    return _function("pow", x, y)
+
+
+def minimum(x: Scalar | Number, y: Scalar | Number) -> Scalar | float:
+    """The smaller of two; NaN if either is NaN."""
+    return _function("minimum", x, y)
+
+
+def maximum(x: Scalar | Number, y: Scalar | Number) -> Scalar | float:
+    """The larger of two; NaN if either is NaN."""
+    return _function("maximum", x, y)
+
+
+def relu(x: Scalar | Number) -> Scalar | float:
+    """max(x, 0)."""
+    return maximum(x, 0.0)
+
+
+def square(x: Scalar) -> Scalar:
+    """x * x."""
+    return x * x
+
+
+def where(condition: Scalar | bool, x: Scalar | Number, y: Scalar | Number) -> Scalar | Number:
+    """x where the condition holds, else y; both are computed."""
+    if isinstance(condition, Scalar):
+        return apply("where", condition, x, y)
+    return x if condition else y

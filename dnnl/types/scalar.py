@@ -1,0 +1,315 @@
+"""Traced scalars: what a Python function is called with, once, to see what it computes."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import math
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import NoReturn
+
+from dnnl.errors import InvalidArguments
+from dnnl.types.expression import (
+    CONSTANT,
+    LOGIC,
+    PARAMETER,
+    Expression,
+    Step,
+)
+
+_LIBRARY = str(Path(__file__).resolve().parents[1])
+
+Number = float | int
+
+
+def _power(a: float, b: float) -> float:
+    value = a**b
+    return value if isinstance(value, float) else math.nan
+
+
+_FOLDED: Mapping[str, Callable[..., float]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
+    "pow": _power, "minimum": min, "maximum": max, "neg": operator.neg, "abs": abs,
+    "sqrt": math.sqrt, "rsqrt": lambda a: 1 / math.sqrt(a), "exp": math.exp,
+    "log": math.log, "tanh": math.tanh, "erf": math.erf,
+    "sigmoid": lambda a: 1 / (1 + math.exp(-a)), "softplus": lambda a: math.log1p(math.exp(a)),
+    "floor": math.floor, "ceil": math.ceil, "round": round,
+}  # fmt: skip
+"""The functions of plain numbers, which are computed while a function is traced."""
+
+
+_UFUNCS: Mapping[str, str] = {
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "power": "pow",
+    "minimum": "minimum", "maximum": "maximum", "negative": "neg", "absolute": "abs",
+    "sqrt": "sqrt", "exp": "exp", "log": "log", "tanh": "tanh", "floor": "floor", "ceil": "ceil",
+    "rint": "round", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "equal": "eq", "not_equal": "ne", "logical_and": "and", "logical_or": "or",
+    "logical_not": "not",
+}  # fmt: skip
+"""The functions by NumPy's names."""
+
+
+class Trace:
+    """The steps of a function so far; equal ones are one."""
+
+    def __init__(self) -> None:
+        self.steps: dict[Step, int] = {}
+
+    def add(self, step: Step) -> Scalar:
+        """The value of a step."""
+        return Scalar(self, self.steps.setdefault(step, len(self.steps)), step)
+
+    def scalar(self, value: Scalar | Number) -> Scalar:
+        """A value as a step of this trace."""
+        if isinstance(value, Scalar):
+            if value.trace is not self:
+                _refuse("a value of one function is used in another")
+            return value
+        return self.add(Step(CONSTANT, detail=float(value).hex()))
+
+    def expression(self, parameters: int, result: Scalar | Number) -> Expression:
+        """A result as a function of the parameters: the steps that it depends on."""
+        last = self.scalar(result).index
+        steps = list(self.steps)
+        wanted = {last}
+        for index in range(last, -1, -1):
+            if index in wanted:
+                wanted.update(steps[index].sources)
+        places: dict[int, int] = {}
+        kept: list[Step] = []
+        for index in sorted(wanted):
+            step = steps[index]
+            places[index] = len(kept)
+            kept.append(Step(step.name, tuple(places[s] for s in step.sources), step.detail))
+        return Expression(parameters, tuple(kept))
+
+
+class Scalar:
+    """A number, or a truth value, that only the execution of a kernel knows.
+
+    It has Python's operators, and the functions of `dnnl.math` take it. It cannot be asked for its
+    value: `if`, `and` and `float()` are errors that say what to use instead.
+    """
+
+    __slots__ = ("index", "step", "trace")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, trace: Trace, index: int, step: Step) -> None:
+        self.trace, self.index, self.step = trace, index, step
+
+    def __add__(self, other: Scalar | Number) -> Scalar:
+        return apply("add", self, other)
+
+    def __radd__(self, other: Number) -> Scalar:
+        return apply("add", other, self)
+
+    def __sub__(self, other: Scalar | Number) -> Scalar:
+        return apply("sub", self, other)
+
+    def __rsub__(self, other: Number) -> Scalar:
+        return apply("sub", other, self)
+
+    def __mul__(self, other: Scalar | Number) -> Scalar:
+        return apply("mul", self, other)
+
+    def __rmul__(self, other: Number) -> Scalar:
+        return apply("mul", other, self)
+
+    def __truediv__(self, other: Scalar | Number) -> Scalar:
+        return apply("div", self, other)
+
+    def __rtruediv__(self, other: Number) -> Scalar:
+        return apply("div", other, self)
+
+    def __pow__(self, other: Scalar | Number) -> Scalar:
+        return apply("pow", self, other)
+
+    def __rpow__(self, other: Number) -> Scalar:
+        return apply("pow", other, self)
+
+    def __neg__(self) -> Scalar:
+        return apply("neg", self)
+
+    def __pos__(self) -> Scalar:
+        return self
+
+    def __abs__(self) -> Scalar:
+        return apply("abs", self)
+
+    def __round__(self, ndigits: int | None = None) -> Scalar:
+        if ndigits is not None:
+            _refuse("round() has no digits here", "round(x * 10) / 10, for example")
+        return apply("round", self)
+
+    def __floor__(self) -> Scalar:
+        return apply("floor", self)
+
+    def __ceil__(self) -> Scalar:
+        return apply("ceil", self)
+
+    def __lt__(self, other: Scalar | Number) -> Scalar:
+        return apply("lt", self, other)
+
+    def __le__(self, other: Scalar | Number) -> Scalar:
+        return apply("le", self, other)
+
+    def __gt__(self, other: Scalar | Number) -> Scalar:
+        return apply("gt", self, other)
+
+    def __ge__(self, other: Scalar | Number) -> Scalar:
+        return apply("ge", self, other)
+
+    def __eq__(self, other: object) -> Scalar:  # type: ignore[override]
+        return apply("eq", self, other)
+
+    def __ne__(self, other: object) -> Scalar:  # type: ignore[override]
+        return apply("ne", self, other)
+
+    def __and__(self, other: Scalar | bool) -> Scalar:
+        return apply("and", self, other)
+
+    __rand__ = __and__
+
+    def __or__(self, other: Scalar | bool) -> Scalar:
+        return apply("or", self, other)
+
+    __ror__ = __or__
+
+    def __invert__(self) -> Scalar:
+        return apply("not", self)
+
+    def __bool__(self) -> bool:  # noqa: PLE0304 - it never returns
+        hint = "dnnl.math.where(condition, a, b) chooses; &, | and ~ join conditions"
+        _refuse("if, while, and, or, not and chained comparisons need a value now", hint)
+
+    def __float__(self) -> float:
+        _refuse("its value is not known now", "functions of dnnl.math take it, as exp and sqrt")
+
+    def __array_ufunc__(
+        self, ufunc: object, method: str, *sources: object, **more: object
+    ) -> Scalar:
+        """NumPy's operators, which its own scalars on the left come with, and its functions."""
+        name = str(getattr(ufunc, "__name__", ufunc))
+        if name not in _UFUNCS or method != "__call__" or more:
+            _refuse(f"numpy.{name} takes no traced scalar", "functions of dnnl.math do")
+        return apply(_UFUNCS[name], *sources)
+
+
+def apply(name: str, *sources: object) -> Scalar:
+    """The function ``name`` of scalars and numbers, one of which is traced."""
+    traced = next(source for source in sources if isinstance(source, Scalar))
+    read = [_read(source, name) for source in sources]
+    scalars = [traced.trace.scalar(source) for source in read]
+    for place, scalar in enumerate(scalars):
+        wants_truth = name in LOGIC or (name == "where" and place == 0)
+        if wants_truth != scalar.step.is_truth and scalar.step.name != CONSTANT:
+            what = "truth values" if wants_truth else "numbers"
+            _refuse(f"{name} is for {what}", "x != 0 is a truth value, where(t, 1, 0) a number")
+    return traced.trace.add(Step(name, tuple(scalar.index for scalar in scalars)))
+
+
+def computed(name: str, *sources: Number) -> float:
+    """The function ``name`` of plain numbers."""
+    try:
+        return float(_FOLDED[name](*map(float, sources)))
+    except (ArithmeticError, ValueError) as error:
+        _refuse(f"{name}{tuple(sources)}: {error}")
+
+
+def _read(value: object, name: str) -> Scalar | Number:
+    if isinstance(value, Scalar | int | float):
+        return value
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        _refuse(f"{name} takes traced scalars and numbers, not {type(value).__name__}")
+
+
+class _Untraceable(Exception):
+    """What a function asks of a traced scalar that it cannot give."""
+
+    def __init__(self, rule: str, hint: str, line: str) -> None:
+        super().__init__(rule)
+        self.rule, self.hint, self.line = rule, hint, line
+
+
+def _refuse(rule: str, hint: str = "") -> NoReturn:
+    raise _Untraceable(rule, hint, _line(sys._getframe(1)))
+
+
+def _line(frame: FrameType | None) -> str:
+    """The innermost line that is not the library's own."""
+    while frame is not None and frame.f_code.co_filename.startswith(_LIBRARY):
+        frame = frame.f_back
+    return "" if frame is None else _spelled(frame.f_code.co_filename, frame.f_lineno)
+
+
+def _spelled(path: str, number: int) -> str:
+    source = linecache.getline(path, number).strip()
+    return f"{Path(path).name}:{number}: {source}" if source else f"{Path(path).name}:{number}"
+
+
+def trace(fn: Callable[..., object], parameters: int) -> Expression:
+    """What ``fn`` computes of so many traced scalars.
+
+    Raises `InvalidArguments`, with the line of the function, where it asks for more than a traced
+    scalar can give, or gives something else than a number.
+    """
+    name = name_of(fn)
+    made = Trace()
+    scalars = [made.add(Step(PARAMETER, detail=str(place))) for place in range(parameters)]
+    _check_parameters(fn, name, parameters)
+    try:
+        result = fn(*scalars)
+    except _Untraceable as error:
+        where = f" (at {error.line})" if error.line else ""
+        raise InvalidArguments(
+            "fn", name, f"cannot be traced: {error.rule}{where}", error.hint
+        ) from None
+    except TypeError as error:
+        where = _innermost(error.__traceback__)
+        rule = f"cannot be traced: {error}{where}"
+        raise InvalidArguments(
+            "fn", name, rule, "operators and dnnl.math take traced scalars"
+        ) from error
+    if not isinstance(result, Scalar | int | float):
+        rule = f"must return a number, and returned {type(result).__name__}"
+        raise InvalidArguments("fn", name, rule)
+    value = made.scalar(result)
+    if value.step.is_truth:
+        rule = "must return a number, and returned a truth value"
+        raise InvalidArguments("fn", name, rule, "dnnl.math.where(condition, 1, 0)")
+    return made.expression(parameters, value)
+
+
+def name_of(fn: object) -> str:
+    """What a function is called in messages."""
+    return str(getattr(fn, "__name__", type(fn).__name__))
+
+
+def _check_parameters(fn: Callable[..., object], name: str, count: int) -> None:
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):  # of C, without one
+        return
+    try:
+        signature.bind(*range(count))
+    except TypeError as error:
+        rule = f"is called with the value and {count - 1} operands: {error}"
+        raise InvalidArguments("fn", f"{name}{signature}", rule) from None
+
+
+def _innermost(traceback: TracebackType | None) -> str:
+    line = ""
+    while traceback is not None:
+        path = traceback.tb_frame.f_code.co_filename
+        if not path.startswith(_LIBRARY):
+            line = f" (at {_spelled(path, traceback.tb_lineno)})"
+        traceback = traceback.tb_next
+    return line
