@@ -33,6 +33,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "codegen": (*BASE, "types", "runtime.image"),
     "kernels": (*BASE, "types", "runtime.image", "codegen"),
     "primitives": (*BASE, "types", "reference", "language", "runtime", "codegen", "kernels"),
+    "ops": (*BASE, "types", "runtime", "primitives"),
     # What a model computes from constants alone, it computes as the specification does.
     "framework": (*BASE, "types", "reference", "runtime", "primitives"),
     "tools": (

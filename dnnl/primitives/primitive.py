@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any
@@ -91,6 +92,27 @@ class Primitive:
         if self._across or log.enabled("profile_exec", self._kind):
             return self.bind(stream, args)(after)
         slots, _memories, arguments = self._checked(stream, args)
+        return self._submit(stream, slots, arguments, after)
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The arguments that an execution takes, in the order of `execute_at`."""
+        return tuple(argument for argument, _ in self._slots({}).expected)
+
+    def execute_at(self, stream: Stream, addresses: Sequence[Any]) -> Event:
+        """Run once on memory that is known to fit, which nothing checks.
+
+        ``addresses`` are what the engine's queue takes of each of `arguments`. For a description
+        without sizes that only the execution knows.
+        """
+        slots, arguments = self._slots({}), list(addresses)
+        if log.enabled("profile_exec", self._kind):
+            return _logged(slots.pd, partial(self._submit, stream, slots, arguments), ())
+        return self._submit(stream, slots, arguments, ())
+
+    def _submit(
+        self, stream: Stream, slots: Slots, arguments: list[Any], after: Sequence[Event]
+    ) -> Event:
         if not self._own_scratchpad:
             threads = slots.complete(arguments, stream.num_threads)
             return stream.queue.submit(self._executable, arguments, threads, after)

@@ -1,0 +1,42 @@
+"""Arrays put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dnnl.errors import InvalidArguments
+from dnnl.ops.call import Problem, call, dense
+from dnnl.primitives.concat import ConcatDesc
+from dnnl.types.arg import Arg
+from dnnl.types.layout_input import read_sequence
+from dnnl.types.memory_desc import MemoryDesc
+
+
+def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
+    """Arrays one behind the other along ``axis``.
+
+    >>> concatenate([np.zeros(1, np.float32), np.ones(2, np.float32)])
+    array([0., 1., 1.], dtype=float32)
+    """
+    rule = "expected a sequence of at least one array"
+    given = read_sequence("arrays", arrays, rule)
+    if not given:
+        raise InvalidArguments("arrays", arrays, rule)
+    return call(_concat, given, (axis,), out)
+
+
+def _concat(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: int) -> Problem:
+    first = descs[0]
+    place = axis + first.ndims if axis < 0 else axis
+    if not 0 <= place < first.ndims:
+        rule = f"expected one of {-first.ndims}..{first.ndims - 1}"
+        raise InvalidArguments("axis", axis, rule)
+    for number, desc in enumerate(descs):
+        if desc.ndims != first.ndims:
+            rule = f"expected {first.ndims} dimensions, as the first one has"
+            raise InvalidArguments(f"arrays[{number}]", desc.dims, rule)
+    whole = sum(desc.dims[place] for desc in descs)
+    shape = (*first.dims[:place], whole, *first.dims[place + 1 :])
+    described = ConcatDesc(place, list(descs), dst or dense(shape, first))
+    return Problem(described, tuple(map(Arg.multiple_src, range(len(descs)))), shape)

@@ -1,0 +1,205 @@
+"""Softmax and the normalizations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dnnl.errors import InvalidArguments
+from dnnl.ops.call import Problem, call, dense
+from dnnl.primitives.batch_normalization import BatchNormalizationDesc
+from dnnl.primitives.layer_normalization import LayerNormalizationDesc
+from dnnl.primitives.lrn import LrnDesc
+from dnnl.primitives.softmax import SoftmaxDesc
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg, NormFlags
+from dnnl.types.layout_input import read_int
+from dnnl.types.memory_desc import MemoryDesc
+
+_INFERENCE = "forward_inference"
+
+
+def softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
+    """e^x / sum of e^x along ``axis``; 0 in a row of -inf.
+
+    >>> softmax(np.zeros((1, 4), np.float32))
+    array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
+    """
+    return call(_softmax, (x,), (Alg.softmax_accurate, axis), out)
+
+
+def log_softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
+    """The logarithm of softmax along ``axis``.
+
+    >>> log_softmax(np.array([[0.0, 1000.0]], np.float32))
+    array([[-1000.,     0.]], dtype=float32)
+    """
+    return call(_softmax, (x,), (Alg.softmax_log, axis), out)
+
+
+def _softmax(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, axis: int) -> Problem:
+    (src,) = descs
+    place = axis + src.ndims if axis < 0 else axis
+    if not 0 <= place < src.ndims:
+        rule = f"expected one of {-src.ndims}..{src.ndims - 1}"
+        raise InvalidArguments("axis", axis, rule)
+    desc = SoftmaxDesc.forward(_INFERENCE, alg, src, dst or dense(src.dims, src), place)
+    return Problem(desc, (Arg.SRC,), src.dims)
+
+
+def layer_norm(
+    x: Any,
+    normalized_shape: Sequence[int] | int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    out: Any = None,
+) -> Any:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
+
+    ``normalized_shape`` is the shape of these; ``weight`` and ``bias`` have it as well.
+
+    >>> layer_norm(np.array([[1.0, 3.0]], np.float32), 2, eps=0.0)
+    array([[-1.,  1.]], dtype=float32)
+    """
+    return _normalized(x, normalized_shape, weight, bias, eps, out, NormFlags.none)
+
+
+def rms_norm(
+    x: Any,
+    normalized_shape: Sequence[int] | int,
+    weight: Any = None,
+    eps: float = 1e-5,
+    out: Any = None,
+) -> Any:
+    """x / sqrt(mean of x^2 + eps) * weight over the last dimensions, of ``normalized_shape``.
+
+    >>> rms_norm(np.array([[3.0, -3.0]], np.float32), 2, eps=0.0)
+    array([[ 1., -1.]], dtype=float32)
+    """
+    return _normalized(x, normalized_shape, weight, None, eps, out, NormFlags.rms_norm)
+
+
+def _normalized(
+    x: Any, shape: Sequence[int] | int, weight: Any, bias: Any, eps: float, out: Any,
+    flags: NormFlags,
+) -> Any:  # fmt: skip
+    sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
+    arrays = [x, *(array for array in (weight, bias) if array is not None)]
+    flags |= NormFlags.use_scale if weight is not None else NormFlags.none
+    flags |= NormFlags.use_shift if bias is not None else NormFlags.none
+    return call(_rows, arrays, (sizes, flags, eps), out)
+
+
+def _rows(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    sizes: tuple[int, ...],
+    flags: NormFlags,
+    eps: float,
+) -> Problem:
+    src, *parameters = descs
+    if not sizes or src.dims[-len(sizes) :] != sizes:
+        rule = f"expected the last dimensions of x, which has the shape {src.dims}"
+        raise InvalidArguments("normalized_shape", sizes, rule)
+    _check_parameters(parameters, flags, sizes)
+    shape = src.dims
+    rows = (prod(shape[: -len(sizes)]), prod(sizes))
+    target = (dst or dense(shape, src)).reshape(rows)
+    desc = LayerNormalizationDesc.forward(_INFERENCE, src.reshape(rows), target, eps, flags)
+    return Problem(desc, (Arg.SRC, *_arguments(flags)), shape)
+
+
+def _check_parameters(
+    descs: Sequence[MemoryDesc], flags: NormFlags, shape: tuple[int, ...]
+) -> None:
+    names = [
+        name
+        for name, flag in (("weight", NormFlags.use_scale), ("bias", NormFlags.use_shift))
+        if flag in flags
+    ]
+    for name, desc in zip(names, descs, strict=True):
+        if desc.dims != shape or not desc.is_dense() or str(desc.data_type) != "f32":
+            rule = f"expected a contiguous f32 array of shape {shape}"
+            raise InvalidArguments(name, f"{desc.data_type} of shape {desc.dims}", rule)
+
+
+def _arguments(flags: NormFlags) -> tuple[int, ...]:
+    scale = (Arg.SCALE,) if NormFlags.use_scale in flags else ()
+    return (*scale, *((Arg.SHIFT,) if NormFlags.use_shift in flags else ()))
+
+
+def batch_norm(
+    x: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    out: Any = None,
+) -> Any:
+    """(x - running_mean) / sqrt(running_var + eps) * weight + bias, by channel (dimension 1).
+
+    >>> batch_norm(np.full((1, 1), 3.0, np.float32), np.ones(1, np.float32),
+    ...            np.full(1, 0.25, np.float32), eps=0.0)
+    array([[4.]], dtype=float32)
+    """
+    flags = NormFlags.use_global_stats
+    flags |= NormFlags.use_scale if weight is not None else NormFlags.none
+    flags |= NormFlags.use_shift if bias is not None else NormFlags.none
+    optional = [array for array in (weight, bias) if array is not None]
+    return call(_channels, [x, running_mean, running_var, *optional], (flags, eps), out)
+
+
+def _channels(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, flags: NormFlags, eps: float
+) -> Problem:
+    src, mean, variance, *parameters = descs
+    if src.ndims < 2:
+        raise InvalidArguments("x", src.dims, "expected a batch and channels, then any dimensions")
+    for name, desc in (("running_mean", mean), ("running_var", variance)):
+        if desc.dims != src.dims[1:2] or not desc.is_dense() or str(desc.data_type) != "f32":
+            rule = f"expected a contiguous f32 array of shape {src.dims[1:2]}"
+            raise InvalidArguments(name, f"{desc.data_type} of shape {desc.dims}", rule)
+    _check_parameters(parameters, flags, src.dims[1:2])
+    described = BatchNormalizationDesc.forward(
+        _INFERENCE, src, dst or dense(src.dims, src), eps, flags
+    )
+    return Problem(described, (Arg.SRC, Arg.MEAN, Arg.VARIANCE, *_arguments(flags)), src.dims)
+
+
+def local_response_norm(
+    x: Any,
+    size: int,
+    alpha: float = 1e-4,
+    beta: float = 0.75,
+    k: float = 1.0,
+    out: Any = None,
+) -> Any:
+    """x * (k + alpha / size * sum of x^2 over ``size`` neighbouring channels)^-beta.
+
+    ``size`` is odd: the window reaches equally far to both sides.
+
+    >>> local_response_norm(np.ones((1, 1, 2), np.float32), 1, alpha=3.0, beta=0.5)
+    array([[[0.5, 0.5]]], dtype=float32)
+    """
+    if read_int("size", size) < 1 or size % 2 == 0:
+        raise InvalidArguments("size", size, "expected an odd number of channels")
+    return call(_neighbours, (x,), (size, alpha, beta, k), out)
+
+
+def _neighbours(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    size: int,
+    alpha: float,
+    beta: float,
+    k: float,
+) -> Problem:
+    (src,) = descs
+    target = dst or dense(src.dims, src)
+    desc = LrnDesc.forward(_INFERENCE, "lrn_across_channels", src, target, size, alpha, beta, k)
+    return Problem(desc, (Arg.SRC,), src.dims)

@@ -1,0 +1,223 @@
+"""Convolutions and poolings; images are [batch, channels, spatial...]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dnnl.errors import InvalidArguments
+from dnnl.ops.call import Problem, call, dense
+from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.pooling import PoolingDesc
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+Sizes = int | Sequence[int]
+_INFERENCE = "forward_inference"
+
+
+def _sizes(name: str, value: Any, count: int) -> tuple[int, ...]:
+    """One number for each spatial dimension, of one for all or a sequence."""
+    if isinstance(value, int | np.integer):
+        return (int(value),) * count
+    sizes = tuple(map(int, value))
+    if len(sizes) == 1:
+        return sizes * count
+    if len(sizes) != count:
+        raise InvalidArguments(name, value, f"expected a number, or {count} of them")
+    return sizes
+
+
+def _convolved(
+    count: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    groups: int, out: Any,
+) -> Any:  # fmt: skip
+    given = (("stride", stride), ("padding", padding), ("dilation", dilation))
+    sizes = tuple(_sizes(name, value, count) for name, value in given)
+    arrays = [x, weight] if bias is None else [x, weight, bias]
+    return call(_convolution, arrays, (count, *sizes, int(groups)), out)
+
+
+def _convolution(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    count: int,
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Problem:
+    src, weights, *bias = descs
+    for name, desc in (("x", src), ("weight", weights)):
+        if desc.ndims != count + 2:
+            raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
+    if groups < 1 or weights.dims[0] % groups or src.dims[1] != weights.dims[1] * groups:
+        rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
+        raise InvalidArguments("groups", groups, f"does not fit: {rule}")
+    window = zip(src.dims[2:], weights.dims[2:], strides, padding, dilation, strict=True)
+    spatial = [(i + 2 * p - (k - 1) * d - 1) // s + 1 for i, k, s, p, d in window]
+    shape = (src.dims[0], weights.dims[0], *spatial)
+    if groups > 1:
+        weights = weights.reshape((groups, weights.dims[0] // groups, *weights.dims[1:]))
+    described = ConvolutionDesc.forward(
+        _INFERENCE, "convolution_direct", src, weights, dst or dense(shape, src), strides,
+        padding, padding, tuple(d - 1 for d in dilation), *bias,
+    )  # fmt: skip
+    return Problem(described, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)], shape)
+
+
+def conv1d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1, out: Any = None,
+) -> Any:  # fmt: skip
+    """The convolution of x [N, C, W] with weight [K, C / groups, k], as torch has it: dilation 1 is
+    dense, the padding the same on both sides.
+
+    >>> conv1d(np.ones((1, 1, 3), np.float32), np.ones((1, 1, 2), np.float32))
+    array([[[2., 2.]]], dtype=float32)
+    """
+    return _convolved(1, x, weight, bias, stride, padding, dilation, groups, out)
+
+
+def conv2d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1, out: Any = None,
+) -> Any:  # fmt: skip
+    """The convolution of x [N, C, H, W] with weight [K, C / groups, h, w], as torch has it:
+    dilation 1 is dense, the padding the same on both sides.
+
+    >>> conv2d(np.ones((1, 1, 2, 3), np.float32), np.ones((1, 1, 2, 2), np.float32))
+    array([[[[4., 4.]]]], dtype=float32)
+    """
+    return _convolved(2, x, weight, bias, stride, padding, dilation, groups, out)
+
+
+def conv3d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0,
+    dilation: Sizes = 1, groups: int = 1, out: Any = None,
+) -> Any:  # fmt: skip
+    """The convolution of x [N, C, D, H, W] with weight [K, C / groups, d, h, w], as torch has it:
+    dilation 1 is dense, the padding the same on both sides.
+
+    >>> conv3d(np.ones((1, 1, 1, 2, 3), np.float32), np.ones((1, 1, 1, 2, 2), np.float32))
+    array([[[[[4., 4.]]]]], dtype=float32)
+    """
+    return _convolved(3, x, weight, bias, stride, padding, dilation, groups, out)
+
+
+def _pooled(
+    count: int, alg: Alg, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: bool, out: Any,
+) -> Any:  # fmt: skip
+    kernel = _sizes("kernel_size", kernel_size, count)
+    strides = kernel if stride is None else _sizes("stride", stride, count)
+    rest = _sizes("padding", padding, count), _sizes("dilation", dilation, count)
+    return call(_pooling, (x,), (alg, kernel, strides, *rest, bool(ceil_mode)), out)
+
+
+def _pooling(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    alg: Alg,
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    ceil_mode: bool,
+) -> Problem:
+    (src,) = descs
+    if src.ndims != len(kernel) + 2:
+        raise InvalidArguments("x", src.dims, f"expected {len(kernel) + 2} dimensions")
+    spatial, behind = [], []
+    for i, k, s, p, d in zip(src.dims[2:], kernel, strides, padding, dilation, strict=True):
+        extent = (k - 1) * d + 1
+        free = i + 2 * p - extent
+        number = (-(-free // s) if ceil_mode else free // s) + 1
+        if ceil_mode and (number - 1) * s >= i + p:  # a window must not begin in the padding behind
+            number -= 1
+        spatial.append(number)
+        behind.append((number - 1) * s + extent - i - p)
+    shape = (*src.dims[:2], *spatial)
+    desc = PoolingDesc.forward(
+        _INFERENCE, alg, src, dst or dense(shape, src), strides, kernel, padding, behind,
+        tuple(d - 1 for d in dilation),
+    )  # fmt: skip
+    return Problem(desc, (Arg.SRC,), shape)
+
+
+def max_pool1d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    dilation: Sizes = 1, ceil_mode: bool = False, out: Any = None,
+) -> Any:  # fmt: skip
+    """The maximum of each window of x [N, C, W]; ``stride`` is by default the window.
+
+    >>> max_pool1d(np.arange(2, dtype=np.float32).reshape(1, 1, 2), 2)
+    array([[[1.]]], dtype=float32)
+    """
+    return _pooled(1, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
+
+
+def avg_pool1d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, out: Any = None,
+) -> Any:  # fmt: skip
+    """The mean of each window of x [N, C, W]; the padding counts as zeros, or not at all.
+
+    >>> avg_pool1d(np.arange(2, dtype=np.float32).reshape(1, 1, 2), 2)
+    array([[[0.5]]], dtype=float32)
+    """
+    alg = Alg.pooling_avg_include_padding if count_include_pad else Alg.pooling_avg_exclude_padding
+    return _pooled(1, alg, x, kernel_size, stride, padding, 1, ceil_mode, out)
+
+
+def max_pool2d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    dilation: Sizes = 1, ceil_mode: bool = False, out: Any = None,
+) -> Any:  # fmt: skip
+    """The maximum of each window of x [N, C, H, W]; ``stride`` is by default the window.
+
+    >>> max_pool2d(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), 2)
+    array([[[[3.]]]], dtype=float32)
+    """
+    return _pooled(2, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
+
+
+def avg_pool2d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, out: Any = None,
+) -> Any:  # fmt: skip
+    """The mean of each window of x [N, C, H, W]; the padding counts as zeros, or not at all.
+
+    >>> avg_pool2d(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), 2)
+    array([[[[1.5]]]], dtype=float32)
+    """
+    alg = Alg.pooling_avg_include_padding if count_include_pad else Alg.pooling_avg_exclude_padding
+    return _pooled(2, alg, x, kernel_size, stride, padding, 1, ceil_mode, out)
+
+
+def max_pool3d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    dilation: Sizes = 1, ceil_mode: bool = False, out: Any = None,
+) -> Any:  # fmt: skip
+    """The maximum of each window of x [N, C, D, H, W]; ``stride`` is by default the window.
+
+    >>> max_pool3d(np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2), 2)
+    array([[[[[7.]]]]], dtype=float32)
+    """
+    return _pooled(3, Alg.pooling_max, x, kernel_size, stride, padding, dilation, ceil_mode, out)
+
+
+def avg_pool3d(
+    x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    ceil_mode: bool = False, count_include_pad: bool = True, out: Any = None,
+) -> Any:  # fmt: skip
+    """The mean of each window of x [N, C, D, H, W]; the padding counts as zeros, or not at all.
+
+    >>> avg_pool3d(np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2), 2)
+    array([[[[[3.5]]]]], dtype=float32)
+    """
+    alg = Alg.pooling_avg_include_padding if count_include_pad else Alg.pooling_avg_exclude_padding
+    return _pooled(3, alg, x, kernel_size, stride, padding, 1, ceil_mode, out)

@@ -1,0 +1,242 @@
+"""The functions on arrays, against PyTorch and NumPy, and the examples of their docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import gc
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
+
+import dnnl
+from dnnl import InvalidArguments, Unimplemented, ops
+from dnnl.ops.call import _made
+
+Function = Callable[..., Any]
+
+
+def drawn(*shape: int, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+X, IMAGE = drawn(4, 19), drawn(2, 6, 9, 8)
+MATRIX, VECTOR = drawn(19, 7, seed=2), drawn(19, seed=3)
+POSITIVE = np.abs(X) + 0.1
+CHANNELS = [drawn(6, seed=4), np.abs(drawn(6, seed=5)) + 0.5, drawn(6, seed=6), drawn(6, seed=7)]
+
+#: Each function with its arguments, and the same of PyTorch for those that are not arrays by name.
+CASES: dict[str, tuple[Function, tuple[Any, ...], dict[str, Any], Function]] = {
+    "relu": (ops.relu, (X,), {}, F.relu),
+    "leaky_relu": (ops.leaky_relu, (X, 0.2), {}, F.leaky_relu),
+    "elu": (ops.elu, (X, 1.5), {}, F.elu),
+    "silu": (ops.silu, (X,), {}, F.silu),
+    "sigmoid": (ops.sigmoid, (X,), {}, torch.sigmoid),
+    "tanh": (ops.tanh, (X,), {}, torch.tanh),
+    "exp": (ops.exp, (X,), {}, torch.exp),
+    "log": (ops.log, (POSITIVE,), {}, torch.log),
+    "sqrt": (ops.sqrt, (POSITIVE,), {}, torch.sqrt),
+    "square": (ops.square, (X,), {}, torch.square),
+    "absolute": (ops.absolute, (X,), {}, torch.abs),
+    "mish": (ops.mish, (X,), {}, F.mish),
+    "gelu": (ops.gelu, (X,), {}, F.gelu),
+    "gelu tanh": (ops.gelu, (X,), {"approximate": "tanh"}, F.gelu),
+    "softplus": (ops.softplus, (X, 2.0), {}, F.softplus),
+    "hardsigmoid": (ops.hardsigmoid, (3 * X,), {}, F.hardsigmoid),
+    "hardswish": (ops.hardswish, (3 * X,), {}, F.hardswish),
+    "clip": (ops.clip, (X, -1, 0.5), {}, torch.clip),
+    "add": (ops.add, (X, VECTOR), {}, torch.add),
+    "subtract": (ops.subtract, (X[:, :1], VECTOR), {}, torch.subtract),
+    "multiply": (ops.multiply, (IMAGE, drawn(6, 1, 1, seed=8)), {}, torch.multiply),
+    "divide": (ops.divide, (X, POSITIVE), {}, torch.divide),
+    "maximum": (ops.maximum, (X, VECTOR), {}, torch.maximum),
+    "minimum": (ops.minimum, (X.T, VECTOR[:, None]), {}, torch.minimum),
+    "softmax": (ops.softmax, (X, -1), {}, F.softmax),
+    "softmax of another axis": (ops.softmax, (IMAGE, 1), {}, F.softmax),
+    "log_softmax": (ops.log_softmax, (X, 0), {}, F.log_softmax),
+    "layer_norm": (ops.layer_norm, (X, (19,), VECTOR, VECTOR), {"eps": 0.01}, F.layer_norm),
+    "layer_norm of images": (ops.layer_norm, (IMAGE, (9, 8)), {}, F.layer_norm),
+    "rms_norm": (ops.rms_norm, (X, (19,), VECTOR, 0.01), {}, F.rms_norm),
+    "batch_norm": (ops.batch_norm, (IMAGE, *CHANNELS), {"eps": 0.01}, F.batch_norm),
+    "local_response_norm": (ops.local_response_norm,
+        (IMAGE, 3, 0.5, 0.6, 2.0), {}, F.local_response_norm),
+    "matmul": (ops.matmul, (X, MATRIX), {}, torch.matmul),
+    "matmul of a vector": (ops.matmul, (VECTOR, MATRIX), {}, torch.matmul),
+    "matmul by a vector": (ops.matmul, (X, VECTOR), {}, torch.matmul),
+    "matmul of vectors": (ops.matmul, (VECTOR, VECTOR), {}, torch.matmul),
+    "matmul of batches": (ops.matmul, (IMAGE, drawn(6, 8, 5)), {}, torch.matmul),
+    "linear": (ops.linear, (X, MATRIX.T, drawn(7, seed=9)), {}, F.linear),
+    "linear of a batch": (ops.linear, (IMAGE, drawn(5, 8)), {}, F.linear),
+    "conv1d": (ops.conv1d, (drawn(2, 4, 11), drawn(6, 4, 3), drawn(6)), {"padding": 1}, F.conv1d),
+    "conv2d": (ops.conv2d, (IMAGE, drawn(4, 6, 3, 3)), {"stride": 2, "padding": (1, 0)}, F.conv2d),
+    "conv2d of groups": (ops.conv2d,
+        (IMAGE, drawn(6, 2, 3, 2), drawn(6)), {"groups": 3, "dilation": 2}, F.conv2d),
+    "depthwise": (ops.conv2d, (IMAGE, drawn(6, 1, 3, 3)), {"groups": 6, "padding": 1}, F.conv2d),
+    "conv3d": (ops.conv3d, (drawn(1, 2, 4, 5, 6), drawn(3, 2, 2, 2, 2)), {}, F.conv3d),
+    "max_pool1d": (ops.max_pool1d, (drawn(2, 3, 11), 3), {"stride": 2, "padding": 1}, F.max_pool1d),
+    "max_pool2d": (ops.max_pool2d, (IMAGE, (3, 2)), {"stride": 2, "ceil_mode": True}, F.max_pool2d),
+    "max_pool2d dilated": (ops.max_pool2d, (IMAGE, 2), {"stride": 1, "dilation": 2}, F.max_pool2d),
+    "max_pool3d": (ops.max_pool3d, (drawn(1, 2, 4, 5, 6), 2), {}, F.max_pool3d),
+    "avg_pool1d": (ops.avg_pool1d, (drawn(2, 3, 11), 2), {}, F.avg_pool1d),
+    "avg_pool2d": (ops.avg_pool2d, (IMAGE, 3), {"padding": 1, "stride": 2}, F.avg_pool2d),
+    "avg_pool2d without padding": (ops.avg_pool2d,
+        (IMAGE, 3), {"padding": 1, "count_include_pad": False}, F.avg_pool2d),
+    "avg_pool2d ceil": (ops.avg_pool2d,
+        (IMAGE, 2), {"stride": 3, "ceil_mode": True, "count_include_pad": False}, F.avg_pool2d),
+    "avg_pool3d": (ops.avg_pool3d, (drawn(1, 2, 4, 5, 6), 2), {}, F.avg_pool3d),
+}  # fmt: skip
+
+
+def of_torch(name: str) -> np.ndarray:
+    _, arguments, named, same = CASES[name]
+    tensors = [torch.from_numpy(a.copy()) if isinstance(a, np.ndarray) else a for a in arguments]
+    result: np.ndarray = same(*tensors, **named).numpy()
+    return result
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_as_pytorch_has_it(name: str) -> None:
+    fn, arguments, named, _ = CASES[name]
+    want = of_torch(name)
+    got = fn(*arguments, **named)
+    assert type(got) is np.ndarray
+    assert (got.shape, got.dtype) == (want.shape, want.dtype)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+    # Into an array of other strides, between others that stay as they are.
+    if want.ndim:
+        room = np.full((*want.shape[:-1], 2 * want.shape[-1]), 7, want.dtype)
+        out = room[..., ::2]
+        try:
+            assert fn(*arguments, **named, out=out) is out
+        except Unimplemented:
+            pytest.skip("no implementation has such a dst")
+        np.testing.assert_allclose(out, got, rtol=2e-5, atol=2e-6)
+        assert (room[..., 1::2] == 7).all()
+
+
+def test_every_function_is_tried_and_has_an_example() -> None:
+    tried = {fn.__name__ for fn, *_ in CASES.values()}
+    assert tried | {"concatenate"} == set(ops.__all__)
+    for name in ops.__all__:
+        assert (
+            f">>> {name}(" in getattr(ops, name).__doc__ or ">>> x = " in getattr(ops, name).__doc__
+        )
+
+
+@pytest.mark.parametrize("name", [module.name for module in pkgutil.iter_modules(ops.__path__)])
+def test_examples(name: str) -> None:
+    module = importlib.import_module(f"dnnl.ops.{name}")
+    assert doctest.testmod(module, extraglobs={"np": np}).failed == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_tensors_in_and_out(dtype: torch.dtype) -> None:
+    x = torch.from_numpy(X).to(dtype)
+    got = ops.softmax(x, -1)
+    assert isinstance(got, torch.Tensor)
+    assert got.dtype is dtype
+    torch.testing.assert_close(got.float(), F.softmax(x.float(), -1), rtol=1e-2, atol=1e-3)
+    out = torch.empty_like(x)
+    assert ops.softmax(x, -1, out=out) is out
+    assert torch.equal(out, got)
+
+
+def test_arrays_of_other_types() -> None:
+    x = X.astype(ml_dtypes.bfloat16)
+    got = ops.relu(x)
+    assert got.dtype == x.dtype
+    np.testing.assert_array_equal(got, np.maximum(x, 0))
+    integers = np.array([[-3, 100]], np.int8)
+    np.testing.assert_array_equal(ops.add(integers, integers), np.array([[-6, 127]], np.int8))
+    memory = dnnl.Memory.from_numpy(X)
+    np.testing.assert_array_equal(ops.relu(memory).numpy(), np.maximum(X, 0))
+    np.testing.assert_array_equal(ops.add(X, 2), X + 2)
+    np.testing.assert_array_equal(ops.relu([-1.0, 2.0]), np.array([0, 2], np.float32))
+
+
+@pytest.mark.parametrize(
+    "x", [X[::-1], X[:, ::-2], X.T, X[1:3, 2:9], np.broadcast_to(VECTOR, (3, 19)), X[:0], X[0, 0]],
+    ids=["rows backward", "columns backward", "transposed", "part", "broadcast", "empty", "number"],
+)  # fmt: skip
+def test_strides(x: np.ndarray) -> None:
+    np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))
+
+
+def test_in_place_and_overlapping() -> None:
+    x = X.copy()
+    assert ops.relu(x, out=x) is x
+    np.testing.assert_array_equal(x, np.maximum(X, 0))
+    line = drawn(40)
+    before = line.copy()
+    ops.relu(line[:-4], out=line[4:])
+    np.testing.assert_array_equal(line[4:], np.maximum(before[:-4], 0))
+    square = drawn(8, 8)
+    want = square @ square
+    ops.matmul(square, square, out=square)
+    np.testing.assert_allclose(square, want, rtol=1e-5, atol=1e-5)
+
+
+def test_concatenate() -> None:
+    parts = [X, drawn(2, 19), X[:1]]
+    np.testing.assert_array_equal(ops.concatenate(parts), np.concatenate(parts))
+    np.testing.assert_array_equal(ops.concatenate([X, X], -1), np.concatenate([X, X], -1))
+
+
+def test_problems_are_prepared_once() -> None:
+    ops.relu(X)
+    before = _made.cache_info()
+    for _ in range(5):
+        ops.relu(X)
+        ops.relu(X.copy())
+    after = _made.cache_info()
+    assert (after.misses, after.hits) == (before.misses, before.hits + 10)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: ops.softmax(X, 2), r"axis = 2: expected one of -2..1"),
+        (lambda: ops.matmul(X, X), r"y = \(4, 19\): expected 19 rows"),
+        (lambda: ops.matmul(X, 1.0), r"y = \(\): expected a vector or a matrix"),
+        (lambda: ops.add(X, MATRIX), r"y = \(19, 7\): cannot be broadcast with \(4, 19\)"),
+        (lambda: ops.gelu(X, "erf"), "approximate = 'erf'"),
+        (lambda: ops.linear(X, MATRIX), "weight"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 3, 3, 3)), "groups = 1: does not fit"),
+        (lambda: ops.conv2d(X, drawn(4, 3, 3, 3)), "x = .*expected 4 dimensions"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=(1, 2, 3)), "stride .*2 of them"),
+        (lambda: ops.max_pool2d(X, 2), "x = .*expected 4 dimensions"),
+        (lambda: ops.layer_norm(X, (4,)), "normalized_shape"),
+        (lambda: ops.layer_norm(X, (19,), VECTOR[:5]), "weight = .*shape"),
+        (lambda: ops.batch_norm(IMAGE, VECTOR, VECTOR), "running_mean"),
+        (lambda: ops.local_response_norm(IMAGE, 4), "size = 4: expected an odd"),
+        (lambda: ops.concatenate([]), "arrays"),
+        (lambda: ops.concatenate([X, VECTOR]), r"arrays\[1\]"),
+        (lambda: ops.relu("text"), "x = 'str'"),
+        (
+            lambda: ops.relu(X, out=np.empty((4, 18), np.float32)),
+            r"out = \(4, 18\): the result has the shape \(4, 19\)",
+        ),
+        (lambda: ops.relu(X, out=np.broadcast_to(np.zeros(1, np.float32), (4, 19))), "out"),
+        (lambda: ops.relu(X, out=np.empty_like(X)[:, ::-1]), "out = .*negative strides"),
+    ],
+)
+def test_wrong_arguments(call: Callable[[], Any], text: str) -> None:
+    with pytest.raises(InvalidArguments, match=text):
+        call()
+
+
+def test_memory_is_given_back() -> None:
+    for _ in range(3):
+        ops.softmax(X)
+    gc.collect()
+    before = len(gc.get_objects())
+    for _ in range(200):
+        ops.softmax(X)
+    gc.collect()
+    assert len(gc.get_objects()) <= before + 20
