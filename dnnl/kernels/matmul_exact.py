@@ -50,7 +50,7 @@ def _added(e: Emitter, a: Values, b: Values) -> Values:
 
 
 def _batch(desc: MemoryDesc, index: list[Affine]) -> tuple[Affine, ...]:
-    """The index of the matrices; those of size 1 are the same for all."""
+    """The index of the matrices; one of size 1 is the same for all."""
     pairs = zip(desc.dims, index, strict=False)
     return tuple(form if extent != 1 else ZERO for extent, form in pairs)
 
@@ -68,7 +68,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     src = operand(Arg.SRC, conf.src, row, k)
     weights = operand(Arg.WEIGHTS, conf.weights, k, column)
-    dst = operand(Arg.DST, conf.dst, row, column)
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(map(Affine.of, axes)))
 
     def step(point: Point, total: Value) -> Values:
         b = point.e.b
