@@ -22,6 +22,8 @@ Step = Callable[..., Values]
 Merge = Callable[[Emitter, Values, Values], Values]
 # Results that a long reduction keeps apart until its end.
 _WAYS = 4
+# Bytes that a point may put by: half of the smallest first-level caches.
+_ROOM = 16384
 
 
 def added(e: Emitter, a: Values, b: Values) -> Values:
@@ -161,6 +163,33 @@ class Point(Place):
             result = merge(self.e, result, turned)
             distance //= 2
         return result
+
+    def room(self) -> ir.Value | None:
+        """Memory for a vector of every iteration of the reduced axes, see `keep`; None where that
+        is more than stays in a first-level cache beside the operands."""
+        nbytes = vector.bits(self.kind) // 8 * self._iterations
+        if nbytes > _ROOM or self.e.isa.device is not None:
+            return None
+        with self.e.b.goto_entry_block():
+            return self.e.b.alloca(self.kind, self._iterations)
+
+    def keep(self, room: ir.Value, value: ir.Value) -> None:
+        """Put the value of this iteration by, for a later pass over the reduced axes."""
+        self.e.b.store(value, self._place_in(room))
+
+    def kept(self, room: ir.Value) -> ir.Value:
+        """What an earlier pass has put by in this iteration; any number if it left that out."""
+        return self.e.b.load(self._place_in(room), typ=self.kind)
+
+    def _place_in(self, room: ir.Value) -> ir.Value:
+        index: ir.Value = i64(0)
+        for axis in self._site.plan.space.inner:
+            index = self.e.add(self.e.b.mul(index, i64(axis.extent)), self._env[axis])
+        return self.e.b.gep(room, [index], source_etype=self.kind)
+
+    @property
+    def _iterations(self) -> int:
+        return prod(axis.extent for axis in self._site.plan.space.inner)
 
     def each(self, body: Body) -> None:
         """Run ``body`` over the reduced axes."""

@@ -95,10 +95,12 @@ class _Row:
         self.dropper, self.epilogue = dropper, epilogue
         self.log = conf.alg is Alg.softmax_log
         # The exponentials wait in dst for their sum if that holds them without rounding, unless a
-        # post-op still needs what is there.
+        # post-op still needs what is there; or else, of rows that are not too long, beside it.
         exact = conf.dst.data_type is DataType.f32
         sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
         self.keep = exact and not self.log and not sums
+        # One division by the sum and the scale is done for a row, if nothing comes between them.
+        self.at_once = not (self.log or conf.post_ops or conf.dropout)
 
     def body(self, point: Point) -> None:
         """Maximum, sum of exponentials, result."""
@@ -110,10 +112,14 @@ class _Row:
         def exponential(p: Point) -> Value:
             return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
 
+        room = None if self.log or self.keep else point.room()
+
         def accumulate(p: Point, total: Value) -> Values:
             term = exponential(p)
             if self.keep:
                 p.store(self.dst, term)
+            elif room is not None:
+                p.keep(room, term)
             return (p.e.b.fadd(total, term),)
 
         (total,) = point.fold((0.0,), accumulate, added)
@@ -123,15 +129,23 @@ class _Row:
             logarithm = math.log(point.e, total)
         else:
             inverse = point.e.b.fdiv(point.constant(1.0), total)
+            if self.at_once:
+                inverse = self.quantizer.quantize(point, Arg.DST, inverse)
+
+        def waiting(p: Point) -> Value:
+            if self.keep:
+                return p.load(self.dst)
+            return exponential(p) if room is None else p.kept(room)
 
         def finish(p: Point) -> None:
             if self.log:
                 value = p.e.b.fsub(p.e.b.fsub(self._load(p), peak), logarithm)
             else:
-                term = p.load(self.dst) if self.keep else exponential(p)
-                value = p.e.b.fmul(term, inverse)
+                value = p.e.b.fmul(waiting(p), inverse)
             value = self.epilogue.apply(p, self.dropper.apply(p, value))
-            p.store(self.dst, self.quantizer.quantize(p, Arg.DST, value))
+            if not self.at_once:
+                value = self.quantizer.quantize(p, Arg.DST, value)
+            p.store(self.dst, value)
 
         point.each(finish)
 
