@@ -6,10 +6,14 @@ hide Python's own, so import the module and not its names: ``dnnl.math.exp(x)``.
 
 from __future__ import annotations
 
-from dnnl.types.scalar import Number, Scalar, apply, computed
+from collections.abc import Callable
+
+from dnnl.types.derivative import derivative as differentiated
+from dnnl.types.scalar import Number, Scalar, apply, computed, name_of, replayed, trace
 
 __all__ = [
-    "abs", "ceil", "erf", "exp", "floor", "log", "maximum", "minimum", "pow",
+    "abs", "ceil",
+    "derivative", "erf", "exp", "floor", "log", "maximum", "minimum", "pow",
     "relu", "round", "rsqrt", "sigmoid", "softplus", "sqrt", "square", "tanh", "where",
 ]  # fmt: skip
 
@@ -110,3 +114,20 @@ def where(condition: Scalar | bool, x: Scalar | Number, y: Scalar | Number) -> S
     if isinstance(condition, Scalar):
         return apply("where", condition, x, y)
     return x if condition else y
+
+
+def derivative(fn: Callable[..., object], parameter: int = 0) -> Callable[..., Scalar]:
+    """The derivative of a function of traced scalars along one of its parameters, as another.
+
+    At a corner, and where a function jumps, it is that of one side.
+
+    >>> from dnnl.types.scalar import trace
+    >>> print(trace(derivative(lambda x: x * x), 1))
+    add(x, x)
+    """
+
+    def slope(*scalars: Scalar) -> Scalar:
+        return replayed(differentiated(trace(fn, len(scalars)), parameter), scalars)
+
+    slope.__name__ = f"derivative_of_{name_of(fn)}"
+    return slope

@@ -7,7 +7,7 @@ import linecache
 import math
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn
@@ -286,6 +286,19 @@ def trace(fn: Callable[..., object], parameters: int) -> Expression:
         rule = "must return a number, and returned a truth value"
         raise InvalidArguments("fn", name, rule, "dnnl.math.where(condition, 1, 0)")
     return made.expression(parameters, value)
+
+
+def replayed(expression: Expression, scalars: Sequence[Scalar]) -> Scalar:
+    """An expression as part of the function that is being traced with ``scalars``."""
+    made = scalars[0].trace
+    values: list[Scalar] = []
+    for step in expression.steps:
+        if step.name == PARAMETER:
+            values.append(scalars[int(step.detail)])
+        else:
+            sources = tuple(values[source].index for source in step.sources)
+            values.append(made.add(Step(step.name, sources, step.detail)))
+    return values[-1]
 
 
 def name_of(fn: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import doctest
 import math
 import pickle
 from collections.abc import Callable
@@ -75,6 +76,23 @@ def test_every_function_is_tried() -> None:
     }
     steps |= {step.name for step in trace(lambda x: dm.where((x <= 1) & (x == 0), x, 0), 1).steps}
     assert ARITHMETIC.keys() | COMPARISONS.keys() | LOGIC.keys() <= steps
+
+
+def test_a_derivative_is_a_function_of_traced_scalars() -> None:
+    """Also of what it is a part of, and of itself."""
+    slope = trace(lambda x, dy: dy * dm.derivative(gelu)(x), 2)
+    x = torch.tensor(POINTS, requires_grad=True)
+    (want,) = torch.autograd.grad(torch.nn.functional.gelu(x).sum(), x)
+    got = evaluate(slope, [POINTS, POSITIVE])
+    np.testing.assert_allclose(got, POSITIVE * want.numpy(), rtol=1e-9, atol=1e-12)
+    second = trace(dm.derivative(dm.derivative(lambda x: x**3)), 1)
+    np.testing.assert_allclose(evaluate(second, [POINTS]), 6 * POINTS, rtol=1e-12)
+    along = trace(dm.derivative(lambda x, y: x * y + y, 1), 2)
+    np.testing.assert_allclose(evaluate(along, [POINTS, POSITIVE]), POINTS + 1, rtol=1e-12)
+
+
+def test_examples() -> None:
+    assert doctest.testmod(dm).failed == 0
 
 
 def test_several_parameters() -> None:
