@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.lrn import LrnDesc as LrnDesc
     from dnnl.primitives.matmul import MatmulDesc as MatmulDesc
     from dnnl.primitives.pooling import PoolingDesc as PoolingDesc
+    from dnnl.primitives.prelu import PreluDesc as PreluDesc
     from dnnl.primitives.primitive import Primitive as Primitive
     from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
@@ -75,6 +76,7 @@ _HOMES = {
     "LrnDesc": "primitives.lrn",
     "MatmulDesc": "primitives.matmul",
     "PoolingDesc": "primitives.pooling",
+    "PreluDesc": "primitives.prelu",
     "Primitive": "primitives.primitive",
     "PrimitiveDesc": "primitives.primitive_desc",
     "ReorderDesc": "primitives.reorder",

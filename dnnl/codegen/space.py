@@ -150,10 +150,10 @@ class Space:
         own = self.cut(old, part, sum(map(Affine.of, rest), ZERO), size)._with(part, rest)
         return replace(own, axes=(*own.axes, part))
 
-    def displaced(self, number: Affine) -> Space:
-        """The space in which the outputs of iterations with that ``number`` lie behind those of the
-        number before."""
-        moved = {output: self.accesses[output].displaced(number) for output in self.outputs}
+    def displaced(self, outputs: Sequence[Operand], number: Affine) -> Space:
+        """The space in which these outputs of iterations with that ``number`` lie behind those of
+        the number before."""
+        moved = {output: self.accesses[output].displaced(number) for output in outputs}
         return replace(self, accesses={**self.accesses, **moved})
 
     def _with(self, old: Axis, new: tuple[Axis, ...]) -> Space:

@@ -82,20 +82,6 @@ _NORMALIZED = (
 
 PLANNED = (
     Planned(
-        "prelu",
-        Driver(
-            "prelu",
-            (
-                DIR, types("sdt", "f32:f32", _with_weights, (1, 2)),
-                tags("stag", "abx:any", _with_weights, several(text, (2,))), *ATTRIBUTES,
-            ),
-            Dims(2, 2),
-        ),
-        "prelu: negative elements times a weight",
-        {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[0]),
-         "wei": ("*", lambda p: p.padded[1])},
-    ),
-    Planned(
         "group_normalization",
         Driver(
             "gnorm",
