@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.primitive import Primitive as Primitive
     from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
+    from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
     from dnnl.primitives.sum import SumDesc as SumDesc
     from dnnl.runtime.engine import Engine as Engine
@@ -80,6 +81,7 @@ _HOMES = {
     "Primitive": "primitives.primitive",
     "PrimitiveDesc": "primitives.primitive_desc",
     "ReorderDesc": "primitives.reorder",
+    "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
     "SumDesc": "primitives.sum",
     "Engine": "runtime.engine",

@@ -92,16 +92,6 @@ PLANNED = (
         {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
     ),
     Planned(
-        "shuffle",
-        Driver(
-            "shuffle",
-            (DIR, DT, TAG, auxiliary("group", "1", integer), AXIS, *ATTRIBUTES),
-            Dims(),
-        ),
-        "shuffle: the channels in another order, as a transposition of groups",
-        {"src": ("*", lambda p: p.dims), "dst": ("*", lambda p: p.dims)},
-    ),
-    Planned(
         "resampling",
         Driver(
             "resampling",

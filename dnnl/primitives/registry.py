@@ -16,6 +16,7 @@ from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 
@@ -33,6 +34,7 @@ _EVERY: tuple[type[Desc], ...] = (
     PoolingDesc,
     PreluDesc,
     ReorderDesc,
+    ShuffleDesc,
     SoftmaxDesc,
     SumDesc,
 )
