@@ -20,7 +20,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 # So many rows that lie in turns in dst are written together.
-_MOST_TURNS = 4
+_MOST_TURNS = 6
 
 
 @dataclass(frozen=True)
