@@ -120,8 +120,8 @@ def _walk_in_turns(conf: Conf) -> _Walk:
 
 
 def _walk(conf: Conf) -> _Walk:
-    """Each row at each column, of which there are so many that dst's padding is walked as well. Axes
-    are cut where blocks end, if blocks hold whole rows or columns or these whole blocks."""
+    """Each row at each column, of which there are so many that dst's padding is walked as well.
+    Axes are cut where blocks end, if blocks hold whole rows or columns or these whole blocks."""
     rows, columns = conf.rows, conf.columns
     width = max(columns, -(-conf.dst.padded_dims[conf.axis] // max(1, rows)))
     if rows == 1:
@@ -132,9 +132,7 @@ def _walk(conf: Conf) -> _Walk:
     return _Walk((row,), column)
 
 
-def _boundaries(
-    blocks: Sequence[int], extent: int, across: Sequence[int], apart: int
-) -> set[int]:
+def _boundaries(blocks: Sequence[int], extent: int, across: Sequence[int], apart: int) -> set[int]:
     """Where an axis of so many neighbours in one tensor, which lie ``apart`` in the other one, is
     to be cut for the blocks of the first and those ``across`` it."""
     own = {size for size in blocks if extent % size == 0}

@@ -10,7 +10,6 @@ from typing import Any
 from dnnl.language.descriptor import IMAGE, OUTPUT, WINDOW, Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
-    AXIS,
     BIA_DT,
     DDT,
     DIR,

@@ -15,7 +15,7 @@ from dnnl.language.values import integer
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
-from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
+from dnnl.primitives.operation import BACKWARD_DATA, Operation, Parameter, Role
 from dnnl.primitives.parameters import Axis, Whole
 from dnnl.primitives.roles import data_roles
 from dnnl.reference.shuffle import SPECIFICATION

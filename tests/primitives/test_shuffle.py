@@ -135,11 +135,11 @@ def test_as_pytorch(groups: int) -> None:
     memory, diff = source(DIMS, "nhwc"), source(DIMS, "nhwc", 2)
     md, group_size = memory.desc, DIMS[1] // groups
     leaf = tensor(memory).requires_grad_()
-    result = torch.nn.functional.channel_shuffle(leaf, groups)  # type: ignore[attr-defined]
+    result = torch.nn.functional.channel_shuffle(leaf, groups)
     forward = ShuffleDesc.forward("forward_inference", md, md, 1, group_size)
     dst = execute(forward, {Arg.SRC: memory})
     assert_close(logical(dst), array(result.detach()), reference.TOLERANCE("f32"))
-    result.backward(tensor(diff))
+    result.backward(tensor(diff))  # type: ignore[no-untyped-call]
     backward = PrimitiveDesc(ShuffleDesc.backward(md, md, 1, group_size), ENGINE)
     (made,) = execute_all(backward, {Arg.DIFF_DST: diff}).values()
     assert leaf.grad is not None
