@@ -42,9 +42,10 @@ class Conf:
 
     @property
     def in_turns(self) -> bool:
-        """Whether a few rows of src lie in turns in dst, and neighbours in none but this axis."""
-        few = 1 < self.rows <= min(_MOST_TURNS, self.columns)
-        return few and not self.dst.inner_blocks and self.dst.strides[self.axis] == 1
+        """Whether a few rows of src lie in turns in dst, and nothing else does."""
+        few, dst = 1 < self.rows <= min(_MOST_TURNS, self.columns), self.dst
+        plain = not dst.inner_blocks and dst.padded_dims == dst.dims
+        return few and plain and dst.strides[self.axis] == 1
 
 
 def configure(

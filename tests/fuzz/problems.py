@@ -356,7 +356,10 @@ def _flags(draw: Draw, option: Option, _: Sketch) -> str:
 
 
 def _axis(draw: Draw, _: Option, sketch: Sketch) -> str:
-    return str(draw(st.integers(0, max(0, len(sketch.dims(Arg.DST)) - 1))))
+    """Where there are groups, one that they divide."""
+    group = int(sketch.options.get("group", 1))
+    fitting = [n for n, size in enumerate(sketch.dims(Arg.DST)) if size % group == 0]
+    return str(draw(st.sampled_from(fitting or [0])))
 
 
 def _group(draw: Draw, _: Option, sketch: Sketch) -> str:

@@ -18,7 +18,7 @@ from dnnl import (
     config,
 )
 from dnnl.reference import shuffle as reference
-from tests.check import assert_close, check, codes_of, logical, poisoned_memory
+from tests.check import assert_close, check, codes_of, logical, poisoned_memory, random_memory
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -56,7 +56,7 @@ def test_layouts(layout: str, group_size: int) -> None:
 @every_isa
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c", "nChw8c"])
 @pytest.mark.parametrize(
-    ("channels", "group_size"), [(64, 4), (64, 32), (48, 16), (76, 38), (77, 11), (102, 17)]
+    ("channels", "group_size"), [(64, 4), (64, 32), (40, 8), (76, 38), (77, 11), (102, 17)]
 )
 def test_groups(channels: int, group_size: int, layout: str, isa: str) -> None:
     """Few long groups lie in turns in nhwc, blocks hold whole groups or groups whole blocks."""
@@ -119,6 +119,13 @@ def test_shapes(dims: tuple[int, ...], tag: str, axis: int, group_size: int) -> 
 def test_no_elements(dims: tuple[int, ...]) -> None:
     memory = source(dims, "abc")
     run(memory, memory.desc, 1, 3)
+
+
+def test_padding_without_blocks() -> None:
+    md = MemoryDesc((2, 12, 3), "bf16", (48, 1, 16), padded_dims=(2, 16, 3))
+    memory = random_memory(md, ENGINE)
+    for group_size in (2, 3, 4, 6):
+        run(memory, md, 1, group_size)
 
 
 def test_the_gradient_undoes_it() -> None:
