@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from dnnl.primitives.lrn import LrnDesc as LrnDesc
     from dnnl.primitives.matmul import MatmulDesc as MatmulDesc
     from dnnl.primitives.pooling import PoolingDesc as PoolingDesc
+    from dnnl.primitives.prelu import PreluDesc as PreluDesc
     from dnnl.primitives.primitive import Primitive as Primitive
     from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
+    from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
     from dnnl.primitives.sum import SumDesc as SumDesc
     from dnnl.runtime.engine import Engine as Engine
@@ -75,9 +77,11 @@ _HOMES = {
     "LrnDesc": "primitives.lrn",
     "MatmulDesc": "primitives.matmul",
     "PoolingDesc": "primitives.pooling",
+    "PreluDesc": "primitives.prelu",
     "Primitive": "primitives.primitive",
     "PrimitiveDesc": "primitives.primitive_desc",
     "ReorderDesc": "primitives.reorder",
+    "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
     "SumDesc": "primitives.sum",
     "Engine": "runtime.engine",

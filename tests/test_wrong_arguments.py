@@ -58,7 +58,12 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
     "PoolingDesc.forward": (
         dnnl.PoolingDesc.forward, (INFERENCE, "pooling_max", IMAGE, IMAGE, *WINDOW)),
     "PoolingDesc.backward": (dnnl.PoolingDesc.backward, ("pooling_max", IMAGE, IMAGE, *WINDOW)),
+    "PreluDesc.forward": (
+        dnnl.PreluDesc.forward, (INFERENCE, IMAGE, dnnl.MemoryDesc((1, 3, 1, 1), "f32"), IMAGE)),
+    "PreluDesc.backward": (dnnl.PreluDesc.backward, (IMAGE, IMAGE, IMAGE, IMAGE, IMAGE)),
     "ReorderDesc": (dnnl.ReorderDesc, (IMAGE, IMAGE)),
+    "ShuffleDesc.forward": (dnnl.ShuffleDesc.forward, (INFERENCE, IMAGE, IMAGE, 1, 3)),
+    "ShuffleDesc.backward": (dnnl.ShuffleDesc.backward, (IMAGE, IMAGE, 1, 3)),
     "SoftmaxDesc.forward": (
         dnnl.SoftmaxDesc.forward, (INFERENCE, "softmax_accurate", IMAGE, IMAGE, 1)),
     "SoftmaxDesc.backward": (

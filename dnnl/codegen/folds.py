@@ -28,6 +28,7 @@ from dnnl.codegen.nest import Nest, emit_nest, emit_planned
 from dnnl.codegen.parts import cut_reduction, most_parts
 from dnnl.codegen.point import Merge, Point, Step, added
 from dnnl.codegen.schedule import schedule
+from dnnl.codegen.space import Space
 from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -104,7 +105,8 @@ class Fold:
     """For every point of ``kept``, the reduction of ``inputs`` over ``reduced``.
 
     ``finish(point, values)`` stores what becomes of the values to ``outputs``, whose index is over
-    the kept axes alone, as is that of what it reads itself, ``after``.
+    the kept axes alone, as is that of what it reads itself, ``after``. What the reduction stores on
+    its way, for each iteration, is ``stored``.
     """
 
     kept: tuple[Axis, ...]
@@ -114,13 +116,32 @@ class Fold:
     reduction: Reduction
     finish: Callable[[Point, Values], None]
     after: tuple[Operand, ...] = ()
+    stored: tuple[Operand, ...] = ()
+
+    @property
+    def values(self) -> int:
+        """How many values are folded."""
+        return len(self.reduction.neutral)
 
 
 def room(isa: Isa, kept: int, reduced: int, values: int) -> MemoryDesc:
     """The room that a fold of ``reduced`` elements to ``values`` for each of ``kept`` takes for its
-    partial results."""
-    parts = most_parts(isa, kept, reduced)
+    partial results, or a little more than that."""
+    return _room(most_parts(isa, kept, reduced), kept, values)
+
+
+def exact_room(isa: Isa, fold: Fold) -> MemoryDesc:
+    """The ``room`` that a fold takes and no more, which takes a millisecond to find out."""
+    _, _, count, _ = _in_parts(isa, fold, Parts(fold.kept, fold.values, -1, _room(0, 0, 0)))
+    return _room(count, _extent(fold.kept), fold.values)
+
+
+def _room(parts: int, kept: int, values: int) -> MemoryDesc:
     return MemoryDesc((parts * values * kept if parts > 1 else 0,), DataType.f32)
+
+
+def _extent(axes: tuple[Axis, ...]) -> int:
+    return prod(axis.extent for axis in axes)
 
 
 def emit_fold(
@@ -130,22 +151,27 @@ def emit_fold(
 
     ``scratch`` is the slot of the scratchpad and the part of it that has ``room``.
     """
-    isa, reduction = module.isa, fold.reduction
-    kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
-    parts = Parts(fold.kept, len(reduction.neutral), *scratch)
-    written = parts.operands()
-
-    def part(point: Point) -> None:
-        for operand, value in zip(written, reduction.partial(point), strict=True):
-            point.store(operand, value)
-
-    nest = Nest(fold.kept, fold.reduced, fold.inputs, written, part)
-    space, count, registers = cut_reduction(isa, nest.space, kept, reduced)
+    isa, parts = module.isa, Parts(fold.kept, fold.values, *scratch)
+    nest, space, count, registers = _in_parts(isa, fold, parts)
     if count == 1:
         return (emit_nest(module, symbol, at_once(fold)),)
     plan = schedule(isa, space, replace(nest.style, registers=registers))
     first = emit_planned(module, symbol, nest, plan)
     return first, emit_nest(module, f"merged_{symbol}", parts.merger(count, fold))
+
+
+def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int]:
+    """What folds one part, and the walk over all of them: its space, their number, and how many
+    registers vectors had better fill."""
+    written = parts.operands()
+
+    def part(point: Point) -> None:
+        for operand, value in zip(written, fold.reduction.partial(point), strict=True):
+            point.store(operand, value)
+
+    nest = Nest(fold.kept, fold.reduced, fold.inputs, (*fold.stored, *written), part)
+    sizes = _extent(fold.kept), _extent(fold.reduced)
+    return nest, *cut_reduction(isa, nest.space, *sizes, written)
 
 
 def at_once(fold: Fold) -> Nest:
@@ -154,7 +180,8 @@ def at_once(fold: Fold) -> Nest:
     def body(point: Point) -> None:
         fold.finish(point, fold.reduction.partial(point))
 
-    return Nest(fold.kept, fold.reduced, (*fold.inputs, *fold.after), fold.outputs, body)
+    inputs, outputs = (*fold.inputs, *fold.after), (*fold.stored, *fold.outputs)
+    return Nest(fold.kept, fold.reduced, inputs, outputs, body)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,4 +217,5 @@ class Parts:
             return own.merge(p.e, values, tuple(p.load(operand) for operand in read))
 
         merged = replace(own, partial=lambda point: point.fold(own.neutral, step, own.merge))
-        return at_once(replace(fold, reduced=(part,), inputs=read, reduction=merged))
+        merged_fold = replace(fold, reduced=(part,), inputs=read, reduction=merged, stored=())
+        return at_once(merged_fold)

@@ -45,12 +45,12 @@ class Nest:
     to the iteration; padding becomes zero. One that has no element of its own for each iteration of
     a reduction, such as the mean of a row, is stored after the fold.
 
-    Only points inside the bounds ``where`` are computed and stored. ``numbers`` are what the body
-    asks for by ``Point.number``. ``reads_dst`` says that the body reads dst as well, which then had
-    better be in a cache. ``core`` is the type of the body's vectors, and ``registers`` how many
-    registers one fills where these hold more than one element and what is converted is not
-    transposed. ``moved`` is an operand whose elements the body stores to dst as they are, if it
-    does no more.
+    Only points inside the bounds ``where`` are computed and stored; at those outside ``filled``
+    zero is stored, as in padding. ``numbers`` are what the body asks for by ``Point.number``.
+    ``reads_dst`` says that the body reads dst as well, which then had better be in a cache.
+    ``core`` is the type of the body's vectors, and ``registers`` how many registers one fills where
+    these hold more than one element and what is converted is not transposed. ``moved`` is an
+    operand whose elements the body stores to dst as they are, if it does no more.
     """
 
     parallel: tuple[Axis, ...]
@@ -60,6 +60,7 @@ class Nest:
     body: Body
     where: tuple[Bound, ...] = ()
     numbers: tuple[Number, ...] = ()
+    filled: tuple[Bound, ...] = ()
     reads_dst: bool = False
     core: ir.Type = F32
     registers: int = 1
@@ -74,8 +75,9 @@ class Nest:
     def space(self) -> Space:
         """What is to be walked."""
         return Space.of(
-            self.parallel, self.reduced, self.inputs, self.outputs, self.where, self.numbers
-        )
+            self.parallel, self.reduced, self.inputs, self.outputs, self.where, self.numbers,
+            self.filled,
+        )  # fmt: skip
 
     @property
     def style(self) -> Style:

@@ -5,6 +5,9 @@ In how many follows from the shape and the machine's kind, never from the number
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.sharing import wanted
@@ -40,10 +43,12 @@ def _parts(isa: Isa, kept: int, reduced: int, width: int) -> int:
     return max(1, min(_MOST_PARTS, reduced, max(shared, cached)))
 
 
-def cut_reduction(isa: Isa, space: Space, kept: int, reduced: int) -> tuple[Space, int, int]:
+def cut_reduction(
+    isa: Isa, space: Space, kept: int, reduced: int, results: Sequence[Operand]
+) -> tuple[Space, int, int]:
     """The space with its reduction of ``reduced`` elements to each of ``kept`` in parts, how many
-    they are, and how many registers its vectors had better fill. What each part writes lies behind
-    what the parts before it write."""
+    they are, and how many registers its vectors had better fill. The ``results`` of each part lie
+    behind those of the parts before it."""
     space = space.merged()
     _, vectors, _ = vectorize(space, _most_lanes(isa), isa.caches)
     width = 1 if vectors.reduced else vectors.lanes
@@ -61,7 +66,7 @@ def cut_reduction(isa: Isa, space: Space, kept: int, reduced: int) -> tuple[Spac
             number, count = number * pieces + Affine.of(part), count * pieces
         if size > 1:
             break
-    return space.displaced(number), count, 1 if vectors.reduced else REGISTERS
+    return space.displaced(results, number), count, 1 if vectors.reduced else REGISTERS
 
 
 def _even(space: Space, axis: Axis, size: int) -> int:

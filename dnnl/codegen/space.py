@@ -7,7 +7,7 @@ vectors or squares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 
@@ -52,11 +52,13 @@ class Space:
         outputs: Sequence[Operand],
         where: Sequence[Bound] = (),
         numbers: Sequence[Number] = (),
+        filled: Sequence[Bound] = (),
     ) -> Space:
         """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``,
         which is what their descriptors say it is: an axis that walks an output from its beginning
-        reaches all of its elements. Axes that an operand blocks are split at the block boundaries,
-        so that its offset becomes affine: ``c -> 16 * c_o + c_i``."""
+        reaches all of its elements. Outside the bounds ``filled`` iterations are padding too. Axes
+        that an operand blocks are split at the block boundaries, so that its offset becomes affine:
+        ``c -> 16 * c_o + c_i``."""
         split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced)}
         ends = [Bound(form, axis.extent) for axis, form in split.items()]
 
@@ -76,7 +78,7 @@ class Space:
             },
             outputs=tuple(outputs),
             numbers={number: _substitute(number.form, split) for number in numbers},
-            domain=tuple(bound for bound in ends if bound.above),
+            domain=tuple(bound for bound in (*ends, *bounds(filled)) if bound.above),
             exists=tuple(bound for bound in bounds(where) if bound.needed),
         )
 
@@ -150,10 +152,10 @@ class Space:
         own = self.cut(old, part, sum(map(Affine.of, rest), ZERO), size)._with(part, rest)
         return replace(own, axes=(*own.axes, part))
 
-    def displaced(self, number: Affine) -> Space:
-        """The space in which the outputs of iterations with that ``number`` lie behind those of the
-        number before."""
-        moved = {output: self.accesses[output].displaced(number) for output in self.outputs}
+    def displaced(self, outputs: Sequence[Operand], number: Affine) -> Space:
+        """The space in which these outputs of iterations with that ``number`` lie behind those of
+        the number before."""
+        moved = {output: self.accesses[output].displaced(number) for output in outputs}
         return replace(self, accesses={**self.accesses, **moved})
 
     def _with(self, old: Axis, new: tuple[Axis, ...]) -> Space:
@@ -220,18 +222,25 @@ def _split(axis: Axis, inputs: Sequence[Operand], outputs: Sequence[Operand]) ->
                 assert end <= axis.extent, f"{axis!r} does not reach {end} elements of an output"
                 extent = max(extent, operand.desc.padded_dims[dim])
             sizes = operand.boundaries(dim)
-            if sizes and form.const % sizes[-1] == 0 and _chain(boundaries | set(sizes)):
+            if sizes and form.const % sizes[-1] == 0 and divide_each_other(boundaries | set(sizes)):
                 boundaries |= set(sizes)
+    return in_pieces(axis.name, extent, boundaries)
+
+
+def in_pieces(name: str, extent: int, boundaries: Collection[int]) -> Affine:
+    """``extent`` iterations, or a few more, on an axis inside each of the boundaries, which divide
+    each other, and one over the largest."""
     pieces = ZERO
     step = 1
     for number, size in enumerate(sorted(size for size in boundaries if 1 < size < extent)):
-        pieces = pieces + Affine.of(Axis(size // step, f"{axis.name}{number}"), step)
+        pieces = pieces + Affine.of(Axis(size // step, f"{name}{number}"), step)
         step = size
     outer = -(-extent // step)
-    return pieces + Affine.of(Axis(outer, axis.name), step) if outer > 1 else pieces
+    return pieces + Affine.of(Axis(outer, name), step) if outer > 1 else pieces
 
 
-def _chain(sizes: set[int]) -> bool:
+def divide_each_other(sizes: Collection[int]) -> bool:
+    """Whether each size divides the next larger one."""
     ordered = sorted(sizes)
     return all(b % a == 0 for a, b in pairwise(ordered))
 

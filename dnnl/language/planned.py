@@ -10,7 +10,6 @@ from typing import Any
 from dnnl.language.descriptor import IMAGE, OUTPUT, WINDOW, Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
-    AXIS,
     BIA_DT,
     DDT,
     DIR,
@@ -82,20 +81,6 @@ _NORMALIZED = (
 
 PLANNED = (
     Planned(
-        "prelu",
-        Driver(
-            "prelu",
-            (
-                DIR, types("sdt", "f32:f32", _with_weights, (1, 2)),
-                tags("stag", "abx:any", _with_weights, several(text, (2,))), *ATTRIBUTES,
-            ),
-            Dims(2, 2),
-        ),
-        "prelu: negative elements times a weight",
-        {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[0]),
-         "wei": ("*", lambda p: p.padded[1])},
-    ),
-    Planned(
         "group_normalization",
         Driver(
             "gnorm",
@@ -104,16 +89,6 @@ PLANNED = (
         ),
         "group normalization: each group of channels by its mean and variance",
         {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
-    ),
-    Planned(
-        "shuffle",
-        Driver(
-            "shuffle",
-            (DIR, DT, TAG, auxiliary("group", "1", integer), AXIS, *ATTRIBUTES),
-            Dims(),
-        ),
-        "shuffle: the channels in another order, as a transposition of groups",
-        {"src": ("*", lambda p: p.dims), "dst": ("*", lambda p: p.dims)},
     ),
     Planned(
         "resampling",

@@ -14,7 +14,9 @@ from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 
@@ -30,7 +32,9 @@ _EVERY: tuple[type[Desc], ...] = (
     LrnDesc,
     MatmulDesc,
     PoolingDesc,
+    PreluDesc,
     ReorderDesc,
+    ShuffleDesc,
     SoftmaxDesc,
     SumDesc,
 )

@@ -124,6 +124,24 @@ CASES: dict[str, Case] = {
             (2, 2), (3, 3), (1, 1), (1, 1),
         )
     ),
+    "prelu": Case(dnnl.PreluDesc.forward(INFERENCE, plain(*ODD), plain(1, 19, 1, 1), plain(*ODD))),
+    "gradients of a prelu": Case(
+        dnnl.PreluDesc.backward(
+            plain(8, 20, 20, 20), plain(1, 20, 1, 1), plain(8, 20, 20, 20),
+            dnnl.MemoryDesc((1, 20, 1, 1), "f32", "ABcd4a16b"), plain(8, 20, 20, 20),
+        )
+    ),
+    "shuffle": Case(
+        dnnl.ShuffleDesc.forward(
+            INFERENCE, plain(2, 24, 5, 7), dnnl.MemoryDesc((2, 24, 5, 7), "f32", "aBcd16b"), 1, 3
+        )
+    ),
+    "shuffle in turns": Case(
+        dnnl.ShuffleDesc.backward(
+            dnnl.MemoryDesc((2, 24, 5, 7), "bf16", "acdb"),
+            dnnl.MemoryDesc((2, 24, 5, 7), "bf16", "acdb"), 1, 3,
+        )
+    ),
     "convolution": Case(
         dnnl.ConvolutionDesc.forward(
             INFERENCE, "convolution_direct", any_desc(1, 32, 14, 14), any_desc(48, 32, 3, 3),

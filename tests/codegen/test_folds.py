@@ -12,7 +12,16 @@ from dnnl.codegen import jit, sharing
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Emitter, Module, Value, Values
-from dnnl.codegen.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room, sums
+from dnnl.codegen.folds import (
+    Fold,
+    Reduction,
+    emit_fold,
+    exact_room,
+    mean_and_variance,
+    moments,
+    room,
+    sums,
+)
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.point import Point
 from dnnl.codegen.vector import multiply_add
@@ -153,6 +162,44 @@ def test_gradients_of_scale_and_shift(layout: str, kind: str, isa: Isa) -> None:
     bound = PRODUCT_SUM("f32", 3 * 6 * 11)
     check(by_scale, (dy * (x - m[:, None, None])).sum((0, 2, 3)) * f, bound)
     check(by_shift, dy.sum((0, 2, 3)), bound)
+
+
+@EACH_ISA
+@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps"])
+@pytest.mark.parametrize("kept", [(), (1,), (0, 3)])
+def test_what_is_stored_on_the_way(kept: tuple[int, ...], layout: str, isa: Isa) -> None:
+    """A value for each iteration, beside what is folded, in parts and without; and room for no more
+    parts than there are."""
+    src = random_of(described((4, 32, 12, 13), layout))
+    extents = tuple(src.desc.dims[dim] for dim in kept) or (1,)
+    totals = described(extents, "abcd"[: len(extents)])
+    axes = letters(src.desc.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    given, doubled = Operand(0, src.desc, index), Operand(1, src.desc, index)
+    total = Operand(2, totals, tuple(index[dim] for dim in kept) or (ZERO,))
+
+    def step(p: Point, before: Value) -> Values:
+        value = p.load(given)
+        p.store(doubled, p.e.b.fadd(value, value))
+        return (p.e.b.fadd(before, value),)
+
+    fold = Fold(
+        kept=tuple(axes[dim] for dim in kept),
+        reduced=tuple(axis for dim, axis in enumerate(axes) if dim not in kept),
+        inputs=(given,), outputs=(total,), reduction=sums(step),
+        finish=lambda point, values: point.store(total, *values), stored=(doubled,),
+    )  # fmt: skip
+    scratch, phases = exact_room(isa, fold), list[Phase]()
+
+    def build(module: Module) -> list[Phase]:
+        phases.extend(emit_fold(module, "stored", fold, (3, scratch)))
+        return phases
+
+    twice, summed = launch(isa, build, [src], [src.desc, totals], scratch.size)
+    assert bool(scratch.size) == (len(phases) > 1)
+    values, rest = logical(src), tuple(dim for dim in range(4) if dim not in kept)
+    check(twice, 2 * values, PRODUCT_SUM("f32"))
+    check(summed, np.reshape(values.sum(rest), extents), PRODUCT_SUM("f32", values.size))
 
 
 @EACH_ISA

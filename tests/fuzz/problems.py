@@ -138,7 +138,9 @@ def _begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
         return _functions()
     if isinstance(driver.problem, Grammar):
         return st.tuples(_sizes(driver.problem), st.just({}))
-    made = {"matmul": _products, "binary": lambda: _broadcasts(2), "concat": _joined}
+    made = {
+        "matmul": _products, "binary": lambda: _broadcasts(2), "concat": _joined, "prelu": _shared,
+    }  # fmt: skip
     return st.tuples(made.get(driver.name, _plain)(), st.just({}))
 
 
@@ -188,6 +190,13 @@ def _broadcasts(draw: Draw, count: int) -> str:
     dims = draw(_shapes(1, 5))
     tensors = [[1 if draw(st.integers(0, 3)) == 3 else size for size in dims] for _ in range(count)]
     return _text(*tensors)
+
+
+@st.composite
+def _shared(draw: Draw) -> str:
+    """A shape, and one that has ones in its stead where it likes."""
+    dims = draw(_shapes(1, 5, empty=True))
+    return _text(dims, [1 if draw(st.booleans()) else size for size in dims])
 
 
 @st.composite
@@ -347,7 +356,16 @@ def _flags(draw: Draw, option: Option, _: Sketch) -> str:
 
 
 def _axis(draw: Draw, _: Option, sketch: Sketch) -> str:
-    return str(draw(st.integers(0, max(0, len(sketch.dims(Arg.DST)) - 1))))
+    """Where there are groups, one that they divide."""
+    group = int(sketch.options.get("group", 1))
+    fitting = [n for n, size in enumerate(sketch.dims(Arg.DST)) if size % group == 0]
+    return str(draw(st.sampled_from(fitting or [0])))
+
+
+def _group(draw: Draw, _: Option, sketch: Sketch) -> str:
+    """A size that divides some dimension."""
+    sizes = [n for extent in sketch.dims(Arg.DST) for n in range(1, extent + 1) if extent % n == 0]
+    return str(draw(st.sampled_from(sorted({1, *sizes}))))
 
 
 def _direction(draw: Draw, option: Option, sketch: Sketch) -> str | None:
@@ -392,6 +410,7 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     "alg": _names,
     "flags": _flags,
     "axis": _axis,
+    "group": _group,
     "alpha": _sampled("1", "0.5", "2", "-1", "0.25"),
     "beta": _sampled("1", "0.5", "2", "-1", "3"),
     "scales": _factors,

@@ -99,7 +99,7 @@ def test_right_results(line: str) -> None:
             State.UNIMPLEMENTED,
             "nest: unsupported attribute: dropout",
         ),
-        ("--prelu 2:2", State.UNIMPLEMENTED, "no primitive for --prelu"),
+        ("--zeropad 2", State.UNIMPLEMENTED, "no primitive for --zeropad"),
         ("--softmax --axis=5 2x3", State.INVALID_ARGUMENTS, ""),
         ("--softmax --stag=abc 2x3", State.INVALID_ARGUMENTS, ""),
         ("--reorder --attr-scales=src:per_oc 2x3", State.INVALID_ARGUMENTS, ""),

@@ -19,7 +19,9 @@ from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.tools.bench.peers.onednn_library import QUERY_EXEC_ARG_MD, Handle, Session, dims
@@ -208,6 +210,24 @@ def _lrn(asked: Asked) -> Handle:
     return asked.create("lrn_backward", kinds[1], *tensors, *numbers)
 
 
+def _prelu(asked: Asked) -> Handle:
+    if asked.forward:
+        tensors = asked.tensors(Arg.SRC, Arg.WEIGHTS, Arg.DST)
+        return asked.create("prelu_forward", asked.desc.prop_kind.value, *tensors)
+    gradients = Arg.DIFF_SRC, Arg.DIFF_WEIGHTS, Arg.DIFF_DST
+    return asked.create("prelu_backward", *asked.tensors(Arg.SRC, Arg.WEIGHTS, *gradients))
+
+
+def _shuffle(asked: Asked) -> Handle:
+    desc = asked.desc
+    numbers = desc.axis, ctypes.c_int64(desc.group_size)
+    if asked.forward:
+        ends = asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("shuffle_forward", desc.prop_kind.value, *ends, *numbers)
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
+    return asked.create("shuffle_backward", *ends, *numbers)
+
+
 def _layer_normalization(asked: Asked) -> Handle:
     desc, name = asked.desc, "layer_normalization"
     kinds = {desc.scale_shift_data_type, desc.diff_scale_shift_data_type}
@@ -275,6 +295,8 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
+    PreluDesc: _prelu,
+    ShuffleDesc: _shuffle,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,
     MatmulDesc: _matmul,

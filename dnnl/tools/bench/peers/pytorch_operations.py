@@ -17,7 +17,9 @@ from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.tools.bench.peers.pytorch_functions import binary, eltwise
@@ -231,6 +233,47 @@ def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
     return Program("local_response_norm", plain_views(desc), build)
 
 
+def _prelu(desc: PreluDesc, _: PrimitiveAttr) -> Program:
+    equal_floats(desc)
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        src, weights = tensors[Arg.SRC], tensors[Arg.WEIGHTS]
+        aten, each = torch.ops.aten, weights.expand_as(src)
+        if desc.propagation.is_forward:
+            return lambda: aten._prelu_kernel(src, each)
+        shared = [d for d, size in enumerate(desc.weights_desc.dims) if size == 1]
+
+        def gradient() -> dict[int, Any]:
+            diff_src, shares = aten._prelu_kernel_backward(tensors[Arg.DIFF_DST], src, each)
+            sums = shares.sum(shared, keepdim=True) if shared else shares
+            return {Arg.DIFF_SRC: diff_src, Arg.DIFF_WEIGHTS: sums}
+
+        return gradient
+
+    return Program("_prelu_kernel", plain_views(desc), build)
+
+
+def _shuffle(desc: ShuffleDesc, _: PrimitiveAttr) -> Program:
+    forward = desc.propagation.is_forward
+    if len({tensor.desc.data_type for tensor in desc.tensors}) > 1:
+        raise Unimplemented("PyTorch moves elements of one type")
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        given = tensors[Arg.SRC if forward else Arg.DIFF_DST]
+        groups = given.shape[desc.axis] // desc.group_size
+        rows = groups if forward else desc.group_size
+        split = given.unflatten(desc.axis, (rows, -1)).transpose(desc.axis, desc.axis + 1)
+        places = out.unflatten(desc.axis, (-1, rows))
+
+        def run() -> Any:
+            places.copy_(split)
+            return out
+
+        return run
+
+    return Program("copy_", plain_views(desc), build)
+
+
 def _normalization_by_batch(desc: BatchNormalizationDesc, relu: bool) -> Program:
     learned = NormFlags.use_scale | NormFlags.use_shift
     if desc.src_desc.data_type is not DataType.f32 and not desc.flags & learned:
@@ -311,6 +354,8 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
+    PreluDesc: _prelu,
+    ShuffleDesc: _shuffle,
     ConvolutionDesc: convolution,
     InnerProductDesc: inner_product,
     MatmulDesc: matmul,

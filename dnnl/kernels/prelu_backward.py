@@ -1,0 +1,135 @@
+"""Gradients of a prelu: of src, and of its weights, which collect what shares them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.builder import Module, Value, Values
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.folds import Fold, Reduction, emit_fold, exact_room
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.point import Point, added
+from dnnl.kernels.pointwise import emit_copy, letters, refuse_types, symbol
+from dnnl.kernels.prelu import TYPES, where_positive
+from dnnl.kernels.scratchpad import Scratchpad
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+
+_NONE = MemoryDesc.zero()
+_KEPT = 1024
+
+
+@dataclass(frozen=True)
+class Conf:
+    """diff_src = diff_dst where src > 0, else diff_dst * weights; diff_weights is the sum of
+    src * diff_dst over those elements of a weight that are not positive.
+
+    ``partial`` results of sums lie in the ``scratchpad`` of that many bytes, and so do the
+    ``totals``, where diff_weights has padding along a dimension that is summed over.
+    """
+
+    src: MemoryDesc
+    weights: MemoryDesc
+    diff_dst: MemoryDesc
+    diff_src: MemoryDesc
+    diff_weights: MemoryDesc
+    partial: MemoryDesc = _NONE
+    totals: MemoryDesc = _NONE
+    scratchpad: int = 0
+
+    @property
+    def shared(self) -> tuple[bool, ...]:
+        """The dimensions along which elements share a weight."""
+        pairs = zip(self.src.dims, self.weights.dims, strict=True)
+        return tuple(extent != own for extent, own in pairs)
+
+
+def configure(
+    src: MemoryDesc,
+    weights: MemoryDesc,
+    diff_dst: MemoryDesc,
+    diff_src: MemoryDesc,
+    diff_weights: MemoryDesc,
+    isa: Isa,
+) -> Conf | Refusal:
+    """Accept any layouts of supported types."""
+    conf = Conf(src, weights, diff_dst, diff_src, diff_weights)
+    tensors = src, weights, diff_dst, diff_src, diff_weights
+    return refuse_types(*tensors, allowed=TYPES) or _with_room(conf, isa)
+
+
+@lru_cache(_KEPT)
+def _with_room(conf: Conf, isa: Isa) -> Conf:
+    """The configuration with its parts of the scratchpad."""
+    scratchpad = Scratchpad()
+    padded = zip(conf.shared, conf.diff_weights.padded_dims, strict=True)
+    if any(shared and extent > 1 for shared, extent in padded):
+        conf = replace(conf, totals=scratchpad.take(MemoryDesc(conf.weights.dims, "f32"))[1])
+    needed = exact_room(isa, _fold(conf, Arguments()))
+    if not needed.has_zero_dim:
+        conf = replace(conf, partial=scratchpad.take(needed)[1])
+    return replace(conf, scratchpad=scratchpad.size)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One fold over all that shares a weight, which makes diff_src on its way."""
+    module, arguments = Module("prelu_backward", isa), Arguments()
+    entry = symbol("prelu_backward", [conf.src, conf.diff_src, conf.diff_weights], isa)
+    fold = _fold(conf, arguments)
+    slot = arguments.slot(Arg.SCRATCHPAD) if conf.scratchpad else -1
+    phases = emit_fold(module, entry, fold, (slot, conf.partial))
+    if not conf.totals.is_zero:
+        entry = symbol("prelu_padding", [conf.diff_weights], isa)
+        ends = (Arg.SCRATCHPAD, conf.totals), (Arg.DIFF_WEIGHTS, conf.diff_weights)
+        phases += (emit_copy(module, entry, *ends, arguments),)
+    return Kernel(module, phases, arguments.ids)
+
+
+def _fold(conf: Conf, arguments: Arguments) -> Fold:
+    """The sums of diff_weights. diff_src is stored with each term of a sum, or where it has padding
+    behind each part of the sums, while that is in a cache."""
+    axes = letters(conf.src.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    own = tuple(ZERO if shared else i for shared, i in zip(conf.shared, index, strict=True))
+    src = Operand(arguments.slot(Arg.SRC), conf.src, index)
+    weights = Operand(arguments.slot(Arg.WEIGHTS), conf.weights, own)
+    diff_dst = Operand(arguments.slot(Arg.DIFF_DST), conf.diff_dst, index)
+    diff_src = Operand(arguments.slot(Arg.DIFF_SRC), conf.diff_src, index)
+    if conf.totals.is_zero:
+        sums = Operand(arguments.slot(Arg.DIFF_WEIGHTS), conf.diff_weights, own)
+    else:
+        sums = Operand(arguments.slot(Arg.SCRATCHPAD), conf.totals, own)
+    padded = conf.diff_src.padded_dims != conf.diff_src.dims
+
+    def differentiate(p: Point) -> None:
+        gradient = p.load(diff_dst)
+        scaled = p.e.b.fmul(gradient, p.load(weights))
+        p.store(diff_src, where_positive(p, p.load(src), gradient, scaled))
+
+    def step(p: Point, total: Value) -> Values:
+        element = p.load(src)
+        more = vector.multiply_add(p.e, element, p.load(diff_dst), total)
+        if not padded:
+            differentiate(p)
+        return (where_positive(p, element, total, more),)
+
+    def partial(point: Point) -> Values:
+        totals = point.fold((0.0,), step, added)
+        if padded:
+            point.each(differentiate)
+        return totals
+
+    return Fold(
+        kept=tuple(a for a, shared in zip(axes, conf.shared, strict=True) if not shared),
+        reduced=tuple(a for a, shared in zip(axes, conf.shared, strict=True) if shared),
+        inputs=(src, weights, diff_dst),
+        outputs=(sums,),
+        reduction=Reduction(partial, added, (0.0,)),
+        finish=lambda point, values: point.store(sums, *values),
+        stored=(diff_src,),
+    )

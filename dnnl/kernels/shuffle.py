@@ -1,0 +1,141 @@
+"""Put the elements along one dimension in another order: that of a matrix that is transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dnnl.codegen import convert
+from dnnl.codegen.access import Bound, Operand
+from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.codegen.builder import Module
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.codegen.space import divide_each_other, in_pieces
+from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+
+# So many rows that lie in turns in dst are written together.
+_MOST_TURNS = 6
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst[u + v * rows] = src[u * columns + v] along ``axis``, with u below ``rows`` and v below
+    ``columns``; the gradient is the same the other way round."""
+
+    rows: int
+    columns: int
+    axis: int
+    src: MemoryDesc
+    dst: MemoryDesc
+    forward: bool
+
+    @property
+    def arguments(self) -> tuple[Arg, Arg]:
+        """What is read and what is written."""
+        return (Arg.SRC, Arg.DST) if self.forward else (Arg.DIFF_DST, Arg.DIFF_SRC)
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether a few rows of src lie in turns in dst, and nothing else does."""
+        few, dst = 1 < self.rows <= min(_MOST_TURNS, self.columns), self.dst
+        plain = not dst.inner_blocks and dst.padded_dims == dst.dims
+        return few and plain and dst.strides[self.axis] == 1
+
+
+def configure(
+    group_size: int, axis: int, src: MemoryDesc, dst: MemoryDesc, *, forward: bool
+) -> Conf | Refusal:
+    """Accept any layouts of types of whole bytes; the bits of equal types are moved."""
+    known = convert.MOVED if src.data_type is dst.data_type else convert.SUPPORTED
+    allowed = [kind for kind in known if kind.bits >= 8]
+    refusal = refuse_types(src, dst, allowed=allowed)
+    if refusal is not None:
+        return refusal
+    rows, columns = src.dims[axis] // group_size, group_size
+    if not forward:
+        rows, columns = columns, rows
+    if columns == 1:  # as it is, like a single row
+        rows, columns = columns, rows
+    return Conf(rows, columns, axis, src, dst, forward)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest."""
+    arguments, name = Arguments(), "shuffle" if conf.forward else "shuffle_backward"
+    walk = _walk_in_turns(conf) if conf.in_turns else _walk(conf)
+    axes = letters(conf.dst.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    before, behind = axes[: conf.axis], axes[conf.axis + 1 :]
+    src_slot, dst_slot = map(arguments.slot, conf.arguments)
+
+    def at(slot: int, desc: MemoryDesc, place: Affine) -> Operand:
+        own = (*index[: conf.axis], place, *index[conf.axis + 1 :])
+        return Operand(slot, desc, own)
+
+    inputs, outputs = [], []
+    for row in walk.rows:
+        inputs.append(at(src_slot, conf.src, row * conf.columns + walk.column))
+        outputs.append(at(dst_slot, conf.dst, row + walk.column * conf.rows))
+
+    def body(point: Point) -> None:
+        values = [point.load(operand) for operand in inputs]
+        if conf.in_turns:
+            point.store_in_turns(outputs, values)
+        else:
+            point.store(outputs[0], values[0])
+
+    nest = Nest(
+        (*before, *walk.axes, *behind), (), tuple(inputs), tuple(outputs), body,
+        where=tuple(Bound(row, conf.rows) for row in walk.rows),
+        filled=(Bound(walk.column, conf.columns),),
+        core=convert.bare_core(conf.src.data_type, conf.dst.data_type),
+    )  # fmt: skip
+    module = Module(name, isa)
+    phase = emit_nest(module, symbol(name, [conf.src, conf.dst], isa), nest)
+    return Kernel(module, (phase,), arguments.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class _Walk:
+    """The numbers of the rows that one iteration moves an element of, and that of the column."""
+
+    rows: tuple[Affine, ...]
+    column: Affine
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of both."""
+        return tuple(axis for form in (self.column, *self.rows) for axis in form.strides)
+
+
+def _walk_in_turns(conf: Conf) -> _Walk:
+    """All rows at each column."""
+    rows = tuple(ZERO + number for number in range(conf.rows))
+    return _Walk(rows, Affine.of(Axis(conf.columns, "column")))
+
+
+def _walk(conf: Conf) -> _Walk:
+    """Each row at each column, of which there are so many that dst's padding is walked as well.
+    Axes are cut where blocks end, if blocks hold whole rows or columns or these whole blocks."""
+    rows, columns = conf.rows, conf.columns
+    width = max(columns, -(-conf.dst.padded_dims[conf.axis] // max(1, rows)))
+    if rows == 1:
+        return _Walk((ZERO,), Affine.of(Axis(width, "column")))
+    in_src, in_dst = (block_boundaries(desc, conf.axis) for desc in (conf.src, conf.dst))
+    row = in_pieces("row", rows, _boundaries(in_dst, rows, in_src, columns))
+    column = in_pieces("column", width, _boundaries(in_src, columns, in_dst, rows))
+    return _Walk((row,), column)
+
+
+def _boundaries(blocks: Sequence[int], extent: int, across: Sequence[int], apart: int) -> set[int]:
+    """Where an axis of so many neighbours in one tensor, which lie ``apart`` in the other one, is
+    to be cut for the blocks of the first and those ``across`` it."""
+    own = {size for size in blocks if extent % size == 0}
+    every = own | {size // apart for size in across if apart and size % apart == 0}
+    return every if divide_each_other(every) else own
