@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import F32, Module, Type, Value
+from dnnl.codegen.builder import F32, F64, Module, Type, Value
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.dropout import Dropper
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
@@ -26,6 +26,7 @@ from dnnl.types.post_ops import PostOp
 Source = tuple[int, MemoryDesc, tuple[int, ...]]
 Compute = Callable[[Point, list[Value]], Value]
 FLOATS = frozenset({DataType.f32, DataType.bf16, DataType.f16})
+SMALL_FLOATS = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
 INTEGERS = frozenset({DataType.s32, DataType.s8, DataType.u8})
 _F32 = frozenset({DataType.f32})
 _NONE = Quantization()
@@ -55,6 +56,11 @@ def refuse_types(
     return None
 
 
+def core_of(*descs: MemoryDesc) -> Type:
+    """The type of a computation with tensors of any float: f64 where one of them is."""
+    return F64 if any(desc.data_type is DataType.f64 for desc in descs) else F32
+
+
 def source(argument: int, desc: MemoryDesc) -> Source:
     """A source with dst's dimensions, broadcast where it has size 1."""
     return argument, desc, tuple(range(desc.ndims))
@@ -68,10 +74,13 @@ def build_pointwise(
     post_ops: Sequence[PostOp],
     compute: Compute,
     dropout: Dropout | None = None,
+    *,
+    target: Arg = Arg.DST,
 ) -> Kernel:
     """A one-phase kernel: dst = post_ops(dropout(compute(sources))) for every element.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
+    The argument of dst is ``target``. Where a tensor is f64, so is the computation.
     """
     arguments = Arguments()
     axes = letters(dst.dims)
@@ -80,7 +89,7 @@ def build_pointwise(
         Operand(arguments.slot(arg), desc, broadcast(desc, [index[dim] for dim in dims]))
         for arg, desc, dims in sources
     ]
-    output = Operand(arguments.slot(Arg.DST), dst, index)
+    output = Operand(arguments.slot(target), dst, index)
     dropper = Dropper(dropout, output, arguments)
     epilogue = Epilogue(post_ops, output, arguments)
 
@@ -94,6 +103,7 @@ def build_pointwise(
     nest = Nest(
         axes, (), read, (output, *dropper.outputs), body,
         numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=dropper.registers,
+        core=core_of(dst, *(desc for _, desc, _ in sources)),
     )  # fmt: skip
     phase = emit_nest(module, entry, nest)
     return Kernel(module, (phase,), arguments.ids)

@@ -165,7 +165,11 @@ def _eltwise(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     numbers = _float(desc.alpha), _float(desc.beta)
-    return asked.create("eltwise_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
+    if asked.forward:
+        return asked.create("eltwise_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
+    data = Arg.DST if desc.alg_kind.uses_dst else Arg.SRC
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, data)
+    return asked.create("eltwise_backward", kinds[1], *tensors, *numbers)
 
 
 def _binary(asked: Asked) -> Handle:
