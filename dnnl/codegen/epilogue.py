@@ -96,22 +96,20 @@ class Epilogue:
 
     def __init__(self, post_ops: Sequence[PostOp], dst: Operand, arguments: Arguments) -> None:
         self._post_ops, self._dst = tuple(post_ops), dst
-        self._operands: dict[int, Operand] = {}
+        self._operands: dict[int, tuple[Operand, ...]] = {}
         for number, entry in enumerate(self._post_ops):
-            if isinstance(entry, PostOpBinary):
-                slot = arguments.slot(Arg.post_op(number) | Arg.SRC_1)
-                desc = entry.src1_desc
-            elif isinstance(entry, PostOpPrelu):
-                slot = arguments.slot(Arg.post_op(number) | Arg.WEIGHTS)
-                desc = prelu_weights(entry.mask, dst.desc)
-            else:
-                continue
-            self._operands[number] = Operand(slot, desc, broadcast(desc, dst.index))
+            descs = entry.operands
+            if isinstance(entry, PostOpPrelu):
+                descs = ((Arg.WEIGHTS, prelu_weights(entry.mask, dst.desc)),)
+            self._operands[number] = tuple(
+                Operand(arguments.slot(Arg.post_op(number) | arg), desc, broadcast(desc, dst.index))
+                for arg, desc in descs
+            )
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """What the post-ops read besides the destination."""
-        return tuple(self._operands.values())
+        return tuple(operand for own in self._operands.values() for operand in own)
 
     @property
     def reads_dst(self) -> bool:
@@ -159,10 +157,10 @@ class Epilogue:
             elif isinstance(entry, PostOpEltwise):
                 value = eltwise.forward(e, entry.alg, value, entry.alpha, entry.beta)
             elif isinstance(entry, PostOpBinary):
-                other = place.load(self._operands[number])
-                value = binary.apply(e, entry.alg, value, other)
+                others = map(place.load, self._operands[number])
+                value = binary.apply(e, entry.alg, value, *others)
             else:
-                weights = place.load(self._operands[number])
+                (weights,) = map(place.load, self._operands[number])
                 positive = e.b.fcmp_ordered(">", value, place.constant(0.0))
                 value = e.b.select(positive, value, e.b.fmul(value, weights))
         return value

@@ -76,30 +76,36 @@ def build_pointwise(
     dropout: Dropout | None = None,
     *,
     target: Arg = Arg.DST,
+    quantization: Quantization = _NONE,
 ) -> Kernel:
     """A one-phase kernel: dst = post_ops(dropout(compute(sources))) for every element.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
-    The argument of dst is ``target``. Where a tensor is f64, so is the computation.
+    The argument of dst is ``target``. Sources come as their ``quantization`` means them. Where a
+    tensor is f64, so is the computation.
     """
     arguments = Arguments()
     axes = letters(dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
-    inputs = [
-        Operand(arguments.slot(arg), desc, broadcast(desc, [index[dim] for dim in dims]))
+    inputs = {
+        arg: Operand(arguments.slot(arg), desc, broadcast(desc, [index[dim] for dim in dims]))
         for arg, desc, dims in sources
-    ]
+    }
+    quantizer = Quantizer(quantization, inputs, arguments)
     output = Operand(arguments.slot(target), dst, index)
     dropper = Dropper(dropout, output, arguments)
     epilogue = Epilogue(post_ops, output, arguments)
 
     def body(point: Point) -> None:
-        value = dropper.apply(point, compute(point, [point.load(operand) for operand in inputs]))
+        loaded = [
+            quantizer.dequantize(point, arg, point.load(given)) for arg, given in inputs.items()
+        ]
+        value = dropper.apply(point, compute(point, loaded))
         point.store(output, epilogue.apply(point, value))
 
     module = Module(name, isa)
     entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
-    read = (*inputs, *dropper.inputs, *epilogue.operands)
+    read = (*inputs.values(), *quantizer.operands, *dropper.inputs, *epilogue.operands)
     nest = Nest(
         axes, (), read, (output, *dropper.outputs), body,
         numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=dropper.registers,

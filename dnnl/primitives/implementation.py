@@ -97,6 +97,9 @@ def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
             raise InvalidArguments(f"post_ops[{number}].mask", entry.mask, rule)
         if not isinstance(entry, PostOpBinary):
             continue
+        if entry.src2_desc is not None and entry.src2_desc.dims != dst.dims:
+            rule = f"a condition has the dims of dst, which are {dst.dims}"
+            raise InvalidArguments(f"post_ops[{number}].src2_desc", entry.src2_desc.dims, rule)
         dims = entry.src1_desc.dims
         fits = len(dims) == dst.ndims and all(
             extent in (1, full) for extent, full in zip(dims, dst.dims, strict=True)
@@ -109,13 +112,14 @@ def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
 def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[PostOp, ...]:
     """The post-ops with operands of layout 'any' laid out as dst."""
 
-    def resolve(entry: PostOp) -> PostOp:
-        if isinstance(entry, PostOpBinary) and entry.src1_desc.format_kind is FormatKind.any:
-            models = [dst] if entry.src1_desc.dims == dst.dims else []
-            return replace(entry, src1_desc=laid_out_as(entry.src1_desc, models))
-        return entry
+    def resolve(desc: MemoryDesc) -> MemoryDesc:
+        if desc.format_kind is not FormatKind.any:
+            return desc
+        return laid_out_as(desc, [dst] if desc.dims == dst.dims else [])
 
-    return tuple(resolve(entry) for entry in post_ops)
+    return tuple(
+        entry.mapped(resolve) if isinstance(entry, PostOpBinary) else entry for entry in post_ops
+    )
 
 
 def check_dropout(dropout: Dropout | None, dst: MemoryDesc) -> None:

@@ -40,7 +40,8 @@ def binary(
 ) -> Array:
     """``src0 alg src1``; a comparison gives 1 or 0, ``select`` gives ``src2 ? src0 : src1``.
 
-    The sources have the same rank and a dimension of 1 broadcasts; ``src2`` has the result's dims.
+    The sources have the same rank and a dimension of 1 broadcasts; ``src2`` has the dims of
+    the first.
     """
     name = name_of(alg)
     left, right = f64(src0), f64(src1)
@@ -53,35 +54,43 @@ def binary(
 
 
 _FEW = 10
+_COMPARISONS = ("binary_ge", "binary_gt", "binary_le", "binary_lt", "binary_eq", "binary_ne")
 
 
 class _Binary(Specification):
     """Whole numbers and halves, which functions of two values do not round."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
-        """Small whole numbers, halved in a first source of floats; a divisor is not 0."""
+        """Small whole numbers, halved in a first source of floats; a divisor is not 0. Numbers to
+        compare are so few that each comparison is true and false by turns, with any one number."""
         values = {}
+        compares = desc.alg_kind.name in _COMPARISONS
         for argument, source in inputs(desc):
-            numbers = integers(generator("binary", argument, source.dims), source.dims, -8, 8)
+            most = (1 if argument == Arg.SRC_1 else 2) if compares else 8
+            rng = generator("binary", argument, source.dims)
+            numbers = integers(rng, source.dims, -most, most)
             if source.data_type.min >= 0:
                 numbers = abs(numbers)
-            if argument == Arg.SRC_1:
+            if argument == Arg.SRC_2:
+                numbers *= generator("binary", "chosen", source.dims).random(source.dims) < 0.5
+            elif argument == Arg.SRC_1:
                 numbers[numbers == 0] = 1
-            elif source.data_type.is_float:
+            elif source.data_type.is_float and not compares:
                 numbers /= 2
             values[argument] = numbers
         return values
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """The function."""
-        return {Arg.DST: binary(desc.alg_kind, values[Arg.SRC_0], values[Arg.SRC_1])}
+        operands = values[Arg.SRC_0], values[Arg.SRC_1], values.get(Arg.SRC_2)
+        return {Arg.DST: binary(desc.alg_kind, *operands)}
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """One rounding."""
         kind, alg = desc.dst_desc.data_type, desc.alg_kind
-        compares = alg.name.removeprefix("binary_") in ("ge", "gt", "le", "lt", "eq", "ne")
+        compares = alg.name in _COMPARISONS
         # One value alone can make nearly everything zero, as a divisor of integers does.
         few = values[Arg.SRC_1].size < _FEW
         zeros = 99 if compares or few else zero_limit(kind)

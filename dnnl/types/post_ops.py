@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 from dnnl.errors import InvalidArguments
@@ -90,6 +90,15 @@ class PostOpBinary(PostOp):
         """The second operand and, for ``binary_select``, the condition."""
         first = (int(Arg.SRC_1), self.src1_desc)
         return (first,) if self.src2_desc is None else (first, (int(Arg.SRC_2), self.src2_desc))
+
+    def mapped(self, change: Callable[[MemoryDesc], MemoryDesc]) -> PostOpBinary:
+        """The entry with a change made to the descriptor of each operand."""
+        condition = self.src2_desc
+        return replace(
+            self,
+            src1_desc=change(self.src1_desc),
+            src2_desc=None if condition is None else change(condition),
+        )
 
     def __str__(self) -> str:
         text = f"{self.alg}:{self.src1_desc.data_type}:{self.mask}"

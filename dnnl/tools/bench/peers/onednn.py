@@ -173,6 +173,8 @@ def _eltwise(asked: Asked) -> Handle:
 
 
 def _binary(asked: Asked) -> Handle:
+    if not asked.desc.src2_desc.is_zero:
+        raise Unimplemented(f"{asked.peer.name} is asked for no selection")  # new in version 3.7
     tensors = asked.tensors(Arg.SRC_0, Arg.SRC_1, Arg.DST)
     return asked.create("binary", asked.desc.alg_kind.value, *tensors)
 
