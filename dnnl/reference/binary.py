@@ -14,6 +14,7 @@ from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import EXACT
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 TOLERANCE = EXACT  # one IEEE operation, comparisons included
@@ -62,11 +63,12 @@ class _Binary(Specification):
 
     def fill(self, desc: Any) -> dict[int, Array]:
         """Small whole numbers, halved in a first source of floats; a divisor is not 0. Numbers to
-        compare are so few that each comparison is true and false by turns, with any one number."""
+        compare are so few that each comparison is true and false by turns, with any one number,
+        and whole ones are divided that are so large that not all quotients are 0."""
         values = {}
         compares = desc.alg_kind.name in _COMPARISONS
         for argument, source in inputs(desc):
-            most = (1 if argument == Arg.SRC_1 else 2) if compares else 8
+            most = _most(desc.alg_kind, argument, source.data_type)
             rng = generator("binary", argument, source.dims)
             numbers = integers(rng, source.dims, -most, most)
             if source.data_type.min >= 0:
@@ -95,6 +97,14 @@ class _Binary(Specification):
         few = values[Arg.SRC_1].size < _FEW
         zeros = 99 if compares or few else zero_limit(kind)
         return Rule(kind.eps, zeros, non_finite=alg is Alg.binary_div)
+
+
+def _most(alg: Alg, argument: int, kind: DataType) -> int:
+    """The largest number that an operand is filled with."""
+    if alg.name in _COMPARISONS:
+        return 1 if argument == Arg.SRC_1 else 2
+    divided = alg is Alg.binary_div and argument == Arg.SRC_0
+    return 64 if divided and kind.is_integer else 8
 
 
 SPECIFICATION = _Binary()
