@@ -101,12 +101,14 @@ class PostOpBinary(PostOp):
         )
 
     def __str__(self) -> str:
-        text = f"{self.alg}:{self.src1_desc.data_type}:{self.mask}"
+        texts = [str(self.src1_desc.data_type), str(self.mask)]
         if self.src1_desc.format_kind is FormatKind.any:
-            return f"{text}:any"
-        _, _, _, tag, strides, *_ = str(self.src1_desc).split(":")
-        layout = f"{tag}:{strides}" if strides else tag
-        return f"{text}:{layout}" if self.mask else text
+            texts.append("any")
+        elif self.mask:
+            _, _, _, tag, strides, *_ = str(self.src1_desc).split(":")
+            texts += [tag, strides] if strides else [tag]
+        # What follows a colon there is said of the condition.
+        return f"{self.alg}:{(':' if self.src2_desc is None else '.').join(texts)}"
 
 
 @dataclass(frozen=True, slots=True)
