@@ -43,6 +43,8 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
         (1, 1), (1, 1), (1, 1), (0, 0), None)),
     "EltwiseDesc.forward": (
         dnnl.EltwiseDesc.forward, (INFERENCE, "eltwise_linear", IMAGE, IMAGE, 1.0, 2.0)),
+    "EltwiseDesc.backward": (
+        dnnl.EltwiseDesc.backward, ("eltwise_linear", IMAGE, IMAGE, IMAGE, 1.0, 2.0)),
     "ExactDesc": (dnnl.ExactDesc, ("add", [INTEGERS, INTEGERS], INTEGERS)),
     "InnerProductDesc.forward": (
         dnnl.InnerProductDesc.forward, (INFERENCE, IMAGE, matrix(5, 3, 4, 4), matrix(2, 5), None)),

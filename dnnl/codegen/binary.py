@@ -1,7 +1,7 @@
 """The binary algorithms as IR: one row each.
 
 The maximum and the minimum of a NaN and anything is NaN; a comparison with a NaN is false, except
-that a NaN is unequal to everything.
+that a NaN is unequal to everything. A selection has a third operand, the condition.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ Function = Callable[[Emitter, ir.Value, ir.Value], ir.Value]
 
 
 def supported(alg: Alg) -> bool:
-    """Whether ``apply`` knows the algorithm: all but ``binary_select``, which takes a condition."""
-    return alg in _APPLY
+    """Whether ``apply`` knows the algorithm."""
+    return alg in _APPLY or alg is Alg.binary_select
 
 
-def apply(e: Emitter, alg: Alg, a: ir.Value, b: ir.Value) -> ir.Value:
-    """``a alg b`` on each lane of two f32 vectors; comparisons give 1 or 0."""
+def apply(e: Emitter, alg: Alg, a: ir.Value, b: ir.Value, *condition: ir.Value) -> ir.Value:
+    """``a alg b`` on each lane of two float vectors; comparisons give 1 or 0, ``binary_select``
+    gives a where the ``condition`` is not 0, else b."""
+    if alg is Alg.binary_select:
+        (chosen,) = condition
+        zero = vector.splat_constant(chosen.type, 0.0)
+        return e.b.select(e.b.fcmp_unordered("!=", chosen, zero), a, b)
     return _APPLY[alg](e, a, b)
 
 

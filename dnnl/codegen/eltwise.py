@@ -18,8 +18,8 @@ from dnnl.types.kinds import Alg
 
 Function = Callable[[Emitter, ir.Value, float, float], ir.Value]
 
-_GELU_SLOPE = math.sqrt(2.0 / math.pi)
-_GELU_CUBIC = 0.044715
+GELU_SLOPE = math.sqrt(2.0 / math.pi)
+GELU_CUBIC = 0.044715
 
 
 def forward(e: Emitter, alg: Alg, value: ir.Value, alpha: float, beta: float) -> ir.Value:
@@ -30,17 +30,17 @@ def forward(e: Emitter, alg: Alg, value: ir.Value, alpha: float, beta: float) ->
     return _FORWARD[alg](e, value, alpha, beta)
 
 
-def _times(e: Emitter, value: ir.Value, factor: float) -> ir.Value:
+def times(e: Emitter, value: ir.Value, factor: float) -> ir.Value:
     """value * factor, of which 1 is left out."""
     if factor == 1.0:
         return value
     return e.b.fmul(value, functions.constant(value, factor))
 
 
-def _affine(e: Emitter, value: ir.Value, alpha: float, beta: float) -> ir.Value:
+def affine(e: Emitter, value: ir.Value, alpha: float, beta: float) -> ir.Value:
     """alpha * value + beta."""
     if beta == 0.0:
-        return _times(e, value, alpha)
+        return times(e, value, alpha)
     slope, shift = functions.constant(value, alpha), functions.constant(value, beta)
     return vector.multiply_add(e, value, slope, shift)
 
@@ -48,7 +48,7 @@ def _affine(e: Emitter, value: ir.Value, alpha: float, beta: float) -> ir.Value:
 def _relu(e: Emitter, value: ir.Value, alpha: float, _: float) -> ir.Value:
     if alpha == 0.0:
         return functions.at_least(e, value, 0.0)
-    scaled = _times(e, value, alpha)
+    scaled = times(e, value, alpha)
     if 0.0 < alpha <= 1.0:
         return vector.maximum(e, scaled, value)
     positive = e.b.fcmp_ordered(">", value, functions.constant(value, 0.0))
@@ -63,12 +63,12 @@ def _elu(e: Emitter, value: ir.Value, alpha: float, _: float) -> ir.Value:
 
 
 def _hardsigmoid(e: Emitter, value: ir.Value, alpha: float, beta: float) -> ir.Value:
-    return functions.clamp(e, _affine(e, value, alpha, beta), 0.0, 1.0)
+    return functions.clamp(e, affine(e, value, alpha, beta), 0.0, 1.0)
 
 
 def _gelu_tanh(e: Emitter, value: ir.Value, _alpha: float, _beta: float) -> ir.Value:
     # (1 + tanh y) / 2 is logistic(2 y), which loses nothing where tanh y comes close to -1.
-    factors = (2.0 * _GELU_SLOPE, 2.0 * _GELU_SLOPE * _GELU_CUBIC)
+    factors = (2.0 * GELU_SLOPE, 2.0 * GELU_SLOPE * GELU_CUBIC)
     factor = functions.polynomial(e, e.b.fmul(value, value), factors)
     return e.b.fmul(value, functions.logistic(e, e.b.fmul(value, factor)))
 
@@ -84,7 +84,7 @@ _FORWARD: dict[Alg, Function] = {
     Alg.eltwise_square: lambda e, s, _a, _b: e.b.fmul(s, s),
     Alg.eltwise_abs: lambda e, s, _a, _b: functions.absolute(e, s),
     Alg.eltwise_sqrt: lambda e, s, _a, _b: functions.square_root(e, s),
-    Alg.eltwise_linear: _affine,
+    Alg.eltwise_linear: affine,
     Alg.eltwise_soft_relu: lambda e, s, a, _: functions.softplus(e, s, a),
     Alg.eltwise_hardsigmoid: _hardsigmoid,
     Alg.eltwise_logistic: lambda e, s, _a, _b: functions.logistic(e, s),
@@ -92,10 +92,10 @@ _FORWARD: dict[Alg, Function] = {
     Alg.eltwise_log: lambda e, s, _a, _b: functions.log(e, s),
     Alg.eltwise_gelu_tanh: _gelu_tanh,
     Alg.eltwise_gelu_erf: lambda e, s, _a, _b: e.b.fmul(s, functions.normal_cdf(e, s)),
-    Alg.eltwise_swish: lambda e, s, a, _: e.b.fmul(s, functions.logistic(e, _times(e, s, a))),
+    Alg.eltwise_swish: lambda e, s, a, _: e.b.fmul(s, functions.logistic(e, times(e, s, a))),
     Alg.eltwise_clip: _clip,
     Alg.eltwise_clip_v2: _clip,
-    Alg.eltwise_pow: lambda e, s, a, b: _times(e, functions.power(e, s, b), a),
+    Alg.eltwise_pow: lambda e, s, a, b: times(e, functions.power(e, s, b), a),
     Alg.eltwise_round: lambda e, s, _a, _b: functions.round_to_even(e, s),
     Alg.eltwise_mish: lambda e, s, _a, _b: e.b.fmul(s, functions.tanh_of_softplus(e, s)),
     Alg.eltwise_hardswish: lambda e, s, a, b: e.b.fmul(s, _hardsigmoid(e, s, a, b)),

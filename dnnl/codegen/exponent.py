@@ -1,4 +1,4 @@
-"""Taking the exponent of f32 vectors out, and putting one in.
+"""Taking the exponent of vectors of f32 or f64 out, and putting one into f32.
 
 Some targets have an instruction for each; everywhere else the bits of the format do it.
 """
@@ -6,25 +6,37 @@ Some targets have an instruction for each; everywhere else the bits of the forma
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import I32, Emitter
+from dnnl.codegen.builder import F64, I32, I64, Emitter
 
 _CURRENT_ROUNDING = 4
 # Mantissas in [3/4, 3/2); NaN for negative values.
 _MANTISSA_NEAR_ONE = 0b1011
 
-_MANTISSA_BITS = 23
-_BITS_OF_THREE_QUARTERS = 0x3F400000
-_SMALLEST_NORMAL = 2.0**-126
-_DENORMAL_SHIFT = 24
+
+@dataclass(frozen=True)
+class _Format:
+    """A float type: the integer of its bits, and what stands where in it."""
+
+    integer: ir.IntType
+    mantissa_bits: int
+    three_quarters: int
+    smallest_normal: float
+    denormal_shift: int
+
+
+_FORMAT_F32 = _Format(I32, 23, 0x3F400000, 2.0**-126, 24)
+_FORMAT_F64 = _Format(I64, 52, 0x3FE8000000000000, 2.0**-1022, 54)
 
 
 def is_native(e: Emitter, kind: ir.VectorType) -> bool:
     """Whether the target scales vectors of this type by powers of two in one instruction."""
-    return e.isa.instruction("scale", "f32", kind.count) is not None
+    native = e.isa.instruction("scale", "f32", kind.count) is not None
+    return native and kind.element is not F64
 
 
 def scale(e: Emitter, value: ir.Value, exponent: ir.Value) -> ir.Value:
@@ -33,7 +45,7 @@ def scale(e: Emitter, value: ir.Value, exponent: ir.Value) -> ir.Value:
 
 
 def split(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(m, k), f32 both, with x = m * 2^k and 3/4 <= m < 3/2.
+    """(m, k), of the type of x both, with x = m * 2^k and 3/4 <= m < 3/2.
 
     k is -inf for zero, inf for inf, and one of both is NaN for negative x and for NaN; the other
     one is then finite or NaN.
@@ -47,18 +59,21 @@ def split(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 
 def _split_bits(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    b, integers = e.b, vector.vector_type(I32, x.type.count)
+    form = _FORMAT_F64 if x.type.element is F64 else _FORMAT_F32
+    b, integers = e.b, vector.vector_type(form.integer, x.type.count)
 
     def real(value: float) -> ir.Constant:
         return vector.splat_constant(x.type, value)
 
-    denormal = b.fcmp_ordered("<", x, real(_SMALLEST_NORMAL))
-    bits = b.bitcast(b.select(denormal, b.fmul(x, real(2.0**_DENORMAL_SHIFT)), x), integers)
-    base = vector.splat_constant(integers, _BITS_OF_THREE_QUARTERS)
-    width = vector.splat_constant(integers, _MANTISSA_BITS)
+    denormal = b.fcmp_ordered("<", x, real(form.smallest_normal))
+    bits = b.bitcast(b.select(denormal, b.fmul(x, real(2.0**form.denormal_shift)), x), integers)
+    base = vector.splat_constant(integers, form.three_quarters)
+    width = vector.splat_constant(integers, form.mantissa_bits)
     power = b.ashr(b.sub(bits, base), width)
     mantissa = b.bitcast(b.sub(bits, b.shl(power, width)), x.type)
-    shift = b.select(denormal, real(_DENORMAL_SHIFT), real(0.0))
+    shift = b.select(denormal, real(form.denormal_shift), real(0.0))
+    if form.integer is I64:  # few targets convert those
+        power = b.trunc(power, vector.vector_type(I32, x.type.count))
     exponent = b.fsub(b.sitofp(power, x.type), shift)
     exponent = b.select(b.fcmp_ordered("<", x, real(math.inf)), exponent, x)
     zero = b.fcmp_ordered("==", x, real(0.0))

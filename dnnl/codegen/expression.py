@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from llvmlite import ir
 
-from dnnl.codegen import binary, math, vector
+from dnnl.codegen import arithmetic, binary, math, vector
 from dnnl.codegen.builder import Emitter
 from dnnl.types.expression import COMPARISONS, CONSTANT, PARAMETER, Expression, Step
 from dnnl.types.kinds import Alg
@@ -27,18 +27,18 @@ _FUNCTIONS: Mapping[str, Function] = {
     "minimum": lambda e, a, b: binary.apply(e, Alg.binary_min, a, b),
     "maximum": lambda e, a, b: binary.apply(e, Alg.binary_max, a, b),
     "neg": lambda e, a: e.b.fneg(a),
-    "abs": math.absolute,
-    "sqrt": math.square_root,
-    "rsqrt": lambda e, a: math.reciprocal(e, math.square_root(e, a)),
+    "abs": arithmetic.absolute,
+    "sqrt": arithmetic.square_root,
+    "rsqrt": lambda e, a: arithmetic.reciprocal(e, arithmetic.square_root(e, a)),
     "exp": math.exp,
     "log": math.log,
     "tanh": math.tanh,
     "erf": math.erf,
     "sigmoid": math.logistic,
     "softplus": math.softplus,
-    "floor": math.round_down,
-    "ceil": lambda e, a: e.b.fneg(math.round_down(e, e.b.fneg(a))),
-    "round": math.round_to_even,
+    "floor": arithmetic.round_down,
+    "ceil": lambda e, a: e.b.fneg(arithmetic.round_down(e, e.b.fneg(a))),
+    "round": arithmetic.round_to_even,
     "where": lambda e, condition, a, b: e.b.select(condition, a, b),
     "and": lambda e, a, b: e.b.and_(a, b),
     "or": lambda e, a, b: e.b.or_(a, b),
@@ -96,7 +96,7 @@ def _step(
     if step.name == PARAMETER:
         return parameters[int(step.detail)]
     if step.name == CONSTANT:
-        return math.constant(parameters[0], step.constant)
+        return arithmetic.constant(parameters[0], step.constant)
     sources = [values[source] for source in step.sources]
     if step.name in COMPARISONS:
         compare = e.b.fcmp_unordered if step.name == "ne" else e.b.fcmp_ordered

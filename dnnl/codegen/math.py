@@ -1,5 +1,7 @@
 """Elementary functions of f32 vectors, written out: no call is left for any target.
 
+Those of f64 vectors are in ``math_f64`` where they differ, and are found by the names of here.
+
 NaN gives NaN, infinities give their limits, and results below the smallest normal number are
 denormal. Errors are those over all f32 values where the target has a fused multiply-add, in ulps
 of the result; they grow by about one ulp where it has none. The polynomials are minimax fits: the
@@ -14,16 +16,36 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from dnnl.codegen import exponent, vector
+from dnnl.codegen import exponent, math_f64, vector
+from dnnl.codegen.arithmetic import (
+    ROUNDING_SHIFT,
+    absolute,
+    at_least,
+    at_most,
+    clamp,
+    constant,
+    copy_sign,
+    polynomial,
+    reciprocal,
+    reciprocal_root,
+    round_down,
+    round_to_even,
+    rounded_bits,
+    square_root,
+)
 from dnnl.codegen.builder import F64, I32, I64, Emitter
+
+__all__ = [
+    "absolute", "at_least", "at_most", "clamp", "constant", "copy_sign", "erf", "exp",
+    "exp_of_negative", "expm1_of_negative", "log", "logistic", "normal_cdf", "polynomial",
+    "power", "reciprocal", "reciprocal_root", "round_to_even", "rounded_bits", "softplus",
+    "square_root", "tanh", "tanh_of_softplus",
+]  # fmt: skip
 
 _LN2 = math.log(2.0)
 # ln 2 in two parts: the first has so few digits that its product with an exponent is exact.
 _LN2_HIGH = 0.693359375
 _LN2_LOW = _LN2 - _LN2_HIGH
-
-# Adding this to a small number rounds it to an integer, which stands in the lowest bits.
-_ROUNDING_SHIFT = 1.5 * 2.0**23
 
 # e^x is 0 below the one and inf above the other.
 _EXP_LOW, _EXP_HIGH = -104.0, 89.0
@@ -79,94 +101,14 @@ _EXP2 = (
 )  # fmt: skip
 
 
-def constant(x: ir.Value, value: float) -> ir.Constant:
-    """``value`` in every lane of a vector like ``x``."""
-    return vector.splat_constant(x.type, value)
-
-
-def at_least(e: Emitter, x: ir.Value, low: float) -> ir.Value:
-    """max(x, low), NaN for NaN."""
-    return vector.maximum(e, constant(x, low), x)
-
-
-def at_most(e: Emitter, x: ir.Value, high: float) -> ir.Value:
-    """min(x, high), NaN for NaN."""
-    return vector.minimum(e, constant(x, high), x)
-
-
-def clamp(e: Emitter, x: ir.Value, low: float, high: float) -> ir.Value:
-    """The nearest value in low ... high, NaN for NaN."""
-    return at_most(e, at_least(e, x, low), high)
-
-
-def polynomial(e: Emitter, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
-    """The sum of coefficients[i] * x^i."""
-    *lower, highest = coefficients
-    total: ir.Value = constant(x, highest)
-    for coefficient in reversed(lower):
-        total = vector.multiply_add(e, total, x, constant(x, coefficient))
-    return total
-
-
-def absolute(e: Emitter, x: ir.Value) -> ir.Value:
-    """|x|."""
-    return e.intrinsic(f"llvm.fabs.{vector.suffix(x.type)}", x.type, [x])
-
-
-def copy_sign(e: Emitter, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
-    """|magnitude| with the sign of ``sign``."""
-    kind = magnitude.type
-    return e.intrinsic(f"llvm.copysign.{vector.suffix(kind)}", kind, [magnitude, sign])
-
-
-def square_root(e: Emitter, x: ir.Value) -> ir.Value:
-    """The square root, correctly rounded; -0 for -0."""
-    return e.intrinsic(f"llvm.sqrt.{vector.suffix(x.type)}", x.type, [x])
-
-
-def reciprocal(e: Emitter, x: ir.Value) -> ir.Value:
-    """1 / x, correctly rounded."""
-    return e.b.fdiv(constant(x, 1.0), x)
-
-
-def reciprocal_root(e: Emitter, x: ir.Value) -> ir.Value:
-    """1 / sqrt(x) of normal positive numbers, 4 ulps: by an estimate and a step of Newton's where a
-    machine has one, which takes a third of the time of a root and a division."""
-    return e.b.fdiv(constant(x, 1.0), square_root(e, x), flags=("arcp",))
-
-
-def round_to_even(e: Emitter, x: ir.Value) -> ir.Value:
-    """The nearest integer, the even one of two."""
-    if e.isa.rounding:
-        return e.intrinsic(f"llvm.roundeven.{vector.suffix(x.type)}", x.type, [x])
-    # From here on all values are integers, so that adding it rounds smaller ones to integers.
-    integers_from = constant(x, 2.0**52 if x.type.element is F64 else 2.0**23)
-    size = absolute(e, x)
-    rounded = e.b.fsub(e.b.fadd(size, integers_from), integers_from)
-    fractional = e.b.fcmp_ordered("<", size, integers_from)
-    return e.b.select(fractional, copy_sign(e, rounded, x), x)
-
-
-def round_down(e: Emitter, x: ir.Value) -> ir.Value:
-    """The largest integer that is not above x."""
-    nearest = round_to_even(e, x)
-    above = e.b.fcmp_ordered(">", nearest, x)
-    lower = e.b.fsub(nearest, e.b.select(above, constant(x, 1.0), constant(x, 0.0)))
-    return copy_sign(e, lower, x)
-
-
-def rounded_bits(e: Emitter, x: ir.Value, slope: float = 1.0, start: float = 0.0) -> ir.Value:
-    """An i32 whose lowest 22 bits are the integer nearest to slope * x + start, the even one of
-    two; that is at most 2^21, and ``slope`` a power of two."""
-    base = constant(x, _ROUNDING_SHIFT + start)
-    shifted = (
-        e.b.fadd(x, base) if slope == 1.0 else vector.multiply_add(e, x, constant(x, slope), base)
-    )
-    return e.b.bitcast(shifted, vector.vector_type(I32, x.type.count))
+def _is_f64(x: ir.Value) -> bool:
+    return x.type.element is F64
 
 
 def exp(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x; 2 ulps."""
+    if _is_f64(x):
+        return math_f64.exp(e, x)
     return _exp(e, clamp(e, x, _EXP_LOW, _EXP_HIGH))
 
 
@@ -176,6 +118,8 @@ def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     Where most elements vanish, as behind the mask of an attention, denormal results would cost
     processors ten times as much as all the rest.
     """
+    if _is_f64(x):
+        return math_f64.exp(e, x)
     if exponent.is_native(e, x.type):
         low = constant(x, _EXP_NORMAL)
         vanishing = e.b.fcmp_ordered("<", x, low)
@@ -187,6 +131,8 @@ def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
 
 def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x - 1 for x <= 0, and 0 for positive x; 2 ulps."""
+    if _is_f64(x):
+        return math_f64.expm1_of_negative(e, x)
     x = clamp(e, x, -18.0, 0.0)  # e^-18 is lost beside 1
     rest, power = _reduce(e, x, 1)
     rest = _powers_from_first(e, rest, _EXPM1)
@@ -195,6 +141,8 @@ def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
 
 def log(e: Emitter, x: ir.Value) -> ir.Value:
     """The natural logarithm: -inf for zero, NaN for negative values; 2 ulps."""
+    if _is_f64(x):
+        return math_f64.log(e, x)
     mantissa, power = exponent.split(e, x)
     rest = _powers_from_first(e, e.b.fsub(mantissa, constant(x, 1.0)), _LOG)
     return vector.multiply_add(e, power, constant(x, _LN2), rest)
@@ -202,11 +150,13 @@ def log(e: Emitter, x: ir.Value) -> ir.Value:
 
 def tanh(e: Emitter, x: ir.Value) -> ir.Value:
     """The hyperbolic tangent; 6 ulps, and at most 1."""
+    if _is_f64(x):
+        return math_f64.tanh(e, x)
     return _saturating(e, x, _TANH_LIMIT, *_TANH)
 
 
 def erf(e: Emitter, x: ir.Value) -> ir.Value:
-    """The error function; 6 ulps, and at most 1."""
+    """The error function; 6 ulps, and at most 1; of f32."""
     return _saturating(e, x, _ERF_LIMIT, *_ERF)
 
 
@@ -218,26 +168,32 @@ def normal_cdf(e: Emitter, x: ir.Value) -> ir.Value:
     """
     # The tail on the side of x is never the difference of two large numbers.
     size = absolute(e, x)
-    excess = e.b.fmul(size, polynomial(e, size, _TAIL))
-    # (1 + excess)^2; rounding 1 + excess first would cost what the powers then magnify.
-    power = vector.multiply_add(e, excess, e.b.fadd(excess, constant(x, 2.0)), constant(x, 1.0))
-    for _ in range(3):
-        power = e.b.fmul(power, power)
-    tail = e.b.fdiv(constant(x, 0.5), power)
+    tail = math_f64.normal_tail(e, size) if _is_f64(x) else _normal_tail(e, size)
     negative = e.b.fcmp_ordered("<", x, constant(x, 0.0))
     return e.b.select(negative, tail, e.b.fsub(constant(x, 1.0), tail))
 
 
+def _normal_tail(e: Emitter, size: ir.Value) -> ir.Value:
+    """(1 - erf(size / sqrt 2)) / 2."""
+    excess = e.b.fmul(size, polynomial(e, size, _TAIL))
+    # (1 + excess)^2; rounding 1 + excess first would cost what the powers then magnify.
+    one, two = constant(size, 1.0), constant(size, 2.0)
+    power = vector.multiply_add(e, excess, e.b.fadd(excess, two), one)
+    for _ in range(3):
+        power = e.b.fmul(power, power)
+    return e.b.fdiv(constant(size, 0.5), power)
+
+
 def logistic(e: Emitter, x: ir.Value) -> ir.Value:
     """1 / (1 + e^-x); 4 ulps."""
-    grown = _exp(e, clamp(e, x, _EXP_LOW, 40.0))  # from there on the result is 1
+    grown = _exp_up_to(e, x, 40.0)  # from there on the result is 1
     return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
 
 
 def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
     """tanh(ln(1 + e^x)); 6 ulps."""
     # With w = e^x it is ((1 + w)^2 - 1) / ((1 + w)^2 + 1).
-    grown = _exp(e, clamp(e, x, _EXP_LOW, 40.0))
+    grown = _exp_up_to(e, x, 40.0)
     two = constant(x, 2.0)
     numerator = e.b.fmul(grown, e.b.fadd(grown, two))
     return e.b.fdiv(numerator, e.b.fadd(numerator, two))
@@ -248,12 +204,16 @@ def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
     steep = x if slope == 1.0 else e.b.fmul(x, constant(x, slope))
     # The asymptote is exact, and what is added to it never large.
     asymptote = at_least(e, x, 0.0) if slope >= 0.0 else at_most(e, x, 0.0)
-    shrunk = _exp(e, at_least(e, e.b.fneg(absolute(e, steep)), _EXP_LOW))
-    above = _powers_from_first(e, shrunk, _LOG1P)
+    above = _log1p(e, _exp_up_to(e, e.b.fneg(absolute(e, steep))))
     if slope == 1.0:
         return e.b.fadd(above, asymptote)
     inverse = 1.0 / slope if slope else math.inf
     return vector.multiply_add(e, above, constant(x, inverse), asymptote)
+
+
+def _log1p(e: Emitter, x: ir.Value) -> ir.Value:
+    """ln(1 + x) for 0 <= x <= 1."""
+    return math_f64.log1p(e, x) if _is_f64(x) else _powers_from_first(e, x, _LOG1P)
 
 
 def power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
@@ -308,7 +268,10 @@ def _repeated_product(e: Emitter, x: ir.Value, count: int) -> ir.Value:
 
 def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     """2^(to * log2 x) by way of f64: the rounding errors of a logarithm in f32 would become large
-    relative errors of the power. NaN for negative x."""
+    relative errors of the power. NaN for negative x. Those of an f64 are as large as its logarithm
+    times ``to``."""
+    if _is_f64(x):
+        return math_f64.exp(e, e.b.fmul(math_f64.log(e, x), to))
     wide = vector.vector_type(F64, x.type.count)
     bits = vector.vector_type(I64, x.type.count)
     mantissa, scale = (e.b.fpext(part, wide) for part in exponent.split(e, x))
@@ -327,10 +290,17 @@ def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     return e.b.fptrunc(e.b.fmul(polynomial(e, rest, _EXP2), whole), x.type)
 
 
+def _exp_up_to(e: Emitter, x: ir.Value, high: float | None = None) -> ir.Value:
+    """e^x, of ``high`` where x is more; without ``high`` x is not positive."""
+    if high is not None:
+        x = at_most(e, x, high)
+    return math_f64.exp(e, x) if _is_f64(x) else _exp(e, at_least(e, x, _EXP_LOW))
+
+
 def _exp(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x for x from _EXP_LOW to _EXP_HIGH."""
     if exponent.is_native(e, x.type):
-        shift = constant(x, _ROUNDING_SHIFT)
+        shift = constant(x, ROUNDING_SHIFT)
         number = e.b.fsub(vector.multiply_add(e, x, constant(x, 1.0 / _LN2), shift), shift)
         rest = _subtract_ln2(e, x, number, 1)
         value = polynomial(e, rest, (1.0, 1.0, *_EXP))
@@ -346,7 +316,7 @@ def _reduce(e: Emitter, x: ir.Value, factor: int) -> tuple[ir.Value, ir.Value]:
     """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|; -126 <= n <= 127, and
     0 instead of 2^-127."""
     # With the bias of exponents added, those bits are the exponent of the power.
-    shift = constant(x, _ROUNDING_SHIFT + 127.0)
+    shift = constant(x, ROUNDING_SHIFT + 127.0)
     shifted = vector.multiply_add(e, x, constant(x, 1.0 / (factor * _LN2)), shift)
     rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift), factor)
     integers = vector.vector_type(I32, x.type.count)

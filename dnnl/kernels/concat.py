@@ -14,26 +14,35 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest, emit_side_by_side
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.pointwise import core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
+
+_NONE = Quantization()
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = srcs[0], srcs[1], ... one behind the other along ``axis``."""
+    """dst = srcs[0], srcs[1], ... one behind the other along ``axis``, each with its scale."""
 
     axis: int
     srcs: tuple[MemoryDesc, ...]
     dst: MemoryDesc
+    quantization: Quantization
 
 
-def configure(axis: int, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
-    """Accept any layouts of types of whole bytes; the bits of equal types are moved."""
-    moves = all(src.data_type is dst.data_type for src in srcs)
+def configure(
+    axis: int, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc, quantization: Quantization
+) -> Conf | Refusal:
+    """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
+    is scaled."""
+    moves = quantization == _NONE and all(src.data_type is dst.data_type for src in srcs)
     known = convert.MOVED if moves else convert.SUPPORTED
     allowed = [kind for kind in known if kind.bits >= 8]
-    return refuse_types(*srcs, dst, allowed=allowed) or Conf(axis, srcs, dst)
+    arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
+    refusal = refuse_types(*srcs, dst, allowed=allowed) or quantization.refuse(arguments)
+    return refusal or Conf(axis, srcs, dst, quantization)
 
 
 @dataclass(frozen=True)
@@ -97,11 +106,16 @@ def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
     dst = Operand(arguments.slot(Arg.DST), part.region, tuple(index))
     own = index[conf.axis] + -part.shift
     index[conf.axis] = own
-    src = Operand(arguments.slot(Arg.multiple_src(part.number)), part.src, tuple(index))
+    argument = Arg.multiple_src(part.number)
+    src = Operand(arguments.slot(argument), part.src, tuple(index))
+    quantizer = Quantizer(conf.quantization.of_arguments((argument,)), {argument: src}, arguments)
 
     def body(point: Point) -> None:
-        point.store(dst, point.load(src))
+        point.store(dst, quantizer.dequantize(point, argument, point.load(src)))
 
-    core = convert.bare_core(part.src.data_type, conf.dst.data_type)
+    if quantizer.operands:
+        core = core_of(part.src, conf.dst)
+    else:
+        core = convert.bare_core(part.src.data_type, conf.dst.data_type)
     where = (Bound(own, part.end - part.shift),)
-    return Nest(axes, (), (src,), (dst,), body, where, core=core)
+    return Nest(axes, (), (src, *quantizer.operands), (dst,), body, where, core=core)

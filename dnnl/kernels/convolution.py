@@ -158,9 +158,7 @@ def flatten(problem: Problem) -> Problem:
     try:
         src, dst = _in_line(problem.src), _in_line(problem.dst)
         post_ops = tuple(
-            replace(entry, src1_desc=_in_line(entry.src1_desc))
-            if isinstance(entry, PostOpBinary)
-            else entry
+            entry.mapped(_in_line) if isinstance(entry, PostOpBinary) else entry
             for entry in problem.post_ops
         )
         weights = _in_line(problem.weights, 3 if problem.grouped else 2)

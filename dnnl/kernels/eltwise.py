@@ -8,13 +8,22 @@ from dnnl.codegen import eltwise
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
+from dnnl.kernels.pointwise import (
+    FLOATS,
+    INTEGERS,
+    SMALL_FLOATS,
+    build_pointwise,
+    refuse_types,
+    source,
+)
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
+ALL_FLOATS = FLOATS | SMALL_FLOATS | {DataType.f64}
 _OF_INTEGERS = (Alg.eltwise_relu, Alg.eltwise_linear, Alg.eltwise_clip)
 
 
@@ -43,7 +52,7 @@ def configure(
     """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
     layouts."""
     conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout)
-    allowed = FLOATS | INTEGERS if alg in _OF_INTEGERS else FLOATS
+    allowed = ALL_FLOATS | INTEGERS if alg in _OF_INTEGERS else ALL_FLOATS
     return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from dnnl.codegen.access import Operand
@@ -116,9 +115,7 @@ def _transposed(problem: Problem) -> Problem:
         return desc.permute_axes((*range(last - 1), last, last - 1))
 
     post_ops = tuple(
-        replace(entry, src1_desc=turn(entry.src1_desc))
-        if isinstance(entry, PostOpBinary)
-        else entry
+        entry.mapped(turn) if isinstance(entry, PostOpBinary) else entry
         for entry in problem.post_ops
     )
     given = problem.quantization

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import F32, Module, Type, Value
+from dnnl.codegen.builder import F32, F64, Module, Type, Value
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.dropout import Dropper
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
@@ -26,6 +26,7 @@ from dnnl.types.post_ops import PostOp
 Source = tuple[int, MemoryDesc, tuple[int, ...]]
 Compute = Callable[[Point, list[Value]], Value]
 FLOATS = frozenset({DataType.f32, DataType.bf16, DataType.f16})
+SMALL_FLOATS = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
 INTEGERS = frozenset({DataType.s32, DataType.s8, DataType.u8})
 _F32 = frozenset({DataType.f32})
 _NONE = Quantization()
@@ -55,6 +56,11 @@ def refuse_types(
     return None
 
 
+def core_of(*descs: MemoryDesc) -> Type:
+    """The type of a computation with tensors of any float: f64 where one of them is."""
+    return F64 if any(desc.data_type is DataType.f64 for desc in descs) else F32
+
+
 def source(argument: int, desc: MemoryDesc) -> Source:
     """A source with dst's dimensions, broadcast where it has size 1."""
     return argument, desc, tuple(range(desc.ndims))
@@ -68,32 +74,42 @@ def build_pointwise(
     post_ops: Sequence[PostOp],
     compute: Compute,
     dropout: Dropout | None = None,
+    *,
+    target: Arg = Arg.DST,
+    quantization: Quantization = _NONE,
 ) -> Kernel:
     """A one-phase kernel: dst = post_ops(dropout(compute(sources))) for every element.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
+    The argument of dst is ``target``. Sources come as their ``quantization`` means them. Where a
+    tensor is f64, so is the computation.
     """
     arguments = Arguments()
     axes = letters(dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
-    inputs = [
-        Operand(arguments.slot(arg), desc, broadcast(desc, [index[dim] for dim in dims]))
+    inputs = {
+        arg: Operand(arguments.slot(arg), desc, broadcast(desc, [index[dim] for dim in dims]))
         for arg, desc, dims in sources
-    ]
-    output = Operand(arguments.slot(Arg.DST), dst, index)
+    }
+    quantizer = Quantizer(quantization, inputs, arguments)
+    output = Operand(arguments.slot(target), dst, index)
     dropper = Dropper(dropout, output, arguments)
     epilogue = Epilogue(post_ops, output, arguments)
 
     def body(point: Point) -> None:
-        value = dropper.apply(point, compute(point, [point.load(operand) for operand in inputs]))
+        loaded = [
+            quantizer.dequantize(point, arg, point.load(given)) for arg, given in inputs.items()
+        ]
+        value = dropper.apply(point, compute(point, loaded))
         point.store(output, epilogue.apply(point, value))
 
     module = Module(name, isa)
     entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
-    read = (*inputs, *dropper.inputs, *epilogue.operands)
+    read = (*inputs.values(), *quantizer.operands, *dropper.inputs, *epilogue.operands)
     nest = Nest(
         axes, (), read, (output, *dropper.outputs), body,
         numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=dropper.registers,
+        core=core_of(dst, *(desc for _, desc, _ in sources)),
     )  # fmt: skip
     phase = emit_nest(module, entry, nest)
     return Kernel(module, (phase,), arguments.ids)

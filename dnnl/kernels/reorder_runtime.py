@@ -63,10 +63,12 @@ def shared(conf: Conf) -> Conf:
     def specs(given: Specs) -> Specs:
         return tuple((arg, ScaleSpec(spec.mask and 1, (), spec.data_type)) for arg, spec in given)
 
+    def operand(desc: MemoryDesc) -> MemoryDesc:
+        return MemoryDesc((1 if set(desc.dims) <= {1} else 2,), desc.data_type)
+
     def post_op(entry: PostOp) -> PostOp:
         if isinstance(entry, PostOpBinary):
-            size = 1 if set(entry.src1_desc.dims) <= {1} else 2
-            return replace(entry, src1_desc=MemoryDesc((size,), entry.src1_desc.data_type))
+            return entry.mapped(operand)
         return replace(entry, mask=1) if isinstance(entry, PostOpPrelu) and entry.mask else entry
 
     own = conf.quantization

@@ -197,17 +197,19 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Eltwise:
-    """An elementary function."""
+    """An elementary function, and a factor of its result."""
 
     alg: Alg
     alpha: Number = _ZERO
     beta: Number = _ZERO
+    scale: Number = _ONE
 
     def __str__(self) -> str:
-        texts = [short_name(self.alg)]
-        if self.alpha or self.beta:
-            texts.append(str(self.alpha))
-        return ":".join([*texts, str(self.beta)] if self.beta else texts)
+        texts = [str(self.alpha), str(self.beta), str(self.scale)]
+        plain = ["0", "0", "1"]
+        while texts and texts[-1] == plain[len(texts) - 1]:
+            texts.pop()
+        return ":".join([short_name(self.alg), *texts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,7 @@ def _post_op(entry: str) -> PostOp:
     if name == "dw":
         return _depthwise(rest)
     if name in ELTWISE:
-        return Eltwise(ELTWISE[name], *map(number, _at_most(2, rest)))
+        return Eltwise(ELTWISE[name], *map(number, _at_most(3, rest)))
     if name in BINARY:
         return _binary(BINARY[name], rest)
     known = ("sum", "prelu", "dw", *ELTWISE, *BINARY)

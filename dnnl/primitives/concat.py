@@ -9,6 +9,7 @@ from itertools import accumulate
 from dnnl.codegen.address import block_boundaries
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import concat as kernel
 from dnnl.language.case import CaseValues, tensor
@@ -33,8 +34,8 @@ class ConcatDesc(Desc):
     """dst = the sources one behind the other along ``axis``.
 
     Arguments MULTIPLE_SRC + i, DST. The sources share the data type and all other dims; each has
-    its own layout. dst may be left out or be ``any``: then it is laid out as the larger part of
-    the sources, or without blocks where a source would end inside a block.
+    its own layout and may have a scale. dst may be left out or be ``any``: then it is laid out as
+    the larger part of the sources, or without blocks where a source would end inside a block.
     """
 
     axis: int
@@ -111,11 +112,11 @@ def _unblocked(desc: MemoryDesc) -> MemoryDesc:
 
 
 def _nest(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr)
+    refusal = refuse_attr(attr, "scales")
     if refusal is not None:
         return refusal
     dst = _choose_layout(desc)
-    conf = kernel.configure(desc.axis, desc.src_descs, dst)
+    conf = kernel.configure(desc.axis, desc.src_descs, dst, Quantization.of(attr))
     if isinstance(conf, Refusal):
         return conf
     return Plan(replace(desc, dst_desc=dst), (), Recipe(conf, isa, kernel.build))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import eltwise as kernel
+from dnnl.kernels import eltwise_backward as gradient
 from dnnl.language.attributes import ELTWISE
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.options import (
@@ -24,12 +25,12 @@ from dnnl.language.options import (
 )
 from dnnl.language.problem import Dims
 from dnnl.language.values import number
-from dnnl.primitives.checks import check_dims, spelled
+from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
-from dnnl.primitives.operation import FORWARD, Operation, Parameter
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real
-from dnnl.primitives.roles import data_roles
+from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.eltwise import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -44,6 +45,10 @@ class EltwiseDesc(Desc):
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer.
     Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
+
+    Backward diff_src = diff_dst * alg'(data). Arguments DIFF_DST, DIFF_SRC and data: SRC, or DST
+    for the algorithms ``_use_dst_for_bwd``. Gradients may be ``any``, and diff_src may be the
+    buffer of diff_dst. ``eltwise_round`` has none.
     """
 
     prop_kind: PropKind
@@ -52,6 +57,8 @@ class EltwiseDesc(Desc):
     dst_desc: MemoryDesc
     alpha: float = 0.0
     beta: float = 0.0
+    diff_src_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    diff_dst_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
 
     @classmethod
     def forward(
@@ -64,21 +71,63 @@ class EltwiseDesc(Desc):
         beta: float = 0.0,
     ) -> EltwiseDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
+        check_forward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
             alpha=alpha, beta=beta,
         )  # fmt: skip
 
+    @classmethod
+    def backward(
+        cls,
+        alg_kind: Alg | str,
+        diff_src_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        data_desc: MemoryDesc,
+        alpha: float = 0.0,
+        beta: float = 0.0,
+    ) -> EltwiseDesc:
+        """Describe the gradient of a forward computation, of which ``data_desc`` is src, or dst
+        for an algorithm ``_use_dst_for_bwd``; raises InvalidArguments where the rules are
+        broken."""
+        data = "dst_desc" if _uses_dst(alg_kind) else "src_desc"
+        return cls.made(
+            prop_kind="backward_data", alg_kind=alg_kind, diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc, alpha=alpha, beta=beta, **{data: data_desc},
+        )  # fmt: skip
+
     def check(self) -> None:
-        """dst has the dims of src, and the bounds of a clip are in order."""
-        check_dims("dst_desc", self.dst_desc, self.src_desc.dims, "the dims of src")
+        """All tensors have the same dims, the bounds of a clip are in order, the sign of a result
+        is that of its source where the gradient asks for it, and a gradient is no step's."""
+        (first, model), *others = self._given()
+        for name, desc in others:
+            check_dims(name, desc, model.dims, f"the dims of {first.removesuffix('_desc')}")
         if self.alg_kind in (Alg.eltwise_clip, Alg.eltwise_clip_v2) and self.beta < self.alpha:
             raise InvalidArguments("beta", self.beta, f"must not be below alpha = {self.alpha}")
+        if self.alg_kind in _SIGNED and self.alpha < 0:
+            hint = f"{str(self.alg_kind).removesuffix(_FROM_DST)} takes any"
+            raise InvalidArguments("alpha", self.alpha, "must not be negative", hint)
+        if self.alg_kind is Alg.eltwise_round and not self.propagation.is_forward:
+            raise InvalidArguments("alg_kind", str(self.alg_kind), "a step has no gradient")
 
     @property
     def problem(self) -> str:
         """The dims."""
-        return spelled(self.src_desc.dims)
+        return spelled(self.outputs[0].desc.dims)
+
+    @property
+    def data_desc(self) -> MemoryDesc:
+        """What a backward pass reads of the forward one."""
+        return self.dst_desc if self.alg_kind.uses_dst else self.src_desc
+
+
+_FROM_DST = "_use_dst_for_bwd"
+_SIGNED = (Alg.eltwise_relu_use_dst_for_bwd, Alg.eltwise_elu_use_dst_for_bwd)
+
+
+def _uses_dst(alg_kind: object) -> bool:
+    """Whether the gradient of an algorithm, given as the member or its name, reads dst."""
+    return str(alg_kind).endswith(_FROM_DST)
 
 
 def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -87,6 +136,40 @@ def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
         resolve_dropout(attr.dropout, desc.dst_desc),
     )  # fmt: skip
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
+
+
+def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(
+        gradient.configure, desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc,
+        desc.diff_dst_desc, desc.data_desc,
+    )  # fmt: skip
+    return plan_nest(desc, attr, isa, lambda _: configure(), gradient.build)
+
+
+def _data(role: Role, *, of_dst: bool) -> Role:
+    """src or dst, which a backward pass reads if the gradient is made of it."""
+
+    def takes_part(desc: EltwiseDesc) -> bool:
+        return desc.propagation.is_forward or _uses_dst(desc.alg_kind) == of_dst
+
+    return replace(role, when=takes_part)
+
+
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.shapes.dims, case["dt"], case["tag"])
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    return _src(case) if _uses_dst(case["alg"].alg) else _open(case)
+
+
+def _open(case: CaseValues) -> MemoryDesc:
+    return tensor(case.shapes.dims, case["dt"], "any")
+
+
+_SRC, _DST = data_roles(
+    _src, _dst, src_reads=FORWARD | BACKWARD_DATA, dst_reads=BACKWARD_DATA
+)  # fmt: skip
 
 
 def _invalid(case: CaseValues) -> str | None:
@@ -114,18 +197,25 @@ EltwiseDesc.operation = Operation(
         ),
         Dims(),
     ),
-    roles=data_roles(
-        lambda case: tensor(case.shapes.dims, case["dt"], case["tag"]),
-        lambda case: tensor(case.shapes.dims, case["dt"], "any"),
+    roles=(
+        _data(_SRC, of_dst=False),
+        _data(_DST, of_dst=True),
+        *gradient_roles(_open, _open, like=("src_desc", "dst_desc")),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("eltwise_"), lambda case: case["alg"].alg, "alg"),
         Parameter("alpha", Real(), lambda case: case["alpha"], "alpha"),
         Parameter("beta", Real(), lambda case: case["beta"], "beta"),
     ),
-    in_place=((Arg.DST, Arg.SRC),),
+    in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
     reference=SPECIFICATION,
-    examples=("--alg=tanh --tag=abx,axb 3x19x5", "--alg=linear --alpha=2 --beta=1 3x19"),
-    implementations=(Implementation("nest", _forward, FORWARD),),
+    examples=(
+        "--alg=tanh,mish,exp_dst --tag=abx,axb,aBx16b 3x19x5",
+        "--alg=linear --alpha=2 --beta=1 3x19",
+    ),
+    implementations=(
+        Implementation("nest", _forward, FORWARD),
+        Implementation("nest", _backward, BACKWARD_DATA),
+    ),
     invalid=_invalid,
 )  # fmt: skip

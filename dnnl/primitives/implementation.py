@@ -95,6 +95,10 @@ def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
         if isinstance(entry, PostOpPrelu) and entry.mask >> dst.ndims:
             rule = f"has a bit for each of the {dst.ndims} dimensions of dst"
             raise InvalidArguments(f"post_ops[{number}].mask", entry.mask, rule)
+        condition = entry.src2_desc if isinstance(entry, PostOpBinary) else None
+        if condition is not None and condition.dims != dst.dims:
+            rule = f"a condition has the dims of dst, which are {dst.dims}"
+            raise InvalidArguments(f"post_ops[{number}].src2_desc", condition.dims, rule)
         for place, (_, operand) in enumerate(entry.operands):
             dims = operand.dims
             fits = len(dims) == dst.ndims and all(
@@ -110,19 +114,15 @@ def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
 def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[PostOp, ...]:
     """The post-ops with operands of layout 'any' laid out as dst."""
 
-    def laid_out(desc: MemoryDesc) -> MemoryDesc:
+    def resolve(desc: MemoryDesc) -> MemoryDesc:
         if desc.format_kind is not FormatKind.any:
             return desc
         return laid_out_as(desc, [dst] if desc.dims == dst.dims else [])
 
-    def resolve(entry: PostOp) -> PostOp:
-        if isinstance(entry, PostOpBinary):
-            return replace(entry, src1_desc=laid_out(entry.src1_desc))
-        if isinstance(entry, PostOpFunction):
-            return replace(entry, operand_descs=tuple(map(laid_out, entry.operand_descs)))
-        return entry
-
-    return tuple(resolve(entry) for entry in post_ops)
+    return tuple(
+        entry.mapped(resolve) if isinstance(entry, PostOpBinary | PostOpFunction) else entry
+        for entry in post_ops
+    )
 
 
 def check_dropout(dropout: Dropout | None, dst: MemoryDesc) -> None:

@@ -31,17 +31,17 @@ def data_roles(
 
 
 def gradient_roles(
-    src: CaseDesc, dst: CaseDesc, letters: str = "*", *, like: str = "src_desc"
+    src: CaseDesc, dst: CaseDesc, letters: str = "*", *, like: tuple[str, ...] = ("src_desc",)
 ) -> tuple[Role, Role]:
     """The gradients of dst and of src, laid out as what the backward pass reads of the forward
-    one: the field ``like``."""
+    one: the first of the fields ``like`` that is there."""
     return (
         Role(
-            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=(like,),
+            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=like,
             letters=letters, case=dst,
         ),
         Role(
-            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=(like,),
+            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=like,
             letters=letters, case=src,
         ),
     )  # fmt: skip

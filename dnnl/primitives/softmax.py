@@ -147,7 +147,7 @@ SoftmaxDesc.operation = Operation(
     ),
     roles=(
         *data_roles(_src, _dst, dst_reads=BACKWARD_DATA),
-        *gradient_roles(_src, _dst, like="dst_desc"),
+        *gradient_roles(_src, _dst, like=("dst_desc",)),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("softmax_"), lambda case: case["alg"].alg, "alg"),

@@ -14,6 +14,7 @@ from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import EXACT
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 TOLERANCE = EXACT  # one IEEE operation, comparisons included
@@ -40,7 +41,8 @@ def binary(
 ) -> Array:
     """``src0 alg src1``; a comparison gives 1 or 0, ``select`` gives ``src2 ? src0 : src1``.
 
-    The sources have the same rank and a dimension of 1 broadcasts; ``src2`` has the result's dims.
+    The sources have the same rank and a dimension of 1 broadcasts; ``src2`` has the dims of
+    the first.
     """
     name = name_of(alg)
     left, right = f64(src0), f64(src1)
@@ -53,39 +55,56 @@ def binary(
 
 
 _FEW = 10
+_COMPARISONS = ("binary_ge", "binary_gt", "binary_le", "binary_lt", "binary_eq", "binary_ne")
 
 
 class _Binary(Specification):
     """Whole numbers and halves, which functions of two values do not round."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
-        """Small whole numbers, halved in a first source of floats; a divisor is not 0."""
+        """Small whole numbers, halved in a first source of floats; a divisor is not 0. Numbers to
+        compare are so few that each comparison is true and false by turns, with any one number,
+        and whole ones are divided that are so large that not all quotients are 0."""
         values = {}
+        compares = desc.alg_kind.name in _COMPARISONS
         for argument, source in inputs(desc):
-            numbers = integers(generator("binary", argument, source.dims), source.dims, -8, 8)
+            most = _most(desc.alg_kind, argument, source.data_type)
+            rng = generator("binary", argument, source.dims)
+            numbers = integers(rng, source.dims, -most, most)
             if source.data_type.min >= 0:
                 numbers = abs(numbers)
-            if argument == Arg.SRC_1:
+            if argument == Arg.SRC_2:
+                numbers *= generator("binary", "chosen", source.dims).random(source.dims) < 0.5
+            elif argument == Arg.SRC_1:
                 numbers[numbers == 0] = 1
-            elif source.data_type.is_float:
+            elif source.data_type.is_float and not compares:
                 numbers /= 2
             values[argument] = numbers
         return values
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """The function."""
-        return {Arg.DST: binary(desc.alg_kind, values[Arg.SRC_0], values[Arg.SRC_1])}
+        operands = values[Arg.SRC_0], values[Arg.SRC_1], values.get(Arg.SRC_2)
+        return {Arg.DST: binary(desc.alg_kind, *operands)}
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """One rounding."""
         kind, alg = desc.dst_desc.data_type, desc.alg_kind
-        compares = alg.name.removeprefix("binary_") in ("ge", "gt", "le", "lt", "eq", "ne")
+        compares = alg.name in _COMPARISONS
         # One value alone can make nearly everything zero, as a divisor of integers does.
         few = values[Arg.SRC_1].size < _FEW
         zeros = 99 if compares or few else zero_limit(kind)
         return Rule(kind.eps, zeros, non_finite=alg is Alg.binary_div)
+
+
+def _most(alg: Alg, argument: int, kind: DataType) -> int:
+    """The largest number that an operand is filled with."""
+    if alg.name in _COMPARISONS:
+        return 1 if argument == Arg.SRC_1 else 2
+    divided = alg is Alg.binary_div and argument == Arg.SRC_0
+    return 64 if divided and kind.is_integer else 8
 
 
 SPECIFICATION = _Binary()

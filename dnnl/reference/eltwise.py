@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dnnl.reference.arrays import Array, f64, name_of
-from dnnl.reference.fill import cycle, generator
+from dnnl.reference.arrays import Array, f64, name_of, overflowed
+from dnnl.reference.fill import cycle, generator, integers, stored
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpBinary, PostOpSum
 
 Function = Callable[[Array, float, float], Array]
@@ -43,7 +44,7 @@ SCALED = Tolerance(ulps=2, floor=None)
 # end, where what is left of it cancels.
 DERIVATIVE = Tolerance(ulps=64, floor=1.0)
 
-_each_erf = np.vectorize(math.erf, otypes=[np.float64])
+_each_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,17 @@ class Eltwise:
     tolerance: Tolerance
 
 
-def _erf(s: Array) -> Array:
-    return np.asarray(_each_erf(s))
+def _normal_cdf(s: Array) -> Array:
+    """(1 + erf(s / sqrt 2)) / 2."""
+    return np.asarray(0.5 * _each_erfc(-s / math.sqrt(2)))
 
 
 def _logistic(s: Array) -> Array:
     return np.asarray(np.exp(-np.logaddexp(0.0, -s)))
+
+
+def _logistic_derivative(s: Array) -> Array:
+    return _logistic(s) * _logistic(-s)
 
 
 def _gelu_tanh_inner(s: Array) -> Array:
@@ -73,12 +79,12 @@ def _gelu_tanh_derivative(s: Array, _a: float, _b: float) -> Array:
 
 
 def _gelu_erf(s: Array, _a: float, _b: float) -> Array:
-    return 0.5 * s * (1 + _erf(s / math.sqrt(2)))
+    return s * _normal_cdf(s)
 
 
 def _gelu_erf_derivative(s: Array, _a: float, _b: float) -> Array:
     density = np.exp(-s * s / 2) / math.sqrt(2 * math.pi)
-    return 0.5 + 0.5 * _erf(s / math.sqrt(2)) + s * density
+    return _normal_cdf(s) + s * density
 
 
 def _swish_derivative(s: Array, a: float, _b: float) -> Array:
@@ -116,7 +122,7 @@ FUNCTIONS: dict[str, Eltwise] = {
         EXACT,
     ),
     "eltwise_tanh": Eltwise(
-        lambda s, _a, _b: np.tanh(s), lambda s, _a, _b: 1 - np.tanh(s) ** 2, CANCELS
+        lambda s, _a, _b: np.tanh(s), lambda s, _a, _b: 4 * _logistic_derivative(2 * s), CANCELS
     ),
     "eltwise_elu": Eltwise(
         lambda s, a, _: np.where(s > 0, s, a * np.expm1(s)),
@@ -141,7 +147,7 @@ FUNCTIONS: dict[str, Eltwise] = {
     ),
     "eltwise_logistic": Eltwise(
         lambda s, _a, _b: _logistic(s),
-        lambda s, _a, _b: _logistic(s) * (1 - _logistic(s)),
+        lambda s, _a, _b: _logistic_derivative(s),
         CLOSE,
     ),
     "eltwise_exp": Eltwise(lambda s, _a, _b: np.exp(s), lambda s, _a, _b: np.exp(s), CLOSE),
@@ -179,7 +185,7 @@ FUNCTIONS: dict[str, Eltwise] = {
 
 DERIVATIVES_FROM_DST: dict[str, Function] = {
     "eltwise_relu_use_dst_for_bwd": lambda d, a, _: np.where(d > 0, 1.0, a),
-    "eltwise_tanh_use_dst_for_bwd": lambda d, _a, _b: 1 - d * d,
+    "eltwise_tanh_use_dst_for_bwd": lambda d, _a, _b: (1 - d) * (1 + d),
     "eltwise_elu_use_dst_for_bwd": lambda d, a, _: np.where(d > 0, 1.0, d + a),
     "eltwise_sqrt_use_dst_for_bwd": lambda d, _a, _b: 1 / (2 * d),
     "eltwise_logistic_use_dst_for_bwd": lambda d, _a, _b: d * (1 - d),
@@ -193,8 +199,8 @@ DERIVATIVE_TOLERANCES: dict[str, Tolerance] = {
     "eltwise_square": EXACT,
     "eltwise_abs": EXACT,
     "eltwise_sqrt": CLOSE,
-    "eltwise_linear": EXACT,
-    "eltwise_hardsigmoid": EXACT,
+    "eltwise_linear": Tolerance(ulps=2),  # alpha is rounded to f32, too
+    "eltwise_hardsigmoid": Tolerance(ulps=2),
     "eltwise_exp": CLOSE,
     "eltwise_log": CLOSE,
     "eltwise_clip": EXACT,
@@ -253,6 +259,7 @@ def tolerance(alg: Alg | str) -> Tolerance:
 _FINE, _COARSE = 4e-6, 4e-5
 _HARD = ("gelu_tanh", "elu", "swish", "tanh", "soft_relu", "mish", "log")
 _CANCELLING = ("gelu_tanh", "gelu_erf", "log")
+_GATES = ("gelu_tanh", "gelu_erf", "swish", "mish", "hardswish")
 _UNBOUNDED = ("exp", "log", "pow", "sqrt", "square")
 _COUNT = 1024
 
@@ -261,45 +268,99 @@ class _Eltwise(Specification):
     """Numbers around the places where functions bend."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
-        """Whole numbers, small and large fractions of both signs, and where functions bend."""
-        rng = generator("eltwise", desc.src_desc.dims)
-        whole = rng.integers(0, 11, _COUNT).astype(np.float64)
-        part = rng.uniform(0, 0.09, _COUNT)
-        kinds = [whole, -whole, part, -part, 10 * whole, -10 * whole, 10 * part, -10 * part]
-        kinds += [88 + part, 22 + part, 44 + part]
-        kinds += [np.full(_COUNT, desc.alpha), np.full(_COUNT, desc.beta)]
-        if desc.alg_kind is Alg.eltwise_log:
-            kinds.append(np.full(_COUNT, np.inf))
-        return {Arg.SRC: cycle(np.stack(kinds, axis=1).reshape(-1), desc.src_desc.dims)}
+        """Whole numbers, small and large fractions of both signs, and where functions bend; the
+        results of these where a gradient is made of results. Gradients are small whole numbers
+        other than 0."""
+        if desc.propagation.is_forward:
+            return {Arg.SRC: _around_bends(desc, desc.src_desc)}
+        data = desc.data_desc
+        rng = generator("eltwise", "diff_dst", data.dims)
+        src = _with_slopes(desc, _around_bends(desc, data), rng)
+        sign = rng.choice([-1.0, 1.0], data.dims)
+        diff_dst = sign * integers(rng, data.dims, 1, 8)
+        filled: dict[int, Array] = {Arg.SRC: src, Arg.DIFF_DST: diff_dst}
+        if desc.alg_kind.uses_dst:
+            with np.errstate(all="ignore"):
+                held = stored(src, data.data_type)
+            filled[Arg.DST] = eltwise(desc.alg_kind, held, desc.alpha, desc.beta)
+        return filled
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
-        """The function."""
-        return {Arg.DST: eltwise(desc.alg_kind, values[Arg.SRC], desc.alpha, desc.beta)}
+        """The function, or its gradient."""
+        numbers = desc.alpha, desc.beta
+        if desc.propagation.is_forward:
+            return {Arg.DST: eltwise(desc.alg_kind, values[Arg.SRC], *numbers)}
+        return {Arg.DIFF_SRC: values[Arg.DIFF_DST] * _slope(desc, values)}
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Relative, but absolute where the terms of a function cancel; with a sum, relative to the
-        function if that is more than what is left of it."""
-        name = desc.alg_kind.name.removeprefix("eltwise_").removesuffix("_use_dst_for_bwd")
-        kind = desc.src_desc.data_type
-        threshold = _COARSE if name in _HARD else _FINE
-        if kind is not DataType.f32:
-            threshold = kind.eps
+        function if that is more than what is left of it. Where a derivative has terms that cancel,
+        a gradient is relative to that of the result."""
+        name = desc.alg_kind.name.removeprefix("eltwise_").removesuffix(_FROM_DST)
+        kind = desc.desc_of(argument).data_type
+        threshold = _threshold(name, kind)
+        follows = any(isinstance(entry, PostOpBinary) for entry in post_ops)
+        zeros = 100 if kind.is_integer or follows else 65
+        non_finite = name in _UNBOUNDED
+        if not desc.propagation.is_forward:
+            size = np.abs(values[Arg.DIFF_DST]) if name in _GATES else None
+            return Rule(threshold, zeros=zeros, non_finite=non_finite, size=size)
         with np.errstate(all="ignore"):
             result = np.abs(self.compute(desc, values)[Arg.DST])
         cancels = None
         if name in _CANCELLING:
             near = 2 * DataType.f32.eps / _COARSE
             cancels = result <= near * np.maximum(np.abs(values[Arg.SRC]), 1)
-        follows = any(isinstance(entry, PostOpBinary) for entry in post_ops)
         return Rule(
             threshold,
-            zeros=100 if kind.is_integer or follows else 65,
-            non_finite=name in _UNBOUNDED,
+            zeros=zeros,
+            non_finite=non_finite,
             size=result if any(isinstance(entry, PostOpSum) for entry in post_ops) else None,
             absolute_at=cancels,
         )
+
+
+def _around_bends(desc: Any, tensor: MemoryDesc) -> Array:
+    """A source of the dims of ``tensor``."""
+    rng = generator("eltwise", tensor.dims)
+    whole = rng.integers(0, 11, _COUNT).astype(np.float64)
+    part = rng.uniform(0, 0.09, _COUNT)
+    kinds = [whole, -whole, part, -part, 10 * whole, -10 * whole, 10 * part, -10 * part]
+    kinds += [88 + part, 22 + part, 44 + part]
+    kinds += [np.full(_COUNT, desc.alpha), np.full(_COUNT, desc.beta)]
+    if desc.alg_kind is Alg.eltwise_log:
+        kinds.append(np.full(_COUNT, np.inf))
+    return cycle(np.stack(kinds, axis=1).reshape(-1), tensor.dims)
+
+
+def _with_slopes(desc: Any, src: Array, rng: np.random.Generator) -> Array:
+    """A source of whose elements three in four lie where a function rises that is level nearly
+    everywhere."""
+    name, alpha, beta = desc.alg_kind.name, desc.alpha, desc.beta
+    if "clip" in name:
+        ends = alpha, beta
+    elif "hardsigmoid" in name and alpha:
+        ends = -beta / alpha, (1 - beta) / alpha
+    else:
+        return src
+    return np.where(rng.random(src.shape) < 0.75, rng.uniform(min(ends), max(ends), src.shape), src)
+
+
+def _threshold(name: str, kind: DataType) -> float:
+    """The relative error that is accepted: as many ulps of f64 as of f32, one of other types."""
+    if kind not in (DataType.f32, DataType.f64):
+        return kind.eps
+    return (_COARSE if name in _HARD else _FINE) * (kind.eps / DataType.f32.eps)
+
+
+def _slope(desc: Any, values: Values) -> Array:
+    """The derivative, infinite where the type of the computation does not hold it."""
+    wide = any(tensor.desc.data_type is DataType.f64 for tensor in desc.tensors)
+    data = values[Arg.DST if desc.alg_kind.uses_dst else Arg.SRC]
+    slope = eltwise_derivative(desc.alg_kind, data, desc.alpha, desc.beta)
+    return overflowed(slope, DataType.f64 if wide else DataType.f32)
 
 
 SPECIFICATION = _Eltwise()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import overload
 
 from dnnl.errors import InvalidArguments
@@ -94,13 +94,24 @@ class PostOpBinary(PostOp):
         first = (int(Arg.SRC_1), self.src1_desc)
         return (first,) if self.src2_desc is None else (first, (int(Arg.SRC_2), self.src2_desc))
 
+    def mapped(self, change: Callable[[MemoryDesc], MemoryDesc]) -> PostOpBinary:
+        """The entry with a change made to the descriptor of each operand."""
+        condition = self.src2_desc
+        return replace(
+            self,
+            src1_desc=change(self.src1_desc),
+            src2_desc=None if condition is None else change(condition),
+        )
+
     def __str__(self) -> str:
-        text = f"{self.alg}:{self.src1_desc.data_type}:{self.mask}"
+        texts = [str(self.src1_desc.data_type), str(self.mask)]
         if self.src1_desc.format_kind is FormatKind.any:
-            return f"{text}:any"
-        _, _, _, tag, strides, *_ = str(self.src1_desc).split(":")
-        layout = f"{tag}:{strides}" if strides else tag
-        return f"{text}:{layout}" if self.mask else text
+            texts.append("any")
+        elif self.mask:
+            _, _, _, tag, strides, *_ = str(self.src1_desc).split(":")
+            texts += [tag, strides] if strides else [tag]
+        # What follows a colon there is said of the condition.
+        return f"{self.alg}:{(':' if self.src2_desc is None else '.').join(texts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +160,10 @@ class PostOpFunction(PostOp):
     def operands(self) -> Operands:
         """The operands, with ids from ``Arg.SRC_1`` on."""
         return tuple((Arg.SRC_1 + j, desc) for j, desc in enumerate(self.operand_descs))
+
+    def mapped(self, change: Callable[[MemoryDesc], MemoryDesc]) -> PostOpFunction:
+        """The entry with a change made to the descriptor of each operand."""
+        return replace(self, operand_descs=tuple(map(change, self.operand_descs)))
 
     def __str__(self) -> str:
         name = re.sub(r"\W", "", self.name) or "function"

@@ -7,12 +7,13 @@ import pytest
 
 from dnnl.codegen import binary
 from dnnl.codegen import isa as rows
+from dnnl.codegen.builder import Emitter, Value
 from dnnl.codegen.isa import Isa
 from dnnl.reference import binary as reference
 from dnnl.types.kinds import Alg
 from tests.codegen.lanes import apply, assembly, f32, instructions, runnable_rows
 
-ALGS = [alg for alg in Alg if alg.is_binary and binary.supported(alg)]
+ALGS = [alg for alg in Alg if alg.is_binary and alg is not Alg.binary_select]
 EACH_ALG = pytest.mark.parametrize("alg", ALGS, ids=str)
 VALUES = f32(0.0, -0.0, 1.0, -1.0, 1.5, 3.0, 1e-40, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan)
 
@@ -27,9 +28,21 @@ def test_apply(alg: Alg, isa: Isa) -> None:
     assert np.array_equal(got, want, equal_nan=True)
 
 
-def test_select_is_not_among_them() -> None:
-    assert not binary.supported(Alg.binary_select)
-    assert not binary.supported(Alg.eltwise_relu)
+@pytest.mark.parametrize("isa", runnable_rows(), ids=lambda row: row.name)
+def test_select(isa: Isa) -> None:
+    """Any number but 0 chooses the first."""
+    chosen = f32(0.0, -0.0, 1.0, -1.0, 127.0, -128.0, 1e-40, np.nan)
+    a, b = (np.arange(8, dtype=np.float32) + start for start in (1, 100))
+
+    def function(e: Emitter, x: Value, y: Value, condition: Value) -> Value:
+        return binary.apply(e, Alg.binary_select, x, y, condition)
+
+    got = apply(isa, function, a, b, chosen)
+    np.testing.assert_array_equal(got, np.where(chosen != 0, a, b))
+
+
+def test_all_are_supported() -> None:
+    assert all(binary.supported(alg) == alg.is_binary for alg in Alg)
 
 
 @pytest.mark.parametrize("isa", rows.ROWS, ids=lambda row: row.name)

@@ -17,7 +17,8 @@ from dnnl import (
     config,
 )
 from dnnl.reference.concat import concat
-from tests.check import check, logical
+from dnnl.reference.tolerance import EXACT
+from tests.check import check, logical, memory_of
 from tests.primitives.harness import (
     ENGINE,
     array,
@@ -26,6 +27,7 @@ from tests.primitives.harness import (
     execute,
     source,
     tensor,
+    typed_source,
 )
 
 DST_LAYOUTS = ["nchw", "nhwc", "nChw16c", "nChw8c", "ABcd4b16a4b", "part", None]
@@ -112,6 +114,37 @@ def test_as_pytorch() -> None:
     memories = sources(1, [16, 20], ["nChw16c", "nchw"])
     result = run(1, memories, "nhwc")
     check(result, array(torch.cat([tensor(memory) for memory in memories], 1)), 0.0)
+
+
+@every_isa
+@pytest.mark.parametrize("layout", ["nhwc", "nChw16c"])
+@pytest.mark.parametrize("types", [("f32", "f32"), ("s8", "bf16"), ("s32", "s8"), ("f64", "f64")])
+@pytest.mark.parametrize("scaled", [(0,), (1, 2), (0, 1, 2)])
+def test_scales(scaled: tuple[int, ...], types: tuple[str, str], layout: str, isa: str) -> None:
+    """One number for each of some sources; an empty source may have one as well."""
+    extents = [16, 0, 7] if layout == "nhwc" else [16, 3, 7]
+    memories = [
+        typed_source((2, extent, 3, 5), of, types[0], extent)
+        for extent, of in zip(extents, ["nChw16c", "nchw", "nhwc"], strict=True)
+    ]
+    attr, wants = PrimitiveAttr(), [logical(memory) for memory in memories]
+    args = {Arg.multiple_src(number): memory for number, memory in enumerate(memories)}
+    for number in scaled:
+        argument, factor = Arg.multiple_src(number), 0.5 * number + 1.5
+        attr.set_scales(argument, mask=0)
+        args[Arg.SCALES | argument] = memory_of([factor], MemoryDesc((1,), "f32"), ENGINE)
+        wants[number] *= factor
+    dst = describe((2, sum(extents), 3, 5), layout).with_data_type(types[1])
+    desc = ConcatDesc(1, [memory.desc for memory in memories], dst)
+    with config.override("max_cpu_isa", isa):
+        check(execute(desc, args, attr), concat(wants, 1), EXACT(types[1]))
+
+
+def test_scales_of_what_is_no_source() -> None:
+    a, attr = MemoryDesc((2, 3), "f32"), PrimitiveAttr()
+    attr.set_scales(Arg.multiple_src(2), mask=0)
+    with pytest.raises(Unimplemented, match="unsupported attribute: scales of MULTIPLE_SRC"):
+        PrimitiveDesc(ConcatDesc(0, [a, a]), ENGINE, attr)
 
 
 def test_bad_arguments() -> None:

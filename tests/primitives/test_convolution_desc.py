@@ -179,7 +179,6 @@ def test_attributes_that_no_kernel_has() -> None:
         (("sum", 1.0, 3), "post-op 1: zero point of a sum into f32, which is no integer"),
         (("sum", 1.0, 0, "s32"), "post-op 1: sum with dst read as s32"),
         (("depthwise", "f32", "f32", "f32", 3, 1, 1), "post-op 1: PostOpDepthwise"),
-        (("binary", "binary_select", f32(DST), MemoryDesc(DST, "s8")), "post-op 1: binary_select"),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dnnl.errors import Unimplemented
@@ -58,7 +59,9 @@ def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = No
     for parameter in operation.parameters:
         fields[parameter.field] = parameter.case(case)
     described: Desc = operation.complete(kind.made(**fields), case)
-    return described
+    roles = [role for role in operation.roles if role.field in fields]
+    absent = {role.field: MemoryDesc.zero() for role in roles if not described.has(role)}
+    return replace(described, **absent) if absent else described
 
 
 def at_execution(case: CaseValues, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDesc:

@@ -108,6 +108,8 @@ def _append(
             attr.post_ops.append_sum(entry.scale, entry.zero_point, entry.data_type)
         case parsed.Eltwise():
             attr.post_ops.append_eltwise(entry.alg, entry.alpha, entry.beta)
+            if float(entry.scale) != 1.0:
+                attr.post_ops.append_eltwise("eltwise_linear", entry.scale)
         case parsed.Prelu():
             attr.post_ops.append_prelu(_operand_mask(operation, entry.mask, dst.ndims))
         case parsed.Depthwise():

@@ -167,10 +167,16 @@ def _eltwise(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
     numbers = _float(desc.alpha), _float(desc.beta)
-    return asked.create("eltwise_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
+    if asked.forward:
+        return asked.create("eltwise_forward", *kinds, *asked.tensors(Arg.SRC, Arg.DST), *numbers)
+    data = Arg.DST if desc.alg_kind.uses_dst else Arg.SRC
+    tensors = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, data)
+    return asked.create("eltwise_backward", kinds[1], *tensors, *numbers)
 
 
 def _binary(asked: Asked) -> Handle:
+    if not asked.desc.src2_desc.is_zero:
+        raise Unimplemented(f"{asked.peer.name} is asked for no selection")  # new in version 3.7
     tensors = asked.tensors(Arg.SRC_0, Arg.SRC_1, Arg.DST)
     return asked.create("binary", asked.desc.alg_kind.value, *tensors)
 

@@ -1,0 +1,52 @@
+"""The gradient of an elementary function, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen import eltwise_backward
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.kernels.eltwise import ALL_FLOATS
+from dnnl.kernels.pointwise import build_pointwise, refuse_types, source
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """diff_src = diff_dst * f'(data); data is dst for an algorithm that uses it, else src."""
+
+    alg: Alg
+    alpha: float
+    beta: float
+    diff_src: MemoryDesc
+    diff_dst: MemoryDesc
+    data: MemoryDesc
+
+
+def configure(
+    alg: Alg,
+    alpha: float,
+    beta: float,
+    diff_src: MemoryDesc,
+    diff_dst: MemoryDesc,
+    data: MemoryDesc,
+) -> Conf | Refusal:
+    """Accept any three layouts of floats."""
+    refusal = refuse_types(diff_src, diff_dst, data, allowed=ALL_FLOATS)
+    return refusal or Conf(alg, alpha, beta, diff_src, diff_dst, data)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest."""
+    data = Arg.DST if conf.alg.uses_dst else Arg.SRC
+    sources = [source(Arg.DIFF_DST, conf.diff_dst), source(data, conf.data)]
+    return build_pointwise(
+        "eltwise_backward", isa, sources, conf.diff_src, (),
+        lambda point, loaded: eltwise_backward.backward(
+            point.e, conf.alg, loaded[0], loaded[1], conf.alpha, conf.beta
+        ),
+        target=Arg.DIFF_SRC,
+    )  # fmt: skip
