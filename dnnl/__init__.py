@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.pooling import PoolingDesc as PoolingDesc
     from dnnl.primitives.primitive import Primitive as Primitive
     from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
+    from dnnl.primitives.reduction import ReductionDesc as ReductionDesc
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
     from dnnl.primitives.sum import SumDesc as SumDesc
@@ -77,6 +78,7 @@ _HOMES = {
     "PoolingDesc": "primitives.pooling",
     "Primitive": "primitives.primitive",
     "PrimitiveDesc": "primitives.primitive_desc",
+    "ReductionDesc": "primitives.reduction",
     "ReorderDesc": "primitives.reorder",
     "SoftmaxDesc": "primitives.softmax",
     "SumDesc": "primitives.sum",

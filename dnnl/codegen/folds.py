@@ -22,15 +22,19 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import Emitter, Module, Type, Value, Values
+from dnnl.codegen.convert import storage
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest, emit_nest, emit_planned
 from dnnl.codegen.parts import cut_reduction, most_parts
 from dnnl.codegen.point import Merge, Point, Step, added
 from dnnl.codegen.schedule import schedule
+from dnnl.codegen.space import Space
 from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+
+_NOWHERE = -1  # the slot of what is planned and not written
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +42,19 @@ class Reduction:
     """How many iterations become a few values.
 
     ``partial(point)`` folds the reduced axes of a point, or of a part of them. ``merge(e, values,
-    others)`` makes one result of two; ``neutral`` changes nothing when merged.
+    others)`` makes one result of two; ``neutral`` changes nothing when merged. The values are f32,
+    or integers of 32 bits where ``data_type`` is s32.
     """
 
     partial: Callable[[Point], Values]
     merge: Merge
     neutral: tuple[float, ...]
+    data_type: DataType = DataType.f32
+
+    @property
+    def element(self) -> Type:
+        """The type of a value in vectors."""
+        return storage(self.data_type).element
 
 
 def sums(step: Step, count: int = 1) -> Reduction:
@@ -104,7 +115,8 @@ class Fold:
     """For every point of ``kept``, the reduction of ``inputs`` over ``reduced``.
 
     ``finish(point, values)`` stores what becomes of the values to ``outputs``, whose index is over
-    the kept axes alone, as is that of what it reads itself, ``after``.
+    the kept axes alone, as is that of what it reads itself, ``after``. ``reads_dst`` says that it
+    reads the first output as well.
     """
 
     kept: tuple[Axis, ...]
@@ -114,6 +126,7 @@ class Fold:
     reduction: Reduction
     finish: Callable[[Point, Values], None]
     after: tuple[Operand, ...] = ()
+    reads_dst: bool = False
 
 
 def room(isa: Isa, kept: int, reduced: int, values: int) -> MemoryDesc:
@@ -123,29 +136,53 @@ def room(isa: Isa, kept: int, reduced: int, values: int) -> MemoryDesc:
     return MemoryDesc((parts * values * kept if parts > 1 else 0,), DataType.f32)
 
 
+def needed(isa: Isa, fold: Fold) -> MemoryDesc:
+    """The room that this fold takes: none where it stays in one piece."""
+    kept, reduced, values = _sizes(fold)
+    most = room(isa, kept, reduced, values)
+    if not most.nelems():
+        return most
+    _, space = _in_parts(fold, Parts.of(fold, _NOWHERE, most))
+    _, count, _ = cut_reduction(isa, space, kept, reduced)
+    return MemoryDesc((count * values * kept if count > 1 else 0,), DataType.f32)
+
+
 def emit_fold(
     module: Module, symbol: str, fold: Fold, scratch: tuple[int, MemoryDesc]
 ) -> tuple[Phase, ...]:
     """Write the phases ``symbol``: all at once, or parts and their merger.
 
-    ``scratch`` is the slot of the scratchpad and the part of it that has ``room``.
+    ``scratch`` is the slot of the scratchpad and the part of it that has ``room``, or as much as is
+    ``needed``.
     """
-    isa, reduction = module.isa, fold.reduction
-    kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
-    parts = Parts(fold.kept, len(reduction.neutral), *scratch)
-    written = parts.operands()
-
-    def part(point: Point) -> None:
-        for operand, value in zip(written, reduction.partial(point), strict=True):
-            point.store(operand, value)
-
-    nest = Nest(fold.kept, fold.reduced, fold.inputs, written, part)
-    space, count, registers = cut_reduction(isa, nest.space, kept, reduced)
+    isa = module.isa
+    kept, reduced, _ = _sizes(fold)
+    parts = Parts.of(fold, *scratch)
+    nest, space = _in_parts(fold, parts)
+    space, count, registers = cut_reduction(isa, space, kept, reduced)
     if count == 1:
         return (emit_nest(module, symbol, at_once(fold)),)
     plan = schedule(isa, space, replace(nest.style, registers=registers))
     first = emit_planned(module, symbol, nest, plan)
     return first, emit_nest(module, f"merged_{symbol}", parts.merger(count, fold))
+
+
+def _sizes(fold: Fold) -> tuple[int, int, int]:
+    """How much is kept, how much is reduced to each of it, and to how many values."""
+    kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
+    return kept, reduced, len(fold.reduction.neutral)
+
+
+def _in_parts(fold: Fold, parts: Parts) -> tuple[Nest, Space]:
+    """What leaves the values of one part, and its space before it is cut into all."""
+    written = parts.operands()
+
+    def part(point: Point) -> None:
+        for operand, value in zip(written, fold.reduction.partial(point), strict=True):
+            point.store_stored(operand, value)
+
+    nest = Nest(fold.kept, fold.reduced, fold.inputs, written, part)
+    return nest, nest.space
 
 
 def at_once(fold: Fold) -> Nest:
@@ -154,7 +191,8 @@ def at_once(fold: Fold) -> Nest:
     def body(point: Point) -> None:
         fold.finish(point, fold.reduction.partial(point))
 
-    return Nest(fold.kept, fold.reduced, (*fold.inputs, *fold.after), fold.outputs, body)
+    inputs = (*fold.inputs, *fold.after)
+    return Nest(fold.kept, fold.reduced, inputs, fold.outputs, body, reads_dst=fold.reads_dst)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +204,13 @@ class Parts:
     values: int
     slot: int
     room: MemoryDesc
+    data_type: DataType = DataType.f32
+
+    @staticmethod
+    def of(fold: Fold, slot: int, room: MemoryDesc) -> Parts:
+        """Those of a fold."""
+        reduction = fold.reduction
+        return Parts(fold.kept, len(reduction.neutral), slot, room, reduction.data_type)
 
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
         """The values of those parts over which ``part`` goes, the first of which has the number
@@ -176,7 +221,7 @@ class Parts:
         apart = self.room.nelems() // self.values
         return tuple(
             Operand(
-                self.slot, MemoryDesc(dims, DataType.f32, offset0=begin + number * apart), index
+                self.slot, MemoryDesc(dims, self.data_type, offset0=begin + number * apart), index
             )
             for number in range(self.values)
         )
@@ -187,7 +232,10 @@ class Parts:
         read, own = self.operands(part), fold.reduction
 
         def step(p: Point, *values: Value) -> Values:
-            return own.merge(p.e, values, tuple(p.load(operand) for operand in read))
+            return own.merge(p.e, values, tuple(p.load_stored(operand) for operand in read))
 
-        merged = replace(own, partial=lambda point: point.fold(own.neutral, step, own.merge))
+        def partial(point: Point) -> Values:
+            return point.fold(own.neutral, step, own.merge, element=own.element)
+
+        merged = replace(own, partial=partial)
         return at_once(replace(fold, reduced=(part,), inputs=read, reduction=merged))

@@ -139,9 +139,16 @@ class Point(Place):
         return super()._bounded(form.without(*ahead))
 
     def fold(
-        self, init: Sequence[float], step: Step, merge: Merge, absent: float | None = None
+        self,
+        init: Sequence[float],
+        step: Step,
+        merge: Merge,
+        absent: float | None = None,
+        element: ir.Type | None = None,
     ) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
+
+        Values are vectors of the core type, or of ``element``.
 
         Iterations outside a source's window do not count. Where ``absent`` is given, they load it
         from every operand, and a step that loads nothing else leaves values as they are; otherwise
@@ -149,7 +156,8 @@ class Point(Place):
         partial results, for when the lanes of a vector are themselves reduced; every lane of the
         result then holds the answer.
         """
-        carried = tuple(self.constant(value) for value in init)
+        kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
+        carried = tuple(vector.splat_constant(kind, value) for value in init)
         fold = _Fold(step, merge, carried)
         result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:

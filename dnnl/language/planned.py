@@ -71,10 +71,6 @@ def _weights(problem: Any) -> Sizes:
 
 _LIKE_SRC = {"src": ("nc*", _src), "dst": ("nc*", _src)}
 _CHANNELS = ("c", lambda problem: (problem["ic"],))
-_REDUCTIONS = (
-    "sum", "max", "min", "mul", "mean", "norm_lp_max", "norm_lp_sum",
-    "norm_lp_power_p_max", "norm_lp_power_p_sum",
-)  # fmt: skip
 _NORMALIZED = (
     types("dt", "f32", ends, (1, 2)),
     tags("tag", "abx:any", ends, several(text, (1, 2))),
@@ -130,20 +126,6 @@ PLANNED = (
         ),
         "resampling: the image in another size",
         {"src": ("nc*", _src), "dst": ("nc*", _window)},
-    ),
-    Planned(
-        "reduction",
-        Driver(
-            "reduction",
-            (
-                SDT, DDT, STAG, DTAG,
-                algorithm("sum", {name: f"reduction_{name}" for name in _REDUCTIONS}),
-                auxiliary("p", "1", number), auxiliary("eps", "0", number), *ATTRIBUTES,
-            ),
-            Dims(2, 2, " to "),
-        ),
-        "reduction of some dimensions to size 1",
-        {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[1])},
     ),
     Planned(
         "deconvolution",

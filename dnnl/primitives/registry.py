@@ -14,6 +14,7 @@ from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -30,6 +31,7 @@ _EVERY: tuple[type[Desc], ...] = (
     LrnDesc,
     MatmulDesc,
     PoolingDesc,
+    ReductionDesc,
     ReorderDesc,
     SoftmaxDesc,
     SumDesc,

@@ -19,6 +19,7 @@ from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -234,6 +235,12 @@ def _pooling(asked: Asked) -> Handle:
     return asked.create("pooling_backward", kinds[1], *ends, *map(dims, window))
 
 
+def _reduction(asked: Asked) -> Handle:
+    desc = asked.desc
+    ends, numbers = asked.tensors(Arg.SRC, Arg.DST), map(_float, (desc.p, desc.eps))
+    return asked.create("reduction", desc.alg_kind.value, *ends, *numbers)
+
+
 def _convolution(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
@@ -275,6 +282,7 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
+    ReductionDesc: _reduction,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,
     MatmulDesc: _matmul,

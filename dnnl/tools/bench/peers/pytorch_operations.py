@@ -17,6 +17,7 @@ from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -300,6 +301,27 @@ def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     return Program(name, plain_views(desc), build)
 
 
+def _reduction(desc: ReductionDesc, _: PrimitiveAttr) -> Program:
+    names = {
+        Alg.reduction_sum: "sum", Alg.reduction_mean: "mean", Alg.reduction_max: "amax",
+        Alg.reduction_min: "amin",
+    }  # fmt: skip
+    name = names.get(desc.alg_kind)
+    if name is None:
+        raise Unimplemented(f"PyTorch is not asked for {desc.alg_kind}")
+    equal_floats(desc)
+    pairs = enumerate(zip(desc.src_desc.dims, desc.dst_desc.dims, strict=True))
+    axes = [axis for axis, (extent, left) in pairs if extent != left]
+    if not axes:
+        raise Unimplemented("PyTorch takes no axes for all")
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        call, src = getattr(torch, name), tensors[Arg.SRC]
+        return lambda: call(src, axes, keepdim=True, out=out)
+
+    return Program(name, plain_views(desc), build)
+
+
 _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     ReorderDesc: reorder,
     SoftmaxDesc: _softmax,
@@ -311,6 +333,7 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
+    ReductionDesc: _reduction,
     ConvolutionDesc: convolution,
     InnerProductDesc: inner_product,
     MatmulDesc: matmul,
