@@ -34,7 +34,7 @@ from dnnl.language.options import (
     weights,
 )
 from dnnl.language.problem import Dims, Sizes
-from dnnl.language.values import direction, flag, integer, letters, number, several, text
+from dnnl.language.values import direction, flag, integer, letters, several, text
 from dnnl.language.verbose import OperationLine, Tensor
 
 
