@@ -58,6 +58,9 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
     "PoolingDesc.forward": (
         dnnl.PoolingDesc.forward, (INFERENCE, "pooling_max", IMAGE, IMAGE, *WINDOW)),
     "PoolingDesc.backward": (dnnl.PoolingDesc.backward, ("pooling_max", IMAGE, IMAGE, *WINDOW)),
+    "ReductionDesc": (
+        dnnl.ReductionDesc, ("reduction_norm_lp_sum", IMAGE, dnnl.MemoryDesc((2, 3, 1, 1), "f32"),
+        2.0, 1e-3)),
     "ReorderDesc": (dnnl.ReorderDesc, (IMAGE, IMAGE)),
     "SoftmaxDesc.forward": (
         dnnl.SoftmaxDesc.forward, (INFERENCE, "softmax_accurate", IMAGE, IMAGE, 1)),
