@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
     from dnnl.primitives.reduction import ReductionDesc as ReductionDesc
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
+    from dnnl.primitives.resampling import ResamplingDesc as ResamplingDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
     from dnnl.primitives.sum import SumDesc as SumDesc
     from dnnl.runtime.engine import Engine as Engine
@@ -80,6 +81,7 @@ _HOMES = {
     "PrimitiveDesc": "primitives.primitive_desc",
     "ReductionDesc": "primitives.reduction",
     "ReorderDesc": "primitives.reorder",
+    "ResamplingDesc": "primitives.resampling",
     "SoftmaxDesc": "primitives.softmax",
     "SumDesc": "primitives.sum",
     "Engine": "runtime.engine",

@@ -12,7 +12,7 @@ from llvmlite import ir
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env, Number, Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import I32, Emitter, Values, i64
+from dnnl.codegen.builder import I32, I64, Emitter, Values, i64
 from dnnl.codegen.place import Place
 from dnnl.codegen.schedule import Schedule
 from dnnl.codegen.variants import MOST_WRITTEN
@@ -193,6 +193,25 @@ class Point(Place):
 
         end = axis.extent if count is None else count
         self.e.loop(i64(0), i64(end), step, name=axis.name)
+
+    def at(self, found: Mapping[Axis, ir.Value]) -> Point:
+        """The point where axes that no loop walks have these values: i64, or vectors of them with
+        one for each lane."""
+        env: Env = {}
+        for axis, value in found.items():
+            rest, pieces = value, self._site.plan.space.found[axis].strides
+            for piece, step in sorted(pieces.items(), key=lambda pair: -pair[1]):
+                size = _alike(rest, step)
+                env[piece] = rest if step == 1 else self.e.b.udiv(rest, size)
+                rest = rest if step == 1 else self.e.b.urem(rest, size)
+        return self._with(env)
+
+    def place(self, operand: Operand) -> ir.Value:
+        """The integers of a table here, for :meth:`at`: one where it is the same for all lanes."""
+        stored = self.load_stored(operand)
+        if self.same(operand) or self.kind.count == 1:
+            return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
+        return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
 
     @property
     def _open(self) -> list[Axis]:
@@ -419,6 +438,13 @@ class Point(Place):
     def valid(self) -> vector.Mask:
         """The lanes for which this iteration of a fold counts."""
         return self.conditions(self._site.plan.counting)
+
+
+def _alike(value: ir.Value, number: int) -> ir.Constant:
+    """A number in each lane of such a value."""
+    if isinstance(value.type, ir.VectorType):
+        return vector.splat_constant(value.type, number)
+    return i64(number)
 
 
 def _one_more(p: Point, number: ir.Value) -> Values:

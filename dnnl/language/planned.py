@@ -7,19 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnnl.language.descriptor import IMAGE, OUTPUT, WINDOW, Grammar
+from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
     AXIS,
     BIA_DT,
-    DDT,
     DIR,
     DT,
     DTAG,
     INPLACE,
     MB,
     PRODUCT_DT,
-    SDT,
     STAG,
     TAG,
     WTAG,
@@ -110,22 +108,6 @@ PLANNED = (
         ),
         "shuffle: the channels in another order, as a transposition of groups",
         {"src": ("*", lambda p: p.dims), "dst": ("*", lambda p: p.dims)},
-    ),
-    Planned(
-        "resampling",
-        Driver(
-            "resampling",
-            (
-                DIR, SDT, DDT, TAG,
-                algorithm(
-                    "nearest", {"nearest": "resampling_nearest", "linear": "resampling_linear"}
-                ),
-                MB, *ATTRIBUTES,
-            ),
-            Grammar(("mb", "ic"), (*IMAGE, *OUTPUT), lowest=3),
-        ),
-        "resampling: the image in another size",
-        {"src": ("nc*", _src), "dst": ("nc*", _window)},
     ),
     Planned(
         "deconvolution",

@@ -16,6 +16,7 @@ from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 
@@ -33,6 +34,7 @@ _EVERY: tuple[type[Desc], ...] = (
     PoolingDesc,
     ReductionDesc,
     ReorderDesc,
+    ResamplingDesc,
     SoftmaxDesc,
     SumDesc,
 )

@@ -21,6 +21,7 @@ from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.tools.bench.peers.onednn_library import QUERY_EXEC_ARG_MD, Handle, Session, dims
@@ -241,6 +242,15 @@ def _reduction(asked: Asked) -> Handle:
     return asked.create("reduction", desc.alg_kind.value, *ends, *numbers)
 
 
+def _resampling(asked: Asked) -> Handle:
+    desc, factors = asked.desc, ctypes.c_void_p()
+    if asked.forward:
+        kinds, ends = (desc.prop_kind.value, desc.alg_kind.value), (Arg.SRC, Arg.DST)
+        return asked.create("resampling_forward", *kinds, factors, *asked.tensors(*ends))
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
+    return asked.create("resampling_backward", desc.alg_kind.value, factors, *ends)
+
+
 def _convolution(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
@@ -283,6 +293,7 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ReductionDesc: _reduction,
+    ResamplingDesc: _resampling,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,
     MatmulDesc: _matmul,

@@ -19,6 +19,7 @@ from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.tools.bench.peers.pytorch_functions import binary, eltwise
@@ -322,6 +323,28 @@ def _reduction(desc: ReductionDesc, _: PrimitiveAttr) -> Program:
     return Program(name, plain_views(desc), build)
 
 
+def _resampling(desc: ResamplingDesc, _: PrimitiveAttr) -> Program:
+    equal_floats(desc)
+    forward = desc.propagation.is_forward
+    src, dst = (
+        (desc.src_desc, desc.dst_desc) if forward else (desc.diff_src_desc, desc.diff_dst_desc)
+    )
+    linear = desc.alg_kind is Alg.resampling_linear
+    mode = ("linear", "bilinear", "trilinear")[src.ndims - 3] if linear else "nearest-exact"
+    options = {"align_corners": False} if linear else {}
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        def call(x: Any) -> Any:
+            return torch.nn.functional.interpolate(x, dst.dims[2:], mode=mode, **options)
+
+        if forward:
+            return lambda: call(tensors[Arg.SRC])
+        run = gradients(torch, call, [torch.empty_like(out)], tensors[Arg.DIFF_DST])
+        return lambda: run()[0]
+
+    return Program("interpolate", plain_views(desc), build)
+
+
 _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     ReorderDesc: reorder,
     SoftmaxDesc: _softmax,
@@ -334,6 +357,7 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
     ReductionDesc: _reduction,
+    ResamplingDesc: _resampling,
     ConvolutionDesc: convolution,
     InnerProductDesc: inner_product,
     MatmulDesc: matmul,
