@@ -50,8 +50,8 @@ class Nest:
     what they are where it loads an operand whose index has them. ``reads_dst`` says that the body
     reads dst as well, which then had better be in a cache. ``core`` is the type of the body's
     vectors, and ``registers`` how many registers one fills where these hold more than one element
-    and what is converted is not transposed. ``moved`` is an operand whose elements the body stores to dst as they are, if it
-    does no more.
+    and what is converted is not transposed. ``moved`` is an operand whose elements the body
+    stores to dst as they are, if it does no more.
     """
 
     parallel: tuple[Axis, ...]

@@ -184,7 +184,8 @@ class _Side:
         self.found = Axis(extent, f"{axis.name}_found")
         self.taps = (Axis(table.taps, f"{axis.name}_tap"),) if table.taps > 1 else ()
         self.gaps = table.gaps
-        dims, index = (axis.extent,), (Affine.of(axis),)
+        dims: tuple[int, ...] = (axis.extent,)
+        index: tuple[Affine, ...] = (Affine.of(axis),)
         if self.taps:
             dims, index = (table.taps, *dims), (Affine.of(self.taps[0]), *index)
 

@@ -245,8 +245,8 @@ def _reduction(asked: Asked) -> Handle:
 def _resampling(asked: Asked) -> Handle:
     desc, factors = asked.desc, ctypes.c_void_p()
     if asked.forward:
-        kinds, ends = (desc.prop_kind.value, desc.alg_kind.value), (Arg.SRC, Arg.DST)
-        return asked.create("resampling_forward", *kinds, factors, *asked.tensors(*ends))
+        kinds, ends = (desc.prop_kind.value, desc.alg_kind.value), asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("resampling_forward", *kinds, factors, *ends)
     ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
     return asked.create("resampling_backward", desc.alg_kind.value, factors, *ends)
 
