@@ -62,6 +62,12 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
         dnnl.ReductionDesc, ("reduction_norm_lp_sum", IMAGE, dnnl.MemoryDesc((2, 3, 1, 1), "f32"),
         2.0, 1e-3)),
     "ReorderDesc": (dnnl.ReorderDesc, (IMAGE, IMAGE)),
+    "ResamplingDesc.forward": (
+        dnnl.ResamplingDesc.forward, (INFERENCE, "resampling_linear", IMAGE,
+        dnnl.MemoryDesc((2, 3, 8, 8), "f32"), (2.0, 2.0))),
+    "ResamplingDesc.backward": (
+        dnnl.ResamplingDesc.backward, ("resampling_linear", IMAGE,
+        dnnl.MemoryDesc((2, 3, 8, 8), "f32"), (2.0, 2.0))),
     "SoftmaxDesc.forward": (
         dnnl.SoftmaxDesc.forward, (INFERENCE, "softmax_accurate", IMAGE, IMAGE, 1)),
     "SoftmaxDesc.backward": (

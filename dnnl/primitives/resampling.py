@@ -200,6 +200,10 @@ ResamplingDesc.operation = Operation(
         # Larger and smaller, by whole factors and others, in one to three dimensions.
         "--alg=nearest,linear --tag=abx,axb,aBx16b ic19ih5oh10 ic19ih9oh5_iw8ow19 ic5iw7ow33",
         "--alg=nearest,linear --tag=abx,axb,aBx8b ic18id3od5_ih4oh3_iw5ow11 ic3ih1oh4_iw6ow1",
+        "--alg=nearest,linear --tag=abx,axb --sdt=bf16,f16 --ddt=bf16,f32 mb3ic20ih7oh12",
+        # Blocks of space, channels outermost, nothing to do but a copy, more vectors than one.
+        "--alg=nearest,linear --tag=aBCD8b2c4d,bacd,ABcd4a4b ic20ih6oh9_iw5ow8 ic33ih6oh6",
+        "--alg=linear --tag=abx,axb mb1ic130ih9oh18 mb1ic2ih64oh200",
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
