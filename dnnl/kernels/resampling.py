@@ -172,7 +172,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nest = Nest(
         axes, tuple(tap for side in sides for tap in side.taps),
         (src, *tables, *epilogue.operands), (dst,), body, reads_dst=epilogue.reads_dst,
-        core=_core(conf, moved), registers=1 if moved else _SIDE_BY_SIDE, found=tuple(side.found for side in sides),
+        core=_core(conf, moved), registers=1 if moved else _SIDE_BY_SIDE,
+        found=tuple(side.found for side in sides),
     )  # fmt: skip
     entry = symbol("resampling", [conf.src, conf.dst], isa)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
