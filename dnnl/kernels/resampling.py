@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
-
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
@@ -213,6 +211,5 @@ def _moved(conf: Conf, sides: Sequence[_Side]) -> bool:
 def _core(conf: Conf, moved: bool) -> Type:
     """What is computed in: f64 where f32 would not tell integers apart."""
     if moved:
-        core: ir.Type = bare_core(conf.src.data_type, conf.dst.data_type)
-        return core
+        return bare_core(conf.src.data_type, conf.dst.data_type)
     return F64 if conf.src.data_type is DataType.s32 and not conf.post_ops else F32
