@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from dnnl.primitives.prelu import PreluDesc as PreluDesc
     from dnnl.primitives.primitive import Primitive as Primitive
     from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
+    from dnnl.primitives.reduction import ReductionDesc as ReductionDesc
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
+    from dnnl.primitives.resampling import ResamplingDesc as ResamplingDesc
     from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
     from dnnl.primitives.sum import SumDesc as SumDesc
@@ -80,7 +82,9 @@ _HOMES = {
     "PreluDesc": "primitives.prelu",
     "Primitive": "primitives.primitive",
     "PrimitiveDesc": "primitives.primitive_desc",
+    "ReductionDesc": "primitives.reduction",
     "ReorderDesc": "primitives.reorder",
+    "ResamplingDesc": "primitives.resampling",
     "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
     "SumDesc": "primitives.sum",

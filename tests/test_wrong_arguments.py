@@ -63,7 +63,16 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
     "PreluDesc.forward": (
         dnnl.PreluDesc.forward, (INFERENCE, IMAGE, dnnl.MemoryDesc((1, 3, 1, 1), "f32"), IMAGE)),
     "PreluDesc.backward": (dnnl.PreluDesc.backward, (IMAGE, IMAGE, IMAGE, IMAGE, IMAGE)),
+    "ReductionDesc": (
+        dnnl.ReductionDesc, ("reduction_norm_lp_sum", IMAGE, dnnl.MemoryDesc((2, 3, 1, 1), "f32"),
+        2.0, 1e-3)),
     "ReorderDesc": (dnnl.ReorderDesc, (IMAGE, IMAGE)),
+    "ResamplingDesc.forward": (
+        dnnl.ResamplingDesc.forward, (INFERENCE, "resampling_linear", IMAGE,
+        dnnl.MemoryDesc((2, 3, 8, 8), "f32"), (2.0, 2.0))),
+    "ResamplingDesc.backward": (
+        dnnl.ResamplingDesc.backward, ("resampling_linear", IMAGE,
+        dnnl.MemoryDesc((2, 3, 8, 8), "f32"), (2.0, 2.0))),
     "ShuffleDesc.forward": (dnnl.ShuffleDesc.forward, (INFERENCE, IMAGE, IMAGE, 1, 3)),
     "ShuffleDesc.backward": (dnnl.ShuffleDesc.backward, (IMAGE, IMAGE, 1, 3)),
     "SoftmaxDesc.forward": (

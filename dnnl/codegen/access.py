@@ -62,7 +62,7 @@ class Operand:
     behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it.
     ``codes`` is the 4-bit type of the values where the elements are bytes with codes of it. Outside
     the bounds ``inside`` an iteration has no element here: it reads zero, and a fold leaves it
-    out."""
+    out. One with ``contents`` is a row-major table in the code, which no argument holds."""
 
     slot: int
     desc: MemoryDesc
@@ -71,6 +71,7 @@ class Operand:
     bare: frozenset[int] = frozenset()
     codes: DataType | None = None
     inside: tuple[Bound, ...] = ()
+    contents: tuple[float, ...] | None = None
 
     @property
     def data_type(self) -> DataType:

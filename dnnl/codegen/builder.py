@@ -88,6 +88,16 @@ class Module:
         function.attributes.add("nounwind")
         return function
 
+    def table(self, element: ir.Type, values: Sequence[float]) -> ir.Value:
+        """The address of constants in the code."""
+        kind = ir.ArrayType(element, len(values))
+        name = self.ir.get_unique_name("table")
+        space = self.isa.device.memory if self.isa.device is not None else 0
+        made = ir.GlobalVariable(self.ir, kind, name, addrspace=space)
+        made.linkage, made.global_constant = "internal", True
+        made.initializer = ir.Constant(kind, list(values))
+        return made
+
     def keep_rolled(self, branch: ir.Instruction) -> None:
         """Mark the loop that ``branch`` closes: LLVM leaves it as it is."""
         self._marks.append(_LoopMark(len(self._marks) + 1))

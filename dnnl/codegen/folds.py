@@ -22,7 +22,8 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import Emitter, Module, Type, Value, Values
+from dnnl.codegen.convert import storage
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest, emit_nest, emit_planned
 from dnnl.codegen.parts import cut_reduction, most_parts
@@ -33,18 +34,27 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
+_NOWHERE = -1  # the slot of what is planned and not written
+
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """How many iterations become a few values.
 
     ``partial(point)`` folds the reduced axes of a point, or of a part of them. ``merge(e, values,
-    others)`` makes one result of two; ``neutral`` changes nothing when merged.
+    others)`` makes one result of two; ``neutral`` changes nothing when merged. The values are f32,
+    or integers of 32 bits where ``data_type`` is s32.
     """
 
     partial: Callable[[Point], Values]
     merge: Merge
     neutral: tuple[float, ...]
+    data_type: DataType = DataType.f32
+
+    @property
+    def element(self) -> Type:
+        """The type of a value in vectors."""
+        return storage(self.data_type).element
 
 
 def sums(step: Step, count: int = 1) -> Reduction:
@@ -106,7 +116,8 @@ class Fold:
 
     ``finish(point, values)`` stores what becomes of the values to ``outputs``, whose index is over
     the kept axes alone, as is that of what it reads itself, ``after``. What the reduction stores on
-    its way, for each iteration, is ``stored``.
+    its way, for each iteration, is ``stored``. ``reads_dst`` says that ``finish`` reads the first
+    output as well.
     """
 
     kept: tuple[Axis, ...]
@@ -117,31 +128,25 @@ class Fold:
     finish: Callable[[Point, Values], None]
     after: tuple[Operand, ...] = ()
     stored: tuple[Operand, ...] = ()
-
-    @property
-    def values(self) -> int:
-        """How many values are folded."""
-        return len(self.reduction.neutral)
+    reads_dst: bool = False
 
 
 def room(isa: Isa, kept: int, reduced: int, values: int) -> MemoryDesc:
     """The room that a fold of ``reduced`` elements to ``values`` for each of ``kept`` takes for its
     partial results, or a little more than that."""
-    return _room(most_parts(isa, kept, reduced), kept, values)
-
-
-def exact_room(isa: Isa, fold: Fold) -> MemoryDesc:
-    """The ``room`` that a fold takes and no more, which takes a millisecond to find out."""
-    _, _, count, _ = _in_parts(isa, fold, Parts(fold.kept, fold.values, -1, _room(0, 0, 0)))
-    return _room(count, _extent(fold.kept), fold.values)
-
-
-def _room(parts: int, kept: int, values: int) -> MemoryDesc:
+    parts = most_parts(isa, kept, reduced)
     return MemoryDesc((parts * values * kept if parts > 1 else 0,), DataType.f32)
 
 
-def _extent(axes: tuple[Axis, ...]) -> int:
-    return prod(axis.extent for axis in axes)
+def needed(isa: Isa, fold: Fold) -> MemoryDesc:
+    """The room that this fold takes, and no more: none where it stays in one piece. It takes a
+    millisecond to find out."""
+    kept, reduced, values = _sizes(fold)
+    most = room(isa, kept, reduced, values)
+    if not most.nelems():
+        return most
+    _, _, count, _ = _in_parts(isa, fold, Parts.of(fold, _NOWHERE, most))
+    return MemoryDesc((count * values * kept if count > 1 else 0,), DataType.f32)
 
 
 def emit_fold(
@@ -149,15 +154,22 @@ def emit_fold(
 ) -> tuple[Phase, ...]:
     """Write the phases ``symbol``: all at once, or parts and their merger.
 
-    ``scratch`` is the slot of the scratchpad and the part of it that has ``room``.
+    ``scratch`` is the slot of the scratchpad and the part of it that has ``room``, or as much as is
+    ``needed``.
     """
-    isa, parts = module.isa, Parts(fold.kept, fold.values, *scratch)
+    isa, parts = module.isa, Parts.of(fold, *scratch)
     nest, space, count, registers = _in_parts(isa, fold, parts)
     if count == 1:
         return (emit_nest(module, symbol, at_once(fold)),)
     plan = schedule(isa, space, replace(nest.style, registers=registers))
     first = emit_planned(module, symbol, nest, plan)
     return first, emit_nest(module, f"merged_{symbol}", parts.merger(count, fold))
+
+
+def _sizes(fold: Fold) -> tuple[int, int, int]:
+    """How much is kept, how much is reduced to each of it, and to how many values."""
+    kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
+    return kept, reduced, len(fold.reduction.neutral)
 
 
 def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int]:
@@ -167,11 +179,11 @@ def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int
 
     def part(point: Point) -> None:
         for operand, value in zip(written, fold.reduction.partial(point), strict=True):
-            point.store(operand, value)
+            point.store_stored(operand, value)
 
     nest = Nest(fold.kept, fold.reduced, fold.inputs, (*fold.stored, *written), part)
-    sizes = _extent(fold.kept), _extent(fold.reduced)
-    return nest, *cut_reduction(isa, nest.space, *sizes, written)
+    kept, reduced, _ = _sizes(fold)
+    return nest, *cut_reduction(isa, nest.space, kept, reduced, written)
 
 
 def at_once(fold: Fold) -> Nest:
@@ -181,7 +193,7 @@ def at_once(fold: Fold) -> Nest:
         fold.finish(point, fold.reduction.partial(point))
 
     inputs, outputs = (*fold.inputs, *fold.after), (*fold.stored, *fold.outputs)
-    return Nest(fold.kept, fold.reduced, inputs, outputs, body)
+    return Nest(fold.kept, fold.reduced, inputs, outputs, body, reads_dst=fold.reads_dst)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,17 +205,25 @@ class Parts:
     values: int
     slot: int
     room: MemoryDesc
+    data_type: DataType = DataType.f32
+
+    @staticmethod
+    def of(fold: Fold, slot: int, room: MemoryDesc) -> Parts:
+        """Those of a fold."""
+        reduction = fold.reduction
+        return Parts(fold.kept, len(reduction.neutral), slot, room, reduction.data_type)
 
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
         """The values of those parts over which ``part`` goes, the first of which has the number
         ``first``; without an axis, of that one."""
-        axes = self.kept if part is None else (part, *self.kept)
+        axes = tuple(axis for axis in self.kept if axis.extent > 1)
+        axes = axes if part is None else (part, *axes)
         dims, index = tuple(axis.extent for axis in axes), tuple(map(Affine.of, axes))
         begin = self.room.offset0 + first * prod(axis.extent for axis in self.kept)
         apart = self.room.nelems() // self.values
         return tuple(
             Operand(
-                self.slot, MemoryDesc(dims, DataType.f32, offset0=begin + number * apart), index
+                self.slot, MemoryDesc(dims, self.data_type, offset0=begin + number * apart), index
             )
             for number in range(self.values)
         )
@@ -214,8 +234,11 @@ class Parts:
         read, own = self.operands(part), fold.reduction
 
         def step(p: Point, *values: Value) -> Values:
-            return own.merge(p.e, values, tuple(p.load(operand) for operand in read))
+            return own.merge(p.e, values, tuple(p.load_stored(operand) for operand in read))
 
-        merged = replace(own, partial=lambda point: point.fold(own.neutral, step, own.merge))
-        merged_fold = replace(fold, reduced=(part,), inputs=read, reduction=merged, stored=())
-        return at_once(merged_fold)
+        def partial(point: Point) -> Values:
+            return point.fold(own.neutral, step, own.merge, element=own.element)
+
+        merged = replace(own, partial=partial)
+        whole = replace(fold, reduced=(part,), inputs=read, reduction=merged, stored=())
+        return at_once(whole)

@@ -46,11 +46,13 @@ class Nest:
     a reduction, such as the mean of a row, is stored after the fold.
 
     Only points inside the bounds ``where`` are computed and stored; at those outside ``filled``
-    zero is stored, as in padding. ``numbers`` are what the body asks for by ``Point.number``.
-    ``reads_dst`` says that the body reads dst as well, which then had better be in a cache.
-    ``core`` is the type of the body's vectors, and ``registers`` how many registers one fills where
-    these hold more than one element and what is converted is not transposed. ``moved`` is an
-    operand whose elements the body stores to dst as they are, if it does no more.
+    zero is stored, as in padding. ``numbers`` are what the body asks for by ``Point.number``. No
+    loop walks the axes ``found``: the body says by ``Point.at`` what they are where it loads an
+    operand whose index has them. ``reads_dst`` says that the body reads dst as well, which then had
+    better be in a cache. ``core`` is the type of the body's vectors, and ``registers`` how many
+    registers one fills where these hold more than one element and what is converted is not
+    transposed. ``moved`` is an operand whose elements the body stores to dst as they are, if it
+    does no more.
     """
 
     parallel: tuple[Axis, ...]
@@ -65,6 +67,7 @@ class Nest:
     core: ir.Type = F32
     registers: int = 1
     moved: Operand | None = None
+    found: tuple[Axis, ...] = ()
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -76,7 +79,7 @@ class Nest:
         """What is to be walked."""
         return Space.of(
             self.parallel, self.reduced, self.inputs, self.outputs, self.where, self.numbers,
-            self.filled,
+            self.filled, self.found,
         )  # fmt: skip
 
     @property

@@ -19,6 +19,7 @@ from llvmlite import ir
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.builder import I8, I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.convert import storage
 from dnnl.runtime.image import Phase
 
 _RANGE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64, I64])
@@ -45,11 +46,17 @@ class PhaseFunction:
     @staticmethod
     def of(module: Module, symbol: str, operands: Iterable[Operand]) -> PhaseFunction:
         """A phase that touches ``operands``."""
-        return PhaseFunction(module, symbol, (operand.slot for operand in operands))
+        held = (operand.slot for operand in operands if operand.contents is None)
+        return PhaseFunction(module, symbol, held)
 
     def pointers(self, operands: Iterable[Operand]) -> dict[Operand, ir.Value]:
         """The address of each operand."""
-        return {operand: self.arguments[operand.slot] for operand in operands}
+        return {operand: self._pointer(operand) for operand in operands}
+
+    def _pointer(self, operand: Operand) -> ir.Value:
+        if operand.contents is None:
+            return self.arguments[operand.slot]
+        return self.e.module.table(storage(operand.data_type).element, operand.contents)
 
     def _loaded(self) -> Iterator[ir.Value]:
         """The addresses out of the list of all arguments."""

@@ -278,6 +278,14 @@ class Place:
             "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), rooms
         )
 
+    def same(self, operand: Operand) -> bool:
+        """Whether an operand has one element for all lanes here."""
+        return self._lane_stride(self._accesses[operand]) == 0
+
+    def _apart(self, form: Affine) -> list[Axis]:
+        """The axes of a form that have another value in each lane."""
+        return [axis for axis in form.strides if _is_vector(self._env.get(axis))]
+
     def _start(self, form: Affine) -> ir.Value:
         """The value of ``form`` in the first lane."""
         if self._lane is not None:
@@ -290,16 +298,20 @@ class Place:
 
     def _spread(self, form: Affine) -> ir.Value:
         """The value of ``form`` in every lane."""
-        start = vector.splat(self.e, self._start(form), self._lanes)
+        kind = vector.vector_type(I64, self._lanes)
+        apart = self._apart(form)
+        start = vector.splat(self.e, self._start(form.without(*apart)), self._lanes)
+        for axis in apart:
+            steps = vector.splat_constant(kind, form.stride(axis))
+            start = self.e.b.add(start, self.e.b.mul(self._env[axis], steps))
         stride = form.stride(self._lane) if self._lane is not None else 0
         if stride == 0:
             return start
-        kind = vector.vector_type(I64, self._lanes)
         steps = ir.Constant(kind, [stride * lane for lane in range(self._lanes)])
         return self.e.b.add(start, steps)
 
     def _lane_stride(self, access: Access) -> int | None:
-        if access.offset is None:
+        if access.offset is None or self._apart(access.offset):
             return None
         return access.offset.stride(self._lane) if self._lane is not None else 0
 
@@ -352,3 +364,7 @@ class Place:
                 choose = [lanes + at if 0 <= at < lanes else lane for lane, at in enumerate(inside)]
                 picked = vector.shuffle(self.e, picked, part, choose)
         return picked
+
+
+def _is_vector(value: ir.Value | None) -> bool:
+    return value is not None and isinstance(value.type, ir.VectorType)

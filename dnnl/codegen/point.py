@@ -12,7 +12,7 @@ from llvmlite import ir
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env, Number, Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import I32, Emitter, Values, i64
+from dnnl.codegen.builder import I32, I64, Emitter, Values, i64
 from dnnl.codegen.place import Place
 from dnnl.codegen.schedule import Schedule
 from dnnl.codegen.variants import MOST_WRITTEN
@@ -141,9 +141,16 @@ class Point(Place):
         return super()._bounded(form.without(*ahead))
 
     def fold(
-        self, init: Sequence[float], step: Step, merge: Merge, absent: float | None = None
+        self,
+        init: Sequence[float],
+        step: Step,
+        merge: Merge,
+        absent: float | None = None,
+        element: ir.Type | None = None,
     ) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
+
+        Values are vectors of the core type, or of ``element``.
 
         Iterations outside a source's window do not count. Where ``absent`` is given, they load it
         from every operand, and a step that loads nothing else leaves values as they are; otherwise
@@ -151,7 +158,8 @@ class Point(Place):
         partial results, for when the lanes of a vector are themselves reduced; every lane of the
         result then holds the answer.
         """
-        carried = tuple(self.constant(value) for value in init)
+        kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
+        carried = tuple(vector.splat_constant(kind, value) for value in init)
         fold = _Fold(step, merge, carried)
         result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
@@ -214,6 +222,25 @@ class Point(Place):
 
         end = axis.extent if count is None else count
         self.e.loop(i64(0), i64(end), step, name=axis.name)
+
+    def at(self, found: Mapping[Axis, ir.Value]) -> Point:
+        """The point where axes that no loop walks have these values: i64, or vectors of them with
+        one for each lane."""
+        env: Env = {}
+        for axis, value in found.items():
+            rest, pieces = value, self._site.plan.space.found[axis].strides
+            for piece, step in sorted(pieces.items(), key=lambda pair: -pair[1]):
+                size = _alike(rest, step)
+                env[piece] = rest if step == 1 else self.e.b.udiv(rest, size)
+                rest = rest if step == 1 else self.e.b.urem(rest, size)
+        return self._with(env)
+
+    def place(self, operand: Operand) -> ir.Value:
+        """The integers of a table here, for :meth:`at`: one where it is the same for all lanes."""
+        stored = self.load_stored(operand)
+        if self.same(operand) or self.kind.count == 1:
+            return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
+        return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
 
     @property
     def _open(self) -> list[Axis]:
@@ -440,6 +467,13 @@ class Point(Place):
     def valid(self) -> vector.Mask:
         """The lanes for which this iteration of a fold counts."""
         return self.conditions(self._site.plan.counting)
+
+
+def _alike(value: ir.Value, number: int) -> ir.Constant:
+    """A number in each lane of such a value."""
+    if isinstance(value.type, ir.VectorType):
+        return vector.splat_constant(value.type, number)
+    return i64(number)
 
 
 def _one_more(p: Point, number: ir.Value) -> Values:

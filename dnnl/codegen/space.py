@@ -8,7 +8,7 @@ vectors or squares.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise, permutations
 
 from dnnl.codegen.access import Access, Bound, Number, Operand
@@ -32,7 +32,8 @@ class Space:
     Of the operands in ``accesses`` those in ``outputs`` are written; the first decides the walk.
     Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
     only writes the zeros of padding. ``numbers`` are what bodies may ask for besides. ``lines`` are
-    the axes that have been made of two, the inner ones first.
+    the axes that have been made of two, the inner ones first. ``found`` are axes whose values only
+    bodies know, each as the axes that it has been split into.
     """
 
     axes: tuple[Axis, ...]
@@ -43,6 +44,7 @@ class Space:
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
     lines: tuple[Line, ...] = ()
+    found: Mapping[Axis, Affine] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -53,14 +55,15 @@ class Space:
         where: Sequence[Bound] = (),
         numbers: Sequence[Number] = (),
         filled: Sequence[Bound] = (),
+        found: Sequence[Axis] = (),
     ) -> Space:
         """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``,
         which is what their descriptors say it is: an axis that walks an output from its beginning
         reaches all of its elements. Outside the bounds ``filled`` iterations are padding too. Axes
         that an operand blocks are split at the block boundaries, so that its offset becomes affine:
         ``c -> 16 * c_o + c_i``."""
-        split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced)}
-        ends = [Bound(form, axis.extent) for axis, form in split.items()]
+        split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced, *found)}
+        ends = [Bound(split[axis], axis.extent) for axis in (*parallel, *reduced)]
 
         def bounds(given: Sequence[Bound]) -> tuple[Bound, ...]:
             return tuple(Bound(_substitute(bound.form, split), bound.limit) for bound in given)
@@ -80,6 +83,7 @@ class Space:
             numbers={number: _substitute(number.form, split) for number in numbers},
             domain=tuple(bound for bound in (*ends, *bounds(filled)) if bound.above),
             exists=tuple(bound for bound in bounds(where) if bound.needed),
+            found={axis: split[axis] for axis in found},
         )
 
     @property
@@ -176,7 +180,8 @@ class Space:
 
     def still(self, access: Access) -> bool:
         """Whether an operand does not move with a reduction."""
-        return all(stride(access, axis) == 0 for axis in self.inner)
+        pieces = (piece for form in self.found.values() for piece in form.strides)
+        return all(stride(access, axis) == 0 for axis in (*self.inner, *pieces))
 
     def step(self, access: Access, axis: Axis) -> int:
         """How far a step along an axis goes in an operand whose offset is affine, in elements;

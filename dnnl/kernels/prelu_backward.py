@@ -10,7 +10,7 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
-from dnnl.codegen.folds import Fold, Reduction, emit_fold, exact_room
+from dnnl.codegen.folds import Fold, Reduction, emit_fold, needed
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.point import Point, added
@@ -70,9 +70,9 @@ def _with_room(conf: Conf, isa: Isa) -> Conf:
     padded = zip(conf.shared, conf.diff_weights.padded_dims, strict=True)
     if any(shared and extent > 1 for shared, extent in padded):
         conf = replace(conf, totals=scratchpad.take(MemoryDesc(conf.weights.dims, "f32"))[1])
-    needed = exact_room(isa, _fold(conf, Arguments()))
-    if not needed.has_zero_dim:
-        conf = replace(conf, partial=scratchpad.take(needed)[1])
+    room = needed(isa, _fold(conf, Arguments()))
+    if not room.has_zero_dim:
+        conf = replace(conf, partial=scratchpad.take(room)[1])
     return replace(conf, scratchpad=scratchpad.size)
 
 

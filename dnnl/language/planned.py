@@ -7,25 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnnl.language.descriptor import IMAGE, OUTPUT, WINDOW, Grammar
+from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
     BIA_DT,
-    DDT,
     DIR,
     DT,
     DTAG,
     INPLACE,
     MB,
     PRODUCT_DT,
-    SDT,
     STAG,
     TAG,
     WTAG,
     Driver,
     Option,
     algorithm,
-    auxiliary,
     ends,
     flags,
     tags,
@@ -33,7 +30,7 @@ from dnnl.language.options import (
     weights,
 )
 from dnnl.language.problem import Dims, Sizes
-from dnnl.language.values import direction, flag, integer, letters, number, several, text
+from dnnl.language.values import direction, flag, integer, letters, several, text
 from dnnl.language.verbose import OperationLine, Tensor
 
 
@@ -70,10 +67,6 @@ def _weights(problem: Any) -> Sizes:
 
 _LIKE_SRC = {"src": ("nc*", _src), "dst": ("nc*", _src)}
 _CHANNELS = ("c", lambda problem: (problem["ic"],))
-_REDUCTIONS = (
-    "sum", "max", "min", "mul", "mean", "norm_lp_max", "norm_lp_sum",
-    "norm_lp_power_p_max", "norm_lp_power_p_sum",
-)  # fmt: skip
 _NORMALIZED = (
     types("dt", "f32", ends, (1, 2)),
     tags("tag", "abx:any", ends, several(text, (1, 2))),
@@ -89,36 +82,6 @@ PLANNED = (
         ),
         "group normalization: each group of channels by its mean and variance",
         {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
-    ),
-    Planned(
-        "resampling",
-        Driver(
-            "resampling",
-            (
-                DIR, SDT, DDT, TAG,
-                algorithm(
-                    "nearest", {"nearest": "resampling_nearest", "linear": "resampling_linear"}
-                ),
-                MB, *ATTRIBUTES,
-            ),
-            Grammar(("mb", "ic"), (*IMAGE, *OUTPUT), lowest=3),
-        ),
-        "resampling: the image in another size",
-        {"src": ("nc*", _src), "dst": ("nc*", _window)},
-    ),
-    Planned(
-        "reduction",
-        Driver(
-            "reduction",
-            (
-                SDT, DDT, STAG, DTAG,
-                algorithm("sum", {name: f"reduction_{name}" for name in _REDUCTIONS}),
-                auxiliary("p", "1", number), auxiliary("eps", "0", number), *ATTRIBUTES,
-            ),
-            Dims(2, 2, " to "),
-        ),
-        "reduction of some dimensions to size 1",
-        {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[1])},
     ),
     Planned(
         "deconvolution",

@@ -15,7 +15,9 @@ from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.prelu import PreluDesc
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -33,7 +35,9 @@ _EVERY: tuple[type[Desc], ...] = (
     MatmulDesc,
     PoolingDesc,
     PreluDesc,
+    ReductionDesc,
     ReorderDesc,
+    ResamplingDesc,
     ShuffleDesc,
     SoftmaxDesc,
     SumDesc,

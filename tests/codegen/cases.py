@@ -100,6 +100,24 @@ CASES: dict[str, Case] = {
     "power": Case(
         dnnl.EltwiseDesc.forward(INFERENCE, "eltwise_pow", plain(3, 50), plain(3, 50), 1.0, 0.3)
     ),
+    "reduction": Case(
+        dnnl.ReductionDesc("reduction_norm_lp_sum", plain(3, 50), plain(3, 1), 2.5),
+        (("sum", 0.5),),
+    ),
+    "reduction of bytes": Case(
+        dnnl.ReductionDesc(
+            "reduction_max", plain(300, 500).with_data_type("s8"),
+            plain(1, 500).with_data_type("s32"),
+        )
+    ),
+    "resampling": Case(
+        dnnl.ResamplingDesc.forward(INFERENCE, "resampling_linear", plain(*ODD), plain(2, 19, 8, 3))
+    ),
+    "gradient of resampling": Case(
+        dnnl.ResamplingDesc.backward(
+            "resampling_nearest", dnnl.MemoryDesc(ODD, "bf16", "nhwc"), plain(2, 19, 8, 3)
+        )
+    ),
     "binary": Case(dnnl.BinaryDesc("binary_add", plain(3, 50), plain(3, 1), plain(3, 50))),
     "quotients": Case(exact("div", "s64", "s64", "s64")),
     "quotients of bytes": Case(exact("mod", "s8", "s8", "s8")),

@@ -16,9 +16,9 @@ from dnnl.codegen.folds import (
     Fold,
     Reduction,
     emit_fold,
-    exact_room,
     mean_and_variance,
     moments,
+    needed,
     room,
     sums,
 )
@@ -189,7 +189,7 @@ def test_what_is_stored_on_the_way(kept: tuple[int, ...], layout: str, isa: Isa)
         inputs=(given,), outputs=(total,), reduction=sums(step),
         finish=lambda point, values: point.store(total, *values), stored=(doubled,),
     )  # fmt: skip
-    scratch, phases = exact_room(isa, fold), list[Phase]()
+    scratch, phases = needed(isa, fold), list[Phase]()
 
     def build(module: Module) -> list[Phase]:
         phases.extend(emit_fold(module, "stored", fold, (3, scratch)))

@@ -140,6 +140,7 @@ def _begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
         return st.tuples(_sizes(driver.problem), st.just({}))
     made = {
         "matmul": _products, "binary": lambda: _broadcasts(2), "concat": _joined, "prelu": _shared,
+        "reduction": _reduced,
     }  # fmt: skip
     return st.tuples(made.get(driver.name, _plain)(), st.just({}))
 
@@ -200,6 +201,14 @@ def _shared(draw: Draw) -> str:
 
 
 @st.composite
+def _reduced(draw: Draw) -> str:
+    """A shape, and the same with ones where it likes."""
+    dims = draw(_shapes(1, 6, empty=True))
+    left = [size if draw(st.booleans()) or not size else 1 for size in dims]
+    return _text(dims, left)
+
+
+@st.composite
 def _joined(draw: Draw) -> str:
     dims = draw(_shapes(2, 5))
     more = draw(st.lists(st.sampled_from(_CHANNELS), max_size=3))
@@ -224,7 +233,7 @@ def _products(draw: Draw) -> str:
 @st.composite
 def _sizes(draw: Draw, grammar: Grammar) -> str:
     """Keys with numbers."""
-    windows = "kh" in grammar.spatial
+    windows, resized = "kh" in grammar.spatial, "oh" in grammar.spatial
     space = draw(st.integers(max(0, grammar.lowest - 2), 3))
     letters = SPATIAL[3 - space :]
     groups = draw(st.sampled_from((0, 0, 0, 1, 2, 3, 8, 16))) if "g" in grammar.head else 0
@@ -239,7 +248,10 @@ def _sizes(draw: Draw, grammar: Grammar) -> str:
     for letter in letters:
         size = draw(st.sampled_from(_IMAGE[:most]))
         parts.append(f"i{letter}{size}")
-        parts += draw(_window(letter, size)) if windows else []
+        if windows:
+            parts += draw(_window(letter, size))
+        elif resized:
+            parts.append(f"o{letter}{draw(st.sampled_from(_IMAGE[:most]))}")
     for key in grammar.tail:
         if draw(st.booleans()):
             parts.append(f"{key}{draw(st.sampled_from(_TAILS[key]))}")
@@ -413,6 +425,8 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     "group": _group,
     "alpha": _sampled("1", "0.5", "2", "-1", "0.25"),
     "beta": _sampled("1", "0.5", "2", "-1", "3"),
+    "p": _sampled("1", "2", "3", "2.5", "0"),
+    "eps": _sampled("0", "0.5", "1e-05", "100"),
     "scales": _factors,
     "bia_mask": _masks,
     "runtime-dim-mask": _masks,

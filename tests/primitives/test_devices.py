@@ -22,12 +22,22 @@ from dnnl import (
     MemoryDesc,
     PoolingDesc,
     PrimitiveDesc,
+    ReductionDesc,
     ReorderDesc,
+    ResamplingDesc,
     SoftmaxDesc,
     SumDesc,
 )
 from dnnl.codegen.isa import DEVICES, Isa
-from dnnl.reference import batch_normalization, binary, eltwise, pooling, softmax
+from dnnl.reference import (
+    batch_normalization,
+    binary,
+    eltwise,
+    pooling,
+    reduction,
+    resampling,
+    softmax,
+)
 from dnnl.reference import sum as sums
 from dnnl.reference.concat import concat
 from dnnl.reference.conversions import convert
@@ -168,6 +178,25 @@ def test_pooling(alg: str) -> None:
     desc = PoolingDesc.forward(FORWARD, alg, memory.desc, dst, strides, kernel, padding)
     want = pooling.pooling(logical(memory), alg, kernel=kernel, strides=strides, padding_l=padding)
     check(execute(desc, {Arg.SRC: memory}), want, pooling.TOLERANCE[alg]("f32", 9))
+
+
+@pytest.mark.parametrize("left", [(2, 19, 1, 1), (1, 19, 1, 1), (2, 1, 5, 7), (1, 1, 1, 1)])
+@pytest.mark.parametrize("layouts", LAYOUTS, ids=">".join)
+def test_reduction(layouts: tuple[str, str], left: tuple[int, ...]) -> None:
+    memory = source(DIMS, layouts[0])
+    for alg in ("reduction_max", "reduction_norm_lp_sum"):
+        desc = ReductionDesc(alg, memory.desc, describe(left, layouts[1]), 2.0)
+        want = reduction.reduction(logical(memory), alg, left, 2.0)
+        check(execute(desc, {Arg.SRC: memory}), want, reduction.TOLERANCE[alg]("f32", 1000))
+
+
+@pytest.mark.parametrize("alg", ["resampling_nearest", "resampling_linear"])
+@pytest.mark.parametrize("layouts", LAYOUTS, ids=">".join)
+def test_resampling(layouts: tuple[str, str], alg: str) -> None:
+    memory, dst = source(DIMS, layouts[0]), describe((2, 19, 9, 4), layouts[1])
+    desc = ResamplingDesc.forward(FORWARD, alg, memory.desc, dst)
+    want = resampling.resampling(logical(memory), alg, (9, 4))
+    check(execute(desc, {Arg.SRC: memory}), want, resampling.TOLERANCE[alg]("f32", 4))
 
 
 @pytest.mark.parametrize("columns", [1, 3, 50])

@@ -41,6 +41,8 @@ AGREES = """
 --conv --dir=FWD_B,FWD_I ic16iw9oc8kw3 ic3id4oc5kd2pd1 ic16ih14kh3sh2ph0oc32
 --ip --dir=FWD_B,FWD_I mb3ic16ih3oc33
 --matmul --bia-dt=undef,f32 --bia_mask=2,3 --attr-post-ops=,prelu:per_oc --stag=ab,ba 20x30:30x17
+--reduction --alg=sum,mean,max,min --stag=abx,axb 5x19x3:5x1x3 5x19x3:1x19x1
+--resampling --dir=FWD_I,BWD_D --alg=nearest,linear --tag=abx,axb ic19ih5oh9 ic3iw8ow5
 --matmul --stag=abx,axb 2x20x30:2x30x17 3x4x5:1x5x6
 """
 
@@ -72,8 +74,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 170
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 170
+    assert out.count(":PASSED") == 202
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 202
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

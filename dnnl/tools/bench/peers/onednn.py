@@ -20,7 +20,9 @@ from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.prelu import PreluDesc
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -260,6 +262,21 @@ def _pooling(asked: Asked) -> Handle:
     return asked.create("pooling_backward", kinds[1], *ends, *map(dims, window))
 
 
+def _reduction(asked: Asked) -> Handle:
+    desc = asked.desc
+    ends, numbers = asked.tensors(Arg.SRC, Arg.DST), map(_float, (desc.p, desc.eps))
+    return asked.create("reduction", desc.alg_kind.value, *ends, *numbers)
+
+
+def _resampling(asked: Asked) -> Handle:
+    desc, factors = asked.desc, ctypes.c_void_p()
+    if asked.forward:
+        kinds, ends = (desc.prop_kind.value, desc.alg_kind.value), asked.tensors(Arg.SRC, Arg.DST)
+        return asked.create("resampling_forward", *kinds, factors, *ends)
+    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST)
+    return asked.create("resampling_backward", desc.alg_kind.value, factors, *ends)
+
+
 def _convolution(asked: Asked) -> Handle:
     desc = asked.desc
     kinds = desc.prop_kind.value, desc.alg_kind.value
@@ -302,6 +319,8 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
     PreluDesc: _prelu,
+    ReductionDesc: _reduction,
+    ResamplingDesc: _resampling,
     ShuffleDesc: _shuffle,
     ConvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,

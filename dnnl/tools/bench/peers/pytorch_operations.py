@@ -18,7 +18,9 @@ from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.primitives.prelu import PreluDesc
+from dnnl.primitives.reduction import ReductionDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
@@ -343,6 +345,49 @@ def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
     return Program(name, plain_views(desc), build)
 
 
+def _reduction(desc: ReductionDesc, _: PrimitiveAttr) -> Program:
+    names = {
+        Alg.reduction_sum: "sum", Alg.reduction_mean: "mean", Alg.reduction_max: "amax",
+        Alg.reduction_min: "amin",
+    }  # fmt: skip
+    name = names.get(desc.alg_kind)
+    if name is None:
+        raise Unimplemented(f"PyTorch is not asked for {desc.alg_kind}")
+    equal_floats(desc)
+    pairs = enumerate(zip(desc.src_desc.dims, desc.dst_desc.dims, strict=True))
+    axes = [axis for axis, (extent, left) in pairs if extent != left]
+    if not axes:
+        raise Unimplemented("PyTorch takes no axes for all")
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        call, src = getattr(torch, name), tensors[Arg.SRC]
+        return lambda: call(src, axes, keepdim=True, out=out)
+
+    return Program(name, plain_views(desc), build)
+
+
+def _resampling(desc: ResamplingDesc, _: PrimitiveAttr) -> Program:
+    equal_floats(desc)
+    forward = desc.propagation.is_forward
+    src, dst = (
+        (desc.src_desc, desc.dst_desc) if forward else (desc.diff_src_desc, desc.diff_dst_desc)
+    )
+    linear = desc.alg_kind is Alg.resampling_linear
+    mode = ("linear", "bilinear", "trilinear")[src.ndims - 3] if linear else "nearest-exact"
+    options = {"align_corners": False} if linear else {}
+
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        def call(x: Any) -> Any:
+            return torch.nn.functional.interpolate(x, dst.dims[2:], mode=mode, **options)
+
+        if forward:
+            return lambda: call(tensors[Arg.SRC])
+        run = gradients(torch, call, [torch.empty_like(out)], tensors[Arg.DIFF_DST])
+        return lambda: run()[0]
+
+    return Program("interpolate", plain_views(desc), build)
+
+
 _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     ReorderDesc: reorder,
     SoftmaxDesc: _softmax,
@@ -355,6 +400,8 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
     PreluDesc: _prelu,
+    ReductionDesc: _reduction,
+    ResamplingDesc: _resampling,
     ShuffleDesc: _shuffle,
     ConvolutionDesc: convolution,
     InnerProductDesc: inner_product,

@@ -1,0 +1,268 @@
+"""Reduce dimensions to size 1: sums, products, extremes, means and norms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from math import inf, prod
+
+from dnnl.codegen import math, vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import F32, I32, Emitter, Module, Value, Values
+from dnnl.codegen.convert import storage
+from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.folds import Fold, Reduction, emit_fold, needed
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
+from dnnl.kernels.scratchpad import Scratchpad
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+_NONE = MemoryDesc.zero()
+_KEPT = 256  # decisions that are remembered for descriptions that come again
+_WHOLE = frozenset({Alg.reduction_sum, Alg.reduction_mean, Alg.reduction_max, Alg.reduction_min})
+_LARGER = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_power_p_max})
+_ROOTS = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_sum})
+_S32 = DataType.s32
+
+Combine = Callable[[Emitter, Value, Value], Value]
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = post_ops(src reduced along the dimensions that dst has one element of).
+
+    Where a part of the reduction is a work item, ``partial`` results lie in the ``scratchpad``,
+    which has that many bytes. So do the results before post-ops, as ``total``, where blocks of dst
+    pad a dimension that is reduced.
+    """
+
+    alg: Alg
+    p: float
+    eps: float
+    src: MemoryDesc
+    dst: MemoryDesc
+    post_ops: tuple[PostOp, ...]
+    total: MemoryDesc = _NONE
+    partial: MemoryDesc = _NONE
+    scratchpad: int = 0
+
+    @property
+    def reduced(self) -> dict[int, int]:
+        """The extent of each dimension that is reduced."""
+        pairs = enumerate(zip(self.src.dims, self.dst.dims, strict=True))
+        return {dim: extent for dim, (extent, left) in pairs if extent != left}
+
+    @property
+    def exact(self) -> bool:
+        """Whether integers become integers, by sums or comparisons in s32."""
+        kinds = self.src.data_type, self.dst.data_type
+        return self.alg in _WHOLE and all(kind.is_integer for kind in kinds)
+
+    @property
+    def held(self) -> DataType:
+        """The type of what is accumulated."""
+        return _S32 if self.exact else DataType.f32
+
+    @property
+    def norm(self) -> bool:
+        """Whether powers of magnitudes are added up."""
+        return "norm" in self.alg.name
+
+
+def configure(
+    alg: Alg,
+    p: float,
+    eps: float,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    isa: Isa,
+    post_ops: tuple[PostOp, ...],
+) -> Conf | Refusal:
+    """Accept any two layouts of supported types."""
+    refusal = refuse_types(src, dst, allowed=FLOATS | INTEGERS) or refuse(post_ops, dst)
+    return refusal or _with_scratchpad(Conf(alg, p, eps, src, dst, post_ops), isa)
+
+
+@lru_cache(_KEPT)
+def _with_scratchpad(conf: Conf, isa: Isa) -> Conf:
+    """The configuration with the room that it takes. Planning takes a millisecond."""
+    scratchpad = Scratchpad()
+    if any(conf.dst.padded_dims[dim] > 1 for dim in conf.reduced):
+        _, total = scratchpad.take(MemoryDesc(conf.dst.dims, conf.held))
+        conf = replace(conf, total=total)
+    room = needed(isa, _Reducer(conf, Arguments()).fold)
+    if room.nelems():
+        _, parts = scratchpad.take(room)
+        conf = replace(conf, partial=parts)
+    return replace(conf, scratchpad=scratchpad.size)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """A fold, shared out where that is worth it; then the results where they are apart."""
+    module, arguments = Module("reduction", isa), Arguments()
+    own = _Reducer(conf, arguments)
+    # The slot of what is not there is named by nobody.
+    slot = -1 if conf.partial.is_zero else arguments.slot(Arg.SCRATCHPAD)
+    entry = symbol("reduction", [conf.src, conf.dst], isa)
+    phases = emit_fold(module, entry, own.fold, (slot, conf.partial))
+    if own.total is not None:
+        phases = (*phases, emit_nest(module, f"finished_{entry}", own.finished(own.total)))
+    return Kernel(module, phases, arguments.ids)
+
+
+class _Reducer:
+    """The tensors of a reduction, and what is done at one point of them."""
+
+    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+        self._conf = conf
+        self._kept = letters(conf.dst.dims)
+        self._reduced = {dim: Axis(extent, f"r{dim}") for dim, extent in conf.reduced.items()}
+        index = tuple(map(Affine.of, self._kept))
+        walked = (self._reduced.get(dim, axis) for dim, axis in enumerate(self._kept))
+        src = tuple(map(Affine.of, walked))
+        self._src = Operand(arguments.slot(Arg.SRC), conf.src, src)
+        self._dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+        self._epilogue = Epilogue(conf.post_ops, self._dst, arguments)
+        self.total: Operand | None = None
+        if not conf.total.is_zero:
+            self.total = Operand(arguments.slot(Arg.SCRATCHPAD), conf.total, index)
+
+    @property
+    def fold(self) -> Fold:
+        """The reduction, to dst or to where its results wait."""
+        kept, reduced = self._kept, tuple(self._reduced.values())
+        total = self.total
+        if total is None:
+            return Fold(
+                kept, reduced, (self._src,), (self._dst,), self._reduction,
+                lambda point, values: self._finish(point, *values),
+                self._epilogue.operands, reads_dst=self._epilogue.reads_dst,
+            )  # fmt: skip
+
+        def wait(point: Point, values: Values) -> None:
+            point.store_stored(total, *values)
+
+        return Fold(kept, reduced, (self._src,), (total,), self._reduction, wait)
+
+    def finished(self, total: Operand) -> Nest:
+        """What makes dst of the results that wait."""
+
+        def body(point: Point) -> None:
+            self._finish(point, point.load_stored(total))
+
+        inputs = (total, *self._epilogue.operands)
+        return Nest(self._kept, (), inputs, (self._dst,), body, reads_dst=self._epilogue.reads_dst)
+
+    @property
+    def _reduction(self) -> Reduction:
+        return self._of_integers if self._conf.exact else self._of_floats
+
+    @property
+    def _of_integers(self) -> Reduction:
+        low, high = float(_S32.min), float(_S32.max)
+        neutral, combine = {
+            Alg.reduction_max: (low, _larger),
+            Alg.reduction_min: (high, _smaller),
+        }.get(self._conf.alg, (0.0, _added))
+        widen = storage(self._conf.src.data_type, I32).to_core
+
+        def term(point: Point) -> Value:
+            return widen(point.e, point.load_stored(self._src))
+
+        return _reduction(int(neutral), combine, term, data_type=_S32)
+
+    @property
+    def _of_floats(self) -> Reduction:
+        alg = self._conf.alg
+        if alg is Alg.reduction_max:
+            return _reduction(-inf, vector.maximum, self._load)
+        if alg is Alg.reduction_min:
+            return _reduction(inf, vector.minimum, self._load)
+        if alg is Alg.reduction_mul:
+            return _reduction(1.0, lambda e, a, b: e.b.fmul(a, b), self._load)
+        term = self._power if self._conf.norm else self._load
+        return _reduction(0.0, lambda e, a, b: e.b.fadd(a, b), term)
+
+    def _load(self, point: Point) -> Value:
+        return point.load(self._src)
+
+    def _power(self, point: Point) -> Value:
+        return math.power(point.e, math.absolute(point.e, self._load(point)), self._conf.p)
+
+    def _finish(self, point: Point, total: Value) -> None:
+        """Store what becomes of a result."""
+        e, conf = point.e, self._conf
+        if self._bare:
+            point.store_stored(self._dst, total)
+            return
+        if conf.exact:
+            total = e.b.sitofp(total, point.kind)
+        if conf.alg is Alg.reduction_mean:
+            total = e.b.fdiv(total, point.constant(float(self._count)))
+        elif conf.norm:
+            total = self._settled(point, total)
+        point.store(self._dst, self._epilogue.apply(point, total))
+
+    def _settled(self, point: Point, total: Value) -> Value:
+        """The norm out of the sum of powers."""
+        e, conf = point.e, self._conf
+        if conf.alg in _LARGER:
+            total = vector.maximum(e, total, point.constant(conf.eps))
+        elif conf.eps:
+            total = e.b.fadd(total, point.constant(conf.eps))
+        return math.power(e, total, 1.0 / conf.p) if conf.alg in _ROOTS else total
+
+    @cached_property
+    def _count(self) -> int:
+        return prod(self._conf.reduced.values())
+
+    @property
+    def _bare(self) -> bool:
+        """Whether the sum of integers is dst as it is."""
+        conf = self._conf
+        plain = not conf.post_ops and conf.alg is not Alg.reduction_mean
+        return conf.exact and plain and conf.dst.data_type is _S32
+
+
+def _reduction(
+    neutral: float,
+    combine: Combine,
+    term: Callable[[Point], Value],
+    data_type: DataType = DataType.f32,
+) -> Reduction:
+    """What combines the terms of all iterations; those that do not count are left out, or where
+    numbers are loaded as floats, load what is ``neutral``."""
+    floats = data_type is DataType.f32
+
+    def step(point: Point, result: Value) -> Values:
+        return (combine(point.e, term(point), result),)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (combine(e, a[0], b[0]),)
+
+    fold = partial(
+        Point.fold, init=(neutral,), step=step, merge=merge,
+        absent=neutral if floats else None, element=F32 if floats else I32,
+    )  # fmt: skip
+    return Reduction(fold, merge, (neutral,), data_type)
+
+
+def _added(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.add(a, b)
+
+
+def _larger(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.select(e.b.icmp_signed(">", a, b), a, b)
+
+
+def _smaller(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.select(e.b.icmp_signed("<", a, b), a, b)

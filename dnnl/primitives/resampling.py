@@ -1,0 +1,212 @@
+"""Resampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf, trunc
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Refusal
+from dnnl.errors import InvalidArguments
+from dnnl.kernels import resampling as kernel
+from dnnl.language.case import CaseValues, tensor
+from dnnl.language.descriptor import IMAGE, OUTPUT, Grammar
+from dnnl.language.options import ATTRIBUTES, DDT, DIR, MB, SDT, TAG, Driver, algorithm
+from dnnl.primitives.checks import check_dims, check_forward, spelled_size
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
+from dnnl.primitives.parameters import Algorithm
+from dnnl.reference.resampling import SPECIFICATION
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import RUNTIME_DIM, Alg, PropKind
+from dnnl.types.layout_input import read_float, read_sequence
+from dnnl.types.memory_desc import MemoryDesc
+
+_MOST = 2.0**31
+
+
+@dataclass(frozen=True)
+class ResamplingDesc(Desc):
+    """dst = src in another size, [batch, channels, spatial...] with 1 to 3 spatial dimensions.
+
+    Element o of the O along a dimension lies at x = (o + 1/2) * I / O - 1/2 among the I of src.
+    ``resampling_nearest`` takes the element of x rounded, halves away from zero,
+    ``resampling_linear`` the weighted mean of the elements beside x in each spatial dimension,
+    those at an end where x lies behind it.
+
+    Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. dst and the gradients may be ``any``.
+    """
+
+    prop_kind: PropKind
+    alg_kind: Alg
+    src_desc: MemoryDesc
+    dst_desc: MemoryDesc
+    diff_src_desc: MemoryDesc
+    diff_dst_desc: MemoryDesc
+
+    @classmethod
+    def forward(
+        cls,
+        prop_kind: PropKind | str,
+        alg_kind: Alg | str,
+        src_desc: MemoryDesc,
+        dst_desc: MemoryDesc | None = None,
+        factors: Sequence[float] | None = None,
+    ) -> ResamplingDesc:
+        """Describe a forward computation; raises InvalidArguments where the rules are broken.
+
+        ``factors``, one for each spatial dimension, say the dims of dst where it is left out: those
+        of src times the factor, without the fraction. Beside a dst they must agree with its dims.
+        """
+        check_forward(prop_kind)
+        if factors is not None:
+            dims = _resized("factors", factors, "src_desc", src_desc)
+            if dst_desc is None or getattr(dst_desc, "is_zero", False):
+                dst_desc = MemoryDesc(dims, src_desc.data_type, "any")
+            elif isinstance(dst_desc, MemoryDesc):
+                check_dims("dst_desc", dst_desc, dims, "what the factors make of src")
+        return cls.made(
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc
+        )
+
+    @classmethod
+    def backward(
+        cls,
+        alg_kind: Alg | str,
+        diff_src_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        factors: Sequence[float] | None = None,
+    ) -> ResamplingDesc:
+        """Describe the gradient of src from that of dst; raises InvalidArguments where the rules
+        are broken. ``factors``, if given, must be those between the dims."""
+        if factors is not None and isinstance(diff_dst_desc, MemoryDesc):
+            dims = _resized("factors", factors, "diff_src_desc", diff_src_desc)
+            check_dims("diff_dst_desc", diff_dst_desc, dims, "what the factors make of src")
+        return cls.made(
+            prop_kind=PropKind.backward_data, alg_kind=alg_kind, diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+        )  # fmt: skip
+
+    @property
+    def _ends(self) -> tuple[tuple[str, MemoryDesc], tuple[str, MemoryDesc]]:
+        """src and dst, or their gradients, with their names."""
+        names = ("src_desc", "dst_desc")
+        if not self.propagation.is_forward:
+            names = ("diff_src_desc", "diff_dst_desc")
+        return (names[0], getattr(self, names[0])), (names[1], getattr(self, names[1]))
+
+    def check(self) -> None:
+        """There are batch, channels and space; batch and channels are the same, and there is
+        something to take elements of."""
+        (name, src), (other, dst) = self._ends
+        if not 3 <= src.ndims <= 5:
+            rule = "expected 3 to 5 dimensions: batch, channels and 1 to 3 spatial ones"
+            raise InvalidArguments(name, src.dims, rule)
+        check_dims(other, dst, (*src.dims[:2], *dst.dims[2:]), "batch and channels of src")
+        if dst.ndims != src.ndims:
+            rule = f"expected {src.ndims} dimensions, as src has"
+            raise InvalidArguments(other, dst.dims, rule)
+        for old, new in zip(src.dims[2:], dst.dims[2:], strict=True):
+            if (old == 0) != (new == 0):
+                rule = f"src is {src.dims}: nothing is made of no elements, or of them"
+                raise InvalidArguments(other, dst.dims, rule)
+
+    @property
+    def problem(self) -> str:
+        """The sizes as ``mb16ic64_ih14oh28_iw14ow28``."""
+        (_, src), (_, dst) = self._ends
+        batch, channels = map(spelled_size, src.dims[:2])
+        letters = "dhw"[5 - src.ndims :]
+        columns = zip(letters, src.dims[2:], dst.dims[2:], strict=True)
+        sizes = (f"_i{d}{spelled_size(old)}o{d}{spelled_size(new)}" for d, old, new in columns)
+        return f"mb{batch}ic{channels}{''.join(sizes)}"
+
+
+def _resized(name: str, factors: Sequence[float], field: str, src: MemoryDesc) -> tuple[int, ...]:
+    """The dims of dst; raises InvalidArguments for what are no factors."""
+    if not isinstance(src, MemoryDesc):
+        raise InvalidArguments(field, src, "expected a dnnl.MemoryDesc")
+    rule = "expected a positive number for each spatial dimension"
+    read = read_sequence(name, factors, rule)
+    numbers = tuple(read_float(name, number) for number in read)
+    fits = len(numbers) == src.ndims - 2 and all(0 < number < inf for number in numbers)
+    if not fits or RUNTIME_DIM in src.dims:
+        raise InvalidArguments(name, factors, rule)
+    sizes = [extent * number for extent, number in zip(src.dims[2:], numbers, strict=True)]
+    if any(size >= _MOST for size in sizes):
+        raise InvalidArguments(name, factors, f"dims of dst must be less than {_MOST:.0f}")
+    return (*src.dims[:2], *map(trunc, sizes))
+
+
+def _linear(desc: ResamplingDesc) -> bool:
+    return desc.alg_kind is Alg.resampling_linear
+
+
+def _forward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(kernel.configure, _linear(desc), False, desc.src_desc, desc.dst_desc)
+    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+
+
+def _backward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    ends = desc.diff_dst_desc, desc.diff_src_desc
+    configure = partial(kernel.configure, _linear(desc), True, *ends)
+    return plan_nest(desc, attr, isa, configure, kernel.build)
+
+
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.src_dims, case["sdt"], case["tag"])
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.window_dims, case["ddt"], "any")
+
+
+ResamplingDesc.operation = Operation(
+    kind="resampling",
+    summary="resampling: the image in another size",
+    driver=Driver(
+        "resampling",
+        (
+            DIR, SDT, DDT, TAG,
+            algorithm("nearest", {"nearest": "resampling_nearest", "linear": "resampling_linear"}),
+            MB, *ATTRIBUTES,
+        ),
+        Grammar(("mb", "ic"), (*IMAGE, *OUTPUT), lowest=3),
+    ),
+    roles=(
+        Role(Arg.SRC, "src", "src_desc", reads=FORWARD, letters="nc*", case=_src),
+        Role(
+            Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
+            case=_dst,
+        ),
+        Role(
+            Arg.DIFF_SRC, "src", "diff_src_desc", writes=BACKWARD_DATA, like=("diff_dst_desc",),
+            letters="nc*", case=_src,
+        ),
+        Role(
+            Arg.DIFF_DST, "dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("diff_src_desc",),
+            letters="nc*", case=_dst,
+        ),
+    ),
+    parameters=(
+        Parameter("alg_kind", Algorithm("resampling_"), lambda case: case["alg"].alg, "alg"),
+    ),
+    reference=SPECIFICATION,
+    examples=(
+        # Larger and smaller, by whole factors and others, in one to three dimensions.
+        "--alg=nearest,linear --tag=abx,axb,aBx16b ic19ih5oh10 ic19ih9oh5_iw8ow19 ic5iw7ow33",
+        "--alg=nearest,linear --tag=abx,axb,aBx8b ic18id3od5_ih4oh3_iw5ow11 ic3ih1oh4_iw6ow1",
+        "--alg=nearest,linear --tag=abx,axb --sdt=bf16,f16 --ddt=bf16,f32 mb3ic20ih7oh12",
+        # Blocks of space, channels outermost, nothing to do but a copy, more vectors than one.
+        "--alg=nearest,linear --tag=aBCD8b2c4d,bacd,ABcd4a4b ic20ih6oh9_iw5ow8 ic33ih6oh6",
+        "--alg=linear --tag=abx,axb mb1ic130ih9oh18 mb1ic2ih64oh200",
+    ),
+    implementations=(
+        Implementation("nest", _forward, FORWARD),
+        Implementation("nest", _backward, BACKWARD_DATA),
+    ),
+)  # fmt: skip
