@@ -16,7 +16,6 @@ from dnnl.language.options import (
     DIR,
     DT,
     DTAG,
-    INPLACE,
     MB,
     PRODUCT_DT,
     SDT,
@@ -27,8 +26,6 @@ from dnnl.language.options import (
     Option,
     algorithm,
     auxiliary,
-    ends,
-    flags,
     tags,
     types,
     weights,
@@ -70,16 +67,10 @@ def _weights(problem: Any) -> Sizes:
 
 
 _LIKE_SRC = {"src": ("nc*", _src), "dst": ("nc*", _src)}
-_CHANNELS = ("c", lambda problem: (problem["ic"],))
 _REDUCTIONS = (
     "sum", "max", "min", "mul", "mean", "norm_lp_max", "norm_lp_sum",
     "norm_lp_power_p_max", "norm_lp_power_p_sum",
 )  # fmt: skip
-_NORMALIZED = (
-    types("dt", "f32", ends, (1, 2)),
-    tags("tag", "abx:any", ends, several(text, (1, 2))),
-)
-
 PLANNED = (
     Planned(
         "prelu",
@@ -94,16 +85,6 @@ PLANNED = (
         "prelu: negative elements times a weight",
         {"src": ("*", lambda p: p.padded[0]), "dst": ("*", lambda p: p.padded[0]),
          "wei": ("*", lambda p: p.padded[1])},
-    ),
-    Planned(
-        "group_normalization",
-        Driver(
-            "gnorm",
-            (DIR, *_NORMALIZED, flags("GCH"), MB, *ATTRIBUTES, INPLACE),
-            Grammar(("g", "mb", "ic"), tail=("eps",), defaults={"eps": 1 / 16}, need=("g", "ic")),
-        ),
-        "group normalization: each group of channels by its mean and variance",
-        {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
     ),
     Planned(
         "shuffle",
