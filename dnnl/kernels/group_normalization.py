@@ -70,6 +70,11 @@ class Conf:
         """Whether the statistics are."""
         return NormFlags.use_global_stats in self.flags
 
+    @property
+    def axes(self) -> GroupAxes:
+        """The axes of the groups."""
+        return GroupAxes.of(self.src.dims, self.groups)
+
 
 def configure(
     src: MemoryDesc,
@@ -101,8 +106,7 @@ def configure(
 @lru_cache(KEPT)
 def _resident(apart: Conf, isa: Isa) -> bool:
     """Whether groups lie well and a cache holds one. Planning both ways takes a millisecond."""
-    own = _Groups(apart, Arguments())
-    if not own.axes.walk(isa, apart.src, apart.dst):
+    if not apart.axes.lie_well(apart.src, apart.dst):
         return False
     return resident(isa, _at_once(apart, Arguments()), _normalization(apart, Arguments()))
 
@@ -128,7 +132,7 @@ class _Groups:
 
     def __init__(self, conf: Conf, arguments: Arguments) -> None:
         self._conf, self._arguments = conf, arguments
-        self.axes = axes = GroupAxes.of(conf.src.dims, conf.groups)
+        self.axes = axes = conf.axes
         desc = MemoryDesc((conf.src.dims[0], conf.groups), "f32")
         self._statistics = tuple(
             Operand(arguments.slot(arg), desc, axes.statistics)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.isa import Isa
 from dnnl.kernels.pointwise import letters
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -49,14 +48,12 @@ class GroupAxes:
         """How many channels a group has."""
         return self.channels[0].extent
 
-    def walk(self, isa: Isa, *descs: MemoryDesc) -> bool:
-        """Whether groups of tensors of any kind can be walked one by one in whole vectors: groups
-        are channels, or all channels, or no layout puts fewer than fill a vector in a row."""
+    def lie_well(self, *descs: MemoryDesc) -> bool:
+        """Whether groups of these tensors had better be walked one by one: they are one channel, or
+        all channels, or no layout has the channels of several groups in a row or in a block."""
         if self.size == 1 or self.kept[1].extent == 1:
             return True
-        return not any(
-            desc.inner_blocks or (desc.strides[1] == 1 and self.size % isa.lanes) for desc in descs
-        )
+        return not any(desc.inner_blocks or desc.strides[1] == 1 for desc in descs)
 
 
 def layers(data: MemoryDesc, count: int) -> MemoryDesc:

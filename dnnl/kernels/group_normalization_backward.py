@@ -118,7 +118,7 @@ def configure(
 def _resident(whole: Conf, apart: Conf, isa: Isa) -> bool:
     """Whether groups lie well and a cache holds one, whose sums are those that are wanted."""
     axes = whole.axes
-    if whole.given or not axes.walk(isa, *whole.data) or (whole.learned and axes.size > 1):
+    if whole.given or not axes.lie_well(*whole.data) or (whole.learned and axes.size > 1):
         return False
     return resident(isa, _at_once(whole, Arguments()), _differentiation(apart, Arguments()))
 
