@@ -27,8 +27,9 @@ from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
 
 _NONE = MemoryDesc.zero()
-# The sums of a channel, and the coefficients of its gradient where statistics are given or not.
-_SUMS, _GIVEN, _COMPUTED = 2, 1, 4
+# The statistics of a channel, its sums, and the coefficients of its gradient where statistics are
+# given or not.
+_STATISTICS, _SUMS, _GIVEN, _COMPUTED = 2, 2, 1, 3
 _LEARNED = {Arg.DIFF_SCALE: NormFlags.use_scale, Arg.DIFF_SHIFT: NormFlags.use_shift}
 
 
@@ -44,7 +45,8 @@ class Conf:
 
     Where a cache holds a group, diff_src is made ``at_once``. Elsewhere the ``coefficients`` of
     each channel of each image lie in the ``scratchpad`` of that many bytes. So do its ``sums``,
-    made of ``partial`` ones, which gradients of scale and shift are the totals of as well.
+    made of ``partial`` ones, which gradients of scale and shift are the totals of as well, and the
+    ``statistics`` of its group for these: the mean and the inverse deviation.
     """
 
     src: MemoryDesc
@@ -55,6 +57,7 @@ class Conf:
     flags: NormFlags
     weights: bool
     at_once: bool = False
+    statistics: MemoryDesc = _NONE
     sums: MemoryDesc = _NONE
     coefficients: MemoryDesc = _NONE
     partial: MemoryDesc = _NONE
@@ -108,8 +111,9 @@ def configure(
     _, coefficients = scratchpad.take(layers(src, _GIVEN if conf.given else _COMPUTED))
     apart = replace(conf, coefficients=coefficients)
     if not conf.sums.is_zero:
+        _, statistics = scratchpad.take(layers(src, _STATISTICS))
         _, parts = scratchpad.take(room(isa, prod(src.dims[:2]), prod(src.dims[2:]), _SUMS))
-        apart = replace(apart, partial=parts)
+        apart = replace(apart, statistics=statistics, partial=parts)
     apart = replace(apart, scratchpad=scratchpad.size)
     return whole if _resident(whole, apart, isa) else apart
 
@@ -170,13 +174,14 @@ class _Data:
 
         return sums(step, _SUMS)
 
-    def differentiate(self, point: Point, factor: Value, *by: Value) -> None:
-        """One vector of diff_src; ``by`` are the mean, the constant and the share of the
-        differences from the mean, where statistics are functions of src."""
+    def differentiate(self, point: Point, *by: Value) -> None:
+        """One vector of diff_src, by the factor, or the mean, the factor, the constant, and the
+        share of the differences from the mean, where statistics are functions of src."""
         e = point.e
+        factor = by[0] if self._given else by[1]
         value = e.b.fmul(point.load(self.diff_dst), factor)
-        if by:
-            mean, constant, along = by
+        if not self._given:
+            mean, _, constant, along = by
             centred = e.b.fsub(mean, point.load(self.src))
             value = vector.multiply_add(e, centred, along, e.b.fsub(value, constant))
         point.store(self.diff_src, value)
@@ -198,9 +203,8 @@ class _Group:
 
     @property
     def read(self) -> tuple[Operand, ...]:
-        """All that is read."""
-        means = () if self._conf.given else (self.mean,)
-        return (*means, self.variance, *(() if self.scale is None else (self.scale,)))
+        """What is read besides the mean."""
+        return (self.variance,) if self.scale is None else (self.variance, self.scale)
 
     def inverse(self, point: Point) -> Value:
         """The inverse deviation."""
@@ -229,23 +233,35 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
     axes = letters(conf.src.dims)
     index, slot = tuple(map(Affine.of, axes)), arguments.slot(Arg.SCRATCHPAD)
     data, written = _Data(conf, arguments, index), layered(slot, conf.sums, index[:2])
-    desc = MemoryDesc((conf.src.dims[0], conf.groups), "f32")
-    mean, variance = (
-        Operand(arguments.slot(arg), desc, index[:2], groups=(1, conf.axes.size))
-        for arg in (Arg.MEAN, Arg.VARIANCE)
-    )
+    mean, inverse = layered(slot, conf.statistics, index[:2])
 
     def part(point: Point) -> Values:
         total, products = data.sums(point.load(mean)).partial(point)
-        inverse = inverse_deviation(point, point.load(variance), conf.epsilon)
-        return total, point.e.b.fmul(products, inverse)
+        return total, point.e.b.fmul(products, point.load(inverse))
 
     fold = Fold(
-        axes[:2], axes[2:], (data.diff_dst, data.src, mean, variance), written,
+        axes[:2], axes[2:], (data.diff_dst, data.src, mean, inverse), written,
         Reduction(part, added, (0.0,) * _SUMS), partial(_store, written),
     )  # fmt: skip
-    name = symbol("group_normalization_sums", [conf.src, conf.diff_dst], module.isa)
-    return emit_fold(module, name, fold, (slot, conf.partial))
+    isa = module.isa
+    name = symbol("group_normalization_statistics", [conf.statistics], isa)
+    statistics = emit_nest(module, name, _statistics(conf, arguments))
+    name = symbol("group_normalization_sums", [conf.src, conf.diff_dst], isa)
+    return statistics, *emit_fold(module, name, fold, (slot, conf.partial))
+
+
+def _statistics(conf: Conf, arguments: Arguments) -> Nest:
+    """The mean and the inverse deviation of each channel, which may then be read in whole vectors
+    whatever the size of a group is."""
+    axes = conf.axes
+    group = _Group(conf, arguments, axes)
+    written = layered(arguments.slot(Arg.SCRATCHPAD), conf.statistics, axes.index[:2])
+
+    def body(point: Point) -> None:
+        values = point.load(group.mean), group.inverse(point)
+        point.each(lambda p: _store(written, p, values))
+
+    return Nest(axes.kept, axes.channels, (group.mean, group.variance), written, body)
 
 
 def _store(operands: tuple[Operand, ...], point: Point, values: Values) -> None:
@@ -269,7 +285,7 @@ def _coefficients(conf: Conf, arguments: Arguments) -> Nest:
         others: Values = ()
         if not conf.given:
             totals = point.fold((0.0,) * _SUMS, step, added)
-            others = point.load(group.mean), *group.shares(point, inverse, totals)
+            others = group.shares(point, inverse, totals)
         point.each(lambda p: _store(written, p, (*group.scaled(p, inverse), *others)))
 
     return Nest(axes.kept, axes.channels, (*read, *group.read), written, body)
@@ -280,7 +296,10 @@ def _differentiation(conf: Conf, arguments: Arguments) -> Nest:
     axes = letters(conf.src.dims)
     index = tuple(map(Affine.of, axes))
     data = _Data(conf, arguments, index)
-    read = layered(arguments.slot(Arg.SCRATCHPAD), conf.coefficients, index[:2])
+    slot = arguments.slot(Arg.SCRATCHPAD)
+    read = layered(slot, conf.coefficients, index[:2])
+    if not conf.given:
+        read = layered(slot, conf.statistics, index[:2])[:1] + read
 
     def body(point: Point) -> None:
         data.differentiate(point, *map(point.load, read))
@@ -304,11 +323,12 @@ def _at_once(conf: Conf, arguments: Arguments) -> Nest:
         if written:
             _store(written, point, totals)
             totals = group.scaled(point, *totals)
-        others = mean, *group.shares(point, inverse, totals)
-        point.each(lambda p: data.differentiate(p, *group.scaled(p, inverse), *others))
+        shares = group.shares(point, inverse, totals)
+        point.each(lambda p: data.differentiate(p, mean, *group.scaled(p, inverse), *shares))
 
     outputs = (data.diff_src, *written)
-    return Nest(axes.kept, axes.reduced, (*data.read, *group.read), outputs, body)
+    inputs = (*data.read, group.mean, *group.read)
+    return Nest(axes.kept, axes.reduced, inputs, outputs, body)
 
 
 def _totals(conf: Conf, arguments: Arguments) -> Nest:
