@@ -46,6 +46,10 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
     "EltwiseDesc.backward": (
         dnnl.EltwiseDesc.backward, ("eltwise_linear", IMAGE, IMAGE, IMAGE, 1.0, 2.0)),
     "ExactDesc": (dnnl.ExactDesc, ("add", [INTEGERS, INTEGERS], INTEGERS)),
+    "GroupNormalizationDesc.forward": (
+        dnnl.GroupNormalizationDesc.forward, (INFERENCE, IMAGE, IMAGE, 3, 1e-5, "none")),
+    "GroupNormalizationDesc.backward": (
+        dnnl.GroupNormalizationDesc.backward, ("backward", IMAGE, IMAGE, IMAGE, 3, 1e-5, "none")),
     "InnerProductDesc.forward": (
         dnnl.InnerProductDesc.forward, (INFERENCE, IMAGE, matrix(5, 3, 4, 4), matrix(2, 5), None)),
     "LayerNormalizationDesc.forward": (

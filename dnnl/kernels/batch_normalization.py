@@ -16,7 +16,7 @@ from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
-from dnnl.kernels.normalization import inverse_deviation
+from dnnl.kernels.normalization import KEPT, affine, inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
@@ -27,8 +27,6 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 _NONE = MemoryDesc.zero()
-KEPT = 256
-"""How many decisions are remembered for descriptions that come again."""
 # Results of a reduction to moments.
 _MOMENTS = 4
 
@@ -241,11 +239,8 @@ class _Normalizer:
     def normalize(self, point: Point, mean: Value, factor: Value) -> None:
         """One vector of elements."""
         e = point.e
-        value = e.b.fsub(point.load(self.src), mean)
-        if self.shift is None:
-            value = e.b.fmul(value, factor)
-        else:
-            value = vector.multiply_add(e, value, factor, point.load(self.shift))
+        shift = None if self.shift is None else point.load(self.shift)
+        value = affine(point, e.b.fsub(point.load(self.src), mean), factor, shift)
         if self.added is not None:
             value = e.b.fadd(value, point.load(self.added))
         if self.kept is not None:

@@ -17,8 +17,8 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
-from dnnl.kernels.batch_normalization import KEPT, emit_factors, per_channel, reduced
-from dnnl.kernels.normalization import inverse_deviation
+from dnnl.kernels.batch_normalization import emit_factors, per_channel, reduced
+from dnnl.kernels.normalization import KEPT, inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase

@@ -5,22 +5,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen import math, vector
+from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import ZERO, Affine
+from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Module, Value, Values, i64
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.folds import sums
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels.layer_normalization_rows import Block, Index, blocks
-from dnnl.kernels.normalization import inverse_deviation
+from dnnl.kernels.normalization import TensorScales, affine, inverse_deviation
 from dnnl.kernels.pointwise import FLOATS, refuse_types, symbol
 from dnnl.runtime.image import Phase
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -54,16 +54,7 @@ class Conf:
 def configure(conf: Conf) -> Conf | Refusal:
     """Accept any layouts of supported types, and scales for whole tensors."""
     refusal = refuse_types(conf.src, conf.dst, allowed=_TYPES) or refuse(conf.post_ops, conf.dst)
-    tensors = {int(Arg.SRC): conf.src, int(Arg.DST): conf.dst}
-    return refusal or conf.quantization.refuse(tensors) or _refuse_masks(conf) or conf
-
-
-def _refuse_masks(conf: Conf) -> Refusal | None:
-    for argument, spec in conf.quantization.scales:
-        if spec.mask:
-            detail = f"scales of {name_of(argument)} with mask {spec.mask}"
-            return Refusal(Reason.ATTRIBUTE, detail)
-    return None
+    return refusal or TensorScales.refuse(conf.quantization, conf.src, conf.dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -123,12 +114,7 @@ class _Rows:
             for arg, desc in ((Arg.SCALE, conf.scale), (Arg.SHIFT, conf.shift))
             if not desc.is_zero
         }
-        self._factors = {
-            arg: Operand(
-                arguments.slot(Arg.SCALES | arg), MemoryDesc((1,), spec.data_type), (ZERO,)
-            )
-            for arg, spec in conf.quantization.scales
-        }
+        self._scales = TensorScales(conf.quantization, arguments)
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -136,7 +122,7 @@ class _Rows:
         rows = [op for row in self._rows for op in (row.src, *row.epilogue.operands)]
         if self._conf.given:
             rows += [op for row in self._rows for op in row.statistics.values()]
-        return (*rows, *self._channels.values(), *self._factors.values())
+        return (*rows, *self._channels.values(), *self._scales.operands)
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
@@ -153,9 +139,7 @@ class _Rows:
         """The statistics and the result."""
         means, variances = self._given(point) if self._conf.given else self._computed(point)
         inverses = [inverse_deviation(point, value, self._conf.epsilon) for value in variances]
-        factors = {arg: point.load(operand) for arg, operand in self._factors.items()}
-        if Arg.DST in factors:
-            factors[Arg.DST] = math.reciprocal(point.e, factors[Arg.DST])
+        factors = self._scales.load(point)
 
         def finish(p: Point) -> None:
             channels = {arg: p.load(operand) for arg, operand in self._channels.items()}
@@ -164,10 +148,10 @@ class _Rows:
                 value = p.load(row.src)
                 if means:
                     value = p.e.b.fsub(value, means[number])
-                value = _affine(p, value, inverses[number], channels)
-                value = _times(p, value, factors.get(Arg.SRC))
-                value = row.epilogue.apply(p, value)
-                results.append(_times(p, value, factors.get(Arg.DST)))
+                scale, factor = channels.get(Arg.SCALE), inverses[number]
+                factor = factor if scale is None else p.e.b.fmul(factor, scale)
+                value = affine(p, value, factor, channels.get(Arg.SHIFT))
+                results.append(self._scales.apply(p, value, factors, row.epilogue))
             # Behind all loads: of rows 4 KiB apart, one's would seem to wait for another's stores.
             for row, value in zip(self._rows, results, strict=True):
                 p.store(row.dst, value)
@@ -225,16 +209,3 @@ class _Rows:
                     point.store(row.statistics[Arg.MEAN], means[number])
                 point.store(row.statistics[Arg.VARIANCE], variances[number])
         return means, variances
-
-
-def _affine(p: Point, value: Value, inverse: Value, channels: dict[Arg, Value]) -> Value:
-    """scale * value * inverse + shift."""
-    scale, shift = channels.get(Arg.SCALE), channels.get(Arg.SHIFT)
-    factor = inverse if scale is None else p.e.b.fmul(inverse, scale)
-    if shift is None:
-        return p.e.b.fmul(value, factor)
-    return vector.multiply_add(p.e, value, factor, shift)
-
-
-def _times(p: Point, value: Value, factor: Value | None) -> Value:
-    return value if factor is None else p.e.b.fmul(value, factor)

@@ -14,7 +14,6 @@ from dnnl.language.options import (
     DIR,
     DT,
     DTAG,
-    INPLACE,
     MB,
     PRODUCT_DT,
     STAG,
@@ -23,10 +22,6 @@ from dnnl.language.options import (
     Driver,
     Option,
     algorithm,
-    ends,
-    flags,
-    tags,
-    types,
     weights,
 )
 from dnnl.language.problem import Dims, Sizes
@@ -66,23 +61,7 @@ def _weights(problem: Any) -> Sizes:
 
 
 _LIKE_SRC = {"src": ("nc*", _src), "dst": ("nc*", _src)}
-_CHANNELS = ("c", lambda problem: (problem["ic"],))
-_NORMALIZED = (
-    types("dt", "f32", ends, (1, 2)),
-    tags("tag", "abx:any", ends, several(text, (1, 2))),
-)
-
 PLANNED = (
-    Planned(
-        "group_normalization",
-        Driver(
-            "gnorm",
-            (DIR, *_NORMALIZED, flags("GCH"), MB, *ATTRIBUTES, INPLACE),
-            Grammar(("g", "mb", "ic"), tail=("eps",), defaults={"eps": 1 / 16}, need=("g", "ic")),
-        ),
-        "group normalization: each group of channels by its mean and variance",
-        {**_LIKE_SRC, "scale": _CHANNELS, "shift": _CHANNELS},
-    ),
     Planned(
         "deconvolution",
         Driver(

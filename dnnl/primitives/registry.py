@@ -9,6 +9,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
+from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
@@ -29,6 +30,7 @@ _EVERY: tuple[type[Desc], ...] = (
     ConvolutionDesc,
     EltwiseDesc,
     ExactDesc,
+    GroupNormalizationDesc,
     InnerProductDesc,
     LayerNormalizationDesc,
     LrnDesc,

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import drawn, generator, integers
-from dnnl.reference.normalization import mean_over, moments, through_statistics
+from dnnl.reference.normalization import mean_over, moments, paired, through_statistics
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
@@ -124,13 +124,7 @@ class _LayerNormalization(Specification):
         """Deviations in pairs, and three at an odd end, around a mean that is a power of two."""
         src = desc.src_desc
         rng = generator("lnorm", src.dims)
-        deviation = integers(rng, src.dims, 1, _LARGEST) * rng.choice([-1, 1], src.dims)
-        length = src.dims[-1]
-        deviation[..., 1::2] = -deviation[..., 0 : length - 1 : 2]
-        if length % 2:
-            three = deviation[..., -3:]
-            three[...] = np.sign(three[..., :1]) * f64([1, 1, -2])[-length:]
-            three *= length > 1
+        deviation = paired(rng, src.dims, _LARGEST)
         if src.data_type.is_integer:
             data = deviation + _LARGEST + 1
         else:

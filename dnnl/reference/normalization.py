@@ -7,10 +7,12 @@ source, with the extent 1 along them. A mean of no elements is 0.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from dnnl.reference.arrays import Array
+from dnnl.reference.arrays import Array, f64
+from dnnl.reference.fill import integers
 
 Axes = tuple[int, ...]
 
@@ -36,3 +38,16 @@ def through_statistics(gradient: Array, normalized: Array, axes: Axes, *, centre
     along = normalized * mean_over(gradient * normalized, axes)
     constant = mean_over(gradient, axes) if centred else 0.0
     return gradient - constant - along
+
+
+def paired(rng: np.random.Generator, dims: Sequence[int], largest: int) -> Array:
+    """Whole numbers whose sum along the last dimension is 0: pairs of both signs, and three at an
+    odd end; 0 where one is alone."""
+    values = f64(integers(rng, dims, 1, largest) * rng.choice([-1, 1], tuple(dims)))
+    length = dims[-1]
+    values[..., 1::2] = -values[..., 0 : length - 1 : 2]
+    if length % 2:
+        three = values[..., -3:]
+        three[...] = np.sign(three[..., :1]) * f64([1, 1, -2])[-length:]
+        three *= length > 1
+    return values

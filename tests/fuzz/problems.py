@@ -230,13 +230,20 @@ def _products(draw: Draw) -> str:
     return _text([*first, m, k], [*second, k, n])
 
 
+def _groups(grammar: Grammar) -> tuple[int, ...]:
+    """Numbers of groups, 0 where a problem has none."""
+    if "g" not in grammar.head:
+        return (0,)
+    return (1, 2, 3, 8, 16) if "g" in grammar.need else (0, 0, 0, 1, 2, 3, 8, 16)
+
+
 @st.composite
 def _sizes(draw: Draw, grammar: Grammar) -> str:
     """Keys with numbers."""
     windows, resized = "kh" in grammar.spatial, "oh" in grammar.spatial
     space = draw(st.integers(max(0, grammar.lowest - 2), 3))
     letters = SPATIAL[3 - space :]
-    groups = draw(st.sampled_from((0, 0, 0, 1, 2, 3, 8, 16))) if "g" in grammar.head else 0
+    groups = draw(st.sampled_from(_groups(grammar)))
     parts = [f"g{groups}"] if groups else []
     parts.append(f"mb{draw(st.sampled_from(_BATCHES))}")
     for key in ("ic", "oc"):

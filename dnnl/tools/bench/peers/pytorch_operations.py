@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from dnnl.errors import Unimplemented
@@ -12,6 +13,7 @@ from dnnl.primitives.concat import ConcatDesc
 from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
@@ -42,6 +44,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, NormFlags, PropKind
 
 _MATRIX = 2
+_AFFINE = (Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
 
 
 def program(desc: Desc, attr: PrimitiveAttr) -> Program:
@@ -215,6 +218,41 @@ def _layer_normalization(desc: LayerNormalizationDesc, _: PrimitiveAttr) -> Prog
         return gradient
 
     return Program("native_layer_norm", plain_views(desc), build)
+
+
+def _group_normalization(desc: GroupNormalizationDesc, _: PrimitiveAttr) -> Program:
+    if NormFlags.use_global_stats in desc.flags:
+        raise Unimplemented("PyTorch is compared where mean and variance are those of the groups")
+    equal_floats(desc, *_AFFINE)
+    if desc.src_desc.data_type is not DataType.f32:
+        raise Unimplemented("PyTorch wants statistics and scales of the type of src")
+    images, channels, *space = desc.src_desc.dims
+    sizes = images, channels, prod(space), desc.groups
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        aten, src, scale = torch.ops.aten, tensors[Arg.SRC], tensors.get(Arg.SCALE)
+        if desc.prop_kind.is_forward:
+            shift = tensors.get(Arg.SHIFT)
+
+            def run() -> Any:
+                made = aten.native_group_norm(src, scale, shift, *sizes, desc.epsilon)
+                dst, mean, inverse = made
+                return {Arg.DST: dst, Arg.MEAN: mean, Arg.VARIANCE: inverse**-2 - desc.epsilon}
+
+            training = desc.prop_kind is PropKind.forward_training
+            return run if training else lambda: run()[Arg.DST]
+        mean, inverse = tensors[Arg.MEAN], (tensors[Arg.VARIANCE] + desc.epsilon).rsqrt()
+        names = (Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
+        wanted = [name in tensors for name in names]
+        operands = tensors[Arg.DIFF_DST], src, mean, inverse, scale
+
+        def gradient() -> dict[int, Any]:
+            made = aten.native_group_norm_backward(*operands, *sizes, wanted)
+            return {int(name): made[n] for n, name in enumerate(names) if wanted[n]}
+
+        return gradient
+
+    return Program("native_group_norm", plain_views(desc), build)
 
 
 def _lrn(desc: LrnDesc, _: PrimitiveAttr) -> Program:
@@ -396,6 +434,7 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    GroupNormalizationDesc: _group_normalization,
     LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
