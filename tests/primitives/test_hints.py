@@ -75,7 +75,7 @@ def test_weights_of_groups_have_a_dimension_for_them() -> None:
     ("desc", "reason"),
     [
         (
-            dnnl.EltwiseDesc.forward(FORWARD, "eltwise_relu", DOUBLE, DOUBLE),
+            dnnl.SumDesc([1.0], [DOUBLE], DOUBLE),
             "f64; it takes f16, bf16, f32, s32, s8 or u8",
         ),
         (

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.reference.arrays import Array
 from dnnl.reference.rule import Rule, compare
 from dnnl.tools.bench import bench
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.command import run
+from dnnl.tools.bench.creation import create
 from dnnl.tools.bench.execute import Executor
 from dnnl.tools.bench.result import Result, State
 from dnnl.types.arg import Arg
@@ -293,3 +295,10 @@ def test_padding_must_be_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     (result,) = results(line)
     assert result.state is State.FAILED
     assert any("360 elements of the padding" in text for text in result.lines)
+
+
+def test_the_factor_of_an_eltwise_post_op_is_a_post_op_behind_it() -> None:
+    line = "--binary --attr-post-ops=relu:0.5:0:3+add:f32 2x3:2x3"
+    (case,) = Interpreter().cases(line.split())
+    post_ops = create(case, BinaryDesc).attr.post_ops
+    assert str(post_ops) == "eltwise_relu:0.5+eltwise_linear:3+binary_add:f32:0:any"
