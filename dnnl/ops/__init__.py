@@ -22,6 +22,7 @@ from dnnl.ops.elementwise import (
     minimum,
     mish,
     multiply,
+    prelu,
     relu,
     sigmoid,
     silu,
@@ -34,6 +35,7 @@ from dnnl.ops.elementwise import (
 from dnnl.ops.joining import concatenate
 from dnnl.ops.normalization import (
     batch_norm,
+    group_norm,
     layer_norm,
     local_response_norm,
     log_softmax,
@@ -41,6 +43,8 @@ from dnnl.ops.normalization import (
     softmax,
 )
 from dnnl.ops.products import linear, matmul
+from dnnl.ops.reduction import amax, amin, mean, prod, sum
+from dnnl.ops.resampling import interpolate
 from dnnl.ops.windows import (
     avg_pool1d,
     avg_pool2d,
@@ -56,6 +60,8 @@ from dnnl.ops.windows import (
 __all__ = [
     "absolute",
     "add",
+    "amax",
+    "amin",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -69,8 +75,10 @@ __all__ = [
     "elu",
     "exp",
     "gelu",
+    "group_norm",
     "hardsigmoid",
     "hardswish",
+    "interpolate",
     "layer_norm",
     "leaky_relu",
     "linear",
@@ -82,9 +90,12 @@ __all__ = [
     "max_pool2d",
     "max_pool3d",
     "maximum",
+    "mean",
     "minimum",
     "mish",
     "multiply",
+    "prelu",
+    "prod",
     "relu",
     "rms_norm",
     "sigmoid",
@@ -94,5 +105,6 @@ __all__ = [
     "sqrt",
     "square",
     "subtract",
+    "sum",
     "tanh",
 ]

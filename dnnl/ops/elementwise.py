@@ -11,6 +11,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.ops.call import Problem, call, dense, expanded
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.prelu import PreluDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -192,6 +193,29 @@ def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
     array([-1. ,  0.5,  1. ], dtype=float32)
     """
     return call(_of_one, (x,), (Alg.eltwise_clip, float(a_min), float(a_max)), out)
+
+
+def prelu(x: Any, weight: Any, out: Any = None) -> Any:
+    """x where it is positive, else weight * x, with one weight or one for each channel (dimension
+    1).
+
+    >>> prelu(np.array([[-1.0, -2.0]], np.float32), np.array([0.5, 0.25], np.float32))
+    array([[-0.5, -0.5]], dtype=float32)
+    """
+    return call(_prelu, (x, weight), (), out)
+
+
+def _prelu(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+    src, weights = descs
+    channels = src.dims[1] if src.ndims > 1 else 1
+    if weights.nelems() not in (1, channels) or weights.ndims > 1:
+        rule = f"expected one weight, or one for each of {channels} channels"
+        raise InvalidArguments("weight", weights.dims, rule)
+    ones = (1,) * max(0, src.ndims - 2)
+    shape = (1, weights.nelems(), *ones) if src.ndims > 1 else (1,) * src.ndims
+    target = dst or dense(src.dims, src)
+    desc = PreluDesc.forward("forward_inference", src, weights.reshape(shape), target)
+    return Problem(desc, (Arg.SRC, Arg.WEIGHTS), src.dims)
 
 
 def add(x: Any, y: Any, out: Any = None) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.ops.call import Problem, call, dense
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
+from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.softmax import SoftmaxDesc
@@ -169,6 +170,40 @@ def _channels(
         _INFERENCE, src, dst or dense(src.dims, src), eps, flags
     )
     return Problem(described, (Arg.SRC, Arg.MEAN, Arg.VARIANCE, *_arguments(flags)), src.dims)
+
+
+def group_norm(
+    x: Any,
+    num_groups: int,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    out: Any = None,
+) -> Any:
+    """(x - mean) / sqrt(variance + eps) * weight + bias, with the mean and the variance of each
+    group of channels (dimension 1); ``weight`` and ``bias`` have one number for each channel.
+
+    >>> group_norm(np.array([[[1.0], [3.0]]], np.float32), 1, eps=0.0)
+    array([[[-1.],
+            [ 1.]]], dtype=float32)
+    """
+    flags = NormFlags.use_scale if weight is not None else NormFlags.none
+    flags |= NormFlags.use_shift if bias is not None else NormFlags.none
+    optional = [array for array in (weight, bias) if array is not None]
+    return call(_groups, [x, *optional], (num_groups, flags, eps), out)
+
+
+def _groups(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, groups: int, flags: NormFlags, eps: float
+) -> Problem:
+    src, *parameters = descs
+    if src.ndims < 3 or read_int("num_groups", groups) < 1 or src.dims[1] % groups:
+        rule = f"must divide the channels of x, which has the shape {src.dims}"
+        raise InvalidArguments("num_groups", groups, rule)
+    _check_parameters(parameters, flags, src.dims[1:2])
+    target = dst or dense(src.dims, src)
+    desc = GroupNormalizationDesc.forward(_INFERENCE, src, target, groups, eps, flags)
+    return Problem(desc, (Arg.SRC, *_arguments(flags)), src.dims)
 
 
 def local_response_norm(

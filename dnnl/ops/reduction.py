@@ -1,0 +1,87 @@
+"""Dimensions reduced to one number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dnnl.errors import InvalidArguments
+from dnnl.ops.call import Problem, call, dense
+from dnnl.primitives.reduction import ReductionDesc
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+Axes = int | Sequence[int] | None
+
+
+def _reduced(alg: Alg, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
+    single = isinstance(axis, int | np.integer)
+    axes = None if axis is None else (int(axis),) if single else tuple(map(int, axis))
+    return call(_problem, (x,), (alg, axes, bool(keepdims)), out)
+
+
+def _problem(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    alg: Alg,
+    axes: tuple[int, ...] | None,
+    keepdims: bool,
+) -> Problem:
+    (src,) = descs
+    for axis in axes or ():
+        if not -src.ndims <= axis < src.ndims:
+            raise InvalidArguments("axis", axis, f"expected one of {-src.ndims}..{src.ndims - 1}")
+    gone = set(range(src.ndims)) if axes is None else {axis % src.ndims for axis in axes}
+    whole = tuple(1 if dim in gone else size for dim, size in enumerate(src.dims))
+    left = tuple(size for dim, size in enumerate(src.dims) if dim not in gone)
+    shape = whole if keepdims else left
+    target = dense(whole, src) if dst is None else dst.reshape(whole)
+    return Problem(ReductionDesc(alg, src, target, 1.0), (Arg.SRC,), shape)
+
+
+def sum(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
+    """The sum over one axis, several, or all; sums of integers saturate.
+
+    >>> sum(np.ones((2, 3), np.float32), axis=1)
+    array([3., 3.], dtype=float32)
+    """
+    return _reduced(Alg.reduction_sum, x, axis, keepdims, out)
+
+
+def mean(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
+    """The mean over one axis, several, or all.
+
+    >>> mean(np.ones((2, 3), np.float32), axis=0, keepdims=True)
+    array([[1., 1., 1.]], dtype=float32)
+    """
+    return _reduced(Alg.reduction_mean, x, axis, keepdims, out)
+
+
+def amax(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
+    """The maximum over one axis, several, or all; NaN is passed over.
+
+    >>> amax(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
+    array([3., 4.], dtype=float32)
+    """
+    return _reduced(Alg.reduction_max, x, axis, keepdims, out)
+
+
+def amin(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
+    """The minimum over one axis, several, or all; NaN is passed over.
+
+    >>> amin(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
+    array([1., 2.], dtype=float32)
+    """
+    return _reduced(Alg.reduction_min, x, axis, keepdims, out)
+
+
+def prod(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
+    """The product over one axis, several, or all.
+
+    >>> prod(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
+    array([3., 8.], dtype=float32)
+    """
+    return _reduced(Alg.reduction_mul, x, axis, keepdims, out)
