@@ -19,6 +19,7 @@ from dnnl.codegen.builder import Module
 from dnnl.codegen.disk_cache import DiskCache
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
+from dnnl.interrupts import Deferred
 from dnnl.runtime.image import Image
 
 # Over all that happens within LLVM: a fork waits for it.
@@ -39,7 +40,7 @@ def _initialize() -> None:
 def _triple(isa: Isa) -> str:
     """This process's triple where it can run the row, so that objects have the system's format;
     the row's own for other architectures."""
-    with _lock:
+    with Deferred(), _lock:
         host = llvm.get_process_triple()
     arch = host.partition("-")[0].replace("arm64", "aarch64")
     return host if isa.arch in (arch, "any") else isa.triple
@@ -93,7 +94,12 @@ def _emit(module: Module, *, text: bool) -> bytes:
     isa, ir = module.isa, str(module)
     # A context of its own is freed with all that LLVM remembers of the module. Everything is
     # closed here and not by the garbage collector, which would do it without the lock.
-    with _lock, llvm.create_context() as context, llvm.parse_assembly(ir, context) as parsed:
+    with (
+        Deferred(),
+        _lock,
+        llvm.create_context() as context,
+        llvm.parse_assembly(ir, context) as parsed,
+    ):
         machine = _target_machine(isa)
         parsed.triple = _triple(isa)
         parsed.data_layout = str(machine.target_data)

@@ -11,6 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from dnnl.errors import Error
+from dnnl.interrupts import Deferred
 from dnnl.runtime.engines.cpu_code import Code, lock
 
 _serial = itertools.count()
@@ -36,7 +37,7 @@ def _linker() -> Any:
 
 def host() -> tuple[str, str, frozenset[str]]:
     """Architecture, processor and features of this machine, by LLVM's names."""
-    with lock:
+    with Deferred(), lock:
         arch = llvm.get_process_triple().split("-")[0].replace("arm64", "aarch64")
         features = llvm.get_host_cpu_features()
         flags = frozenset(name for name, present in features.items() if present)
@@ -45,7 +46,7 @@ def host() -> tuple[str, str, frozenset[str]]:
 
 def assemble(text: str) -> bytes:
     """The object code of a module given as LLVM IR text."""
-    with lock:
+    with Deferred(), lock:
         machine = _target_machine()
         module = llvm.parse_assembly(text)
         module.verify()
@@ -63,7 +64,7 @@ class Linked(Code):
         return True
 
     def __init__(self, code: bytes, symbols: tuple[str, ...]) -> None:
-        with lock:
+        with Deferred(), lock:
             builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
             for symbol in symbols:
                 builder.export_symbol(symbol)
