@@ -16,7 +16,7 @@ from dnnl.primitives.registry import OPERATIONS
 ROOT = Path(__file__).resolve().parents[1] / "dnnl"
 POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
-EXPORTS = ("__init__.py", "primitives/registry.py")
+EXPORTS = ("__init__.py", "primitives/registry.py", "ops/")
 PEERS = ("tools/bench/peers/",)
 ONNX = ("framework/",)
 CASES = ("language/", "tools/bench/", "tools/explain/")
@@ -43,7 +43,8 @@ def names(description: type[Desc], name: str) -> set[str]:
 
 def homes(kind: str) -> tuple[str, ...]:
     """Where the name of a kind may stand: in its own files and the kernels that they import, in the
-    export lines, in the tables of peers and in the registration of ONNX operators."""
+    export lines, in its functions on arrays, in the tables of peers and in the registration of ONNX
+    operators."""
     source = (ROOT / f"primitives/{kind}.py").read_text(encoding="utf-8")
     kernels = re.findall("from dnnl.kernels import (.*)", source)
     own = [name.partition(" as ")[0] for line in kernels for name in line.split(", ")]

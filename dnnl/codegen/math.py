@@ -233,7 +233,7 @@ def power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
     if abs(to) == 0.5:
         root = e.b.fadd(square_root(e, x), constant(x, 0.0))  # -0 becomes 0, as powers have it
         return root if to > 0.0 else reciprocal(e, root)
-    exponents = constant(x, to)
+    exponents = vector.splat_constant(vector.vector_type(F64, x.type.count), to)
     if not to.is_integer():
         return _positive_power(e, x, exponents)
     magnitude = _positive_power(e, absolute(e, x), exponents)
@@ -245,7 +245,7 @@ def power_of(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     zero, one = constant(x, 0.0), constant(x, 1.0)
     size = absolute(e, x)
     unit = e.b.fcmp_ordered("==", size, one)
-    magnitude = e.b.select(unit, one, _positive_power(e, size, to))
+    magnitude = e.b.select(unit, one, _positive_power(e, size, _in_f64(e, to)))
     half = e.b.fmul(to, constant(x, 0.5))
     whole = e.b.fcmp_ordered("==", round_down(e, to), to)
     odd = e.b.and_(whole, e.b.fcmp_unordered("!=", round_down(e, half), half))
@@ -266,10 +266,14 @@ def _repeated_product(e: Emitter, x: ir.Value, count: int) -> ir.Value:
     return e.b.fmul(square, x) if count % 2 else square
 
 
+def _in_f64(e: Emitter, x: ir.Value) -> ir.Value:
+    return x if _is_f64(x) else e.b.fpext(x, vector.vector_type(F64, x.type.count))
+
+
 def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
-    """2^(to * log2 x) by way of f64: the rounding errors of a logarithm in f32 would become large
-    relative errors of the power. NaN for negative x. Those of an f64 are as large as its logarithm
-    times ``to``."""
+    """2^(to * log2 x) by way of f64, as ``to`` is: the rounding errors of a logarithm in f32 would
+    become large relative errors of the power. NaN for negative x. Those of an f64 are as large as
+    its logarithm times ``to``."""
     if _is_f64(x):
         return math_f64.exp(e, e.b.fmul(math_f64.log(e, x), to))
     wide = vector.vector_type(F64, x.type.count)
@@ -280,7 +284,7 @@ def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     series = polynomial(e, e.b.fmul(ratio, ratio), _LOG2)
     logarithm = vector.multiply_add(e, ratio, series, scale)
     # Beyond the limits f32 has no more than 0 and inf, and f64 still has normal numbers.
-    target = clamp(e, e.b.fmul(logarithm, e.b.fpext(to, wide)), -200.0, 200.0)
+    target = clamp(e, e.b.fmul(logarithm, to), -200.0, 200.0)
     # As in _reduce, for f64.
     shift = vector.splat_constant(wide, 1.5 * 2.0**52 + 1023.0)
     shifted = e.b.fadd(target, shift)

@@ -171,7 +171,10 @@ def test_floats_lose_what_is_behind_the_point_and_stop_at_the_ends(src: str, dst
     for value, result in zip(feeds["a"].ravel().tolist(), got.ravel().tolist(), strict=True):
         wide = 0 if math.isnan(value) else max(-(2.0**70), min(2.0**70, value))
         assert result == min(max(int(wide), limits.min), limits.max), value
-    np.testing.assert_array_equal(compiled(cast, {}, dst, feeds).run({})["y"], got)
+    # Constants of f64 become f32 when a model is read.
+    narrow = {"a": feeds["a"].astype(np.float32).astype(src)}
+    got = compiled(cast, narrow, dst).run(narrow)["y"]
+    np.testing.assert_array_equal(compiled(cast, {}, dst, narrow).run({})["y"], got)
 
 
 PEER = ("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Clip", "Abs", "Neg", "Sign", "Less",
