@@ -99,8 +99,11 @@ class _Row:
         exact = conf.dst.data_type is DataType.f32
         sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
         self.keep = exact and not self.log and not sums
-        # One division by the sum and the scale is done for a row, if nothing comes between them.
-        self.at_once = not (self.log or conf.post_ops or conf.dropout)
+        # One division by the sum and the scale is done for a row, if nothing comes between them and
+        # the row has one scale.
+        scale = quantizer.scale(Arg.DST)
+        single = scale is None or scale.desc.dims[conf.axis] == 1
+        self.at_once = single and not (self.log or conf.post_ops or conf.dropout)
 
     def body(self, point: Point) -> None:
         """Maximum, sum of exponentials, result."""
