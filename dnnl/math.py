@@ -1,4 +1,4 @@
-"""Functions of traced scalars, for `append_function` and `eltwise_function`.
+"""Functions of traced scalars, for `append_function`.
 
 Each takes traced scalars and plain numbers; of plain numbers alone it gives a number. The names
 hide Python's own, so import the module and not its names: ``dnnl.math.exp(x)``.
@@ -21,7 +21,7 @@ __all__ = [
 def _function(name: str, *sources: Scalar | Number) -> Scalar | float:
     if any(isinstance(source, Scalar) for source in sources):
         return apply(name, *sources)
-    return computed(name, *sources)  # type: ignore[arg-type]
+    return computed(name, *sources)
 
 
 def abs(x: Scalar | Number) -> Scalar | float:
@@ -126,7 +126,7 @@ def derivative(fn: Callable[..., object], parameter: int = 0) -> Callable[..., S
     add(x, x)
     """
 
-    def slope(*scalars: Scalar) -> Scalar:
+    def slope(*scalars: Scalar | Number) -> Scalar:
         return replayed(differentiated(trace(fn, len(scalars)), parameter), scalars)
 
     slope.__name__ = f"derivative_of_{name_of(fn)}"

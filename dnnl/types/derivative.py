@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from dnnl.errors import InvalidArguments
 from dnnl.types.expression import CONSTANT, PARAMETER, Expression, Step
 from dnnl.types.scalar import Scalar, Trace, apply
 
@@ -56,6 +57,9 @@ def derivative(expression: Expression, parameter: int = 0) -> Expression:
     Where a function jumps or has a corner it is that of one side: 0 of floor and round, and of
     ``where`` that of the branch which is taken.
     """
+    if not 0 <= parameter < expression.parameters:
+        rule = f"expected one of 0..{expression.parameters - 1}"
+        raise InvalidArguments("parameter", parameter, rule)
     trace = Trace()
     values: list[Scalar] = []
     slopes: list[Scalar | float] = []

@@ -6,8 +6,12 @@ are equal values with equal hashes, whatever Python functions they came from; th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 PARAMETER, CONSTANT = "parameter", "constant"
 
@@ -15,15 +19,20 @@ COMPARISONS: Mapping[str, str] = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 """The functions of two numbers that give a truth value, with Python's operators."""
-LOGIC: Mapping[str, int] = {"and": 2, "or": 2, "not": 1}
-"""The functions of truth values that give one, with the number of their sources."""
-ARITHMETIC: Mapping[str, int] = {
-    "add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "minimum": 2, "maximum": 2,
-    "neg": 1, "abs": 1, "sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1,
-    "tanh": 1, "erf": 1, "sigmoid": 1, "softplus": 1, "floor": 1, "ceil": 1, "round": 1, "where": 3,
+LOGIC = frozenset(("and", "or", "not"))
+"""The functions of truth values that give one."""
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
+    "minimum": np.minimum, "maximum": np.maximum, "neg": np.negative, "abs": np.abs,
+    "sqrt": np.sqrt, "rsqrt": lambda a: 1 / np.sqrt(a), "exp": np.exp, "log": np.log,
+    "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "sigmoid": lambda a: np.exp(-np.logaddexp(0.0, -a)),
+    "softplus": lambda a: np.logaddexp(0.0, a), "floor": np.floor, "ceil": np.ceil,
+    "round": np.round, "where": np.where, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.logical_and,
+    "or": np.logical_or, "not": np.logical_not,
 }  # fmt: skip
-"""The functions that give a number, with the number of their sources. The first source of
-``where`` is a truth value."""
+"""What each function computes, of arrays of f64. The first source of ``where`` is a truth value."""
 
 
 @dataclass(frozen=True, slots=True)

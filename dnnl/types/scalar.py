@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import math
-import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn
 
-from dnnl.errors import InvalidArguments
+import numpy as np
+
+from dnnl.errors import Error, InvalidArguments
 from dnnl.types.expression import (
     CONSTANT,
+    FUNCTIONS,
     LOGIC,
     PARAMETER,
     Expression,
@@ -24,22 +25,6 @@ from dnnl.types.expression import (
 _LIBRARY = str(Path(__file__).resolve().parents[1])
 
 Number = float | int
-
-
-def _power(a: float, b: float) -> float:
-    value = a**b
-    return value if isinstance(value, float) else math.nan
-
-
-_FOLDED: Mapping[str, Callable[..., float]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
-    "pow": _power, "minimum": min, "maximum": max, "neg": operator.neg, "abs": abs,
-    "sqrt": math.sqrt, "rsqrt": lambda a: 1 / math.sqrt(a), "exp": math.exp,
-    "log": math.log, "tanh": math.tanh, "erf": math.erf,
-    "sigmoid": lambda a: 1 / (1 + math.exp(-a)), "softplus": lambda a: math.log1p(math.exp(a)),
-    "floor": math.floor, "ceil": math.ceil, "round": round,
-}  # fmt: skip
-"""The functions of plain numbers, which are computed while a function is traced."""
 
 
 _UFUNCS: Mapping[str, str] = {
@@ -202,27 +187,24 @@ class Scalar:
 def apply(name: str, *sources: object) -> Scalar:
     """The function ``name`` of scalars and numbers, one of which is traced."""
     traced = next(source for source in sources if isinstance(source, Scalar))
-    read = [_read(source, name) for source in sources]
-    scalars = [traced.trace.scalar(source) for source in read]
+    scalars = [
+        traced.trace.scalar(s if isinstance(s, Scalar) else _number(s, name)) for s in sources
+    ]
     for place, scalar in enumerate(scalars):
         wants_truth = name in LOGIC or (name == "where" and place == 0)
-        if wants_truth != scalar.step.is_truth and scalar.step.name != CONSTANT:
+        if wants_truth != scalar.step.is_truth:
             what = "truth values" if wants_truth else "numbers"
             _refuse(f"{name} is for {what}", "x != 0 is a truth value, where(t, 1, 0) a number")
     return traced.trace.add(Step(name, tuple(scalar.index for scalar in scalars)))
 
 
-def computed(name: str, *sources: Number) -> float:
+def computed(name: str, *sources: object) -> float:
     """The function ``name`` of plain numbers."""
-    try:
-        return float(_FOLDED[name](*map(float, sources)))
-    except (ArithmeticError, ValueError) as error:
-        _refuse(f"{name}{tuple(sources)}: {error}")
+    with np.errstate(all="ignore"):
+        return float(FUNCTIONS[name](*(np.float64(_number(source, name)) for source in sources)))
 
 
-def _read(value: object, name: str) -> Scalar | Number:
-    if isinstance(value, Scalar | int | float):
-        return value
+def _number(value: object, name: str) -> float:
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -231,12 +213,13 @@ def _read(value: object, name: str) -> Scalar | Number:
         _refuse(f"{name} takes traced scalars and numbers, not {type(value).__name__}")
 
 
-class _Untraceable(Exception):
+class _Untraceable(Error):
     """What a function asks of a traced scalar that it cannot give."""
 
     def __init__(self, rule: str, hint: str, line: str) -> None:
-        super().__init__(rule)
-        self.rule, self.hint, self.line = rule, hint, line
+        self.rule = f"{rule} (at {line})" if line else rule
+        self.hint = hint
+        super().__init__(f"{self.rule}; {hint}" if hint else self.rule)
 
 
 def _refuse(rule: str, hint: str = "") -> NoReturn:
@@ -268,10 +251,8 @@ def trace(fn: Callable[..., object], parameters: int) -> Expression:
     try:
         result = fn(*scalars)
     except _Untraceable as error:
-        where = f" (at {error.line})" if error.line else ""
-        raise InvalidArguments(
-            "fn", name, f"cannot be traced: {error.rule}{where}", error.hint
-        ) from None
+        rule = f"cannot be traced: {error.rule}"
+        raise InvalidArguments("fn", name, rule, error.hint) from None
     except TypeError as error:
         where = _innermost(error.__traceback__)
         rule = f"cannot be traced: {error}{where}"
@@ -288,16 +269,20 @@ def trace(fn: Callable[..., object], parameters: int) -> Expression:
     return made.expression(parameters, value)
 
 
-def replayed(expression: Expression, scalars: Sequence[Scalar]) -> Scalar:
-    """An expression as part of the function that is being traced with ``scalars``."""
-    made = scalars[0].trace
+def replayed(expression: Expression, sources: Sequence[Scalar | Number]) -> Scalar:
+    """An expression of scalars and numbers, as part of the function that is being traced."""
+    traced = [source for source in sources if isinstance(source, Scalar)]
+    if not traced:
+        rule = "expected traced scalars: this is called within a function that is traced"
+        raise InvalidArguments("scalars", tuple(sources), rule, "append_function traces one")
+    made = traced[0].trace
     values: list[Scalar] = []
     for step in expression.steps:
         if step.name == PARAMETER:
-            values.append(scalars[int(step.detail)])
+            values.append(made.scalar(sources[int(step.detail)]))
         else:
-            sources = tuple(values[source].index for source in step.sources)
-            values.append(made.add(Step(step.name, sources, step.detail)))
+            places = tuple(values[source].index for source in step.sources)
+            values.append(made.add(Step(step.name, places, step.detail)))
     return values[-1]
 
 
