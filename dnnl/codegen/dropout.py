@@ -46,7 +46,7 @@ class Dropper:
         for form, extent in zip(reversed(dst.index), reversed(dst.desc.dims), strict=True):
             number, step = number + form * step, step * extent
         self._number = Number(number)
-        self._told: dict[tuple[Emitter, int, int], _Told] = {}
+        self._told: dict[tuple[Emitter, int, Type, int], _Told] = {}
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -93,7 +93,7 @@ class Dropper:
     def _what_is_told(self, place: Place, counters: int) -> _Told:
         """What follows from the parameters of the execution, computed where the function begins:
         for vectors of so many lanes, whose numbers come from so many counters."""
-        key = place.e, place.kind.count, counters
+        key = place.e, place.kind.count, place.kind.element, counters
         if key not in self._told:
             with place.e.b.goto_entry_block():
                 self._told[key] = self._read(place, counters)
@@ -106,7 +106,10 @@ class Dropper:
         given = b.select(b.fcmp_ordered(">", given, zero), given, zero)
         given = b.select(b.fcmp_ordered("<", given, one), given, one)
         limit = b.fptoui(b.fmul(b.fpext(given, F64), ir.Constant(F64, _GREATEST)), I64)
-        scale = b.fdiv(one, b.fsub(one, given))
+        chance, whole = given, one
+        if place.kind.element == F64:
+            chance, whole = b.fpext(given, F64), ir.Constant(F64, 1.0)
+        scale = b.fdiv(whole, b.fsub(whole, chance))
         low = high = self._word(place, Arg.DROPOUT_SEED, I32)
         offset: Values = ()
         plain = None

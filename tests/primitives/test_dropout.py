@@ -10,6 +10,7 @@ import pytest
 from dnnl import (
     Arg,
     BinaryDesc,
+    DataType,
     EltwiseDesc,
     InvalidArguments,
     Memory,
@@ -26,6 +27,7 @@ from dnnl.primitives.desc import Desc
 from dnnl.reference import dropout as reference
 from dnnl.reference import softmax as softmax_reference
 from dnnl.reference.arrays import Array
+from dnnl.reference.tolerance import Bound
 from tests.check import check, logical, poisoned_memory
 from tests.device import FAR
 from tests.primitives.harness import (
@@ -69,7 +71,7 @@ def run(
     plain: Array,
     layout: str | None = "any",
     offset: int | None = None,
-    tolerance: float = 2e-6,
+    tolerance: Bound | float = 2e-6,
 ) -> None:
     """``plain`` is the result before elements are dropped."""
     dims = src.desc.dims
@@ -133,6 +135,18 @@ def test_types(layout: str, data_type: str) -> None:
     src = typed_source(DIMS, layout, data_type)
     want = softmax_reference.softmax(logical(src), 1)
     run(softmax(src.desc, src.desc), src, want, "any", 3, 0.01)
+
+
+def test_double_precision() -> None:
+    src = typed_source(DIMS, "nhwc", "f64")
+    run(
+        square(src.desc, src.desc),
+        src,
+        logical(src) ** 2,
+        "any",
+        3,
+        Bound(DataType.f64, 1e-15, floor=None),
+    )
 
 
 @pytest.mark.parametrize("seed", [-5, 5, -(2**31)])
