@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.convolution import ConvolutionDesc as ConvolutionDesc
     from dnnl.primitives.eltwise import EltwiseDesc as EltwiseDesc
     from dnnl.primitives.exact import ExactDesc as ExactDesc
+    from dnnl.primitives.gather import GatherDesc as GatherDesc
     from dnnl.primitives.group_normalization import GroupNormalizationDesc as GroupNormalizationDesc
     from dnnl.primitives.inner_product import InnerProductDesc as InnerProductDesc
     from dnnl.primitives.layer_normalization import LayerNormalizationDesc as LayerNormalizationDesc
@@ -75,6 +76,7 @@ _HOMES = {
     "ConvolutionDesc": "primitives.convolution",
     "EltwiseDesc": "primitives.eltwise",
     "ExactDesc": "primitives.exact",
+    "GatherDesc": "primitives.gather",
     "GroupNormalizationDesc": "primitives.group_normalization",
     "InnerProductDesc": "primitives.inner_product",
     "LayerNormalizationDesc": "primitives.layer_normalization",

@@ -56,6 +56,8 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
         dnnl.LayerNormalizationDesc.forward, (INFERENCE, IMAGE, IMAGE, 1e-5, "none")),
     "LayerNormalizationDesc.backward": (
         dnnl.LayerNormalizationDesc.backward, ("backward", IMAGE, IMAGE, IMAGE, 1e-5, "none")),
+    "GatherDesc": (
+        dnnl.GatherDesc, (matrix(5, 3), dnnl.MemoryDesc((4,), "s32"), matrix(4, 3), 0)),
     "LrnDesc.forward": (
         dnnl.LrnDesc.forward, (INFERENCE, "lrn_across_channels", IMAGE, IMAGE, 5, 1.0, 1.0, 1.0)),
     "LrnDesc.backward": (

@@ -9,6 +9,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
+from dnnl.primitives.gather import GatherDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
@@ -30,6 +31,7 @@ _EVERY: tuple[type[Desc], ...] = (
     ConvolutionDesc,
     EltwiseDesc,
     ExactDesc,
+    GatherDesc,
     GroupNormalizationDesc,
     InnerProductDesc,
     LayerNormalizationDesc,

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Buffer
+from dnnl.runtime.elements import elements_of, plain_view, put_elements
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
-from dnnl.runtime.gather import gather, plain_view, scatter
 from dnnl.runtime.storage import address_of, bytes_of
 from dnnl.runtime.wrap import array_of, wrap
 from dnnl.types.dtype import DataType
@@ -112,7 +112,7 @@ class Memory:
         made = cls(desc, engine)
         data = made.buffer.data
         staged = np.empty(desc.size, np.uint8) if data is None else data
-        scatter(desc, staged, array)
+        put_elements(desc, staged, array)
         if data is None:
             made.write(staged)
         return made
@@ -160,7 +160,7 @@ class Memory:
         """
         data = self.read()
         view = plain_view(self.desc, data)
-        return _frozen(gather(self.desc, data)) if view is None else view
+        return _frozen(elements_of(self.desc, data)) if view is None else view
 
     def compensation(self, kind: str) -> NDArray[np.int32]:
         """The sums behind the weights, ``"s8s8"`` or ``"zero_points"``: a view like `numpy`'s.
@@ -196,7 +196,7 @@ class Memory:
         view = plain_view(self.desc, data)
         if copy is False and (view is None or self.buffer.data is None):
             raise ValueError(f"NumPy cannot view the layout {self.desc} without a copy")
-        array = gather(self.desc, data) if view is None else view
+        array = elements_of(self.desc, data) if view is None else view
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError(f"a copy is needed to make {dtype} of {self.desc}")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.runtime import dlpack
-from dnnl.runtime.gather import plain_strides
+from dnnl.runtime.elements import plain_strides
 from dnnl.runtime.storage import array_at, bytes_at
 from dnnl.types.memory_desc import MemoryDesc
 

@@ -160,6 +160,12 @@ CASES: dict[str, Case] = {
             dnnl.MemoryDesc((2, 24, 5, 7), "bf16", "acdb"), 1, 3,
         )
     ),
+    "gather of rows": Case(
+        dnnl.GatherDesc(plain(30, 40), dnnl.MemoryDesc((7,), "s64"), plain(7, 40), 0)
+    ),
+    "gather along vectors": Case(
+        dnnl.GatherDesc(plain(30, 40), dnnl.MemoryDesc((19,), "s32"), plain(30, 19), 1)
+    ),
     "convolution": Case(
         dnnl.ConvolutionDesc.forward(
             INFERENCE, "convolution_direct", any_desc(1, 32, 14, 14), any_desc(48, 32, 3, 3),

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from dnnl.errors import InvalidArguments, OutOfMemory
+from dnnl.runtime.elements import elements_of, put_elements
 from dnnl.runtime.engine import Engine
-from dnnl.runtime.gather import gather, scatter
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.stream import Stream
 from dnnl.types.dtype import DataType
@@ -390,9 +390,9 @@ def test_the_array_protocol_keeps_its_promises() -> None:
         np.array(Memory(BLOCKED, CPU), copy=False)
 
 
-def test_gather_copies_also_where_it_need_not() -> None:
+def test_elements_are_copied_also_where_it_need_not() -> None:
     memory = Memory.from_numpy(filled((2, 3), np.float32))
-    copy = gather(memory.desc, memory.data)
+    copy = elements_of(memory.desc, memory.data)
     assert not np.shares_memory(copy, memory.data)
     np.testing.assert_array_equal(copy, memory.numpy())
 
@@ -409,13 +409,13 @@ def test_gather_copies_also_where_it_need_not() -> None:
     ],
     ids=str,
 )
-def test_scatter_leaves_zeros_between_the_elements(desc: MemoryDesc) -> None:
+def test_putting_leaves_zeros_between_the_elements(desc: MemoryDesc) -> None:
     data = np.full(desc.size, 255, np.uint8)
     values = filled(desc.dims, desc.data_type.numpy)
-    scatter(desc, data, values)
-    np.testing.assert_array_equal(gather(desc, data), values)
+    put_elements(desc, data, values)
+    np.testing.assert_array_equal(elements_of(desc, data), values)
     total = np.unpackbits(data).sum()
-    scatter(desc, data, np.zeros_like(values))
+    put_elements(desc, data, np.zeros_like(values))
     assert not data.any()
     dense = Memory.from_numpy(values, "ab").data
     assert total == np.unpackbits(dense).sum()

@@ -15,7 +15,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import core_type
 from dnnl.reference.fill import generator, integers, stored, uniform
 from dnnl.reference.rule import Rule, Verdict, compare
-from dnnl.runtime.gather import gather, scatter
+from dnnl.runtime.elements import elements_of, put_elements
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.compensation import judge_sums
@@ -202,7 +202,7 @@ class Trial:
 def _store(memory: Memory, values: Array) -> None:
     """Write the elements, and zero to all that is none."""
     with np.errstate(all="ignore"):
-        scatter(memory.desc, memory.data, values.astype(memory.desc.data_type.numpy))
+        put_elements(memory.desc, memory.data, values.astype(memory.desc.data_type.numpy))
 
 
 def _parts(name: str, desc: MemoryDesc) -> dict[str, MemoryDesc]:
@@ -221,6 +221,6 @@ def _stray_padding(desc: MemoryDesc, data: NDArray[np.uint8]) -> int:
     )  # fmt: skip
     if desc.data_type is DataType.e8m0:  # all bits zero is the least number, as there is no zero
         whole = whole.with_data_type(DataType.u8)
-    values = f64(gather(whole, data[: whole.size]))
+    values = f64(elements_of(whole, data[: whole.size]))
     values[tuple(slice(size) for size in desc.dims)] = 0
     return int(np.count_nonzero(values))

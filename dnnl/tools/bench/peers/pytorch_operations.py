@@ -13,6 +13,7 @@ from dnnl.primitives.concat import ConcatDesc
 from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.gather import GatherDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
@@ -426,6 +427,17 @@ def _resampling(desc: ResamplingDesc, _: PrimitiveAttr) -> Program:
     return Program("interpolate", plain_views(desc), build)
 
 
+def _gather(desc: GatherDesc, _: PrimitiveAttr) -> Program:
+    def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
+        extent = desc.src_desc.dims[desc.axis]
+        given = tensors[Arg.SRC_1]
+        # It refuses what counts from the end or lies outside.
+        places = torch.where(given < 0, given + extent, given).clamp(0, extent - 1)
+        return lambda: torch.index_select(tensors[Arg.SRC], desc.axis, places, out=out)
+
+    return Program("index_select", plain_views(desc), build)
+
+
 _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     ReorderDesc: reorder,
     SoftmaxDesc: _softmax,
@@ -434,6 +446,7 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     SumDesc: _sum,
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
+    GatherDesc: _gather,
     GroupNormalizationDesc: _group_normalization,
     LayerNormalizationDesc: _layer_normalization,
     LrnDesc: _lrn,

@@ -64,7 +64,7 @@ def plain_view(desc: MemoryDesc, data: NDArray[np.uint8]) -> np.ndarray | None:
     return np.ndarray(desc.dims, data_type.numpy, data, start, byte_strides)
 
 
-def gather(desc: MemoryDesc, data: NDArray[np.uint8]) -> np.ndarray:
+def elements_of(desc: MemoryDesc, data: NDArray[np.uint8]) -> np.ndarray:
     """A new C-contiguous array of the tensor that lies in ``data`` as ``desc`` says.
 
     4-bit types come as the one-byte elements that NumPy keeps them in.
@@ -83,7 +83,7 @@ def gather(desc: MemoryDesc, data: NDArray[np.uint8]) -> np.ndarray:
     return fresh.reshape(desc.dims).view(data_type.numpy)
 
 
-def scatter(desc: MemoryDesc, data: NDArray[np.uint8], array: np.ndarray) -> None:
+def put_elements(desc: MemoryDesc, data: NDArray[np.uint8], array: np.ndarray) -> None:
     """Store a tensor in ``data`` as ``desc`` says; every other byte of ``data`` becomes zero.
 
     ``array`` has the shape ``desc.dims`` and the NumPy type of ``desc.data_type``.
