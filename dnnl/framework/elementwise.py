@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import Array, Graph, ModelError, Node, PostOp
+from dnnl.framework.graph import FUNCTION, Array, Graph, ModelError, Node, PostOp
 from dnnl.framework.shapes import Scope
 
 Parameters = tuple[str, float, float]
@@ -94,13 +94,15 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     """
     if is_whole(graph.type_of(value).dtype):
         return None
+    if node.op == FUNCTION:
+        return PostOp("function", "function", expression=node.attrs["expression"])
     if node.op in ELTWISE:
         return PostOp("eltwise", *ELTWISE[node.op](Scope(node, graph)))
     if len(node.inputs) != 2 or graph.shape_of(node.output) != graph.shape_of(value):
         return None
     first = node.inputs[0] == value
     other = node.inputs[1] if first else node.inputs[0]
-    scalar = _scalar(graph.constants.get(other))
+    scalar = scalar_of(graph.constants.get(other))
     rule = (_SCALAR if first else _SCALAR_FIRST).get(node.op)
     if scalar is not None and rule is not None and not (node.op == "Div" and first and not scalar):
         return PostOp("eltwise", *rule(scalar))
@@ -134,5 +136,6 @@ def binary_algorithm(node: Node) -> str:
     return BINARY[node.op]
 
 
-def _scalar(array: Array | None) -> float | None:
+def scalar_of(array: Array | None) -> float | None:
+    """The number of a constant of one element, None for any other."""
     return float(array.reshape(())) if array is not None and array.size == 1 else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dnnl.framework.elementwise import post_op_of
 from dnnl.framework.graph import Graph, Node, PostOp, blamed_on
-from dnnl.framework.operators import OPERATORS
+from dnnl.framework.operators import operator_of
 
 MAX_POST_OPS = 32
 
@@ -48,7 +48,7 @@ def _host(node: Node, pending: dict[str, Node], graph: Graph) -> tuple[str, Post
             continue
         host = pending[value]
         post_op = post_op_of(node, value, graph)
-        accepts = OPERATORS[host.op].post_ops
+        accepts = operator_of(host).post_ops
         if post_op is not None and post_op.kind in accepts and len(host.post_ops) < MAX_POST_OPS:
             return value, post_op
     return None

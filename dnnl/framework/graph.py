@@ -18,9 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
+from dnnl.types.expression import Expression
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
+
+FUNCTION = "dnnl.Function"
+"""The operator, and its domain, of nodes that compute the traced ``expression`` of one value; no
+file can hold one."""
 
 
 class ModelError(Error, ValueError):
@@ -53,8 +58,9 @@ class TensorType:
 class PostOp:
     """An operation that a node applies to its result before it is stored.
 
-    ``kind`` is "eltwise" (``alg`` with ``alpha`` and ``beta``) or "binary" (``alg`` with the graph
-    value named ``operand`` as second source, aligned to the result as NumPy broadcasts).
+    ``kind`` is "eltwise" (``alg`` with ``alpha`` and ``beta``), "binary" (``alg`` with the graph
+    value named ``operand`` as second source, aligned to the result as NumPy broadcasts) or
+    "function" (an ``expression`` of the result).
     """
 
     kind: str
@@ -62,6 +68,7 @@ class PostOp:
     alpha: float = 0.0
     beta: float = 0.0
     operand: str = ""
+    expression: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+import numpy as np
+
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node
-from dnnl.framework.lowering import Lowering
+from dnnl.framework.lowering import Lowering, Source, volume
 from dnnl.framework.shapes import Scope, transposition
+from dnnl.framework.shapes_data import parts_of, slices
 from dnnl.primitives.concat import ConcatDesc
+from dnnl.primitives.exact import ExactDesc
+from dnnl.primitives.gather import GatherDesc
 from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
 
 
 def reshape(lowering: Lowering, node: Node) -> None:
@@ -32,6 +38,50 @@ def concat(lowering: Lowering, node: Node) -> None:
     desc = ConcatDesc(scope.axis(0), tuple(source.desc for source in sources), dst)
     args = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
     lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def split(lowering: Lowering, node: Node) -> None:
+    """Each part is a view of the source."""
+    found = parts_of(Scope(node, lowering.graph))
+    for value, part in zip(node.outputs, found, strict=True):
+        if value:
+            lowering.part(value, node.inputs[0], part.axis, part.first, part.count)
+
+
+def sliced(lowering: Lowering, node: Node) -> None:
+    """A view of one axis; more axes are nodes of their own, and so is the way back."""
+    (found,) = slices(Scope(node, lowering.graph))
+    lowering.part(node.output, node.inputs[0], found.axis, found.first, found.count, found.step)
+
+
+def gather(lowering: Lowering, node: Node) -> None:
+    """Constant indices that go up evenly are a view; others are brought together."""
+    graph, value = lowering.graph, node.inputs[0]
+    shape, axis = graph.shape_of(value), Scope(node, graph).axis(0)
+    known = graph.constants.get(node.inputs[1])
+    if known is not None and known.size:
+        places = np.where(known < 0, known + shape[axis], known).ravel()
+        steps = set(np.diff(places).tolist()) or {1}
+        if len(steps) == 1 and min(steps) > 0:
+            lowering.part(node.output, value, axis, int(places[0]), places.size, *steps)
+            return
+    source = lowering.source(value)
+    indices = lowering.source(node.inputs[1], (volume(graph.shape_of(node.inputs[1])),))
+    dims = (*shape[:axis], *indices.desc.dims, *shape[axis + 1 :])
+    desc = GatherDesc(source.desc, indices.desc, MemoryDesc(dims, source.desc.data_type), axis)
+    args: dict[int, Source] = {Arg.SRC: source, Arg.SRC_1: indices}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+    if known is None:
+        lowering.check_indices(shape[axis])
+
+
+def expand(lowering: Lowering, node: Node) -> None:
+    """A copy, broadcast."""
+    shape, out = lowering.graph.shape_of(node.inputs[0]), lowering.graph.shape_of(node.output)
+    source = lowering.source(node.inputs[0], (1,) * (len(out) - len(shape)) + shape)
+    dst = MemoryDesc(out, source.desc.data_type)
+    desc = ExactDesc("cast", [source.desc], dst)
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.multiple_src(0): source}))
 
 
 def unsupported(lowering: Lowering, node: Node) -> NoReturn:

@@ -25,6 +25,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOpFunction
 
 FORWARD = "forward_inference"
 LAYOUTS = ("propagate", "plain")
@@ -67,7 +68,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One execution of a primitive; ``flops`` counts the arithmetic that cannot be avoided."""
+    """One execution of a primitive; ``flops`` counts the arithmetic that cannot be avoided, and
+    its indices are to lie on an axis of ``indexed`` elements."""
 
     name: str
     kind: str
@@ -75,6 +77,7 @@ class Step:
     args: Mapping[int, Ref]
     flops: float = 0.0
     fused: tuple[str, ...] = ()
+    indexed: int | None = None
 
 
 @dataclass
@@ -151,6 +154,21 @@ class Lowering:
         tensor = self.tensor(of)
         self.tensors[value] = replace(tensor, layout=tensor.layout.transpose(axes))
 
+    def part(self, value: str, of: str, axis: int, first: int, count: int, step: int = 1) -> None:
+        """``value`` is ``count`` slices of ``of`` along an axis: a view of the same data."""
+        tensor = self.tensor(of)
+        layout = None if tensor.constant else tensor.layout.part(axis, first, count, step)
+        if layout is None:
+            desc = tensor.layout.view()
+            source = Source(desc, tensor.storage, tensor.constant)
+            moved = self.reorder(of, source, MemoryDesc(desc.dims, desc.data_type))
+            tensor = Tensor(ShapedLayout.of(moved.desc), moved.storage)
+            layout = tensor.layout.part(axis, first, count, step)
+        assert layout is not None, "a plain tensor has views of its slices"
+        tensor, shape = replace(tensor, layout=layout), self.graph.shape_of(value)
+        same = layout.shape == shape
+        self.tensors[value] = tensor if same else self._reshaped(tensor, shape, value)
+
     def emit(
         self, node: Node, desc: Desc, sources: Mapping[int, Source], flops: float = 0.0
     ) -> Source:
@@ -182,6 +200,10 @@ class Lowering:
         args[Arg.DST] = Ref(pd.dst_desc, storage)
         self.steps.append(Step(node.name, desc.kind, pd, args, flops, node.fused))
         return Source(pd.dst_desc, storage)
+
+    def check_indices(self, extent: int) -> None:
+        """A run is to refuse indices of the last step that lie outside of ``extent`` elements."""
+        self.steps[-1] = replace(self.steps[-1], indexed=extent)
 
     def reorder(self, name: str, source: Source, wanted: MemoryDesc) -> Source:
         """``source`` in another layout: a constant is prepared, an activation moved by a step."""
@@ -239,6 +261,7 @@ class Lowering:
             if (
                 node.post_ops[index].alg == "binary_add"
                 and operand.desc.dims == dims
+                and operand.storage not in self.prepared.values()
                 and not operand.constant
                 and operand.storage not in others
                 and self._is_last_use(operand.storage)
@@ -270,6 +293,8 @@ class Lowering:
                 attr.post_ops.append_sum()
             elif post_op.kind == "binary":
                 attr.post_ops.append_binary(post_op.alg, operands[index].desc)
+            elif post_op.expression is not None:
+                attr.post_ops.append(PostOpFunction(post_op.expression, (), post_op.alg))
             else:
                 attr.post_ops.append_eltwise(post_op.alg, post_op.alpha, post_op.beta)
         return PrimitiveDesc(desc, self.engine, attr)

@@ -9,27 +9,31 @@ from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
 from dnnl.framework import lower_product as product
 from dnnl.framework import lower_spatial as spatial
-from dnnl.framework import shapes
+from dnnl.framework import shapes, shapes_data
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
-from dnnl.framework.graph import ModelError, Node
+from dnnl.framework.functions import ALONE
+from dnnl.framework.graph import FUNCTION, ModelError, Node
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.shapes import Infer
 
 Lower = Callable[[Lowering, Node], None]
 
-_ANY = frozenset({"eltwise", "binary"})
-_ELTWISE = frozenset({"eltwise"})
-_BINARY = frozenset({"binary"})
+_ANY = frozenset({"eltwise", "binary", "function"})
+_ELTWISE = frozenset({"eltwise", "function"})
+_BINARY = frozenset({"binary", "function"})
 
 _INTEGER = (
     *("allowzero", "axis", "ceil_mode", "count_include_pad", "fmod", "group", "keepdims"),
-    *("noop_with_empty_axes", "saturate", "size", "spatial", "storage_order", "to"),
-    *("training_mode", "transA", "transB"),
+    *("noop_with_empty_axes", "num_outputs", "saturate", "size", "spatial", "storage_order", "to"),
+    *("detect_negative", "detect_positive", "training_mode", "transA", "transB", "upper"),
 )
-_NUMBER = ("alpha", "beta", "bias", "epsilon", "max", "min", "momentum", "ratio")
-_TEXT = ("approximate", "auto_pad", "direction", "round_mode")
-_INTEGERS = ("axes", "dilations", "kernel_shape", "pads", "perm", "shape", "strides")
+_NUMBER = ("alpha", "beta", "bias", "epsilon", "gamma", "max", "min", "momentum", "ratio", "value")
+_TEXT = ("approximate", "auto_pad", "direction", "mode", "round_mode")
+_INTEGERS = (
+    *("axes", "dilations", "ends", "kernel_shape", "paddings", "pads", "perm", "shape", "split"),
+    *("starts", "strides"),
+)
 
 _ATTRIBUTES: dict[str, str] = {
     **dict.fromkeys(_INTEGER, "an integer"),
@@ -95,26 +99,35 @@ OPERATORS: dict[str, Operator] = {
     "Conv": Operator(shapes.convolution, spatial.convolution, _ANY, (2, 3)),
     "Div": _binary(),
     "Dropout": Operator(shapes.dropout, data.unsupported, inputs=(1, 3)),
+    "Expand": Operator(shapes_data.expanded, data.expand, inputs=(2, 2)),
     "Flatten": Operator(shapes.flatten, data.reshape),
+    "Gather": Operator(shapes_data.gather, data.gather, inputs=(2, 2)),
     "Gemm": Operator(shapes.gemm, product.gemm, _ANY, (2, 3)),
     "GlobalAveragePool": _pooling(),
     "GlobalMaxPool": _pooling(),
     "Identity": Operator(shapes.same, data.unsupported),
+    "IsInf": Operator(shapes_data.truth, data.unsupported),
+    "IsNaN": Operator(shapes_data.truth, data.unsupported),
     "LRN": Operator(shapes.same, data.unsupported, required=("size",)),
-    "LogSoftmax": Operator(shapes.same, elementwise.softmax),
+    "LogSoftmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
     "MatMul": Operator(shapes.matmul, product.matmul, _ANY, (2, 2)),
     "Max": _variadic(),
     "MaxPool": _pooling("kernel_shape"),
     "Min": _variadic(),
     "Mul": _binary(),
+    "Pad": Operator(shapes_data.padded, data.unsupported, inputs=(1, 4)),
     "Pow": _binary(_BINARY),
     "ReduceMean": Operator(shapes.mean, spatial.mean, inputs=(1, 2)),
     "Reshape": Operator(shapes.reshape, data.reshape, inputs=(1, 2)),
-    "Softmax": Operator(shapes.same, elementwise.softmax),
+    "Slice": Operator(shapes_data.sliced, data.sliced, inputs=(1, 5)),
+    "Softmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
+    "Split": Operator(shapes_data.split, data.split, inputs=(1, 2)),
     "Squeeze": Operator(shapes.squeeze, data.reshape, inputs=(1, 2)),
     "Sub": _binary(),
     "Sum": Operator(shapes.elementwise, elementwise.summation, inputs=(1, None)),
+    "Tile": Operator(shapes_data.tiled, data.unsupported, inputs=(2, 2)),
     "Transpose": Operator(shapes.transpose, data.transpose),
+    "Trilu": Operator(shapes_data.triangle, data.unsupported, inputs=(1, 2)),
     "Unsqueeze": Operator(shapes.unsqueeze, data.reshape, inputs=(1, 2)),
     "Where": _exact(shapes.choice, 3),
     **{op: _exact(shapes.comparison, 2) for op in COMPARISONS},
@@ -122,7 +135,15 @@ OPERATORS: dict[str, Operator] = {
     **{op: _exact(shapes.same, 1) for op in ONE},
     "BitShift": _exact(shapes.elementwise, 2, "direction"),
     **{op: _unary((1, 3) if op == "Clip" else (1, 1)) for op in ELTWISE},
+    **{op: Operator(shapes.floats, data.unsupported) for op in ALONE},
 }
+
+_FUNCTION = Operator(shapes.same, elementwise.function, _BINARY)
+
+
+def operator_of(node: Node) -> Operator:
+    """The row of a node that is known, whether a file or a pass wrote it."""
+    return _FUNCTION if node.op == FUNCTION else OPERATORS[node.op]
 
 
 def check_form(node: Node) -> None:

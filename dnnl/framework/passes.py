@@ -16,7 +16,7 @@ Pass = Callable[[Graph], Graph]
 Float64 = npt.NDArray[np.float64]
 
 _NO_CHANGE = frozenset({"Identity", "Dropout"})
-_SAME_IF_SHAPE = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_SAME_IF_SHAPE = frozenset({"Expand", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _VARIADIC = frozenset({"Sum", "Max", "Min"})
 _NORMALIZED = frozenset({"Conv", "Gemm", "BatchNormalization"})
 

@@ -13,13 +13,15 @@ import numpy.typing as npt
 from dnnl import config, forks
 from dnnl.errors import InvalidArguments
 from dnnl.framework.expand import expand
+from dnnl.framework.functions import fuse_functions
 from dnnl.framework.fusion import fuse_post_ops
 from dnnl.framework.graph import Array, Graph, TensorType, blamed_on
 from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step, Tensor
 from dnnl.framework.memory_plan import Arena, lifetimes, place
-from dnnl.framework.operators import OPERATORS
+from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
+from dnnl.framework.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
@@ -35,6 +37,9 @@ PASSES: tuple[Pass, ...] = (
     split_variadic,
     expand,
     drop_identities,
+    fuse_functions,
+    factors_behind_products,
+    sink_views,
     fold_affine,
     fuse_post_ops,
 )
@@ -79,7 +84,7 @@ def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
     lowering = Lowering(graph, engine, plain=layout == "plain")
     for node in graph.nodes:
         with blamed_on(node):
-            OPERATORS[node.op].lower(lowering, node)
+            operator_of(node).lower(lowering, node)
         lowering.advance()
     return lowering
 
@@ -208,7 +213,10 @@ class Session:
         if scratchpad.size:
             memory = Memory(scratchpad, self.engine, self._scratchpad[: scratchpad.size])
             args[Arg.SCRATCHPAD] = memory
-        return Primitive(step.pd, images=self._images).bind(self._stream, args)
+        call = Primitive(step.pd, images=self._images).bind(self._stream, args)
+        if step.indexed is None:
+            return call
+        return _checked_call(step.name, args[Arg.SRC_1], step.indexed, call)
 
     def _memory(self, storage: int, desc: MemoryDesc) -> Memory:
         if storage in self._constants:
@@ -285,6 +293,22 @@ def check_input(name: str, array: npt.NDArray[Any], expected: TensorType) -> Non
     if given.shape != expected.shape:
         rule = f"wrong shape: the model expects {expected}"
         raise InvalidArguments(f"input {name!r}", str(given), rule)
+
+
+def _checked_call(
+    name: str, indices: Memory, extent: int, call: Callable[[], Any]
+) -> Callable[[], None]:
+    """A call that refuses indices outside of ``-extent..extent - 1``."""
+    numbers = indices.numpy()
+
+    def run() -> None:
+        outside = numbers[(numbers < -extent) | (numbers >= extent)]
+        if outside.size:
+            rule = f"must lie in {-extent}..{extent - 1}"
+            raise InvalidArguments(f"indices of node {name!r}", int(outside[0]), rule)
+        call()
+
+    return run
 
 
 def _preparation(key: Prepared, engine: Engine) -> PrimitiveDesc | None:

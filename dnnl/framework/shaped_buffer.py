@@ -79,6 +79,28 @@ class ShapedLayout:
         except InvalidArguments:
             return None
 
+    def part(self, axis: int, first: int, count: int, step: int = 1) -> ShapedLayout | None:
+        """The layout of ``count`` slices along a framework axis, ``step`` apart, on the same data.
+
+        None where blocks lie across.
+        """
+        place = self.permutation.index(axis)
+        dims = list(self.desc.dims)
+        dims[place] = (count - 1) * step + 1 if count else 0
+        offsets = [first if dim == place else 0 for dim in range(len(dims))]
+        try:
+            region = unblocked(self.desc).submemory(dims, offsets)
+        except InvalidArguments:
+            return None
+        if step > 1 and count:
+            if region.inner_blocks:
+                return None
+            dims[place] = count
+            strides = list(region.strides)
+            strides[place] *= step
+            region = MemoryDesc(dims, region.data_type, strides, offset0=region.offset0)
+        return ShapedLayout(region, self.permutation)
+
     def movable(self, shape: Sequence[int]) -> MemoryDesc:
         """A dense descriptor in the framework's order that can be reshaped to ``shape``.
 

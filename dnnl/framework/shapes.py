@@ -88,6 +88,17 @@ def same(scope: Scope) -> list[TensorType]:
     return scope.result(scope.shape())
 
 
+def floats(scope: Scope) -> list[TensorType]:
+    """Elementwise operators of one source of floats.
+
+    Raises Unimplemented for others than f32.
+    """
+    if scope.type().dtype != np.float32:
+        rule = f"{scope.type().dtype} is not computed; Cast makes f32 of it"
+        raise Unimplemented(f"{scope.node}: {rule}")
+    return scope.result(scope.shape())
+
+
 def elementwise(scope: Scope) -> list[TensorType]:
     """Elementwise operators of several sources, broadcast."""
     return scope.result(broadcast([scope.shape(i) for i in range(len(scope.node.inputs))]))

@@ -1,0 +1,256 @@
+"""Elementwise nodes that are one function of one value, such as the parts of a GELU.
+
+A region begins at a value and ends at a node; everything between them reads that value, constants
+of one element and the region itself, and nobody else reads what lies between. It becomes one node
+that computes a traced expression, as does an operator for which there is no algorithm.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dnnl.framework.elementwise import ELTWISE, post_op_of
+from dnnl.framework.graph import FUNCTION, Array, Graph, Node
+from dnnl.framework.shapes import Scope
+from dnnl.types.expression import Expression
+from dnnl.types.scalar import Scalar, apply, trace
+
+Traced = Callable[..., Scalar]
+
+_MOST_NODES = 64
+"""Larger regions would make kernels that take long to compile."""
+
+
+def _clip(x: Scalar, low: float, high: float) -> Scalar:
+    return apply("minimum", apply("maximum", x, low), high)
+
+
+def _gelu_tanh(x: Scalar, alpha: float, beta: float) -> Scalar:
+    inner = np.sqrt(2 / np.pi).item() * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (1 + apply("tanh", inner))
+
+
+_ALGORITHMS: Mapping[str, Traced] = {
+    "abs": lambda x, a, b: apply("abs", x),
+    "clip": _clip,
+    "elu": lambda x, a, b: apply("where", x > 0, x, a * (apply("exp", x) - 1)),
+    "exp": lambda x, a, b: apply("exp", x),
+    "gelu_erf": lambda x, a, b: 0.5 * x * (1 + apply("erf", np.sqrt(0.5).item() * x)),
+    "gelu_tanh": _gelu_tanh,
+    "hardsigmoid": lambda x, a, b: _clip(a * x + b, 0.0, 1.0),
+    "hardswish": lambda x, a, b: x * _clip(a * x + b, 0.0, 1.0),
+    "linear": lambda x, a, b: a * x + b,
+    "log": lambda x, a, b: apply("log", x),
+    "logistic": lambda x, a, b: apply("sigmoid", x),
+    "mish": lambda x, a, b: x * apply("tanh", apply("softplus", x)),
+    "pow": lambda x, a, b: a * x**b,
+    "relu": lambda x, a, b: apply("where", x > 0, x, a * x),
+    "round": lambda x, a, b: apply("round", x),
+    "soft_relu": lambda x, a, b: apply("softplus", a * x) / a,
+    "sqrt": lambda x, a, b: apply("sqrt", x),
+    "tanh": lambda x, a, b: apply("tanh", x),
+}
+"""What the algorithms of single nodes compute, of a value, alpha and beta."""
+
+
+def _named(name: str) -> Traced:
+    return lambda scope, *values: apply(name, *values)
+
+
+def _selu(scope: Scope, x: Scalar) -> Scalar:
+    alpha, gamma = scope.attr("alpha", 1.6732632), scope.attr("gamma", 1.0507010)
+    return apply("mul", gamma, apply("where", x > 0, x, alpha * (apply("exp", x) - 1)))
+
+
+def _celu(scope: Scope, x: Scalar) -> Scalar:
+    alpha = scope.attr("alpha", 1.0)
+    return apply("where", x > 0, x, alpha * (apply("exp", x / alpha) - 1))
+
+
+ALONE: Mapping[str, Traced] = {
+    "Ceil": _named("ceil"),
+    "Celu": _celu,
+    "Erf": _named("erf"),
+    "Floor": _named("floor"),
+    "Selu": _selu,
+    "Softsign": lambda scope, x: x / (1 + apply("abs", x)),
+    "ThresholdedRelu": lambda scope, x: apply("where", x > scope.attr("alpha", 1.0), x, 0.0),
+}
+"""Operators of one source for which there is no algorithm."""
+
+_TOGETHER: Mapping[str, Traced] = {
+    "Add": _named("add"),
+    "And": _named("and"),
+    "Div": _named("div"),
+    "Equal": _named("eq"),
+    "Greater": _named("gt"),
+    "GreaterOrEqual": _named("ge"),
+    "Less": _named("lt"),
+    "LessOrEqual": _named("le"),
+    "Max": _named("maximum"),
+    "Min": _named("minimum"),
+    "Mul": _named("mul"),
+    "Not": _named("not"),
+    "Or": _named("or"),
+    "Pow": _named("pow"),
+    "Sub": _named("sub"),
+    "Where": _named("where"),
+}
+"""Operators that are part of a function where their sources are."""
+
+
+@dataclass(frozen=True)
+class _Region:
+    """The nodes between a value and another one that is computed from it alone, in order."""
+
+    root: str
+    nodes: tuple[Node, ...] = ()
+
+    def joined(self, others: list[_Region], node: Node) -> _Region:
+        """This region and others with the same root, and a node behind them."""
+        known = {n.name: n for region in (self, *others) for n in region.nodes}
+        return _Region(self.root, (*known.values(), node))
+
+
+def fuse_functions(graph: Graph) -> Graph:
+    """The graph with each such region as one node."""
+    readers: dict[str, list[Node]] = defaultdict(list)
+    for node in graph.nodes:
+        for value in node.reads:
+            readers[value].append(node)
+    atoms = set(graph.outputs.values())
+    while True:
+        finder = _Finder(graph, readers, atoms)
+        apart = finder.read_from_outside()
+        if not apart:
+            break
+        atoms |= apart
+    written: dict[str, Node] = {}
+    gone: set[str] = set()
+    for region in finder.wanted():
+        last = region.nodes[-1]
+        gone.update(node.name for node in region.nodes)
+        written[last.name] = replace(
+            last, op=FUNCTION, inputs=(region.root,), domain=FUNCTION,
+            attrs={"expression": _expression(region, graph)},
+            fused=tuple(node.name for node in region.nodes[:-1]),
+        )  # fmt: skip
+    nodes = [
+        written.get(node.name, node)
+        for node in graph.nodes
+        if node.name not in gone or node.name in written
+    ]
+    return replace(graph, nodes=tuple(nodes)).pruned()
+
+
+@dataclass
+class _Finder:
+    """The regions of a graph. Nothing behind one of the ``atoms`` belongs to what is before it."""
+
+    graph: Graph
+    readers: Mapping[str, list[Node]]
+    atoms: set[str]
+    regions: dict[str, _Region] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for node in self.graph.nodes:
+            region = self._region(node)
+            if region is not None:
+                self.regions[node.output] = region
+
+    def _region(self, node: Node) -> _Region | None:
+        """What ends at a node."""
+        if node.post_ops or node.domain or not _is_traceable(node.op):
+            return None
+        sources = self._sources(node)
+        if not sources or self.graph.type_of(node.output).dtype not in (np.float32, np.bool_):
+            return None
+        before = [self.regions[v] for v in sources if v in self.regions and v not in self.atoms]
+        roots = {r.root for r in before} | {
+            v for v in sources if v not in self.regions or v in self.atoms
+        }
+        if len(roots) != 1:
+            return None
+        (root,) = roots
+        kind = self.graph.type_of(root)
+        fits = kind.dtype == np.float32 and self.graph.shape_of(node.output) == kind.sizes
+        region = _Region(root).joined(before, node)
+        return region if fits and len(region.nodes) <= _MOST_NODES else None
+
+    def _sources(self, node: Node) -> list[str]:
+        """The values that a node reads besides single floats; none if it reads what no function
+        can."""
+        if node.op in ELTWISE:
+            return list(node.inputs[:1])
+        computed = []
+        for value in node.inputs:
+            constant = self.graph.constants.get(value)
+            if constant is None:
+                computed.append(value)
+            elif constant.size != 1 or constant.dtype != np.float32:
+                return []
+        return computed
+
+    def _ends(self) -> Iterator[_Region]:
+        """The regions that are part of no larger one and compute numbers."""
+        for value, region in self.regions.items():
+            around = (self.regions.get(node.output) for node in self.readers[value])
+            part = value not in self.atoms and all(
+                r is not None and r.root == region.root for r in around
+            )
+            if not part and self.graph.type_of(value).dtype == np.float32:
+                yield region
+
+    def read_from_outside(self) -> set[str]:
+        """Values within regions that others read as well."""
+        found = set()
+        for region in self._ends():
+            names = {node.name for node in region.nodes}
+            for node in region.nodes[:-1]:
+                if any(reader.name not in names for reader in self.readers[node.output]):
+                    found.add(node.output)
+        return found - self.atoms
+
+    def wanted(self) -> Iterator[_Region]:
+        """The regions that no chain of post-ops computes."""
+        for region in self._ends():
+            for node in region.nodes:
+                source = self._sources(node)[0]
+                if node.op in ALONE or post_op_of(node, source, self.graph) is None:
+                    yield region
+                    break
+                if len(self._sources(node)) > 1:
+                    yield region
+                    break
+
+
+def _is_traceable(op: str) -> bool:
+    return op in ELTWISE or op in ALONE or op in _TOGETHER
+
+
+def _expression(region: _Region, graph: Graph) -> Expression:
+    def compute(x: Scalar) -> Scalar:
+        values: dict[str, Scalar] = {region.root: x}
+        for node in region.nodes:
+            scope = Scope(node, graph)
+            if node.op in ELTWISE:
+                alg, alpha, beta = ELTWISE[node.op](scope)
+                rule = _ALGORITHMS[alg.removeprefix("eltwise_")]
+                values[node.output] = rule(values[node.inputs[0]], alpha, beta)
+            else:
+                rule = ALONE.get(node.op) or _TOGETHER[node.op]
+                sources = (_value(v, values, graph.constants) for v in node.inputs)
+                values[node.output] = rule(scope, *sources)
+        return values[region.nodes[-1].output]
+
+    return trace(compute, 1)
+
+
+def _value(
+    name: str, values: Mapping[str, Scalar], constants: Mapping[str, Array]
+) -> Scalar | float:
+    return values[name] if name in values else float(constants[name].reshape(()))

@@ -1,0 +1,162 @@
+"""Types of the results of operators that choose, repeat or surround elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.graph import ModelError, TensorType
+from dnnl.framework.shapes import Scope, broadcast, normal_axis
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """``count`` slices along an axis: the first, and how far apart they are."""
+
+    axis: int
+    first: int
+    count: int
+    step: int = 1
+
+
+def gather(scope: Scope) -> list[TensorType]:
+    """The dims of the indices in the place of the axis."""
+    shape, indices, axis = scope.shape(), scope.shape(1), scope.axis(0)
+    if not shape:
+        raise ModelError("there is no axis to gather along")
+    known = scope.graph.constants.get(scope.node.inputs[1])
+    extent = shape[axis]
+    outside = [] if known is None else known[(known < -extent) | (known >= extent)].tolist()
+    if outside:
+        raise ModelError(f"index {outside[0]} lies outside axis {axis}, which has {extent}")
+    if math.prod(indices) and not extent:
+        raise ModelError(f"there is nothing to gather along axis {axis} of {shape}")
+    return scope.result((*shape[:axis], *indices, *shape[axis + 1 :]))
+
+
+def sliced(scope: Scope) -> list[TensorType]:
+    """Slices begin, end and go on as those of Python."""
+    sizes = list(scope.shape())
+    for found in slices(scope):
+        sizes[found.axis] = found.count
+    return scope.result(sizes)
+
+
+def slices(scope: Scope) -> list[Range]:
+    """What Slice takes of each axis that it names."""
+    shape = scope.shape()
+    starts, ends = scope.listed("starts", 1), scope.listed("ends", 2)
+    if starts is None or ends is None:
+        raise ModelError("starts or ends are missing")
+    axes, steps = scope.listed("axes", 3), scope.listed("steps", 4)
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if len({len(starts), len(ends), len(axes), len(steps)}) != 1 or 0 in steps:
+        raise ModelError(f"starts {starts}, ends {ends}, axes {axes} and steps {steps} disagree")
+    places = [normal_axis(axis, len(shape)) for axis in axes]
+    if len(set(places)) != len(places):
+        raise ModelError(f"axes {axes} name one twice")
+    found = []
+    for axis, start, end, step in zip(places, starts, ends, steps, strict=True):
+        taken = range(shape[axis])[start:end:step]
+        found.append(Range(axis, taken.start if taken else 0, len(taken), step))
+    return found
+
+
+def split(scope: Scope) -> list[TensorType]:
+    """The source in parts along an axis."""
+    shape = scope.shape()
+    parts = []
+    for found in parts_of(scope):
+        parts.append((*shape[: found.axis], found.count, *shape[found.axis + 1 :]))
+    return [TensorType(scope.type().dtype, part) for part in parts]
+
+
+def parts_of(scope: Scope) -> list[Range]:
+    """The parts of Split: of given sizes, or as equal as they can be, the last one smaller."""
+    shape, axis = scope.shape(), scope.axis(0)
+    count = len(scope.node.outputs)
+    sizes = scope.listed("split", 1)
+    if sizes is None:
+        number = scope.attr("num_outputs", count)
+        if number != count or count > max(shape[axis], 1):
+            raise ModelError(f"num_outputs = {number} of {count} results, {shape[axis]} slices")
+        each = -(-shape[axis] // count)
+        sizes = tuple(max(0, min(each, shape[axis] - each * place)) for place in range(count))
+    if len(sizes) != count or min(sizes) < 0 or sum(sizes) != shape[axis]:
+        raise ModelError(f"split {sizes} does not make {count} parts of {shape[axis]} slices")
+    starts = np.cumsum((0, *sizes[:-1]))
+    return [Range(axis, int(first), size) for first, size in zip(starts, sizes, strict=True)]
+
+
+def expanded(scope: Scope) -> list[TensorType]:
+    """The source broadcast with a constant shape."""
+    target = scope.listed("shape", 1)
+    if target is None or min(target, default=0) < 0:
+        raise ModelError(f"shape {target} is no list of sizes")
+    return scope.result(broadcast([scope.shape(), target]))
+
+
+def tiled(scope: Scope) -> list[TensorType]:
+    """Each axis so many times behind itself."""
+    shape, repeats = scope.shape(), scope.listed("repeats", 1)
+    if repeats is None or len(repeats) != len(shape) or min(repeats, default=0) < 0:
+        raise ModelError(f"repeats {repeats} has not one number for each axis of {shape}")
+    return scope.result([n * times for n, times in zip(shape, repeats, strict=True)])
+
+
+def padded(scope: Scope) -> list[TensorType]:
+    """What lies around is added, what lies before a negative pad leaves."""
+    shape = list(scope.shape())
+    for axis, before, behind in padding(scope):
+        shape[axis] += before + behind
+    if min(shape, default=0) < 0:
+        raise ModelError(f"the padding takes more away than {scope.shape()} has")
+    return scope.result(shape)
+
+
+def padding(scope: Scope) -> Iterator[tuple[int, int, int]]:
+    """Axis, elements before it and elements behind it, where there are any."""
+    rank = len(scope.shape())
+    pads = scope.listed("paddings" if "paddings" in scope.node.attrs else "pads", 1)
+    axes = scope.listed("axes", 3)
+    axes = tuple(range(rank)) if axes is None else tuple(normal_axis(a, rank) for a in axes)
+    if pads is None or len(pads) != 2 * len(axes) or len(set(axes)) != len(axes):
+        raise ModelError(f"pads {pads} has not two numbers for each of axes {axes}")
+    for place, axis in enumerate(axes):
+        before, behind = pads[place], pads[place + len(axes)]
+        if before or behind:
+            yield axis, before, behind
+
+
+def triangle(scope: Scope) -> list[TensorType]:
+    """Matrices, of which one triangle stays."""
+    if len(scope.shape()) < 2:
+        raise ModelError(f"{scope.shape()} is no matrix")
+    return scope.result(scope.shape())
+
+
+def truth(scope: Scope) -> list[TensorType]:
+    """The truth about each element of a float."""
+    if scope.type().dtype.kind in "biu":
+        raise Unimplemented(f"{scope.node}: {scope.type().dtype} is always a number")
+    return [TensorType(np.dtype(np.bool_), scope.shape())]
+
+
+def around(mode: str, extent: int, before: int, behind: int) -> Sequence[int]:
+    """Which slice of an axis each place of the padded one has, where padding repeats elements."""
+    places = np.arange(-before, extent + behind)
+    if mode == "edge":
+        places = places.clip(0, extent - 1)
+    elif mode == "wrap":
+        places %= extent
+    else:
+        period = max(1, 2 * (extent - 1))
+        folded = np.abs(places) % period
+        places = np.minimum(folded, period - folded)
+    found: list[int] = places.tolist()
+    return found
