@@ -5,54 +5,17 @@ What is written here as elementwise nodes becomes post-ops again when the graph 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from dnnl.errors import Unimplemented
+from dnnl.framework import expand_normalization as normalization
 from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import Array, Graph, Node, Shape, TensorType, blamed_on
-
-
-class _Writer:
-    """Collects the nodes that stand for one node, with their types and constants."""
-
-    def __init__(self, node: Node, graph: Graph) -> None:
-        self.node, self.graph = node, graph
-        self.nodes: list[Node] = []
-        self.types: dict[str, TensorType] = {}
-        self.constants: dict[str, Array] = {}
-        self.dtype = graph.type_of(node.inputs[0]).dtype
-
-    def add(
-        self, op: str, inputs: tuple[str, ...], shape: Shape, attrs: Mapping[str, Any] | None = None
-    ) -> str:
-        """Append a node and return the name of its result."""
-        name = f"{self.node.name}:{len(self.nodes)}"
-        self.nodes.append(Node(op, name, inputs, (name,), attrs or {}))
-        self.types[name] = TensorType(self.dtype, shape)
-        return name
-
-    def constant(self, array: Any, dtype: np.dtype[Any] | None = None) -> str:
-        """The name of a new constant, of the node's data type if no other is asked for."""
-        name = f"{self.node.name}:constant{len(self.constants)}"
-        self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
-        return name
-
-    def reshape(self, value: str, shape: Shape) -> str:
-        """``value`` in another shape."""
-        return self.add("Reshape", (value,), shape, {"shape": shape})
-
-    def finish(self) -> None:
-        """The last result is that of the node itself; a node alone keeps its name."""
-        last = replace(self.nodes[-1], outputs=self.node.outputs[:1])
-        if len(self.nodes) == 1:
-            last = replace(last, name=self.node.name)
-        del self.types[self.nodes[-1].output]
-        self.nodes[-1] = last
+from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
+from dnnl.framework.writer import Writer
 
 
 def expand(graph: Graph) -> Graph:
@@ -61,7 +24,7 @@ def expand(graph: Graph) -> Graph:
     types, constants = dict(graph.types), dict(graph.constants)
     for node in graph.nodes:
         rule = _RULES.get(node.op)
-        writer = _Writer(node, graph)
+        writer = Writer(node, graph)
         with blamed_on(node):
             written = rule is not None and rule(writer)
         if not written:
@@ -74,7 +37,7 @@ def expand(graph: Graph) -> Graph:
     return replace(graph, nodes=tuple(nodes), types=types, constants=constants).pruned()
 
 
-def _local_response_normalization(writer: _Writer) -> bool:
+def _local_response_normalization(writer: Writer) -> bool:
     """x * (bias + alpha * mean of squares over ``size`` channels) ** -beta.
 
     The mean is an average pooling along the channels of [N, 1, C, the rest].
@@ -97,7 +60,7 @@ def _local_response_normalization(writer: _Writer) -> bool:
     return True
 
 
-def _gemm(writer: _Writer) -> bool:
+def _gemm(writer: Writer) -> bool:
     """Factors and addends that are no bias become nodes; those of constants are multiplied in."""
     node, graph = writer.node, writer.graph
     attrs = dict(node.attrs)
@@ -128,7 +91,7 @@ def _gemm(writer: _Writer) -> bool:
     return True
 
 
-def _integer_product(writer: _Writer, a: str, b: str, shape: Shape) -> str:
+def _integer_product(writer: Writer, a: str, b: str, shape: Shape) -> str:
     """A' x B' of integers."""
 
     def factor(value: str, transposed: str) -> str:
@@ -140,7 +103,7 @@ def _integer_product(writer: _Writer, a: str, b: str, shape: Shape) -> str:
     return writer.add("MatMul", (factor(a, "transA"), factor(b, "transB")), shape)
 
 
-def _pieces(writer: _Writer) -> bool:
+def _pieces(writer: Writer) -> bool:
     """Relu and Clip of integers by the larger and the smaller of two."""
     node, graph = writer.node, writer.graph
     if not is_whole(writer.dtype):
@@ -156,7 +119,7 @@ def _pieces(writer: _Writer) -> bool:
     return True
 
 
-def _power(writer: _Writer) -> bool:
+def _power(writer: Writer) -> bool:
     """An integer to the power of constant floats that are whole: the power of integers."""
     node, graph = writer.node, writer.graph
     exponent = graph.constants.get(node.inputs[1])
@@ -175,7 +138,7 @@ def _whole_numbers(array: Array) -> bool:
     return bool(np.all((np.abs(wide) < 2.0**63) & (wide == np.rint(wide))))
 
 
-def _matmul(writer: _Writer) -> bool:
+def _matmul(writer: Writer) -> bool:
     """Vectors are matrices of one row or column."""
     node, graph = writer.node, writer.graph
     a, b = node.inputs
@@ -195,11 +158,15 @@ def _matmul(writer: _Writer) -> bool:
     return True
 
 
-_RULES: dict[str, Callable[[_Writer], bool]] = {
+_RULES: dict[str, Callable[[Writer], bool]] = {
     "Clip": _pieces,
     "Gemm": _gemm,
+    "GroupNormalization": normalization.group,
+    "InstanceNormalization": normalization.group,
     "LRN": _local_response_normalization,
+    "LayerNormalization": normalization.layer,
     "MatMul": _matmul,
     "Pow": _power,
+    "RMSNormalization": normalization.layer,
     "Relu": _pieces,
 }

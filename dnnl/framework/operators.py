@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
+from dnnl.framework import lower_normalization as normalization
 from dnnl.framework import lower_product as product
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes
+from dnnl.framework import shapes_normalization as normalized
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.graph import ModelError, Node
@@ -24,8 +26,8 @@ _BINARY = frozenset({"binary"})
 
 _INTEGER = (
     *("allowzero", "axis", "ceil_mode", "count_include_pad", "fmod", "group", "keepdims"),
-    *("noop_with_empty_axes", "saturate", "size", "spatial", "storage_order", "to"),
-    *("training_mode", "transA", "transB"),
+    *("noop_with_empty_axes", "num_groups", "saturate", "size", "spatial", "stash_type"),
+    *("storage_order", "to", "training_mode", "transA", "transB"),
 )
 _NUMBER = ("alpha", "beta", "bias", "epsilon", "max", "min", "momentum", "ratio")
 _TEXT = ("approximate", "auto_pad", "direction", "round_mode")
@@ -99,8 +101,13 @@ OPERATORS: dict[str, Operator] = {
     "Gemm": Operator(shapes.gemm, product.gemm, _ANY, (2, 3)),
     "GlobalAveragePool": _pooling(),
     "GlobalMaxPool": _pooling(),
+    "GroupNormalization": Operator(
+        normalized.group, normalization.group, _ANY, (3, 3), ("num_groups",)
+    ),
     "Identity": Operator(shapes.same, data.unsupported),
+    "InstanceNormalization": Operator(normalized.instance, data.unsupported, inputs=(3, 3)),
     "LRN": Operator(shapes.same, data.unsupported, required=("size",)),
+    "LayerNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 3)),
     "LogSoftmax": Operator(shapes.same, elementwise.softmax),
     "MatMul": Operator(shapes.matmul, product.matmul, _ANY, (2, 2)),
     "Max": _variadic(),
@@ -108,6 +115,7 @@ OPERATORS: dict[str, Operator] = {
     "Min": _variadic(),
     "Mul": _binary(),
     "Pow": _binary(_BINARY),
+    "RMSNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 2)),
     "ReduceMean": Operator(shapes.mean, spatial.mean, inputs=(1, 2)),
     "Reshape": Operator(shapes.reshape, data.reshape, inputs=(1, 2)),
     "Softmax": Operator(shapes.same, elementwise.softmax),

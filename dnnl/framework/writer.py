@@ -1,0 +1,49 @@
+"""What writes one operator as nodes of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dnnl.framework.graph import Array, Graph, Node, Shape, TensorType
+
+
+class Writer:
+    """Collects the nodes that stand for one node, with their types and constants."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self.node, self.graph = node, graph
+        self.nodes: list[Node] = []
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Array] = {}
+        self.dtype = graph.type_of(node.inputs[0]).dtype
+
+    def add(
+        self, op: str, inputs: tuple[str, ...], shape: Shape, attrs: Mapping[str, Any] | None = None
+    ) -> str:
+        """Append a node and return the name of its result."""
+        name = f"{self.node.name}:{len(self.nodes)}"
+        self.nodes.append(Node(op, name, inputs, (name,), attrs or {}))
+        self.types[name] = TensorType(self.dtype, shape)
+        return name
+
+    def constant(self, array: Any, dtype: np.dtype[Any] | None = None) -> str:
+        """The name of a new constant, of the node's data type if no other is asked for."""
+        name = f"{self.node.name}:constant{len(self.constants)}"
+        self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
+        return name
+
+    def reshape(self, value: str, shape: Shape) -> str:
+        """``value`` in another shape."""
+        return self.add("Reshape", (value,), shape, {"shape": shape})
+
+    def finish(self) -> None:
+        """The last result is that of the node itself; a node alone keeps its name."""
+        last = replace(self.nodes[-1], outputs=self.node.outputs[:1])
+        if len(self.nodes) == 1:
+            last = replace(last, name=self.node.name)
+        del self.types[self.nodes[-1].output]
+        self.nodes[-1] = last
