@@ -13,8 +13,10 @@ import numpy as np
 
 from dnnl.errors import Unimplemented
 from dnnl.framework import expand_normalization as normalization
+from dnnl.framework import expand_reduction as reduction
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
+from dnnl.framework.shapes_reduction import REDUCTIONS
 from dnnl.framework.writer import Writer
 
 
@@ -168,5 +170,6 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     "MatMul": _matmul,
     "Pow": _power,
     "RMSNormalization": normalization.layer,
+    **dict.fromkeys(REDUCTIONS, reduction.reduction),
     "Relu": _pieces,
 }

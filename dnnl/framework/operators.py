@@ -9,9 +9,11 @@ from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
 from dnnl.framework import lower_normalization as normalization
 from dnnl.framework import lower_product as product
+from dnnl.framework import lower_reduction as reduction
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes
 from dnnl.framework import shapes_normalization as normalized
+from dnnl.framework import shapes_reduction as reduced
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.graph import ModelError, Node
@@ -116,7 +118,10 @@ OPERATORS: dict[str, Operator] = {
     "Mul": _binary(),
     "Pow": _binary(_BINARY),
     "RMSNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 2)),
-    "ReduceMean": Operator(shapes.mean, spatial.mean, inputs=(1, 2)),
+    **{
+        op: Operator(reduced.reduction, reduction.reduction, _ANY, inputs=(1, 2))
+        for op in reduced.REDUCTIONS
+    },
     "Reshape": Operator(shapes.reshape, data.reshape, inputs=(1, 2)),
     "Softmax": Operator(shapes.same, elementwise.softmax),
     "Squeeze": Operator(shapes.squeeze, data.reshape, inputs=(1, 2)),

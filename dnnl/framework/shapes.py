@@ -162,31 +162,6 @@ def pooling_window(scope: Scope) -> Window:
     return window
 
 
-def mean(scope: Scope) -> list[TensorType]:
-    """ReduceMean over the given axes (all by default).
-
-    Raises Unimplemented for integers, whose mean would not be exact.
-    """
-    shape = scope.shape()
-    if scope.type().dtype.kind in "iu":
-        rule = f"means of {scope.type().dtype} are not computed; Cast makes floats of them"
-        raise Unimplemented(f"{scope.node}: {rule}")
-    axes = reduced_axes(scope)
-    kept = [1 if d in axes else n for d, n in enumerate(shape)]
-    if scope.attr("keepdims", 1) != 1:
-        kept = [n for d, n in enumerate(kept) if d not in axes]
-    return scope.result(kept)
-
-
-def reduced_axes(scope: Scope) -> tuple[int, ...]:
-    """The axes of a reduction, counted from the front."""
-    rank = len(scope.shape())
-    axes = scope.listed("axes", 1)
-    if not axes:
-        return () if scope.attr("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(normal_axis(a, rank) for a in axes)
-
-
 def gemm(scope: Scope) -> list[TensorType]:
     """A' [M, K] x B' [K, N] + C gives [M, N]."""
     a, b = scope.shape(), scope.shape(1)

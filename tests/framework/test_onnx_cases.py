@@ -17,6 +17,7 @@ from dnnl.framework.graph import Array, ModelError
 from dnnl.framework.model import Model
 from dnnl.framework.onnx_model import graph_from_proto
 from dnnl.framework.operators import OPERATORS
+from dnnl.framework.shapes_reduction import REDUCTIONS
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import compare
 
@@ -66,7 +67,7 @@ def prepared(case: Any, arrays: list[Array], *, exact: bool) -> tuple[Model, dic
     return Model(graph).with_shapes({name: a.shape for name, a in feeds.items()}), feeds
 
 
-_SHAPED = ("Dropout", "ReduceMean", "Reshape", "Squeeze", "Unsqueeze")
+_SHAPED = ("Dropout", *REDUCTIONS, "Reshape", "Squeeze", "Unsqueeze")
 """Operators whose sources behind the first are about its shape."""
 
 _STATISTICS = ("LayerNormalization",)
