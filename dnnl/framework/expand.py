@@ -121,6 +121,19 @@ def _pieces(writer: Writer) -> bool:
     return True
 
 
+def _slopes(writer: Writer) -> bool:
+    """PRelu of integers: what is above 0, and the slopes times what is below."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    if not is_whole(writer.dtype):
+        return False
+    source, slopes = node.inputs
+    zero = writer.constant(0)
+    above = writer.add("Max", (source, zero), shape)
+    below = writer.add("Mul", (writer.add("Min", (source, zero), shape), slopes), shape)
+    writer.add("Add", (above, below), shape)
+    return True
+
+
 def _power(writer: Writer) -> bool:
     """An integer to the power of constant floats that are whole: the power of integers."""
     node, graph = writer.node, writer.graph
@@ -168,6 +181,7 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     "LRN": _local_response_normalization,
     "LayerNormalization": normalization.layer,
     "MatMul": _matmul,
+    "PRelu": _slopes,
     "Pow": _power,
     "RMSNormalization": normalization.layer,
     **dict.fromkeys(REDUCTIONS, reduction.reduction),

@@ -116,6 +116,7 @@ OPERATORS: dict[str, Operator] = {
     "MaxPool": _pooling("kernel_shape"),
     "Min": _variadic(),
     "Mul": _binary(),
+    "PRelu": Operator(shapes.prelu, elementwise.prelu, inputs=(2, 2)),
     "Pow": _binary(_BINARY),
     "RMSNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 2)),
     **{

@@ -103,6 +103,14 @@ def choice(scope: Scope) -> list[TensorType]:
     return [TensorType(scope.type(1).dtype, elementwise(scope)[0].shape)]
 
 
+def prelu(scope: Scope) -> list[TensorType]:
+    """The source's own type; slopes are broadcast to it."""
+    shape, slopes = scope.shape(), scope.shape(1)
+    if broadcast([shape, slopes]) != shape:
+        raise ModelError(f"slopes {slopes} are not broadcast to source {shape}")
+    return scope.result(shape)
+
+
 def convolution(scope: Scope) -> list[TensorType]:
     """[N, C, ...] with weights [M, C / group, ...] gives [N, M, ...]."""
     source, weights = scope.shape(), scope.shape(1)
