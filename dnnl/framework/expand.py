@@ -13,9 +13,12 @@ import numpy as np
 
 from dnnl.errors import Unimplemented
 from dnnl.framework import expand_data as data
+from dnnl.framework import expand_normalization as normalization
+from dnnl.framework import expand_reduction as reduction
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
-from dnnl.framework.node_writer import Writer
+from dnnl.framework.shapes_reduction import REDUCTIONS
+from dnnl.framework.writer import Writer
 
 
 def expand(graph: Graph) -> Graph:
@@ -119,6 +122,19 @@ def _pieces(writer: Writer) -> bool:
     return True
 
 
+def _slopes(writer: Writer) -> bool:
+    """PRelu of integers: what is above 0, and the slopes times what is below."""
+    node, shape = writer.node, writer.graph.shape_of(writer.node.output)
+    if not is_whole(writer.dtype):
+        return False
+    source, slopes = node.inputs
+    zero = writer.constant(0)
+    above = writer.add("Max", (source, zero), shape)
+    below = writer.add("Mul", (writer.add("Min", (source, zero), shape), slopes), shape)
+    writer.add("Add", (above, below), shape)
+    return True
+
+
 def _power(writer: Writer) -> bool:
     """An integer to the power of constant floats that are whole: the power of integers."""
     node, graph = writer.node, writer.graph
@@ -170,10 +186,16 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     "Gemm": _gemm,
     "IsInf": data.is_inf,
     "IsNaN": data.is_nan,
+    "GroupNormalization": normalization.group,
+    "InstanceNormalization": normalization.group,
     "LRN": _local_response_normalization,
+    "LayerNormalization": normalization.layer,
     "MatMul": _matmul,
     "Pad": data.pad,
+    "PRelu": _slopes,
     "Pow": _power,
+    "RMSNormalization": normalization.layer,
+    **dict.fromkeys(REDUCTIONS, reduction.reduction),
     "Relu": _pieces,
     "Slice": data.slices_of,
     "Tile": data.tile,

@@ -8,9 +8,9 @@ import numpy as np
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, Shape
-from dnnl.framework.node_writer import Writer
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_data import around, padding, slices
+from dnnl.framework.writer import Writer
 
 _TRUTH = np.dtype(np.bool_)
 _INDEX = np.dtype(np.int64)

@@ -1,4 +1,4 @@
-"""Elementwise operators, sums and softmax."""
+"""Elementwise operators, sums, slopes and softmax."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dnnl.framework.shapes import normal_axis
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
+from dnnl.primitives.prelu import PreluDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.types.arg import Arg
@@ -82,6 +83,15 @@ def summation(lowering: Lowering, node: Node) -> None:
     dst = lowering.result(descs[0].dims, sources[0])
     desc = SumDesc((1.0,) * len(descs), descs, dst)
     args: dict[int, Source] = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
+    lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def prelu(lowering: Lowering, node: Node) -> None:
+    """Slopes of any shape that is broadcast to the source's; constants lie as they are read."""
+    source, slopes = _aligned(lowering, node)
+    dst = lowering.result(source.desc.dims, source)
+    desc = PreluDesc.forward(FORWARD, source.desc, lowering.weights(slopes), dst)
+    args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: slopes}
     lowering.define(node.output, lowering.emit(node, desc, args))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
-from dnnl.framework.shapes import Scope, convolution_window, pooling_window, reduced_axes
+from dnnl.framework.shapes import Scope, convolution_window, pooling_window
 from dnnl.framework.window import Window
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.convolution import ConvolutionDesc
@@ -55,11 +55,6 @@ def pooling(lowering: Lowering, node: Node) -> None:
         if include and window.overhangs:
             raise Unimplemented(f"{node}: ceil_mode together with count_include_pad")
         alg = f"pooling_avg_{'include' if include else 'exclude'}_padding"
-    result = _pool(lowering, node, alg, source, window)
-    lowering.define(node.output, result)
-
-
-def _pool(lowering: Lowering, node: Node, alg: str, source: Source, window: Window) -> Source:
     out = (*source.desc.dims[:2], *window.out)
     desc = PoolingDesc.forward(
         FORWARD,
@@ -72,21 +67,7 @@ def _pool(lowering: Lowering, node: Node, alg: str, source: Source, window: Wind
         window.padding_r,
         _dilations(window),
     )
-    return lowering.emit(node, desc, {Arg.SRC: source})
-
-
-def mean(lowering: Lowering, node: Node) -> None:
-    """The mean over neighbouring axes: an average over a window of their whole size."""
-    axes = sorted(reduced_axes(Scope(node, lowering.graph)))
-    shape = lowering.graph.shape_of(node.inputs[0])
-    if not axes or axes != list(range(axes[0], axes[-1] + 1)):
-        raise Unimplemented(f"{node}: the mean over axes {axes}, which are not neighbours")
-    first, last = axes[0], axes[-1] + 1
-    seen = (volume(shape[:first]), volume(shape[first:last]), volume(shape[last:]))
-    source = lowering.source(node.inputs[0], seen, (0, 2, 1))
-    window = Window.over(seen[1:2], seen[1:2], {})
-    result = _pool(lowering, node, "pooling_avg_exclude_padding", source, window)
-    lowering.define(node.output, result)
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
 
 def batch_normalization(lowering: Lowering, node: Node) -> None:

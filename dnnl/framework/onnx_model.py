@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,16 @@ def _opset(proto: onnx.ModelProto, source: str) -> int:
 
 
 def _converted(proto: onnx.ModelProto, opset: int, source: str) -> onnx.ModelProto:
+    """The model in newer operators.
+
+    Raises Unimplemented for slopes of channels, which the converter leaves as they are, though
+    newer models broadcast them along the last dimension.
+    """
+    single = {t.name for t in proto.graph.initializer if prod(t.dims) == 1}
+    for node in proto.graph.node:
+        if node.op_type == "PRelu" and not single.issuperset(node.input[1:2]):
+            rule = f"slopes of channels of a PRelu in operator set {opset}"
+            raise Unimplemented(f"{source}: {rule}; write it in operator set {MIN_OPSET} or later")
     try:
         return version_converter.convert_version(proto, CONVERTED_OPSET)
     except Exception as error:  # the converter raises its C++ errors as they are

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
+from dnnl.framework import lower_normalization as normalization
 from dnnl.framework import lower_product as product
+from dnnl.framework import lower_reduction as reduction
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes, shapes_data
+from dnnl.framework import shapes_normalization as normalized
+from dnnl.framework import shapes_reduction as reduced
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.functions import ALONE
@@ -25,8 +29,9 @@ _BINARY = frozenset({"binary", "function"})
 
 _INTEGER = (
     *("allowzero", "axis", "ceil_mode", "count_include_pad", "fmod", "group", "keepdims"),
-    *("noop_with_empty_axes", "num_outputs", "saturate", "size", "spatial", "storage_order", "to"),
-    *("detect_negative", "detect_positive", "training_mode", "transA", "transB", "upper"),
+    *("noop_with_empty_axes", "num_groups", "num_outputs", "saturate", "size", "spatial"),
+    *("stash_type", "storage_order", "to", "detect_negative", "detect_positive"),
+    *("training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = ("alpha", "beta", "bias", "epsilon", "gamma", "max", "min", "momentum", "ratio", "value")
 _TEXT = ("approximate", "auto_pad", "direction", "mode", "round_mode")
@@ -105,10 +110,15 @@ OPERATORS: dict[str, Operator] = {
     "Gemm": Operator(shapes.gemm, product.gemm, _ANY, (2, 3)),
     "GlobalAveragePool": _pooling(),
     "GlobalMaxPool": _pooling(),
+    "GroupNormalization": Operator(
+        normalized.group, normalization.group, _ANY, (3, 3), ("num_groups",)
+    ),
     "Identity": Operator(shapes.same, data.unsupported),
+    "InstanceNormalization": Operator(normalized.instance, data.unsupported, inputs=(3, 3)),
     "IsInf": Operator(shapes_data.truth, data.unsupported),
     "IsNaN": Operator(shapes_data.truth, data.unsupported),
     "LRN": Operator(shapes.same, data.unsupported, required=("size",)),
+    "LayerNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 3)),
     "LogSoftmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
     "MatMul": Operator(shapes.matmul, product.matmul, _ANY, (2, 2)),
     "Max": _variadic(),
@@ -116,8 +126,13 @@ OPERATORS: dict[str, Operator] = {
     "Min": _variadic(),
     "Mul": _binary(),
     "Pad": Operator(shapes_data.padded, data.unsupported, inputs=(1, 4)),
+    "PRelu": Operator(shapes.prelu, elementwise.prelu, inputs=(2, 2)),
     "Pow": _binary(_BINARY),
-    "ReduceMean": Operator(shapes.mean, spatial.mean, inputs=(1, 2)),
+    "RMSNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 2)),
+    **{
+        op: Operator(reduced.reduction, reduction.reduction, _ANY, inputs=(1, 2))
+        for op in reduced.REDUCTIONS
+    },
     "Reshape": Operator(shapes.reshape, data.reshape, inputs=(1, 2)),
     "Slice": Operator(shapes_data.sliced, data.sliced, inputs=(1, 5)),
     "Softmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),

@@ -114,6 +114,14 @@ def choice(scope: Scope) -> list[TensorType]:
     return [TensorType(scope.type(1).dtype, elementwise(scope)[0].shape)]
 
 
+def prelu(scope: Scope) -> list[TensorType]:
+    """The source's own type; slopes are broadcast to it."""
+    shape, slopes = scope.shape(), scope.shape(1)
+    if broadcast([shape, slopes]) != shape:
+        raise ModelError(f"slopes {slopes} are not broadcast to source {shape}")
+    return scope.result(shape)
+
+
 def convolution(scope: Scope) -> list[TensorType]:
     """[N, C, ...] with weights [M, C / group, ...] gives [N, M, ...]."""
     source, weights = scope.shape(), scope.shape(1)
@@ -171,31 +179,6 @@ def pooling_window(scope: Scope) -> Window:
     if any(pad >= size for pad, size in zip(pads, (*kernel, *kernel), strict=False)):
         raise ModelError(f"attribute 'pads' = {pads} must be smaller than the kernel {kernel}")
     return window
-
-
-def mean(scope: Scope) -> list[TensorType]:
-    """ReduceMean over the given axes (all by default).
-
-    Raises Unimplemented for integers, whose mean would not be exact.
-    """
-    shape = scope.shape()
-    if scope.type().dtype.kind in "iu":
-        rule = f"means of {scope.type().dtype} are not computed; Cast makes floats of them"
-        raise Unimplemented(f"{scope.node}: {rule}")
-    axes = reduced_axes(scope)
-    kept = [1 if d in axes else n for d, n in enumerate(shape)]
-    if scope.attr("keepdims", 1) != 1:
-        kept = [n for d, n in enumerate(kept) if d not in axes]
-    return scope.result(kept)
-
-
-def reduced_axes(scope: Scope) -> tuple[int, ...]:
-    """The axes of a reduction, counted from the front."""
-    rank = len(scope.shape())
-    axes = scope.listed("axes", 1)
-    if not axes:
-        return () if scope.attr("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(normal_axis(a, rank) for a in axes)
 
 
 def gemm(scope: Scope) -> list[TensorType]:

@@ -17,6 +17,7 @@ from dnnl.framework.graph import Array, ModelError
 from dnnl.framework.model import Model
 from dnnl.framework.onnx_model import graph_from_proto
 from dnnl.framework.operators import OPERATORS
+from dnnl.framework.shapes_reduction import REDUCTIONS
 from dnnl.runtime.engine import Engine
 from dnnl.tools.difference import compare
 
@@ -59,12 +60,18 @@ def prepared(case: Any, arrays: list[Array], *, exact: bool) -> tuple[Model, dic
         fixed = {}
     feeds = {name: array for name, array in feeds.items() if name not in fixed}
     inputs = {name: kind for name, kind in graph.inputs.items() if name in feeds}
-    graph = replace(graph, inputs=inputs, constants={**graph.constants, **fixed})
+    outputs = graph.outputs
+    if case.model.graph.node[0].op_type in _STATISTICS:
+        outputs = dict(list(outputs.items())[:1])
+    graph = replace(graph, inputs=inputs, outputs=outputs, constants={**graph.constants, **fixed})
     return Model(graph).with_shapes({name: a.shape for name, a in feeds.items()}), feeds
 
 
-_SHAPED = ("Dropout", "ReduceMean", "Reshape", "Squeeze", "Unsqueeze")
+_SHAPED = ("Dropout", *REDUCTIONS, "Reshape", "Squeeze", "Unsqueeze")
 """Operators whose sources behind the first are about its shape."""
+
+_STATISTICS = ("LayerNormalization",)
+"""Operators whose results behind the first are refused where something reads them."""
 
 
 def computed(*, exact: bool) -> Iterator[tuple[str, str, Array, Array]]:
@@ -78,7 +85,7 @@ def computed(*, exact: bool) -> Iterator[tuple[str, str, Array, Array]]:
             except (Unimplemented, InvalidArguments, ModelError):
                 continue
             outputs = session.run(feeds)
-            for name, result in zip(session.outputs, results, strict=True):
+            for name, result in zip(session.outputs, results, strict=False):
                 op = case.model.graph.node[0].op_type
                 yield case.name, op, outputs[name], array(result)
 

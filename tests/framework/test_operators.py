@@ -109,6 +109,33 @@ def test_mean(axes: list[int], keepdims: int) -> None:
     agree(make_model([mean], IMAGE, ["y"]), "propagate")
 
 
+SLOPES = ((2, 20, 7, 6), (20, 1, 1), (1,), (6,), (7, 1), (2, 1, 1, 1))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("slopes", SLOPES)
+def test_prelu(slopes: tuple[int, ...], layout: str) -> None:
+    """Behind a convolution, whose layout stays; with slopes that the model computes as well."""
+    nodes = [
+        node("Conv", ["x", "w"], "c"),
+        node("PRelu", ["c", "s"], "p"),
+        node("PRelu", ["p", "z"], "y"),
+    ]
+    constants = {"w": random(20, 20, 1, 1), "s": random(*slopes)}
+    agree(make_model(nodes, {**IMAGE, "z": slopes}, ["y"], constants), layout)
+
+
+def test_prelu_of_integers_is_exact() -> None:
+    whole = np.array([[2**30, -5, 7, -(2**31)], [-3, 0, 2**31 - 1, -(2**24) - 1]], np.int32)
+    slopes = np.array([3, -1, 2, 1], np.int32)
+    kinds = dict.fromkeys("xy", "int32")
+    proto = make_model(
+        [node("PRelu", ["x", "s"], "y")], {"x": whole.shape}, ["y"], {"s": slopes}, kinds=kinds
+    )
+    got = model_of(proto).compile(Engine("cpu")).run({"x": whole})["y"]
+    np.testing.assert_array_equal(got, np.where(whole < 0, whole * slopes, whole))
+
+
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "LeakyRelu": {"alpha": 0.2},
     "Elu": {"alpha": 0.7},
@@ -418,11 +445,11 @@ NOT_RUN = (
         "Expand",
         "Gather",
         "Gradient",
-        "PRelu",
         "Pad",
+        "slopes of channels",
         "Selu",
     ),
-    *("InstanceNormalization", "ReduceSum", "SequenceAt", "SequenceLength", "Shrink", "Sign"),
+    *("SequenceAt", "SequenceLength", "Shrink", "Sign"),
     *("Slice", "Split", "StringNormalizer", "Tile"),
     "its second source must be a scalar constant",
     "unsupported data type",

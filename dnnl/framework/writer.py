@@ -1,4 +1,4 @@
-"""Writing nodes in the place of another one."""
+"""What writes one operator as nodes of others."""
 
 from __future__ import annotations
 
