@@ -60,8 +60,7 @@ def matmul(lowering: Lowering, node: Node) -> None:
         raise Unimplemented(f"{node}: {rule}")
     wanted = lowering.weights(weights) if weights.constant else weights.desc
     out = lowering.graph.shape_of(node.output)
-    dst = MemoryDesc(out, kind)
-    desc = MatmulDesc(source.desc, wanted, dst)
+    desc = MatmulDesc(source.desc, wanted, lowering.ordered(node.output, kind))
     args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: weights}
     flops = 2.0 * volume(out) * shapes[0][-1]
     lowering.define(node.output, lowering.emit(node, desc, args, flops))

@@ -8,6 +8,7 @@ the wanted layout once, before the first run.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.graph import Graph, Node, PostOp, Shape
 from dnnl.framework.shaped_buffer import ShapedLayout, same_places
+from dnnl.framework.shapes import Scope, transposition
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
@@ -26,6 +28,7 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpFunction
+from dnnl.types.tag import FormatTag
 
 FORWARD = "forward_inference"
 LAYOUTS = ("propagate", "plain")
@@ -93,11 +96,14 @@ class Lowering:
     prepared: dict[Prepared, int] = field(default_factory=dict)
     _moved: dict[tuple[int, MemoryDesc, MemoryDesc], int] = field(default_factory=dict)
     _last_use: dict[str, int] = field(default_factory=dict)
+    _readers: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))
     _time: int = 0
 
     def __post_init__(self) -> None:
         for time, node in enumerate(self.graph.nodes):
             self._last_use.update(dict.fromkeys(node.reads, time))
+            for value in node.reads:
+                self._readers[value].append(node)
         self._last_use.update(dict.fromkeys(self.graph.outputs.values(), len(self.graph.nodes)))
         for value, kind in self.graph.inputs.items():
             desc = MemoryDesc(kind.sizes, data_type(kind.dtype, value))
@@ -134,6 +140,15 @@ class Lowering:
     def result(self, dims: Sequence[int], like: Source) -> MemoryDesc:
         """The descriptor with which a primitive is asked for its dst, typed as a source."""
         return MemoryDesc(dims, like.desc.data_type, None if self.plain else "any")
+
+    def ordered(self, value: str, kind: DataType) -> MemoryDesc:
+        """A plain descriptor for ``value``, row-major in the order in which its reader sees it."""
+        dims = self.graph.shape_of(value)
+        readers = self._readers[value]
+        if len(readers) != 1 or readers[0].op != "Transpose":
+            return MemoryDesc(dims, kind)
+        order = transposition(Scope(readers[0], self.graph))
+        return MemoryDesc(dims, kind, FormatTag.of(order))
 
     def weights(self, source: Source) -> MemoryDesc:
         """The descriptor with which a primitive is asked for weights: constants are its choice."""

@@ -225,6 +225,10 @@ def _constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         whole = folded(function, [graph.constants[v] for v in node.inputs], kind.dtype)
         if whole is not None:
             return {node.output: whole}
+    if node.op == "GatherElements":  # ONNX's own implementation fails for more than two dimensions
+        data, indices = (graph.constants[value] for value in node.reads)
+        axis = Scope(node, graph).axis(0)
+        return {node.output: np.take_along_axis(data, indices.astype(np.int64), axis)}
     return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
 
 
