@@ -61,10 +61,8 @@ class _Mover:
         """The views of other sources, the node and its view; None where it cannot be moved."""
         value, source = view.output, view.inputs[0]
         post_op = post_op_of(node, value, self.graph)
-        host = self.producers.get(source)
-        if post_op is None or host is None or self.uses[source] != 1:
-            return None
-        if post_op.kind not in operator_of(host).post_ops:
+        host = self._host(source)
+        if post_op is None or host is None or post_op.kind not in operator_of(host).post_ops:
             return None
         shape = self.graph.shape_of(source)
         before: list[Node] = []
@@ -89,6 +87,14 @@ class _Mover:
             replace(node, inputs=tuple(inputs), outputs=(early,)),
             replace(view, inputs=(early, *view.inputs[1:]), outputs=node.outputs[:1]),
         ]
+
+    def _host(self, value: str) -> Node | None:
+        """What computes a value that nobody else reads, views aside."""
+        host = self.producers.get(value)
+        while host is not None and self.uses[value] == 1 and host.op in _VIEWS:
+            value = host.inputs[0]
+            host = self.producers.get(value)
+        return host if self.uses[value] == 1 else None
 
     def _seen(self, name: str, node: Node, view: Node, shape: Shape) -> list[Node] | None:
         """How another source of a node is seen before the view: as it is, by a view, or not."""
