@@ -16,7 +16,15 @@ import click
 
 SEED = 1
 _TOKENS = {"bert": 128, "gpt2": 64}
-_OPERATORS = ("nms", "qnms", "roi_align", "ps_roi_align", "roi_pool", "ps_roi_pool", "deform_conv2d")
+_OPERATORS = (
+    "nms",
+    "qnms",
+    "roi_align",
+    "ps_roi_align",
+    "roi_pool",
+    "ps_roi_pool",
+    "deform_conv2d",
+)
 
 
 def _declare_operators(torch: Any) -> Any:
@@ -66,7 +74,7 @@ def export(name: str, path: Path) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 1:
-                parameter += 0.1 * torch.randn_like(parameter)
+                parameter.add_(torch.randn_like(parameter), alpha=0.1)
             elif not parameter.any():
                 parameter.normal_(0.0, 0.02)
     path.parent.mkdir(parents=True, exist_ok=True)

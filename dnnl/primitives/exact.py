@@ -25,7 +25,7 @@ from dnnl.language.options import (
 )
 from dnnl.language.problem import Dims
 from dnnl.language.values import one_of
-from dnnl.primitives.checks import check_dims, read_sources, spelled
+from dnnl.primitives.checks import read_sources, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
@@ -47,7 +47,7 @@ class ExactDesc(Desc):
     floats lose what stands behind the point and become the nearest integer that there is.
 
     Arguments MULTIPLE_SRC + i, DST. All have the same rank; a source of size 1 in a dimension is
-    broadcast along it. dst may be ``any``, and may be the buffer of the first source.
+    broadcast along that of dst. dst may be ``any``, and may be the buffer of the first source.
     """
 
     function: str
@@ -77,9 +77,6 @@ class ExactDesc(Desc):
             if not fits:
                 rule = f"each dimension must be 1 or that of dst, which is {dims}"
                 raise InvalidArguments(f"src_descs[{number}]", desc.dims, rule)
-        columns = zip(*(desc.dims for desc in given), strict=True)
-        result = [next((n for n in column if n != 1), 1) for column in columns]
-        check_dims("dst_desc", self.dst_desc, result, "what the sources are broadcast to")
 
     @property
     def problem(self) -> str:

@@ -190,7 +190,6 @@ def md(kind: str, *dims: int) -> MemoryDesc:
         ("less", [md("s32", 3)] * 2, md("s32", 3), "less: .* dst is boolean"),
         ("where", [md("s32", 3)] * 3, md("s32", 3), "where: the first source is boolean"),
         ("add", [md("s32", 2), md("s32", 3)], md("s32", 3), r"src_descs\[0\] = \(2,\): each"),
-        ("neg", [md("s32", 1)], md("s32", 3), r"dst_desc = \(3,\)"),
     ],
 )  # fmt: skip
 def test_wrong_descriptions(
