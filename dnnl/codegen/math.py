@@ -53,15 +53,16 @@ _EXP_LOW, _EXP_HIGH = -104.0, 89.0
 _EXP_NORMAL = -87.0
 # The nearest power of two to e^x is 2^-127.
 _EXP_VANISHES = -88.0
+# e^x is lost beside 1 below the one; the logistic function is 1 above the other.
+_EXPM1_LOW, _LOGISTIC_HIGH = -18.0, 40.0
+# So is e^(2 x) beside 1 where tanh is -1.
+_TANH_LOW = -20.0
 
-# e^x = 1 + x + x^2 p(x): |x| <= ln(2)/2, 2^-23.1.
-_EXP = (4.9999225e-01, 1.6667119e-01, 4.189099e-02, 8.312431e-03)
-# e^x = 1 + x + x^2 p(x): |x| <= ln(2), 2^-25.4.
-_EXP_WIDE = (
-    5.0000036e-01, 1.6666614e-01, 4.1661236e-02, 8.33612e-03, 1.4105091e-03, 1.9610836e-04,
-)  # fmt: skip
-# e^x - 1 = x + x^2 p(x): |x| <= ln(2)/2, 2^-25.8.
-_EXPM1 = (4.9999997e-01, 1.6666542e-01, 4.1667204e-02, 8.366647e-03, 1.3882497e-03)
+# e^x - 1 = x + x^2 p(x): |x| <= ln(2)/2, 2^-26.1.
+_EXPM1 = (4.9999997e-01, 1.6666546e-01, 4.166744e-02, 8.366258e-03, 1.38703e-03)
+_EXP = (1.0, 1.0, *_EXPM1)
+# e^x = p(x): |x| <= ln(2)/2, 2^-23.4.
+_EXP_SHORT = (1.0, 9.999997e-01, 4.9999148e-01, 1.6667654e-01, 4.189815e-02, 8.289202e-03)
 # ln(1 + x) = x + x^2 p(x): -1/4 <= x <= 1/2, 2^-24.7.
 _LOG = (
     -5.000006e-01, 3.333355e-01, -2.4993442e-01, 1.9977078e-01,
@@ -72,18 +73,13 @@ _LOG1P = (
     -4.9999648e-01, 3.3321324e-01, -2.4857163e-01, 1.9153652e-01,
     -1.3753796e-01, 7.9204455e-02, -3.0065743e-02, 5.364812e-03,
 )  # fmt: skip
-# tanh x = x p(x^2) / q(x^2): |x| <= 9.02, 2^-24.1.
-_TANH_LIMIT = 9.02
-_TANH = (
-    (1.0, 1.3379718e-01, 3.4940343e-03, 2.0583477e-05, 1.3319066e-08),
-    (1.0, 4.6713033e-01, 2.5871072e-02, 3.2830922e-04, 7.762017e-07),
-)
-# erf x = x p(x^2) / q(x^2): |x| <= 3.93, 2^-24.1.
-_ERF_LIMIT = 3.93
+# erf is 1 from here on.
+_ERF_LIMIT = 4.0
+# ln(1 - erf x) = -x + x p(x): 0 <= x <= 4, 2^-27.8 of erf x.
 _ERF = (
-    (1.1283791e00, 1.9078264e-01, 5.2790135e-02, 3.779561e-03, 2.8480805e-04, 2.0419861e-06),
-    (1.0, 5.024094e-01, 1.1425704e-01, 1.499734e-02, 1.1652021e-03, 3.8004207e-05),
-)
+    -1.2837917e-01, -6.3661957e-01, -1.02776304e-01, 1.9147823e-02, 1.6950456e-04,
+    -1.6756773e-03, 6.373643e-04, -1.1886171e-04, 9.388026e-06,
+)  # fmt: skip
 # erfc(x / sqrt 2) = (1 + x p(x))^-16: 2^-22 for 0 <= x <= 5, 2^-13 up to 6, and falling to 0.
 _TAIL = (
     4.9867816e-02, 2.1137435e-02, 3.2849943e-03, 3.496773e-05, 4.3236912e-05,
@@ -106,14 +102,14 @@ def _is_f64(x: ir.Value) -> bool:
 
 
 def exp(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x; 2 ulps."""
+    """e^x; 1.5 ulps."""
     if _is_f64(x):
         return math_f64.exp(e, x)
     return _exp(e, clamp(e, x, _EXP_LOW, _EXP_HIGH))
 
 
 def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x for -87 <= x <= 0, and 0 below -88; 2 ulps.
+    """e^x for -87 <= x <= 0, and 0 below -88; 2.5 ulps.
 
     Where most elements vanish, as behind the mask of an attention, denormal results would cost
     processors ten times as much as all the rest.
@@ -123,20 +119,18 @@ def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     if exponent.is_native(e, x.type):
         low = constant(x, _EXP_NORMAL)
         vanishing = e.b.fcmp_ordered("<", x, low)
-        return e.b.select(vanishing, constant(x, 0.0), _exp(e, vector.maximum(e, low, x)))
+        value = _exp(e, vector.maximum(e, low, x), _EXP_SHORT)
+        return e.b.select(vanishing, constant(x, 0.0), value)
     # From here on down the bits of the power are those of 0.
-    rest, power = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x), 1)
-    return e.b.fmul(polynomial(e, rest, (1.0, 1.0, *_EXP)), power)
+    rest, power = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x))
+    return e.b.fmul(polynomial(e, rest, _EXP_SHORT), power)
 
 
 def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x - 1 for x <= 0, and 0 for positive x; 2 ulps."""
+    """e^x - 1 for x <= 0, and 0 for positive x; 1.5 ulps."""
     if _is_f64(x):
         return math_f64.expm1_of_negative(e, x)
-    x = clamp(e, x, -18.0, 0.0)  # e^-18 is lost beside 1
-    rest, power = _reduce(e, x, 1)
-    rest = _powers_from_first(e, rest, _EXPM1)
-    return vector.multiply_add(e, rest, power, e.b.fsub(power, constant(x, 1.0)))
+    return _expm1(e, clamp(e, x, _EXPM1_LOW, 0.0))
 
 
 def log(e: Emitter, x: ir.Value) -> ir.Value:
@@ -149,15 +143,26 @@ def log(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def tanh(e: Emitter, x: ir.Value) -> ir.Value:
-    """The hyperbolic tangent; 6 ulps, and at most 1."""
+    """The hyperbolic tangent; 2 ulps, at most 1, and odd to the last bit."""
     if _is_f64(x):
         return math_f64.tanh(e, x)
-    return _saturating(e, x, _TANH_LIMIT, *_TANH)
+    # (1 - w) / (1 + w) with w = e^(-2 |x|), both of which round once.
+    below, one = e.b.fneg(absolute(e, x)), constant(x, 1.0)
+    rest, power = _reduce(e, at_least(e, e.b.fadd(below, below), _TANH_LOW))
+    rest = _powers_from_first(e, rest, _EXPM1)
+    above = vector.multiply_add(e, rest, power, e.b.fsub(power, one))
+    return copy_sign(
+        e, e.b.fdiv(above, vector.multiply_add(e, rest, power, e.b.fadd(power, one))), x
+    )
 
 
 def erf(e: Emitter, x: ir.Value) -> ir.Value:
-    """The error function; 6 ulps, and at most 1; of f32."""
-    return _saturating(e, x, _ERF_LIMIT, *_ERF)
+    """The error function; 2 ulps, at most 1, and odd to the last bit; of f32."""
+    # erf x = 1 - e^y with y = ln(1 - erf x), which is close to a parabola: one polynomial and one
+    # exponential serve the small sources and the large ones.
+    size = at_most(e, absolute(e, x), _ERF_LIMIT)
+    target = vector.multiply_add(e, size, polynomial(e, size, _ERF), e.b.fneg(size))
+    return copy_sign(e, _expm1(e, target), x)
 
 
 def normal_cdf(e: Emitter, x: ir.Value) -> ir.Value:
@@ -185,9 +190,16 @@ def _normal_tail(e: Emitter, size: ir.Value) -> ir.Value:
 
 
 def logistic(e: Emitter, x: ir.Value) -> ir.Value:
-    """1 / (1 + e^-x); 4 ulps."""
-    grown = _exp_up_to(e, x, 40.0)  # from there on the result is 1
-    return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
+    """1 / (1 + e^-x); 3 ulps."""
+    if _is_f64(x):
+        grown = math_f64.exp(e, at_most(e, x, _LOGISTIC_HIGH))
+        return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
+    # With e^x = v * 2^n it is v / (v + 2^-n). The powers reach from 2^-58 to 2^150: with both terms
+    # scaled by 2^-24 no power is too large, and the scale of v is in the coefficients.
+    x = clamp(e, x, _EXP_LOW, _LOGISTIC_HIGH)
+    rest, power = _reduce(e, x, -1, -24)
+    value = polynomial(e, rest, [coefficient * 2.0**-24 for coefficient in _EXP])
+    return e.b.fdiv(value, e.b.fadd(value, power))
 
 
 def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
@@ -301,49 +313,55 @@ def _exp_up_to(e: Emitter, x: ir.Value, high: float | None = None) -> ir.Value:
     return math_f64.exp(e, x) if _is_f64(x) else _exp(e, at_least(e, x, _EXP_LOW))
 
 
-def _exp(e: Emitter, x: ir.Value) -> ir.Value:
+def _exp(e: Emitter, x: ir.Value, coefficients: Sequence[float] = _EXP) -> ir.Value:
     """e^x for x from _EXP_LOW to _EXP_HIGH."""
     if exponent.is_native(e, x.type):
         shift = constant(x, ROUNDING_SHIFT)
         number = e.b.fsub(vector.multiply_add(e, x, constant(x, 1.0 / _LN2), shift), shift)
-        rest = _subtract_ln2(e, x, number, 1)
-        value = polynomial(e, rest, (1.0, 1.0, *_EXP))
-        return exponent.scale(e, value, number)
-    # A power of two for the square root of the result: it is a normal number where the result is
-    # denormal or, as an intermediate one, too large, and two products round only once.
-    rest, power = _reduce(e, x, 2)
-    value = polynomial(e, rest, (1.0, 1.0, *_EXP_WIDE))
-    return e.b.fmul(e.b.fmul(value, power), power)
+        rest = _subtract_ln2(e, x, number)
+        return exponent.scale(e, polynomial(e, rest, coefficients), number)
+    # 2^n may be too large or too small for one factor: there is one for each half of n, and the
+    # second product rounds, once. Each has a bias of exponents.
+    shift = constant(x, ROUNDING_SHIFT + 254.0)
+    shifted = vector.multiply_add(e, x, constant(x, 1.0 / _LN2), shift)
+    rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift))
+    integers = vector.vector_type(I32, x.type.count)
+
+    def whole(number: int) -> ir.Constant:
+        return vector.splat_constant(integers, number)
+
+    number = e.b.bitcast(shifted, integers)
+    half = e.b.and_(e.b.shl(number, whole(22)), whole(-(2**23)))
+    other = e.b.bitcast(e.b.sub(e.b.shl(number, whole(23)), half), x.type)
+    value = e.b.fmul(polynomial(e, rest, coefficients), e.b.bitcast(half, x.type))
+    return e.b.fmul(value, other)
 
 
-def _reduce(e: Emitter, x: ir.Value, factor: int) -> tuple[ir.Value, ir.Value]:
-    """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|; -126 <= n <= 127, and
-    0 instead of 2^-127."""
+def _expm1(e: Emitter, x: ir.Value) -> ir.Value:
+    """e^x - 1 for x from _EXP_NORMAL to 0."""
+    rest, power = _reduce(e, x)
+    rest = _powers_from_first(e, rest, _EXPM1)
+    return vector.multiply_add(e, rest, power, e.b.fsub(power, constant(x, 1.0)))
+
+
+def _reduce(e: Emitter, x: ir.Value, sign: int = 1, scale: int = 0) -> tuple[ir.Value, ir.Value]:
+    """(r, 2^(sign * n + scale)) with x = r + n * ln(2) and the smallest |r|, where that power is a
+    normal number, and 0 instead of 2^-127."""
     # With the bias of exponents added, those bits are the exponent of the power.
-    shift = constant(x, ROUNDING_SHIFT + 127.0)
-    shifted = vector.multiply_add(e, x, constant(x, 1.0 / (factor * _LN2)), shift)
-    rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift), factor)
+    shift = constant(x, ROUNDING_SHIFT + 127.0 + scale)
+    shifted = vector.multiply_add(e, x, constant(x, sign / _LN2), shift)
+    rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift), sign)
     integers = vector.vector_type(I32, x.type.count)
     places = vector.splat_constant(integers, 23)
     return rest, e.b.bitcast(e.b.shl(e.b.bitcast(shifted, integers), places), x.type)
 
 
-def _subtract_ln2(e: Emitter, x: ir.Value, number: ir.Value, factor: int) -> ir.Value:
-    """x - number * factor * ln(2), as if ln(2) were exact."""
-    rest = vector.multiply_add(e, number, constant(x, -factor * _LN2_HIGH), x)
-    return vector.multiply_add(e, number, constant(x, -factor * _LN2_LOW), rest)
+def _subtract_ln2(e: Emitter, x: ir.Value, number: ir.Value, sign: int = 1) -> ir.Value:
+    """x - sign * number * ln(2), as if ln(2) were exact."""
+    rest = vector.multiply_add(e, number, constant(x, -sign * _LN2_HIGH), x)
+    return vector.multiply_add(e, number, constant(x, -sign * _LN2_LOW), rest)
 
 
 def _powers_from_first(e: Emitter, x: ir.Value, higher: Sequence[float]) -> ir.Value:
     """x + higher[0] * x^2 + higher[1] * x^3 + ..., as precise as x where x is small."""
     return vector.multiply_add(e, e.b.fmul(x, x), polynomial(e, x, higher), x)
-
-
-def _saturating(
-    e: Emitter, x: ir.Value, limit: float, numerator: Sequence[float], denominator: Sequence[float]
-) -> ir.Value:
-    """x * p(x^2) / q(x^2), within -1 ... 1 and at its end for |x| > limit, where it comes to 1."""
-    # With the square held, the quotient of what lies beyond the limit grows on with x.
-    square = at_most(e, e.b.fmul(x, x), limit * limit)
-    above = e.b.fmul(x, polynomial(e, square, numerator))
-    return clamp(e, e.b.fdiv(above, polynomial(e, square, denominator)), -1.0, 1.0)

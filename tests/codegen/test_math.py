@@ -58,15 +58,15 @@ _erfc = np.vectorize(scalar.erfc, otypes=[np.float64])
 POWERS = (-4.0, -3.0, -2.5, -1.0, -0.5, 0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 3.0, 4.0, 5.0, 7.5, 8.0, 33.0)
 
 CASES = {
-    "exp": Case(math.exp, np.exp, 2.5),
+    "exp": Case(math.exp, np.exp, 1.5),
     "expm1_of_negative": Case(
         math.expm1_of_negative, lambda x: np.expm1(np.minimum(x, 0.0)), 1.5
     ),
     "log": Case(math.log, np.log, 1.5),
-    "tanh": Case(math.tanh, np.tanh, 6),
-    "erf": Case(math.erf, _erf, 6.5),
+    "tanh": Case(math.tanh, np.tanh, 2),
+    "erf": Case(math.erf, _erf, 2),
     "normal_cdf": Case(math.normal_cdf, lambda x: _erfc(-x / np.sqrt(2.0)) / 2, 32, low=-5.0),
-    "logistic": Case(math.logistic, lambda x: 1 / (1 + np.exp(-x)), 4),
+    "logistic": Case(math.logistic, lambda x: 1 / (1 + np.exp(-x)), 2.5),
     "softplus": _softplus(1.0),
     "softplus of slope 2": _softplus(2.0),
     "softplus of slope -1": _softplus(-1.0),
@@ -151,7 +151,7 @@ def test_the_exponential_of_negative_numbers_vanishes(isa: Isa) -> None:
     got = apply(isa, math.exp_of_negative, x)
     normal = x >= -87
     errors = errors_in_ulps(got, np.exp(x.astype(np.float64)))
-    assert errors[normal].max() <= CASES["exp"].ulps
+    assert errors[normal].max() <= 2.5
     assert (got[x < -88] == 0).all()
     assert (got[(x < -87) & ~(x < -88)] <= np.exp(-87.0)).all()
     assert np.isnan(got[-1])
@@ -184,4 +184,4 @@ def test_avx512_code_keeps_everything_in_registers(name: str) -> None:
     loop = re.split(r"^\.LBB\S+:.*$", text, flags=re.MULTILINE)
     body = next(part for part in loop if "vmovups\t%zmm" in part)
     assert len([line for line in body.splitlines() if "(%r" in line]) == 2, "a load and a store"
-    assert len(instructions(body)) <= 27
+    assert len(instructions(body)) <= (35 if name == "erf" else 29)
