@@ -45,7 +45,7 @@ __all__ = [
 _LN2 = math.log(2.0)
 # ln 2 in two parts: the first has so few digits that its product with an exponent is exact.
 _LN2_HIGH = 0.693359375
-_LN2_LOW = _LN2 - _LN2_HIGH
+_LN2_PARTS = (_LN2_HIGH, _LN2 - _LN2_HIGH)
 
 # e^x is 0 below the one and inf above the other.
 _EXP_LOW, _EXP_HIGH = -104.0, 89.0
@@ -55,8 +55,10 @@ _EXP_NORMAL = -87.0
 _EXP_VANISHES = -88.0
 # e^x is lost beside 1 below the one; the logistic function is 1 above the other.
 _EXPM1_LOW, _LOGISTIC_HIGH = -18.0, 40.0
-# So is e^(2 x) beside 1 where tanh is -1.
+# e^x is lost beside 1 for tanh, which takes that of twice its source.
 _TANH_LOW = -20.0
+# What is added to an exponent in the bits of an f32.
+_BIAS = 127
 
 # e^x - 1 = x + x^2 p(x): |x| <= ln(2)/2, 2^-26.1.
 _EXPM1 = (4.9999997e-01, 1.6666546e-01, 4.166744e-02, 8.366258e-03, 1.38703e-03)
@@ -122,15 +124,16 @@ def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
         value = _exp(e, vector.maximum(e, low, x), _EXP_SHORT)
         return e.b.select(vanishing, constant(x, 0.0), value)
     # From here on down the bits of the power are those of 0.
-    rest, power = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x))
-    return e.b.fmul(polynomial(e, rest, _EXP_SHORT), power)
+    rest, number = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x), _BIAS)
+    return e.b.fmul(polynomial(e, rest, _EXP_SHORT), _power(e, number, x))
 
 
 def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     """e^x - 1 for x <= 0, and 0 for positive x; 1.5 ulps."""
     if _is_f64(x):
         return math_f64.expm1_of_negative(e, x)
-    return _expm1(e, clamp(e, x, _EXPM1_LOW, 0.0))
+    rest, power = _one_less(e, clamp(e, x, _EXPM1_LOW, 0.0))
+    return vector.multiply_add(e, rest, power, e.b.fsub(power, constant(x, 1.0)))
 
 
 def log(e: Emitter, x: ir.Value) -> ir.Value:
@@ -146,14 +149,12 @@ def tanh(e: Emitter, x: ir.Value) -> ir.Value:
     """The hyperbolic tangent; 2 ulps, at most 1, and odd to the last bit."""
     if _is_f64(x):
         return math_f64.tanh(e, x)
-    # (1 - w) / (1 + w) with w = e^(-2 |x|), both of which round once.
+    # (1 - w) / (1 + w) with w = e^(-2 |x|): each of the two sums rounds once.
     below, one = e.b.fneg(absolute(e, x)), constant(x, 1.0)
-    rest, power = _reduce(e, at_least(e, e.b.fadd(below, below), _TANH_LOW))
-    rest = _powers_from_first(e, rest, _EXPM1)
-    above = vector.multiply_add(e, rest, power, e.b.fsub(power, one))
-    return copy_sign(
-        e, e.b.fdiv(above, vector.multiply_add(e, rest, power, e.b.fadd(power, one))), x
-    )
+    rest, power = _one_less(e, at_least(e, e.b.fadd(below, below), _TANH_LOW))
+    numerator = vector.multiply_add(e, e.b.fneg(rest), power, e.b.fsub(one, power))
+    denominator = vector.multiply_add(e, rest, power, e.b.fadd(one, power))
+    return _signed(e, e.b.fdiv(numerator, denominator), x)
 
 
 def erf(e: Emitter, x: ir.Value) -> ir.Value:
@@ -161,8 +162,17 @@ def erf(e: Emitter, x: ir.Value) -> ir.Value:
     # erf x = 1 - e^y with y = ln(1 - erf x), which is close to a parabola: one polynomial and one
     # exponential serve the small sources and the large ones.
     size = at_most(e, absolute(e, x), _ERF_LIMIT)
-    target = vector.multiply_add(e, size, polynomial(e, size, _ERF), e.b.fneg(size))
-    return copy_sign(e, _expm1(e, target), x)
+    series = _by_halves(e, size, e.b.fmul(size, size), _ERF)
+    rest, power = _one_less(e, vector.multiply_add(e, size, series, e.b.fneg(size)))
+    grown = e.b.fsub(constant(x, 1.0), power)
+    return _signed(e, vector.multiply_add(e, e.b.fneg(rest), power, grown), x)
+
+
+def _signed(e: Emitter, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
+    """A value that is not negative with the sign of another."""
+    integers = vector.vector_type(I32, sign.type.count)
+    bit = e.b.and_(e.b.bitcast(sign, integers), vector.splat_constant(integers, -(2**31)))
+    return e.b.bitcast(e.b.or_(e.b.bitcast(magnitude, integers), bit), sign.type)
 
 
 def normal_cdf(e: Emitter, x: ir.Value) -> ir.Value:
@@ -197,9 +207,9 @@ def logistic(e: Emitter, x: ir.Value) -> ir.Value:
     # With e^x = v * 2^n it is v / (v + 2^-n). The powers reach from 2^-58 to 2^150: with both terms
     # scaled by 2^-24 no power is too large, and the scale of v is in the coefficients.
     x = clamp(e, x, _EXP_LOW, _LOGISTIC_HIGH)
-    rest, power = _reduce(e, x, -1, -24)
+    rest, number = _reduce(e, x, _BIAS - 24, -1.0)
     value = polynomial(e, rest, [coefficient * 2.0**-24 for coefficient in _EXP])
-    return e.b.fdiv(value, e.b.fadd(value, power))
+    return e.b.fdiv(value, e.b.fadd(value, _power(e, number, x)))
 
 
 def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
@@ -318,48 +328,65 @@ def _exp(e: Emitter, x: ir.Value, coefficients: Sequence[float] = _EXP) -> ir.Va
     if exponent.is_native(e, x.type):
         shift = constant(x, ROUNDING_SHIFT)
         number = e.b.fsub(vector.multiply_add(e, x, constant(x, 1.0 / _LN2), shift), shift)
-        rest = _subtract_ln2(e, x, number)
+        rest = _subtract(e, x, number, _LN2_PARTS)
         return exponent.scale(e, polynomial(e, rest, coefficients), number)
     # 2^n may be too large or too small for one factor: there is one for each half of n, and the
-    # second product rounds, once. Each has a bias of exponents.
-    shift = constant(x, ROUNDING_SHIFT + 254.0)
-    shifted = vector.multiply_add(e, x, constant(x, 1.0 / _LN2), shift)
-    rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift))
-    integers = vector.vector_type(I32, x.type.count)
+    # second product rounds, once.
+    rest, number = _reduce(e, x, 2 * _BIAS)
 
-    def whole(number: int) -> ir.Constant:
-        return vector.splat_constant(integers, number)
+    def whole(value: int) -> ir.Constant:
+        return vector.splat_constant(number.type, value)
 
-    number = e.b.bitcast(shifted, integers)
     half = e.b.and_(e.b.shl(number, whole(22)), whole(-(2**23)))
     other = e.b.bitcast(e.b.sub(e.b.shl(number, whole(23)), half), x.type)
     value = e.b.fmul(polynomial(e, rest, coefficients), e.b.bitcast(half, x.type))
     return e.b.fmul(value, other)
 
 
-def _expm1(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x - 1 for x from _EXP_NORMAL to 0."""
-    rest, power = _reduce(e, x)
-    rest = _powers_from_first(e, rest, _EXPM1)
-    return vector.multiply_add(e, rest, power, e.b.fsub(power, constant(x, 1.0)))
+def _one_less(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(q, 2^n) with e^x = 2^n * (1 + q), for x from _EXP_NORMAL to 0."""
+    # Where n is not 0, the digits of ln(2) that one f32 has are enough beside the 1.
+    rest, number = _reduce(e, x, _BIAS, parts=(_LN2,))
+    square = e.b.fmul(rest, rest)
+    above = vector.multiply_add(e, square, _by_halves(e, rest, square, _EXPM1), rest)
+    return above, _power(e, number, x)
 
 
-def _reduce(e: Emitter, x: ir.Value, sign: int = 1, scale: int = 0) -> tuple[ir.Value, ir.Value]:
-    """(r, 2^(sign * n + scale)) with x = r + n * ln(2) and the smallest |r|, where that power is a
-    normal number, and 0 instead of 2^-127."""
-    # With the bias of exponents added, those bits are the exponent of the power.
-    shift = constant(x, ROUNDING_SHIFT + 127.0 + scale)
-    shifted = vector.multiply_add(e, x, constant(x, sign / _LN2), shift)
-    rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift), sign)
-    integers = vector.vector_type(I32, x.type.count)
-    places = vector.splat_constant(integers, 23)
-    return rest, e.b.bitcast(e.b.shl(e.b.bitcast(shifted, integers), places), x.type)
+def _reduce(
+    e: Emitter,
+    x: ir.Value,
+    bias: int,
+    unit: float = 1.0,
+    parts: Sequence[float] = _LN2_PARTS,
+) -> tuple[ir.Value, ir.Value]:
+    """(r, n + bias) with x = r + n * unit * ln(2) and the smallest |r|; ``unit`` is a power of two
+    with any sign, the number an i32 of which the lowest 22 bits count, and ``parts`` have the sum
+    ln(2)."""
+    shift = constant(x, ROUNDING_SHIFT + bias)
+    shifted = vector.multiply_add(e, x, constant(x, 1.0 / (unit * _LN2)), shift)
+    rest = _subtract(e, x, e.b.fsub(shifted, shift), [unit * part for part in parts])
+    return rest, e.b.bitcast(shifted, vector.vector_type(I32, x.type.count))
 
 
-def _subtract_ln2(e: Emitter, x: ir.Value, number: ir.Value, sign: int = 1) -> ir.Value:
-    """x - sign * number * ln(2), as if ln(2) were exact."""
-    rest = vector.multiply_add(e, number, constant(x, -sign * _LN2_HIGH), x)
-    return vector.multiply_add(e, number, constant(x, -sign * _LN2_LOW), rest)
+def _subtract(e: Emitter, x: ir.Value, number: ir.Value, parts: Sequence[float]) -> ir.Value:
+    """x - number * parts[0] - number * parts[1] - ..."""
+    for part in parts:
+        x = vector.multiply_add(e, number, constant(x, -part), x)
+    return x
+
+
+def _power(e: Emitter, number: ir.Value, x: ir.Value) -> ir.Value:
+    """2^n for the integers n + _BIAS from 1 to 254, and 0 for 0, as vectors like x."""
+    places = vector.splat_constant(number.type, 23)
+    return e.b.bitcast(e.b.shl(number, places), x.type)
+
+
+def _by_halves(
+    e: Emitter, x: ir.Value, square: ir.Value, coefficients: Sequence[float]
+) -> ir.Value:
+    """`polynomial` as even and odd powers of x, which wait half as long for each other."""
+    odd = polynomial(e, square, coefficients[1::2])
+    return vector.multiply_add(e, odd, x, polynomial(e, square, coefficients[::2]))
 
 
 def _powers_from_first(e: Emitter, x: ir.Value, higher: Sequence[float]) -> ir.Value:
