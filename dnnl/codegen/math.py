@@ -37,7 +37,7 @@ from dnnl.codegen.builder import F64, I32, I64, Emitter
 
 __all__ = [
     "absolute", "at_least", "at_most", "clamp", "constant", "copy_sign", "erf", "exp",
-    "exp_of_negative", "expm1_of_negative", "log", "logistic", "normal_cdf", "polynomial",
+    "exp_of_negative", "expm1", "expm1_of_negative", "log", "log1p", "logistic", "normal_cdf", "polynomial",
     "power", "reciprocal", "reciprocal_root", "round_to_even", "rounded_bits", "softplus",
     "square_root", "tanh", "tanh_of_softplus",
 ]  # fmt: skip
@@ -136,6 +136,30 @@ def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     return vector.multiply_add(e, rest, power, e.b.fsub(power, constant(x, 1.0)))
 
 
+def expm1(e: Emitter, x: ir.Value) -> ir.Value:
+    """e^x - 1, as precise as x where x is small; 2 ulps; of f32."""
+    # Half of it, as 2^128 is too large for a factor.
+    held = clamp(e, x, _EXPM1_LOW, _EXP_HIGH)
+    rest, half = _one_less(e, held, _BIAS - 1, _LN2_PARTS)
+    value = vector.multiply_add(e, rest, half, e.b.fsub(half, constant(x, 0.5)))
+    return copy_sign(e, e.b.fadd(value, value), x)
+
+
+def log1p(e: Emitter, x: ir.Value) -> ir.Value:
+    """ln(1 + x), as precise as x where x is small: -inf for -1, NaN below; 1.5 ulps; of f32."""
+    one = constant(x, 1.0)
+    mantissa, power = exponent.split(e, e.b.fadd(x, one))
+    # What 1 + x loses, in units of the power: nothing that counts from 2^60 on.
+    held = at_most(e, x, 2.0**60)
+    lost = e.b.fsub(held, e.b.fsub(e.b.fadd(held, one), one))
+    integers = vector.vector_type(I32, x.type.count)
+    shifted = e.b.fsub(constant(x, ROUNDING_SHIFT + _BIAS), at_most(e, power, 60.0))
+    scale = _power(e, e.b.bitcast(shifted, integers), x)
+    rest = vector.multiply_add(e, lost, scale, e.b.fsub(mantissa, one))
+    rest = _powers_from_first(e, rest, _LOG)
+    return copy_sign(e, vector.multiply_add(e, power, constant(x, _LN2), rest), x)
+
+
 def log(e: Emitter, x: ir.Value) -> ir.Value:
     """The natural logarithm: -inf for zero, NaN for negative values; 2 ulps."""
     if _is_f64(x):
@@ -226,14 +250,14 @@ def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
     steep = x if slope == 1.0 else e.b.fmul(x, constant(x, slope))
     # The asymptote is exact, and what is added to it never large.
     asymptote = at_least(e, x, 0.0) if slope >= 0.0 else at_most(e, x, 0.0)
-    above = _log1p(e, _exp_up_to(e, e.b.fneg(absolute(e, steep))))
+    above = _log1p_up_to_one(e, _exp_up_to(e, e.b.fneg(absolute(e, steep))))
     if slope == 1.0:
         return e.b.fadd(above, asymptote)
     inverse = 1.0 / slope if slope else math.inf
     return vector.multiply_add(e, above, constant(x, inverse), asymptote)
 
 
-def _log1p(e: Emitter, x: ir.Value) -> ir.Value:
+def _log1p_up_to_one(e: Emitter, x: ir.Value) -> ir.Value:
     """ln(1 + x) for 0 <= x <= 1."""
     return math_f64.log1p(e, x) if _is_f64(x) else _powers_from_first(e, x, _LOG1P)
 
@@ -343,10 +367,14 @@ def _exp(e: Emitter, x: ir.Value, coefficients: Sequence[float] = _EXP) -> ir.Va
     return e.b.fmul(value, other)
 
 
-def _one_less(e: Emitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(q, 2^n) with e^x = 2^n * (1 + q), for x from _EXP_NORMAL to 0."""
-    # Where n is not 0, the digits of ln(2) that one f32 has are enough beside the 1.
-    rest, number = _reduce(e, x, _BIAS, parts=(_LN2,))
+def _one_less(
+    e: Emitter, x: ir.Value, bias: int = _BIAS, parts: Sequence[float] = (_LN2,)
+) -> tuple[ir.Value, ir.Value]:
+    """(q, 2^(n + bias - _BIAS)) with e^x = 2^n * (1 + q), where that power is a normal number.
+
+    With ln(2) in one part q is precise enough for e^x - 1 where x is negative.
+    """
+    rest, number = _reduce(e, x, bias, parts=parts)
     square = e.b.fmul(rest, rest)
     above = vector.multiply_add(e, square, _by_halves(e, rest, square, _EXPM1), rest)
     return above, _power(e, number, x)
