@@ -55,8 +55,6 @@ _EXP_NORMAL = -87.0
 _EXP_VANISHES = -88.0
 # e^x is lost beside 1 below the one; the logistic function is 1 above the other.
 _EXPM1_LOW, _LOGISTIC_HIGH = -18.0, 40.0
-# e^x is lost beside 1 for tanh, which takes that of twice its source.
-_TANH_LOW = -20.0
 # What is added to an exponent in the bits of an f32.
 _BIAS = 127
 
@@ -75,8 +73,8 @@ _LOG1P = (
     -4.9999648e-01, 3.3321324e-01, -2.4857163e-01, 1.9153652e-01,
     -1.3753796e-01, 7.9204455e-02, -3.0065743e-02, 5.364812e-03,
 )  # fmt: skip
-# erf is 1 from here on.
-_ERF_LIMIT = 4.0
+# From here on tanh is 1, and from there on erf.
+_TANH_LIMIT, _ERF_LIMIT = 10.0, 4.0
 # ln(1 - erf x) = -x + x p(x): 0 <= x <= 4, 2^-27.8 of erf x.
 _ERF = (
     -1.2837917e-01, -6.3661957e-01, -1.02776304e-01, 1.9147823e-02, 1.6950456e-04,
@@ -156,8 +154,14 @@ def log1p(e: Emitter, x: ir.Value) -> ir.Value:
     shifted = e.b.fsub(constant(x, ROUNDING_SHIFT + _BIAS), at_most(e, power, 60.0))
     scale = _power(e, e.b.bitcast(shifted, integers), x)
     rest = vector.multiply_add(e, lost, scale, e.b.fsub(mantissa, one))
-    rest = _powers_from_first(e, rest, _LOG)
+    rest = _log_near_one(e, rest)
     return copy_sign(e, vector.multiply_add(e, power, constant(x, _LN2), rest), x)
+
+
+def _log_near_one(e: Emitter, above: ir.Value) -> ir.Value:
+    """ln(1 + above) for -1/4 <= above <= 1/2."""
+    square = e.b.fmul(above, above)
+    return vector.multiply_add(e, square, _by_pairs(e, above, square, _LOG), above)
 
 
 def log(e: Emitter, x: ir.Value) -> ir.Value:
@@ -165,7 +169,7 @@ def log(e: Emitter, x: ir.Value) -> ir.Value:
     if _is_f64(x):
         return math_f64.log(e, x)
     mantissa, power = exponent.split(e, x)
-    rest = _powers_from_first(e, e.b.fsub(mantissa, constant(x, 1.0)), _LOG)
+    rest = _log_near_one(e, e.b.fsub(mantissa, constant(x, 1.0)))
     return vector.multiply_add(e, power, constant(x, _LN2), rest)
 
 
@@ -174,8 +178,8 @@ def tanh(e: Emitter, x: ir.Value) -> ir.Value:
     if _is_f64(x):
         return math_f64.tanh(e, x)
     # (1 - w) / (1 + w) with w = e^(-2 |x|): each of the two sums rounds once.
-    below, one = e.b.fneg(absolute(e, x)), constant(x, 1.0)
-    rest, power = _one_less(e, at_least(e, e.b.fadd(below, below), _TANH_LOW))
+    size, one = at_most(e, absolute(e, x), _TANH_LIMIT), constant(x, 1.0)
+    rest, power = _one_less(e, size, factor=-2.0)
     numerator = vector.multiply_add(e, e.b.fneg(rest), power, e.b.fsub(one, power))
     denominator = vector.multiply_add(e, rest, power, e.b.fadd(one, power))
     return _signed(e, e.b.fdiv(numerator, denominator), x)
@@ -186,7 +190,7 @@ def erf(e: Emitter, x: ir.Value) -> ir.Value:
     # erf x = 1 - e^y with y = ln(1 - erf x), which is close to a parabola: one polynomial and one
     # exponential serve the small sources and the large ones.
     size = at_most(e, absolute(e, x), _ERF_LIMIT)
-    series = _by_halves(e, size, e.b.fmul(size, size), _ERF)
+    series = _by_pairs(e, size, e.b.fmul(size, size), _ERF)
     rest, power = _one_less(e, vector.multiply_add(e, size, series, e.b.fneg(size)))
     grown = e.b.fsub(constant(x, 1.0), power)
     return _signed(e, vector.multiply_add(e, e.b.fneg(rest), power, grown), x)
@@ -259,7 +263,9 @@ def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
 
 def _log1p_up_to_one(e: Emitter, x: ir.Value) -> ir.Value:
     """ln(1 + x) for 0 <= x <= 1."""
-    return math_f64.log1p(e, x) if _is_f64(x) else _powers_from_first(e, x, _LOG1P)
+    if _is_f64(x):
+        return math_f64.log1p(e, x)
+    return vector.multiply_add(e, e.b.fmul(x, x), polynomial(e, x, _LOG1P), x)
 
 
 def power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
@@ -368,15 +374,22 @@ def _exp(e: Emitter, x: ir.Value, coefficients: Sequence[float] = _EXP) -> ir.Va
 
 
 def _one_less(
-    e: Emitter, x: ir.Value, bias: int = _BIAS, parts: Sequence[float] = (_LN2,)
+    e: Emitter,
+    x: ir.Value,
+    bias: int = _BIAS,
+    parts: Sequence[float] = (_LN2,),
+    factor: float = 1.0,
 ) -> tuple[ir.Value, ir.Value]:
-    """(q, 2^(n + bias - _BIAS)) with e^x = 2^n * (1 + q), where that power is a normal number.
+    """(q, 2^(n + bias - _BIAS)) with e^(factor * x) = 2^n * (1 + q), where that power is a normal
+    number; ``factor`` is a power of two with any sign.
 
     With ln(2) in one part q is precise enough for e^x - 1 where x is negative.
     """
-    rest, number = _reduce(e, x, bias, parts=parts)
+    rest, number = _reduce(e, x, bias, 1.0 / factor, parts)
     square = e.b.fmul(rest, rest)
-    above = vector.multiply_add(e, square, _by_halves(e, rest, square, _EXPM1), rest)
+    higher = [value * factor ** (place + 2) for place, value in enumerate(_EXPM1)]
+    first = rest if factor == 1.0 else e.b.fmul(rest, constant(x, factor))
+    above = vector.multiply_add(e, square, _by_pairs(e, rest, square, higher), first)
     return above, _power(e, number, x)
 
 
@@ -409,14 +422,12 @@ def _power(e: Emitter, number: ir.Value, x: ir.Value) -> ir.Value:
     return e.b.bitcast(e.b.shl(number, places), x.type)
 
 
-def _by_halves(
+def _by_pairs(
     e: Emitter, x: ir.Value, square: ir.Value, coefficients: Sequence[float]
 ) -> ir.Value:
-    """`polynomial` as even and odd powers of x, which wait half as long for each other."""
-    odd = polynomial(e, square, coefficients[1::2])
-    return vector.multiply_add(e, odd, x, polynomial(e, square, coefficients[::2]))
-
-
-def _powers_from_first(e: Emitter, x: ir.Value, higher: Sequence[float]) -> ir.Value:
-    """x + higher[0] * x^2 + higher[1] * x^3 + ..., as precise as x where x is small."""
-    return vector.multiply_add(e, e.b.fmul(x, x), polynomial(e, x, higher), x)
+    """`polynomial` in steps of x^2, which wait half as long for each other."""
+    *pairs, last = (coefficients[n : n + 2] for n in range(0, len(coefficients), 2))
+    total = polynomial(e, x, last)
+    for pair in reversed(pairs):
+        total = vector.multiply_add(e, total, square, polynomial(e, x, pair))
+    return total

@@ -32,7 +32,7 @@ from dnnl.types.kinds import Alg
 from tests.codegen.lanes import F32Array, VectorFunction, prepared, runnable_rows
 
 F64Array = NDArray[np.float64]
-Found = tuple[F32Array, dict[str, F64Array]]
+Found = dict[str, tuple[F32Array, F64Array]]
 CHUNK = 2**18
 FLOATS = 2**32
 
@@ -99,17 +99,19 @@ FUNCTIONS = {
 }
 
 
-def errors(got: F32Array, want: F64Array, normal: float = 0.0) -> F64Array:
-    """The distances in ulps; those of results below ``normal`` are 0."""
+def errors(
+    got: F32Array, want: F64Array, rounded: F32Array, normal: float = 0.0
+) -> tuple[NDArray[np.intp], F64Array]:
+    """The places where a result is not the nearest f32, ``rounded``, and the errors there in ulps;
+    where the truth is below ``normal`` there are none."""
+    places = np.flatnonzero(got != rounded)
+    got, want, rounded = got[places], want[places], rounded[places]
+    _, power = np.frexp(want)
     with np.errstate(all="ignore"):
-        rounded = want.astype(np.float32)
-        exponent = (want.view(np.int64) >> 52) & 0x7FF
-        per_ulp = ((1023 + 23 + 1023 - np.maximum(exponent, 1023 - 126)) << 52).view(np.float64)
-        distance = np.abs(got - want) * per_ulp
-    same = (got == rounded) & ~np.isfinite(rounded) | np.isnan(got) & np.isnan(rounded)
+        distance = np.ldexp(np.abs(got - want), 24 - np.maximum(power, -125))
     distance[~(np.isfinite(got) & np.isfinite(rounded))] = np.inf
-    distance[same | (np.abs(rounded) < normal)] = 0.0
-    return distance
+    distance[np.isnan(got) & np.isnan(rounded) | (np.abs(want) < normal)] = 0.0
+    return places, distance
 
 
 def floats(first: int, stride: int) -> F32Array:
@@ -120,15 +122,15 @@ def floats(first: int, stride: int) -> F32Array:
 
 @dataclass
 class Worst:
-    """The largest error so far, and where."""
+    """The largest error so far, and where; that of correct rounding until a larger one is seen."""
 
-    error: float = -1.0
-    x: float = 0.0
+    error: float = 0.5
+    x: float = math.nan
 
     def update(self, x: F32Array, found: F64Array) -> None:
         """Take the errors of some more floats."""
-        place = int(np.argmax(found))
-        if found[place] > self.error:
+        place = int(np.argmax(found)) if found.size else 0
+        if found.size and found[place] > self.error:
             self.error, self.x = float(found[place]), float(x[place])
 
 
@@ -146,15 +148,17 @@ def measure(
         padded[: x.size] = x
         with np.errstate(all="ignore"):
             want = function.truth(x.astype(np.float64))
-        return x, {
-            key: errors(kernel(padded)[: x.size], want, function.normal)
-            for key, kernel in kernels.items()
-        }
+            rounded = want.astype(np.float32)
+        found = {}
+        for key, kernel in kernels.items():
+            places, distances = errors(kernel(padded)[: x.size], want, rounded, function.normal)
+            found[key] = (x[places], distances)
+        return found
 
     starts = range(0, FLOATS, CHUNK * stride)
     with ThreadPoolExecutor(available_cpus()) as pool:
-        for number, (x, found) in enumerate(_in_turn(pool, chunk, starts), 1):
-            for key, distances in found.items():
+        for number, found in enumerate(_in_turn(pool, chunk, starts), 1):
+            for key, (x, distances) in found.items():
                 worst[key].update(x, distances)
             progress(number / len(starts))
     return worst
