@@ -14,7 +14,9 @@ from dnnl.types.kinds import Alg
 
 Function = Callable[..., ir.Value]
 
-_CALLS = frozenset(("pow", "exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "softplus", "sin", "cos"))
+_CALLS = frozenset(
+    ("pow", "exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "softplus", "sin", "cos")
+)
 _LONG = 20  # about the instructions of each of these
 _FREE = frozenset((PARAMETER, CONSTANT))
 

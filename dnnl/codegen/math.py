@@ -37,9 +37,9 @@ from dnnl.codegen.builder import F64, I32, I64, Emitter
 
 __all__ = [
     "absolute", "at_least", "at_most", "clamp", "constant", "copy_sign", "erf", "exp",
-    "exp_of_negative", "expm1", "expm1_of_negative", "log", "log1p", "logistic", "normal_cdf", "polynomial",
-    "power", "reciprocal", "reciprocal_root", "round_to_even", "rounded_bits", "softplus",
-    "square_root", "tanh", "tanh_of_softplus",
+    "exp_of_negative", "expm1", "expm1_of_negative", "log", "log1p", "logistic", "normal_cdf",
+    "polynomial", "power", "reciprocal", "reciprocal_root", "round_to_even", "rounded_bits",
+    "softplus", "square_root", "tanh", "tanh_of_softplus",
 ]  # fmt: skip
 
 _LN2 = math.log(2.0)
@@ -422,9 +422,7 @@ def _power(e: Emitter, number: ir.Value, x: ir.Value) -> ir.Value:
     return e.b.bitcast(e.b.shl(number, places), x.type)
 
 
-def _by_pairs(
-    e: Emitter, x: ir.Value, square: ir.Value, coefficients: Sequence[float]
-) -> ir.Value:
+def _by_pairs(e: Emitter, x: ir.Value, square: ir.Value, coefficients: Sequence[float]) -> ir.Value:
     """`polynomial` in steps of x^2, which wait half as long for each other."""
     *pairs, last = (coefficients[n : n + 2] for n in range(0, len(coefficients), 2))
     total = polynomial(e, x, last)
