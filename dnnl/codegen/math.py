@@ -55,6 +55,8 @@ _EXP_NORMAL = -87.0
 _EXP_VANISHES = -88.0
 # e^x is lost beside 1 below the one; the logistic function is 1 above the other.
 _EXPM1_LOW, _LOGISTIC_HIGH = -18.0, 40.0
+# tanh(ln(1 + e^x)) is 1 from here on.
+_SOFTPLUS_HIGH = 20.0
 # What is added to an exponent in the bits of an f32.
 _BIAS = 127
 
@@ -191,7 +193,10 @@ def erf(e: Emitter, x: ir.Value) -> ir.Value:
     # exponential serve the small sources and the large ones.
     size = at_most(e, absolute(e, x), _ERF_LIMIT)
     series = _by_pairs(e, size, e.b.fmul(size, size), _ERF)
-    rest, power = _one_less(e, vector.multiply_add(e, size, series, e.b.fneg(size)))
+    target = vector.multiply_add(e, size, series, e.b.fneg(size))
+    rest, power = _one_less(e, target)
+    if not e.isa.fma:  # several roundings: what the last sum lost counts
+        rest = e.b.fadd(rest, e.b.fsub(e.b.fmul(size, series), e.b.fadd(target, size)))
     grown = e.b.fsub(constant(x, 1.0), power)
     return _signed(e, vector.multiply_add(e, e.b.fneg(rest), power, grown), x)
 
@@ -241,12 +246,18 @@ def logistic(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
-    """tanh(ln(1 + e^x)); 6 ulps."""
-    # With w = e^x it is ((1 + w)^2 - 1) / ((1 + w)^2 + 1).
-    grown = _exp_up_to(e, x, 40.0)
-    two = constant(x, 2.0)
-    numerator = e.b.fmul(grown, e.b.fadd(grown, two))
-    return e.b.fdiv(numerator, e.b.fadd(numerator, two))
+    """tanh(ln(1 + e^x)); 4 ulps."""
+    # With w = e^x it is ((1 + w)^2 - 1) / ((1 + w)^2 + 1), which is 1 for large x.
+    x, two = at_most(e, x, _SOFTPLUS_HIGH), constant(x, 2.0)
+    if _is_f64(x):
+        grown = math_f64.exp(e, x)
+        numerator = e.b.fmul(grown, e.b.fadd(grown, two))
+        return e.b.fdiv(numerator, e.b.fadd(numerator, two))
+    # Both terms are scaled by 2^24, as is w: its power of two is then always a normal number.
+    rest, number = _reduce(e, at_least(e, x, _EXP_LOW), _BIAS + 24)
+    grown = e.b.fmul(polynomial(e, rest, _EXP), _power(e, number, x))
+    numerator = e.b.fmul(grown, vector.multiply_add(e, grown, constant(x, 2.0**-24), two))
+    return e.b.fdiv(numerator, e.b.fadd(numerator, constant(x, 2.0**25)))
 
 
 def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
@@ -254,7 +265,9 @@ def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
     steep = x if slope == 1.0 else e.b.fmul(x, constant(x, slope))
     # The asymptote is exact, and what is added to it never large.
     asymptote = at_least(e, x, 0.0) if slope >= 0.0 else at_most(e, x, 0.0)
-    above = _log1p_up_to_one(e, _exp_up_to(e, e.b.fneg(absolute(e, steep))))
+    below = e.b.fneg(absolute(e, steep))
+    grown = math_f64.exp(e, below) if _is_f64(x) else _exp(e, at_least(e, below, _EXP_LOW))
+    above = _log1p_up_to_one(e, grown)
     if slope == 1.0:
         return e.b.fadd(above, asymptote)
     inverse = 1.0 / slope if slope else math.inf
@@ -344,13 +357,6 @@ def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     places = vector.splat_constant(bits, 52)
     whole = e.b.bitcast(e.b.shl(e.b.bitcast(shifted, bits), places), wide)
     return e.b.fptrunc(e.b.fmul(polynomial(e, rest, _EXP2), whole), x.type)
-
-
-def _exp_up_to(e: Emitter, x: ir.Value, high: float | None = None) -> ir.Value:
-    """e^x, of ``high`` where x is more; without ``high`` x is not positive."""
-    if high is not None:
-        x = at_most(e, x, high)
-    return math_f64.exp(e, x) if _is_f64(x) else _exp(e, at_least(e, x, _EXP_LOW))
 
 
 def _exp(e: Emitter, x: ir.Value, coefficients: Sequence[float] = _EXP) -> ir.Value:

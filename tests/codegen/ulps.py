@@ -91,7 +91,7 @@ FUNCTIONS = {
     "cos": Function(trigonometry.cos, np.cos, 1.6),
     "expm1": Function(functions.expm1, np.expm1, 2),
     "log1p": Function(functions.log1p, np.log1p, 1.5),
-    "softplus": Function(functions.softplus, _softplus, 2.5),
+    "softplus": Function(functions.softplus, _softplus, 3),
     "swish": Function(_alg("swish"), lambda x: x * _logistic(x), 4, _GATE),
     "mish": Function(_alg("mish"), lambda x: x * np.tanh(_softplus(x)), 5, _GATE),
     "gelu_tanh": Function(_alg("gelu_tanh"), _gelu_tanh, 32, _GATE),
