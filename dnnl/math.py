@@ -12,9 +12,9 @@ from dnnl.types.derivative import derivative as differentiated
 from dnnl.types.scalar import Number, Scalar, apply, computed, name_of, replayed, trace
 
 __all__ = [
-    "abs", "ceil",
-    "derivative", "erf", "exp", "floor", "log", "maximum", "minimum", "pow",
-    "relu", "round", "rsqrt", "sigmoid", "softplus", "sqrt", "square", "tanh", "where",
+    "abs", "ceil", "cos",
+    "derivative", "erf", "exp", "expm1", "floor", "log", "log1p", "maximum", "minimum", "pow",
+    "relu", "round", "rsqrt", "sigmoid", "sin", "softplus", "sqrt", "square", "tanh", "where",
 ]  # fmt: skip
 
 
@@ -37,6 +37,26 @@ def exp(x: Scalar | Number) -> Scalar | float:
 def log(x: Scalar | Number) -> Scalar | float:
     """The natural logarithm; NaN for negative x."""
     return _function("log", x)
+
+
+def expm1(x: Scalar | Number) -> Scalar | float:
+    """e^x - 1, with all digits where x is close to 0."""
+    return _function("expm1", x)
+
+
+def log1p(x: Scalar | Number) -> Scalar | float:
+    """ln(1 + x), with all digits where x is close to 0; NaN for x below -1."""
+    return _function("log1p", x)
+
+
+def sin(x: Scalar | Number) -> Scalar | float:
+    """The sine of an angle in radians, however large; NaN for infinities."""
+    return _function("sin", x)
+
+
+def cos(x: Scalar | Number) -> Scalar | float:
+    """The cosine of an angle in radians, however large; NaN for infinities."""
+    return _function("cos", x)
 
 
 def tanh(x: Scalar | Number) -> Scalar | float:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from llvmlite import ir
 
-from dnnl.codegen import arithmetic, binary, math, vector
+from dnnl.codegen import arithmetic, binary, math, trigonometry, vector
 from dnnl.codegen.builder import Emitter
 from dnnl.types.expression import COMPARISONS, CONSTANT, PARAMETER, Expression, Step
 from dnnl.types.kinds import Alg
 
 Function = Callable[..., ir.Value]
 
-_CALLS = frozenset(("pow", "exp", "log", "tanh", "erf", "sigmoid", "softplus"))
+_CALLS = frozenset(
+    ("pow", "exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "softplus", "sin", "cos")
+)
 _LONG = 20  # about the instructions of each of these
 _FREE = frozenset((PARAMETER, CONSTANT))
 
@@ -31,7 +33,11 @@ _FUNCTIONS: Mapping[str, Function] = {
     "sqrt": arithmetic.square_root,
     "rsqrt": lambda e, a: arithmetic.reciprocal(e, arithmetic.square_root(e, a)),
     "exp": math.exp,
+    "expm1": math.expm1,
     "log": math.log,
+    "log1p": math.log1p,
+    "sin": trigonometry.sin,
+    "cos": trigonometry.cos,
     "tanh": math.tanh,
     "erf": math.erf,
     "sigmoid": math.logistic,

@@ -37,15 +37,15 @@ from dnnl.codegen.builder import F64, I32, I64, Emitter
 
 __all__ = [
     "absolute", "at_least", "at_most", "clamp", "constant", "copy_sign", "erf", "exp",
-    "exp_of_negative", "expm1_of_negative", "log", "logistic", "normal_cdf", "polynomial",
-    "power", "reciprocal", "reciprocal_root", "round_to_even", "rounded_bits", "softplus",
-    "square_root", "tanh", "tanh_of_softplus",
+    "exp_of_negative", "expm1", "expm1_of_negative", "log", "log1p", "logistic", "normal_cdf",
+    "polynomial", "power", "reciprocal", "reciprocal_root", "round_to_even", "rounded_bits",
+    "softplus", "square_root", "tanh", "tanh_of_softplus",
 ]  # fmt: skip
 
 _LN2 = math.log(2.0)
 # ln 2 in two parts: the first has so few digits that its product with an exponent is exact.
 _LN2_HIGH = 0.693359375
-_LN2_LOW = _LN2 - _LN2_HIGH
+_LN2_PARTS = (_LN2_HIGH, _LN2 - _LN2_HIGH)
 
 # e^x is 0 below the one and inf above the other.
 _EXP_LOW, _EXP_HIGH = -104.0, 89.0
@@ -53,15 +53,18 @@ _EXP_LOW, _EXP_HIGH = -104.0, 89.0
 _EXP_NORMAL = -87.0
 # The nearest power of two to e^x is 2^-127.
 _EXP_VANISHES = -88.0
+# e^x is lost beside 1 below the one; the logistic function is 1 above the other.
+_EXPM1_LOW, _LOGISTIC_HIGH = -18.0, 40.0
+# tanh(ln(1 + e^x)) is 1 from here on.
+_SOFTPLUS_HIGH = 20.0
+# What is added to an exponent in the bits of an f32.
+_BIAS = 127
 
-# e^x = 1 + x + x^2 p(x): |x| <= ln(2)/2, 2^-23.1.
-_EXP = (4.9999225e-01, 1.6667119e-01, 4.189099e-02, 8.312431e-03)
-# e^x = 1 + x + x^2 p(x): |x| <= ln(2), 2^-25.4.
-_EXP_WIDE = (
-    5.0000036e-01, 1.6666614e-01, 4.1661236e-02, 8.33612e-03, 1.4105091e-03, 1.9610836e-04,
-)  # fmt: skip
-# e^x - 1 = x + x^2 p(x): |x| <= ln(2)/2, 2^-25.8.
-_EXPM1 = (4.9999997e-01, 1.6666542e-01, 4.1667204e-02, 8.366647e-03, 1.3882497e-03)
+# e^x - 1 = x + x^2 p(x): |x| <= ln(2)/2, 2^-26.1.
+_EXPM1 = (4.9999997e-01, 1.6666546e-01, 4.166744e-02, 8.366258e-03, 1.38703e-03)
+_EXP = (1.0, 1.0, *_EXPM1)
+# e^x = p(x): |x| <= ln(2)/2, 2^-23.4.
+_EXP_SHORT = (1.0, 9.999997e-01, 4.9999148e-01, 1.6667654e-01, 4.189815e-02, 8.289202e-03)
 # ln(1 + x) = x + x^2 p(x): -1/4 <= x <= 1/2, 2^-24.7.
 _LOG = (
     -5.000006e-01, 3.333355e-01, -2.4993442e-01, 1.9977078e-01,
@@ -72,18 +75,13 @@ _LOG1P = (
     -4.9999648e-01, 3.3321324e-01, -2.4857163e-01, 1.9153652e-01,
     -1.3753796e-01, 7.9204455e-02, -3.0065743e-02, 5.364812e-03,
 )  # fmt: skip
-# tanh x = x p(x^2) / q(x^2): |x| <= 9.02, 2^-24.1.
-_TANH_LIMIT = 9.02
-_TANH = (
-    (1.0, 1.3379718e-01, 3.4940343e-03, 2.0583477e-05, 1.3319066e-08),
-    (1.0, 4.6713033e-01, 2.5871072e-02, 3.2830922e-04, 7.762017e-07),
-)
-# erf x = x p(x^2) / q(x^2): |x| <= 3.93, 2^-24.1.
-_ERF_LIMIT = 3.93
+# From here on tanh is 1, and from there on erf.
+_TANH_LIMIT, _ERF_LIMIT = 10.0, 4.0
+# ln(1 - erf x) = -x + x p(x): 0 <= x <= 4, 2^-27.8 of erf x.
 _ERF = (
-    (1.1283791e00, 1.9078264e-01, 5.2790135e-02, 3.779561e-03, 2.8480805e-04, 2.0419861e-06),
-    (1.0, 5.024094e-01, 1.1425704e-01, 1.499734e-02, 1.1652021e-03, 3.8004207e-05),
-)
+    -1.2837917e-01, -6.3661957e-01, -1.02776304e-01, 1.9147823e-02, 1.6950456e-04,
+    -1.6756773e-03, 6.373643e-04, -1.1886171e-04, 9.388026e-06,
+)  # fmt: skip
 # erfc(x / sqrt 2) = (1 + x p(x))^-16: 2^-22 for 0 <= x <= 5, 2^-13 up to 6, and falling to 0.
 _TAIL = (
     4.9867816e-02, 2.1137435e-02, 3.2849943e-03, 3.496773e-05, 4.3236912e-05,
@@ -106,14 +104,14 @@ def _is_f64(x: ir.Value) -> bool:
 
 
 def exp(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x; 2 ulps."""
+    """e^x; 1.5 ulps."""
     if _is_f64(x):
         return math_f64.exp(e, x)
     return _exp(e, clamp(e, x, _EXP_LOW, _EXP_HIGH))
 
 
 def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x for -87 <= x <= 0, and 0 below -88; 2 ulps.
+    """e^x for -87 <= x <= 0, and 0 below -88; 2.5 ulps.
 
     Where most elements vanish, as behind the mask of an attention, denormal results would cost
     processors ten times as much as all the rest.
@@ -123,20 +121,49 @@ def exp_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
     if exponent.is_native(e, x.type):
         low = constant(x, _EXP_NORMAL)
         vanishing = e.b.fcmp_ordered("<", x, low)
-        return e.b.select(vanishing, constant(x, 0.0), _exp(e, vector.maximum(e, low, x)))
+        value = _exp(e, vector.maximum(e, low, x), _EXP_SHORT)
+        return e.b.select(vanishing, constant(x, 0.0), value)
     # From here on down the bits of the power are those of 0.
-    rest, power = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x), 1)
-    return e.b.fmul(polynomial(e, rest, (1.0, 1.0, *_EXP)), power)
+    rest, number = _reduce(e, vector.maximum(e, constant(x, _EXP_VANISHES), x), _BIAS)
+    return e.b.fmul(polynomial(e, rest, _EXP_SHORT), _power(e, number, x))
 
 
 def expm1_of_negative(e: Emitter, x: ir.Value) -> ir.Value:
-    """e^x - 1 for x <= 0, and 0 for positive x; 2 ulps."""
+    """e^x - 1 for x <= 0, and 0 for positive x; 1.5 ulps."""
     if _is_f64(x):
         return math_f64.expm1_of_negative(e, x)
-    x = clamp(e, x, -18.0, 0.0)  # e^-18 is lost beside 1
-    rest, power = _reduce(e, x, 1)
-    rest = _powers_from_first(e, rest, _EXPM1)
+    rest, power = _one_less(e, clamp(e, x, _EXPM1_LOW, 0.0))
     return vector.multiply_add(e, rest, power, e.b.fsub(power, constant(x, 1.0)))
+
+
+def expm1(e: Emitter, x: ir.Value) -> ir.Value:
+    """e^x - 1, as precise as x where x is small; 2 ulps; of f32."""
+    # Half of it, as 2^128 is too large for a factor.
+    held = clamp(e, x, _EXPM1_LOW, _EXP_HIGH)
+    rest, half = _one_less(e, held, _BIAS - 1, _LN2_PARTS)
+    value = vector.multiply_add(e, rest, half, e.b.fsub(half, constant(x, 0.5)))
+    return copy_sign(e, e.b.fadd(value, value), x)
+
+
+def log1p(e: Emitter, x: ir.Value) -> ir.Value:
+    """ln(1 + x), as precise as x where x is small: -inf for -1, NaN below; 1.5 ulps; of f32."""
+    one = constant(x, 1.0)
+    mantissa, power = exponent.split(e, e.b.fadd(x, one))
+    # What 1 + x loses, in units of the power: nothing that counts from 2^60 on.
+    held = at_most(e, x, 2.0**60)
+    lost = e.b.fsub(held, e.b.fsub(e.b.fadd(held, one), one))
+    integers = vector.vector_type(I32, x.type.count)
+    shifted = e.b.fsub(constant(x, ROUNDING_SHIFT + _BIAS), at_most(e, power, 60.0))
+    scale = _power(e, e.b.bitcast(shifted, integers), x)
+    rest = vector.multiply_add(e, lost, scale, e.b.fsub(mantissa, one))
+    rest = _log_near_one(e, rest)
+    return copy_sign(e, vector.multiply_add(e, power, constant(x, _LN2), rest), x)
+
+
+def _log_near_one(e: Emitter, above: ir.Value) -> ir.Value:
+    """ln(1 + above) for -1/4 <= above <= 1/2."""
+    square = e.b.fmul(above, above)
+    return vector.multiply_add(e, square, _by_pairs(e, above, square, _LOG), above)
 
 
 def log(e: Emitter, x: ir.Value) -> ir.Value:
@@ -144,20 +171,41 @@ def log(e: Emitter, x: ir.Value) -> ir.Value:
     if _is_f64(x):
         return math_f64.log(e, x)
     mantissa, power = exponent.split(e, x)
-    rest = _powers_from_first(e, e.b.fsub(mantissa, constant(x, 1.0)), _LOG)
+    rest = _log_near_one(e, e.b.fsub(mantissa, constant(x, 1.0)))
     return vector.multiply_add(e, power, constant(x, _LN2), rest)
 
 
 def tanh(e: Emitter, x: ir.Value) -> ir.Value:
-    """The hyperbolic tangent; 6 ulps, and at most 1."""
+    """The hyperbolic tangent; 2 ulps, at most 1, and odd to the last bit."""
     if _is_f64(x):
         return math_f64.tanh(e, x)
-    return _saturating(e, x, _TANH_LIMIT, *_TANH)
+    # (1 - w) / (1 + w) with w = e^(-2 |x|): each of the two sums rounds once.
+    size, one = at_most(e, absolute(e, x), _TANH_LIMIT), constant(x, 1.0)
+    rest, power = _one_less(e, size, factor=-2.0)
+    numerator = vector.multiply_add(e, e.b.fneg(rest), power, e.b.fsub(one, power))
+    denominator = vector.multiply_add(e, rest, power, e.b.fadd(one, power))
+    return _signed(e, e.b.fdiv(numerator, denominator), x)
 
 
 def erf(e: Emitter, x: ir.Value) -> ir.Value:
-    """The error function; 6 ulps, and at most 1; of f32."""
-    return _saturating(e, x, _ERF_LIMIT, *_ERF)
+    """The error function; 2 ulps, at most 1, and odd to the last bit; of f32."""
+    # erf x = 1 - e^y with y = ln(1 - erf x), which is close to a parabola: one polynomial and one
+    # exponential serve the small sources and the large ones.
+    size = at_most(e, absolute(e, x), _ERF_LIMIT)
+    series = _by_pairs(e, size, e.b.fmul(size, size), _ERF)
+    target = vector.multiply_add(e, size, series, e.b.fneg(size))
+    rest, power = _one_less(e, target)
+    if not e.isa.fma:  # several roundings: what the last sum lost counts
+        rest = e.b.fadd(rest, e.b.fsub(e.b.fmul(size, series), e.b.fadd(target, size)))
+    grown = e.b.fsub(constant(x, 1.0), power)
+    return _signed(e, vector.multiply_add(e, e.b.fneg(rest), power, grown), x)
+
+
+def _signed(e: Emitter, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
+    """A value that is not negative with the sign of another."""
+    integers = vector.vector_type(I32, sign.type.count)
+    bit = e.b.and_(e.b.bitcast(sign, integers), vector.splat_constant(integers, -(2**31)))
+    return e.b.bitcast(e.b.or_(e.b.bitcast(magnitude, integers), bit), sign.type)
 
 
 def normal_cdf(e: Emitter, x: ir.Value) -> ir.Value:
@@ -185,18 +233,31 @@ def _normal_tail(e: Emitter, size: ir.Value) -> ir.Value:
 
 
 def logistic(e: Emitter, x: ir.Value) -> ir.Value:
-    """1 / (1 + e^-x); 4 ulps."""
-    grown = _exp_up_to(e, x, 40.0)  # from there on the result is 1
-    return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
+    """1 / (1 + e^-x); 3 ulps."""
+    if _is_f64(x):
+        grown = math_f64.exp(e, at_most(e, x, _LOGISTIC_HIGH))
+        return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
+    # With e^x = v * 2^n it is v / (v + 2^-n). The powers reach from 2^-58 to 2^150: with both terms
+    # scaled by 2^-24 no power is too large, and the scale of v is in the coefficients.
+    x = clamp(e, x, _EXP_LOW, _LOGISTIC_HIGH)
+    rest, number = _reduce(e, x, _BIAS - 24, -1.0)
+    value = polynomial(e, rest, [coefficient * 2.0**-24 for coefficient in _EXP])
+    return e.b.fdiv(value, e.b.fadd(value, _power(e, number, x)))
 
 
 def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
-    """tanh(ln(1 + e^x)); 6 ulps."""
-    # With w = e^x it is ((1 + w)^2 - 1) / ((1 + w)^2 + 1).
-    grown = _exp_up_to(e, x, 40.0)
-    two = constant(x, 2.0)
-    numerator = e.b.fmul(grown, e.b.fadd(grown, two))
-    return e.b.fdiv(numerator, e.b.fadd(numerator, two))
+    """tanh(ln(1 + e^x)); 4 ulps."""
+    # With w = e^x it is ((1 + w)^2 - 1) / ((1 + w)^2 + 1), which is 1 for large x.
+    x, two = at_most(e, x, _SOFTPLUS_HIGH), constant(x, 2.0)
+    if _is_f64(x):
+        grown = math_f64.exp(e, x)
+        numerator = e.b.fmul(grown, e.b.fadd(grown, two))
+        return e.b.fdiv(numerator, e.b.fadd(numerator, two))
+    # Both terms are scaled by 2^24, as is w: its power of two is then always a normal number.
+    rest, number = _reduce(e, at_least(e, x, _EXP_LOW), _BIAS + 24)
+    grown = e.b.fmul(polynomial(e, rest, _EXP), _power(e, number, x))
+    numerator = e.b.fmul(grown, vector.multiply_add(e, grown, constant(x, 2.0**-24), two))
+    return e.b.fdiv(numerator, e.b.fadd(numerator, constant(x, 2.0**25)))
 
 
 def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
@@ -204,16 +265,20 @@ def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
     steep = x if slope == 1.0 else e.b.fmul(x, constant(x, slope))
     # The asymptote is exact, and what is added to it never large.
     asymptote = at_least(e, x, 0.0) if slope >= 0.0 else at_most(e, x, 0.0)
-    above = _log1p(e, _exp_up_to(e, e.b.fneg(absolute(e, steep))))
+    below = e.b.fneg(absolute(e, steep))
+    grown = math_f64.exp(e, below) if _is_f64(x) else _exp(e, at_least(e, below, _EXP_LOW))
+    above = _log1p_up_to_one(e, grown)
     if slope == 1.0:
         return e.b.fadd(above, asymptote)
     inverse = 1.0 / slope if slope else math.inf
     return vector.multiply_add(e, above, constant(x, inverse), asymptote)
 
 
-def _log1p(e: Emitter, x: ir.Value) -> ir.Value:
+def _log1p_up_to_one(e: Emitter, x: ir.Value) -> ir.Value:
     """ln(1 + x) for 0 <= x <= 1."""
-    return math_f64.log1p(e, x) if _is_f64(x) else _powers_from_first(e, x, _LOG1P)
+    if _is_f64(x):
+        return math_f64.log1p(e, x)
+    return vector.multiply_add(e, e.b.fmul(x, x), polynomial(e, x, _LOG1P), x)
 
 
 def power(e: Emitter, x: ir.Value, to: float) -> ir.Value:
@@ -294,56 +359,79 @@ def _positive_power(e: Emitter, x: ir.Value, to: ir.Value) -> ir.Value:
     return e.b.fptrunc(e.b.fmul(polynomial(e, rest, _EXP2), whole), x.type)
 
 
-def _exp_up_to(e: Emitter, x: ir.Value, high: float | None = None) -> ir.Value:
-    """e^x, of ``high`` where x is more; without ``high`` x is not positive."""
-    if high is not None:
-        x = at_most(e, x, high)
-    return math_f64.exp(e, x) if _is_f64(x) else _exp(e, at_least(e, x, _EXP_LOW))
-
-
-def _exp(e: Emitter, x: ir.Value) -> ir.Value:
+def _exp(e: Emitter, x: ir.Value, coefficients: Sequence[float] = _EXP) -> ir.Value:
     """e^x for x from _EXP_LOW to _EXP_HIGH."""
     if exponent.is_native(e, x.type):
         shift = constant(x, ROUNDING_SHIFT)
         number = e.b.fsub(vector.multiply_add(e, x, constant(x, 1.0 / _LN2), shift), shift)
-        rest = _subtract_ln2(e, x, number, 1)
-        value = polynomial(e, rest, (1.0, 1.0, *_EXP))
-        return exponent.scale(e, value, number)
-    # A power of two for the square root of the result: it is a normal number where the result is
-    # denormal or, as an intermediate one, too large, and two products round only once.
-    rest, power = _reduce(e, x, 2)
-    value = polynomial(e, rest, (1.0, 1.0, *_EXP_WIDE))
-    return e.b.fmul(e.b.fmul(value, power), power)
+        rest = _subtract(e, x, number, _LN2_PARTS)
+        return exponent.scale(e, polynomial(e, rest, coefficients), number)
+    # 2^n may be too large or too small for one factor: there is one for each half of n, and the
+    # second product rounds, once.
+    rest, number = _reduce(e, x, 2 * _BIAS)
+
+    def whole(value: int) -> ir.Constant:
+        return vector.splat_constant(number.type, value)
+
+    half = e.b.and_(e.b.shl(number, whole(22)), whole(-(2**23)))
+    other = e.b.bitcast(e.b.sub(e.b.shl(number, whole(23)), half), x.type)
+    value = e.b.fmul(polynomial(e, rest, coefficients), e.b.bitcast(half, x.type))
+    return e.b.fmul(value, other)
 
 
-def _reduce(e: Emitter, x: ir.Value, factor: int) -> tuple[ir.Value, ir.Value]:
-    """(r, 2^n) with x = r + n * factor * ln(2) and the smallest |r|; -126 <= n <= 127, and
-    0 instead of 2^-127."""
-    # With the bias of exponents added, those bits are the exponent of the power.
-    shift = constant(x, ROUNDING_SHIFT + 127.0)
-    shifted = vector.multiply_add(e, x, constant(x, 1.0 / (factor * _LN2)), shift)
-    rest = _subtract_ln2(e, x, e.b.fsub(shifted, shift), factor)
-    integers = vector.vector_type(I32, x.type.count)
-    places = vector.splat_constant(integers, 23)
-    return rest, e.b.bitcast(e.b.shl(e.b.bitcast(shifted, integers), places), x.type)
+def _one_less(
+    e: Emitter,
+    x: ir.Value,
+    bias: int = _BIAS,
+    parts: Sequence[float] = (_LN2,),
+    factor: float = 1.0,
+) -> tuple[ir.Value, ir.Value]:
+    """(q, 2^(n + bias - _BIAS)) with e^(factor * x) = 2^n * (1 + q), where that power is a normal
+    number; ``factor`` is a power of two with any sign.
+
+    With ln(2) in one part q is precise enough for e^x - 1 where x is negative.
+    """
+    rest, number = _reduce(e, x, bias, 1.0 / factor, parts)
+    square = e.b.fmul(rest, rest)
+    higher = [value * factor ** (place + 2) for place, value in enumerate(_EXPM1)]
+    first = rest if factor == 1.0 else e.b.fmul(rest, constant(x, factor))
+    above = vector.multiply_add(e, square, _by_pairs(e, rest, square, higher), first)
+    return above, _power(e, number, x)
 
 
-def _subtract_ln2(e: Emitter, x: ir.Value, number: ir.Value, factor: int) -> ir.Value:
-    """x - number * factor * ln(2), as if ln(2) were exact."""
-    rest = vector.multiply_add(e, number, constant(x, -factor * _LN2_HIGH), x)
-    return vector.multiply_add(e, number, constant(x, -factor * _LN2_LOW), rest)
+def _reduce(
+    e: Emitter,
+    x: ir.Value,
+    bias: int,
+    unit: float = 1.0,
+    parts: Sequence[float] = _LN2_PARTS,
+) -> tuple[ir.Value, ir.Value]:
+    """(r, n + bias) with x = r + n * unit * ln(2) and the smallest |r|; ``unit`` is a power of two
+    with any sign, the number an i32 of which the lowest 22 bits count, and ``parts`` have the sum
+    ln(2)."""
+    shift = constant(x, ROUNDING_SHIFT + bias)
+    shifted = vector.multiply_add(e, x, constant(x, 1.0 / (unit * _LN2)), shift)
+    rest = _subtract(e, x, e.b.fsub(shifted, shift), [unit * part for part in parts])
+    return rest, e.b.bitcast(shifted, vector.vector_type(I32, x.type.count))
 
 
-def _powers_from_first(e: Emitter, x: ir.Value, higher: Sequence[float]) -> ir.Value:
-    """x + higher[0] * x^2 + higher[1] * x^3 + ..., as precise as x where x is small."""
-    return vector.multiply_add(e, e.b.fmul(x, x), polynomial(e, x, higher), x)
+def _subtract(e: Emitter, x: ir.Value, number: ir.Value, parts: Sequence[float]) -> ir.Value:
+    """x - number * parts[0] - number * parts[1] - ..."""
+    for part in parts:
+        x = vector.multiply_add(e, number, constant(x, -part), x)
+    return x
 
 
-def _saturating(
-    e: Emitter, x: ir.Value, limit: float, numerator: Sequence[float], denominator: Sequence[float]
-) -> ir.Value:
-    """x * p(x^2) / q(x^2), within -1 ... 1 and at its end for |x| > limit, where it comes to 1."""
-    # With the square held, the quotient of what lies beyond the limit grows on with x.
-    square = at_most(e, e.b.fmul(x, x), limit * limit)
-    above = e.b.fmul(x, polynomial(e, square, numerator))
-    return clamp(e, e.b.fdiv(above, polynomial(e, square, denominator)), -1.0, 1.0)
+def _power(e: Emitter, number: ir.Value, x: ir.Value) -> ir.Value:
+    """2^n for the integers n + _BIAS from 1 to 254, and 0 for 0, as vectors like x."""
+    places = vector.splat_constant(number.type, 23)
+    return e.b.bitcast(e.b.shl(number, places), x.type)
+
+
+def _by_pairs(e: Emitter, x: ir.Value, square: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+    """`polynomial` in steps of x^2, which wait half as long for each other."""
+    *pairs, last = (coefficients[n : n + 2] for n in range(0, len(coefficients), 2))
+    total = polynomial(e, x, last)
+    for pair in reversed(pairs):
+        total = vector.multiply_add(e, total, square, polynomial(e, x, pair))
+    return total

@@ -25,6 +25,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
     "minimum": np.minimum, "maximum": np.maximum, "neg": np.negative, "abs": np.abs,
     "sqrt": np.sqrt, "rsqrt": lambda a: 1 / np.sqrt(a), "exp": np.exp, "log": np.log,
+    "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos,
     "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[np.float64]),
     "sigmoid": lambda a: np.exp(-np.logaddexp(0.0, -a)),
     "softplus": lambda a: np.logaddexp(0.0, a), "floor": np.floor, "ceil": np.ceil,

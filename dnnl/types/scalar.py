@@ -30,7 +30,8 @@ Number = float | int
 _UFUNCS: Mapping[str, str] = {
     "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "power": "pow",
     "minimum": "minimum", "maximum": "maximum", "negative": "neg", "absolute": "abs",
-    "sqrt": "sqrt", "exp": "exp", "log": "log", "tanh": "tanh", "floor": "floor", "ceil": "ceil",
+    "sqrt": "sqrt", "exp": "exp", "log": "log", "expm1": "expm1", "log1p": "log1p",
+    "sin": "sin", "cos": "cos", "tanh": "tanh", "floor": "floor", "ceil": "ceil",
     "rint": "round", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
     "equal": "eq", "not_equal": "ne", "logical_and": "and", "logical_or": "or",
     "logical_not": "not",

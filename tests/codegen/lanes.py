@@ -64,23 +64,34 @@ def _build(conf: _Conf, isa: Isa) -> Kernel:
     return Kernel(module, (phase.end(conf.count),), tuple(range(conf.arity + 1)))
 
 
-def apply(isa: Isa, function: VectorFunction, *sources: F32Array, lanes: int = 0) -> F32Array:
-    """``function(e, *vectors)`` over arrays of one length, ``lanes`` values at a time.
+def prepared(
+    isa: Isa, function: VectorFunction, size: int, arity: int = 1, lanes: int = 0
+) -> Callable[..., F32Array]:
+    """``function(e, *vectors)`` over as many arrays of ``size`` elements, ``lanes`` at a time.
 
-    By default that is a whole register.
+    By default that is a whole register. It may be called by several threads at once.
     """
     lanes = lanes or isa.lanes
-    count = -(-sources[0].size // lanes)
-    arrays = [np.ones(count * lanes, np.float32) for _ in range(len(sources) + 1)]
-    for array, source in zip(arrays, sources, strict=False):
-        array[: source.size] = source
-    conf = _Conf(function, len(sources), lanes, count)
+    count = -(-size // lanes)
+    conf = _Conf(function, arity, lanes, count)
     # A folder of its own: a function's name says nothing about its code.
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, _build))
-    pointers = tuple(array.ctypes.data for array in arrays)
-    launch(Engine("cpu").load(image), pointers)
-    return arrays[-1][: sources[0].size]
+    executable = Engine("cpu").load(image)
+
+    def call(*sources: F32Array) -> F32Array:
+        arrays = [np.ones(count * lanes, np.float32) for _ in range(arity + 1)]
+        for array, source in zip(arrays, sources, strict=False):
+            array[:size] = source
+        launch(executable, tuple(array.ctypes.data for array in arrays))
+        return arrays[-1][:size]
+
+    return call
+
+
+def apply(isa: Isa, function: VectorFunction, *sources: F32Array, lanes: int = 0) -> F32Array:
+    """``function(e, *vectors)`` over arrays of one length, as `prepared` does it."""
+    return prepared(isa, function, sources[0].size, len(sources), lanes)(*sources)
 
 
 def assembly(isa: Isa, function: VectorFunction, arity: int = 1) -> str:

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dnnl.codegen import isa as rows
-from dnnl.codegen import math
+from dnnl.codegen import math, trigonometry
 from dnnl.codegen.isa import Isa
 from tests.codegen.lanes import (
     VectorFunction,
@@ -58,15 +58,19 @@ _erfc = np.vectorize(scalar.erfc, otypes=[np.float64])
 POWERS = (-4.0, -3.0, -2.5, -1.0, -0.5, 0.0, 0.3, 0.5, 1.0, 1.7, 2.0, 3.0, 4.0, 5.0, 7.5, 8.0, 33.0)
 
 CASES = {
-    "exp": Case(math.exp, np.exp, 2.5),
+    "exp": Case(math.exp, np.exp, 1.5),
     "expm1_of_negative": Case(
         math.expm1_of_negative, lambda x: np.expm1(np.minimum(x, 0.0)), 1.5
     ),
+    "expm1": Case(math.expm1, np.expm1, 2),
     "log": Case(math.log, np.log, 1.5),
-    "tanh": Case(math.tanh, np.tanh, 6),
-    "erf": Case(math.erf, _erf, 6.5),
+    "log1p": Case(math.log1p, np.log1p, 1.5),
+    "sin": Case(trigonometry.sin, np.sin, 1.6),
+    "cos": Case(trigonometry.cos, np.cos, 1.6),
+    "tanh": Case(math.tanh, np.tanh, 2),
+    "erf": Case(math.erf, _erf, 2),
     "normal_cdf": Case(math.normal_cdf, lambda x: _erfc(-x / np.sqrt(2.0)) / 2, 32, low=-5.0),
-    "logistic": Case(math.logistic, lambda x: 1 / (1 + np.exp(-x)), 4),
+    "logistic": Case(math.logistic, lambda x: 1 / (1 + np.exp(-x)), 2.5),
     "softplus": _softplus(1.0),
     "softplus of slope 2": _softplus(2.0),
     "softplus of slope -1": _softplus(-1.0),
@@ -114,7 +118,7 @@ def test_error_over_the_whole_range(name: str, isa: Isa) -> None:
 
 @ISAS
 @pytest.mark.parametrize("lanes", [1, 2, 4, 8, 32])
-@pytest.mark.parametrize("name", ["exp", "log", "tanh", "power 1.7", "round_to_even"])
+@pytest.mark.parametrize("name", ["exp", "log", "tanh", "sin", "power 1.7", "round_to_even"])
 def test_any_number_of_lanes(name: str, lanes: int, isa: Isa) -> None:
     case, x = CASES[name], all_magnitudes()[::61]
     errors = errors_in_ulps(apply(isa, case.function, x, lanes=lanes), expected(name)[::61])
@@ -151,7 +155,7 @@ def test_the_exponential_of_negative_numbers_vanishes(isa: Isa) -> None:
     got = apply(isa, math.exp_of_negative, x)
     normal = x >= -87
     errors = errors_in_ulps(got, np.exp(x.astype(np.float64)))
-    assert errors[normal].max() <= CASES["exp"].ulps
+    assert errors[normal].max() <= 2.5
     assert (got[x < -88] == 0).all()
     assert (got[(x < -87) & ~(x < -88)] <= np.exp(-87.0)).all()
     assert np.isnan(got[-1])
@@ -164,7 +168,8 @@ def test_signs_of_zero(isa: Isa) -> None:
     def signs(name: str) -> list[bool]:
         return [bool(sign) for sign in np.signbit(apply(isa, CASES[name].function, zeros))]
 
-    for odd in ("tanh", "erf", "square_root", "round_to_even", "power 3.0", "power 33.0"):
+    roots = ("square_root", "round_to_even", "power 3.0", "power 33.0")
+    for odd in ("tanh", "erf", "sin", "expm1", "log1p", *roots):
         assert signs(odd) == [True, False], odd
     for even in ("absolute", "power 0.5", "power 1.7", "power 8.0"):
         assert signs(even) == [False, False], even
@@ -182,6 +187,6 @@ def test_avx512_code_keeps_everything_in_registers(name: str) -> None:
     text = assembly(rows.find("avx512_core"), CASES[name].function)
     assert "(%rsp)" not in text
     loop = re.split(r"^\.LBB\S+:.*$", text, flags=re.MULTILINE)
-    body = next(part for part in loop if "vmovups\t%zmm" in part)
+    body = next(part for part in loop if re.search(r"vmov(ups|dqu64)\t%zmm", part))
     assert len([line for line in body.splitlines() if "(%r" in line]) == 2, "a load and a store"
-    assert len(instructions(body)) <= 27
+    assert len(instructions(body)) <= (38 if name == "erf" else 29)

@@ -43,6 +43,9 @@ FUNCTIONS: list[tuple[Callable[..., Any], Callable[..., torch.Tensor]]] = [
     (lambda x: 2 ** -x - 3 / (x * x + 1), lambda x: 2**-x - 3 / (x * x + 1)),
     (lambda x: dm.floor(x) + math.ceil(x) * x, lambda x: x.floor() + x.ceil() * x),
     (lambda x: round(x) * np.float32(2) + np.exp(x), lambda x: x.round() * 2 + x.exp()),
+    (lambda x: dm.sin(3 * x) * dm.cos(x), lambda x: (3 * x).sin() * x.cos()),
+    (lambda x: np.sin(x) - np.cos(x) * x, lambda x: x.sin() - x.cos() * x),
+    (lambda x: dm.expm1(x) / (2 + np.expm1(x)), lambda x: x.expm1() / (2 + x.expm1())),
     (lambda x: -x + 1 - +x, lambda x: 1 - 2 * x),
     (lambda x: dm.minimum(dm.maximum(x, -1), 1), lambda x: x.clamp(-1, 1)),
 ]  # fmt: skip
@@ -50,6 +53,7 @@ OF_POSITIVE: list[tuple[Callable[..., Any], Callable[..., torch.Tensor]]] = [
     (lambda x: dm.log(x) + dm.sqrt(x), lambda x: x.log() + x.sqrt()),
     (lambda x: dm.rsqrt(x) * x**1.7, lambda x: x.rsqrt() * x**1.7),
     (lambda x: x**x, lambda x: x**x),
+    (lambda x: dm.log1p(x) * np.log1p(2 * x), lambda x: x.log1p() * (2 * x).log1p()),
     (lambda x: dm.pow(x, -0.3), lambda x: x**-0.3),
 ]
 
