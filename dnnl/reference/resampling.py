@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import byte_range, generator, integers
-from dnnl.reference.rule import Rule
+from dnnl.reference.rule import Rule, core_eps
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 TOLERANCE = {
@@ -99,13 +98,13 @@ class _Resampling(Specification):
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """Equality of nearest elements; otherwise a few epsilons of f32, and one rounding."""
+        """Equality of nearest elements; otherwise a few epsilons, and one rounding."""
         kind = desc.desc_of(argument).data_type
         if desc.propagation.is_forward:
             exact = desc.alg_kind is Alg.resampling_nearest
-            return Rule(kind.eps if exact else kind.eps + 16 * DataType.f32.eps)
+            return Rule(kind.eps if exact else kind.eps + 16 * core_eps(kind))
         # Where dst is smaller, most elements of src are no part of it.
-        return Rule(kind.eps + 64 * DataType.f32.eps, zeros=100)
+        return Rule(kind.eps + 64 * core_eps(kind), zeros=100)
 
 
 SPECIFICATION = _Resampling()
