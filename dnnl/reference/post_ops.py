@@ -88,9 +88,7 @@ def undecided(
     found = np.zeros(np.shape(values), np.bool_)
     for index, entry in enumerate(post_ops):
         if index or not exact:
-            before = apply_post_ops(
-                values, post_ops[:index], operands, dst, dst_type=dst_type
-            )
+            before = apply_post_ops(values, post_ops[:index], operands, dst, dst_type=dst_type)
             jump = _jump(entry, before, operands, Arg.post_op(index))
             found |= np.abs(before - jump) <= _NEAR * np.maximum(1, np.abs(jump))
     return found
