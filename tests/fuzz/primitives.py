@@ -35,6 +35,7 @@ from tests.check import assert_gaps_untouched, assert_padding_zero, poison_gaps
 from tests.fuzz import layouts
 from tests.fuzz.kind import PASSED, Kind, Outcome, State, failed
 from tests.fuzz.problems import cases as problems
+from tests.fuzz.taken import taken
 from tests.guard import End, near
 from tests.small_caches import small_is_large
 
@@ -58,6 +59,8 @@ def lines(
     caches = draw(st.sampled_from(("real", "small", "small")))
     threads = draw(st.sampled_from((2, 2, 3, 5, 7)))
     case = draw(problems(kinds))
+    if laid_out or draw(st.booleans()):
+        case = taken(case)
     own = draw(layouts.drawn(case)) if laid_out or draw(st.integers(0, 3)) == 3 else ""
     return " ".join(word for word in (level, caches, str(threads), own, case.repro) if word)
 
