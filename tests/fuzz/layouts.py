@@ -40,7 +40,7 @@ def drawn(draw: st.DrawFn, case: Case) -> str:
     found = []
     for name, desc in _fields(asked).items():
         known = desc.ndims and not (desc.has_zero_dim or desc.has_runtime_values)
-        if known and draw(st.integers(0, 3)):
+        if known and draw(st.integers(0, 3)) > 0:
             found.append(f"{name}={_spelled(draw(descs(desc.dims, str(desc.data_type))))}")
     return MARK + ";".join(found) if found else ""
 
@@ -53,14 +53,14 @@ def applied(created: Created, text: str) -> Created:
     changes: dict[str, Any] = {}
     for entry in text.removeprefix(MARK).split(";"):
         name, _, layout = entry.partition("=")
-        desc = _read(known[name], layout)
+        own = _read(known[name], layout)
         field, _, number = name.partition(".")
         if number:
             every = list(changes.get(field, getattr(created.desc, field)))
-            every[int(number)] = desc
+            every[int(number)] = own
             changes[field] = tuple(every)
         else:
-            changes[field] = desc
+            changes[field] = own
     desc = replace(created.desc, **changes)
     engine, hint = created.pd.engine, None
     if created.forward is not None:
@@ -70,7 +70,7 @@ def applied(created: Created, text: str) -> Created:
 
 def _fields(desc: Desc) -> dict[str, MemoryDesc]:
     """The descriptors that a description holds, by the names of here."""
-    found = {}
+    found: dict[str, MemoryDesc] = {}
     for role in desc.operation.roles:
         if role.field and role.derived is None and desc.has(role):
             value = getattr(desc, role.field)

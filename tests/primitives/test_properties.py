@@ -24,7 +24,7 @@ BOUND_BY_MEMORY = [
 
 @pytest.mark.parametrize("kind", BOUND_BY_MEMORY)
 def test_results_of_any_layouts(kind: str) -> None:
-    @examples(5)
+    @examples(3)
     @given(st.deferred(lambda: lines((kind,), laid_out=True)))
     def run(line: str) -> None:
         outcome = KIND.run(line)

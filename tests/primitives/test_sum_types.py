@@ -10,12 +10,13 @@ import pytest
 from dnnl import InvalidArguments, PrimitiveDesc, Unimplemented
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.reference.arrays import Array
-from dnnl.reference.fill import stored
+from dnnl.reference.fill import integers, stored
 from dnnl.reference.post_ops import reread
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
 from dnnl.tools.bench.drivers import description
-from dnnl.tools.bench.execute import Executor, State
+from dnnl.tools.bench.execute import Executor
+from dnnl.tools.bench.result import State
 from dnnl.tools.bench.trial import Trial
 from dnnl.types.dtype import DataType
 from tests.primitives.harness import ENGINE
@@ -68,8 +69,8 @@ def _held(made: Trial) -> Array:
     rng = np.random.default_rng(3)
     if dst.data_type.is_float:
         return stored(rng.uniform(-2, 2, dst.dims), dst.data_type)
-    low, high = max(dst.data_type.min, -90), min(dst.data_type.max, 110)
-    return rng.integers(low, high, dst.dims).astype(np.float64)
+    low, high = max(int(dst.data_type.min), -90), min(int(dst.data_type.max), 110)
+    return integers(rng, dst.dims, low, high)
 
 
 @pytest.mark.parametrize("line", LINES)
