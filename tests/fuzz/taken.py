@@ -16,7 +16,7 @@ from dnnl.tools.bench.creation import create, skipped
 from dnnl.tools.bench.drivers import description
 
 _SELDOM = ("--attr-zero-points", "--attr-dropout", "--attr-scales", "--attr-fpmath")
-_TYPES = ("--sdt", "--ddt", "--dt", "--ss_dt")
+_TYPES = ("--sdt=", "--ddt=", "--dt=", "--ss_dt=")
 _LAYOUTS = ("--strides", "--inplace", "--runtime-dim-mask")
 _LEFT_OUT = (
     (), _SELDOM, ("--attr",), _TYPES, (*_SELDOM, *_TYPES), ("--attr", *_TYPES),
