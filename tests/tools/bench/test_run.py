@@ -98,8 +98,10 @@ def test_right_results(line: str) -> None:
         (
             "--softmax --sdt=s4 --ddt=s4 2x3",
             State.UNIMPLEMENTED,
-            "nest: unsupported data type: s4; "
-            "it takes f16, bf16, f32, s8, u8, f64, f8_e5m2 or f8_e4m3",
+            (
+                "nest: unsupported data type: s4; "
+                "it takes f16, bf16, f32, s8, u8, f64, f8_e5m2 or f8_e4m3"
+            ),
         ),
         (
             "--binary --attr-dropout=0.5:1:any 2x3:2x3",
