@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
     from dnnl.primitives.resampling import ResamplingDesc as ResamplingDesc
     from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
+    from dnnl.primitives.softmax import LogSoftmaxDesc as LogSoftmaxDesc
     from dnnl.primitives.softmax import SoftmaxDesc as SoftmaxDesc
+    from dnnl.primitives.softmax import SoftmaxV1Desc as SoftmaxV1Desc
     from dnnl.primitives.sum import SumDesc as SumDesc
     from dnnl.runtime.engine import Engine as Engine
     from dnnl.runtime.event import Event as Event
@@ -80,6 +82,7 @@ _HOMES = {
     "GroupNormalizationDesc": "primitives.group_normalization",
     "InnerProductDesc": "primitives.inner_product",
     "LayerNormalizationDesc": "primitives.layer_normalization",
+    "LogSoftmaxDesc": "primitives.softmax",
     "LrnDesc": "primitives.lrn",
     "MatmulDesc": "primitives.matmul",
     "PoolingDesc": "primitives.pooling",
@@ -91,6 +94,7 @@ _HOMES = {
     "ResamplingDesc": "primitives.resampling",
     "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
+    "SoftmaxV1Desc": "primitives.softmax",
     "SumDesc": "primitives.sum",
     "Engine": "runtime.engine",
     "Event": "runtime.event",

@@ -84,6 +84,16 @@ def store(memory: Memory, values: ArrayLike) -> None:
     store_codes(memory, _encode(rounded, data_type))
 
 
+def poison_gaps(memory: Memory) -> None:
+    """Set every bit of what is neither the tensor nor its padding, if elements are whole bytes."""
+    desc = memory.desc
+    if desc.data_type.bits >= 8 and desc.compensation is None:
+        codes = _codes(memory)
+        own = np.zeros(len(codes), bool)
+        own[offsets(desc, _room(desc))] = True
+        codes[~own] = ~np.zeros((), codes.dtype)
+
+
 def store_codes(memory: Memory, codes: Codes) -> None:
     """Write bit patterns to the elements, one array element each, and zero to the padding; gaps
     stay as they are. A 4-bit pattern lies in the low half of its array element."""

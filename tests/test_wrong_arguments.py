@@ -85,6 +85,10 @@ CALLS: dict[str, tuple[Callable[..., object], tuple[Any, ...]]] = {
         dnnl.SoftmaxDesc.forward, (INFERENCE, "softmax_accurate", IMAGE, IMAGE, 1)),
     "SoftmaxDesc.backward": (
         dnnl.SoftmaxDesc.backward, ("softmax_accurate", IMAGE, IMAGE, IMAGE, 1)),
+    "SoftmaxV1Desc.forward": (dnnl.SoftmaxV1Desc.forward, (INFERENCE, IMAGE, 1)),
+    "SoftmaxV1Desc.backward": (dnnl.SoftmaxV1Desc.backward, (IMAGE, IMAGE, 1)),
+    "LogSoftmaxDesc.forward": (dnnl.LogSoftmaxDesc.forward, (INFERENCE, IMAGE, 1)),
+    "LogSoftmaxDesc.backward": (dnnl.LogSoftmaxDesc.backward, (IMAGE, IMAGE, 1)),
     "SumDesc": (dnnl.SumDesc, ([1.0, 2.0], [IMAGE, IMAGE], IMAGE)),
     "Compensation": (dnnl.Compensation, (1, 1)),
     "Engine": (dnnl.Engine, ("cpu", 0)),

@@ -81,11 +81,12 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
     for number, entry in enumerate(post_ops):
         where = f"post-op {number}"
         if isinstance(entry, PostOpSum):
-            if entry.data_type not in (None, dst.data_type):
-                detail = f"{where}: sum with dst read as {entry.data_type}"
-                return Refusal(Reason.POST_OP, detail)
-            if entry.zero_point and not dst.data_type.is_integer:
-                detail = f"{where}: zero point of a sum into {dst.data_type}, which is no integer"
+            read = entry.data_type or dst.data_type
+            if read not in convert.SUPPORTED:
+                rule = f"it takes {any_of(convert.SUPPORTED)}"
+                return Refusal(Reason.DATA_TYPE, f"{where}: sum with {read}; {rule}")
+            if entry.zero_point and not read.is_integer:
+                detail = f"{where}: zero point of a sum with {read}, which is no integer"
                 return Refusal(Reason.POST_OP, detail)
         elif isinstance(entry, PostOpBinary):
             if entry.src1_desc.data_type not in convert.SUPPORTED:
@@ -187,7 +188,7 @@ class Epilogue:
         return value
 
     def _add(self, place: Place, value: ir.Value, entry: PostOpSum) -> ir.Value:
-        old = place.load(self._dst)
+        old = place.load_as(self._dst, entry.data_type or self._dst.data_type)
         if entry.zero_point:
             old = place.e.b.fsub(old, place.constant(float(entry.zero_point)))
         if entry.scale != 1.0:

@@ -8,7 +8,7 @@ A kernel says what is folded and what becomes of it::
     )
     phases = emit_fold(module, "statistics", fold, scratch)
 
-where ``scratch`` is f32 room in the scratchpad as large as ``room`` says. Work items fold a part of
+where ``scratch`` is room in the scratchpad as large as ``room`` says. Work items fold a part of
 the reduction each, for some of what is kept, and leave the results there; a second phase merges
 these, always in the same order. If there is too little work to share out, one phase does both.
 """
@@ -22,7 +22,7 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Type, Value, Values
+from dnnl.codegen.builder import F32, F64, Emitter, Module, Type, Value, Values
 from dnnl.codegen.convert import storage
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest, emit_nest, emit_planned
@@ -42,8 +42,8 @@ class Reduction:
     """How many iterations become a few values.
 
     ``partial(point)`` folds the reduced axes of a point, or of a part of them. ``merge(e, values,
-    others)`` makes one result of two; ``neutral`` changes nothing when merged. The values are f32,
-    or integers of 32 bits where ``data_type`` is s32.
+    others)`` makes one result of two; ``neutral`` changes nothing when merged. The values are
+    of ``data_type``: f32, f64, in which everything is then computed, or s32.
     """
 
     partial: Callable[[Point], Values]
@@ -57,13 +57,13 @@ class Reduction:
         return storage(self.data_type).element
 
 
-def sums(step: Step, count: int = 1) -> Reduction:
+def sums(step: Step, count: int = 1, data_type: DataType = DataType.f32) -> Reduction:
     """``count`` sums: ``step(point, *totals)`` adds the terms of an iteration to them."""
     neutral = (0.0,) * count
-    return Reduction(lambda point: point.fold(neutral, step, added), added, neutral)
+    return Reduction(lambda point: point.fold(neutral, step, added), added, neutral, data_type)
 
 
-def moments(value: Callable[[Point], Value]) -> Reduction:
+def moments(value: Callable[[Point], Value], data_type: DataType = DataType.f32) -> Reduction:
     """What :func:`mean_and_variance` takes: the number of iterations, their mean, what rounding it
     left over, and the sum of the squares of the differences from both together.
 
@@ -87,7 +87,7 @@ def moments(value: Callable[[Point], Value]) -> Reduction:
         rest = b.fdiv(total, some)
         return count, mean, rest, b.fsub(squares, b.fmul(total, rest))
 
-    return Reduction(partial, _merged_moments, (0.0,) * 4)
+    return Reduction(partial, _merged_moments, (0.0,) * 4, data_type)
 
 
 def mean_and_variance(e: Emitter, values: Values) -> tuple[Value, Value]:
@@ -130,23 +130,31 @@ class Fold:
     stored: tuple[Operand, ...] = ()
     reads_dst: bool = False
 
+    @property
+    def core(self) -> Type:
+        """The type that is computed in."""
+        return F64 if self.reduction.data_type is DataType.f64 else F32
 
-def room(isa: Isa, kept: int, reduced: int, values: int) -> MemoryDesc:
-    """The room that a fold of ``reduced`` elements to ``values`` for each of ``kept`` takes for its
-    partial results, or a little more than that."""
+
+def room(
+    isa: Isa, kept: int, reduced: int, values: int, data_type: DataType = DataType.f32
+) -> MemoryDesc:
+    """The room that a fold of ``reduced`` elements to ``values`` of a type for each of ``kept``
+    takes for its partial results, or a little more than that."""
     parts = most_parts(isa, kept, reduced)
-    return MemoryDesc((parts * values * kept if parts > 1 else 0,), DataType.f32)
+    return MemoryDesc((parts * values * kept if parts > 1 else 0,), data_type)
 
 
 def needed(isa: Isa, fold: Fold) -> MemoryDesc:
     """The room that this fold takes, and no more: none where it stays in one piece. It takes a
     millisecond to find out."""
     kept, reduced, values = _sizes(fold)
-    most = room(isa, kept, reduced, values)
+    data_type = fold.reduction.data_type
+    most = room(isa, kept, reduced, values, data_type)
     if not most.nelems():
         return most
     _, _, count, _ = _in_parts(isa, fold, Parts.of(fold, _NOWHERE, most))
-    return MemoryDesc((count * values * kept if count > 1 else 0,), DataType.f32)
+    return MemoryDesc((count * values * kept if count > 1 else 0,), data_type)
 
 
 def emit_fold(
@@ -181,9 +189,10 @@ def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int
         for operand, value in zip(written, fold.reduction.partial(point), strict=True):
             point.store_stored(operand, value)
 
-    nest = Nest(fold.kept, fold.reduced, fold.inputs, (*fold.stored, *written), part)
+    outputs = (*fold.stored, *written)
+    nest = Nest(fold.kept, fold.reduced, fold.inputs, outputs, part, core=fold.core)
     kept, reduced, _ = _sizes(fold)
-    return nest, *cut_reduction(isa, nest.space, kept, reduced, written)
+    return nest, *cut_reduction(isa, nest.space, kept, reduced, written, fold.core)
 
 
 def at_once(fold: Fold) -> Nest:
@@ -193,7 +202,9 @@ def at_once(fold: Fold) -> Nest:
         fold.finish(point, fold.reduction.partial(point))
 
     inputs, outputs = (*fold.inputs, *fold.after), (*fold.stored, *fold.outputs)
-    return Nest(fold.kept, fold.reduced, inputs, outputs, body, reads_dst=fold.reads_dst)
+    return Nest(
+        fold.kept, fold.reduced, inputs, outputs, body, reads_dst=fold.reads_dst, core=fold.core
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.builder import Type
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.schedule import widths
 from dnnl.codegen.sharing import wanted
 from dnnl.codegen.space import Space, stride
 from dnnl.codegen.vectorize import vectorize
@@ -28,11 +30,12 @@ _MULTIPLE = 64
 
 def most_parts(isa: Isa, kept: int, reduced: int) -> int:
     """The most parts into which a reduction of ``reduced`` elements to each of ``kept`` is cut."""
-    return _parts(isa, kept, reduced, min(max(1, kept), _most_lanes(isa)))
+    return _parts(isa, kept, reduced, min(max(1, kept), _side_by_side(isa, isa.lanes)))
 
 
-def _most_lanes(isa: Isa) -> int:
-    return REGISTERS * isa.lanes if isa.lanes > 1 else 1
+def _side_by_side(isa: Isa, lanes: int) -> int:
+    """The lanes of the vectors of a part that lie along what is kept, ``lanes`` to a register."""
+    return REGISTERS * lanes if isa.lanes > 1 else 1
 
 
 def _parts(isa: Isa, kept: int, reduced: int, width: int) -> int:
@@ -44,13 +47,14 @@ def _parts(isa: Isa, kept: int, reduced: int, width: int) -> int:
 
 
 def cut_reduction(
-    isa: Isa, space: Space, kept: int, reduced: int, results: Sequence[Operand]
+    isa: Isa, space: Space, kept: int, reduced: int, results: Sequence[Operand], core: Type
 ) -> tuple[Space, int, int]:
     """The space with its reduction of ``reduced`` elements to each of ``kept`` in parts, how many
-    they are, and how many registers its vectors had better fill. The ``results`` of each part lie
-    behind those of the parts before it."""
+    they are, and how many registers its vectors of ``core`` had better fill. The ``results`` of
+    each part lie behind those of the parts before it."""
     space = space.merged()
-    _, vectors, _ = vectorize(space, _most_lanes(isa), isa.caches)
+    lanes, _ = widths(isa, core)
+    _, vectors, _ = vectorize(space, _side_by_side(isa, lanes), isa.caches)
     width = 1 if vectors.reduced else vectors.lanes
     parts = min(most_parts(isa, kept, reduced), _parts(isa, kept, reduced, width))
     count, number = 1, ZERO

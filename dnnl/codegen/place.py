@@ -14,6 +14,7 @@ from dnnl.codegen.access import Access, Bound, Env, Number, Operand
 from dnnl.codegen.address import Affine, Axis, emit_offset
 from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.convert import Conversion, storage
+from dnnl.types.dtype import DataType
 
 # Elements up to this far apart are loaded with all that lies between them, and picked out.
 NEAR = 4
@@ -88,6 +89,13 @@ class Place:
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
         """Elements of the operand as they lie in memory, in the core type."""
         return storage(operand.data_type, self.kind.element).to_core(self.e, stored)
+
+    def load_as(self, operand: Operand, data_type: DataType) -> ir.Value:
+        """The operand's elements in the core type, read as another type of the same size."""
+        stored = self.load_stored(operand)
+        row = storage(data_type, self.kind.element)
+        kind = vector.vector_type(row.element, self._lanes)
+        return row.to_core(self.e, self.e.b.bitcast(stored, kind))
 
     def load_stored(self, operand: Operand) -> ir.Value:
         """The operand's elements as they lie in memory."""

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module, Value, Values
+from dnnl.codegen.builder import Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room
 from dnnl.codegen.isa import Isa
@@ -17,7 +17,14 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.normalization import KEPT, affine, inverse_deviation
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -40,7 +47,7 @@ class Conf:
 
     Where a cache holds a channel, all is done ``at_once``. Elsewhere ``factor``, the one of each
     channel, lies in the ``scratchpad``, which has that many bytes, and so do ``partial`` results of
-    statistics of the batch, and their ``mean`` where it is no output.
+    statistics of the batch, and their ``mean`` where it is no output, or is rounded there.
     """
 
     src: MemoryDesc
@@ -60,6 +67,16 @@ class Conf:
     def given(self) -> bool:
         """Whether the statistics are."""
         return NormFlags.use_global_stats in self.flags
+
+    @property
+    def held(self) -> DataType:
+        """What is computed in, and kept between phases."""
+        return computed_in(self.src, self.dst)
+
+    @property
+    def core(self) -> Type:
+        """What is computed in."""
+        return core_of(self.src, self.dst)
 
     @property
     def relu(self) -> bool:
@@ -92,13 +109,14 @@ def configure(
     refusal = _refuse_types(src, dst, given) or refuse(post_ops, dst)
     if refusal is not None:
         return refusal
-    scratchpad, channels = Scratchpad(), per_channel(dst)
     conf = Conf(src, dst, epsilon, flags, workspace, training, post_ops)
+    scratchpad, channels = Scratchpad(), per_channel(dst).with_data_type(conf.held)
     _, factor = scratchpad.take(channels)
     if given:
         return replace(conf, factor=factor, scratchpad=scratchpad.size)
-    mean = _NONE if training else scratchpad.take(channels)[1]
-    _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _MOMENTS))
+    left = training and conf.held is DataType.f32
+    mean = _NONE if left else scratchpad.take(channels)[1]
+    _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _MOMENTS, conf.held))
     apart = replace(conf, factor=factor, mean=mean, partial=partial, scratchpad=scratchpad.size)
     return replace(conf, at_once=True) if _resident(apart, isa) else apart
 
@@ -115,7 +133,7 @@ def _refuse_types(src: MemoryDesc, dst: MemoryDesc, given: bool) -> Refusal | No
     flag = NormFlags.use_global_stats
     if not given and DataType.s8 in (src.data_type, dst.data_type):
         return Refusal(Reason.DATA_TYPE, f"s8 without the flag {flag.name}")
-    return refuse_types(src, dst, allowed=FLOATS | {DataType.s8})
+    return refuse_types(src, dst, allowed=WIDE_FLOATS | {DataType.s8})
 
 
 def reduced(data: MemoryDesc) -> int:
@@ -159,14 +177,15 @@ def emit_factors(
 
     inputs = (variance,) if above is None else (variance, above)
     entry = symbol("batch_normalization_factors", [desc], module.isa)
-    return emit_nest(module, entry, Nest(axes, (), inputs, (factors,), body))
+    nest = Nest(axes, (), inputs, (factors,), body, core=core_of(factor))
+    return emit_nest(module, entry, nest)
 
 
 class _Normalizer:
     """The tensors of the forward pass, and what is done at one point of them."""
 
     def __init__(self, conf: Conf, arguments: Arguments) -> None:
-        self._conf, self._arguments = conf, arguments
+        self._conf, self._arguments, self.core = conf, arguments, conf.core
         self.axes = letters(conf.dst.dims)
         index = tuple(Affine.of(axis) for axis in self.axes)
 
@@ -187,7 +206,7 @@ class _Normalizer:
     @cached_property
     def mean(self) -> Operand:
         """The mean, where one phase leaves it to the next."""
-        if self._conf.given or self._conf.training:
+        if self._conf.mean.is_zero:
             return self._channel(Arg.MEAN)
         return self._channel(Arg.SCRATCHPAD, self._conf.mean)
 
@@ -199,7 +218,10 @@ class _Normalizer:
     @cached_property
     def results(self) -> tuple[Operand, ...]:
         """The mean and the variance, where they are outputs."""
-        return (self.mean, self._channel(Arg.VARIANCE)) if self._conf.training else ()
+        if not self._conf.training:
+            return ()
+        mean = self.mean if self._conf.mean.is_zero else self._channel(Arg.MEAN)
+        return mean, self._channel(Arg.VARIANCE)
 
     @property
     def beside(self) -> tuple[Operand, ...]:
@@ -225,14 +247,13 @@ class _Normalizer:
     @property
     def reduction(self) -> Reduction:
         """What :meth:`settle` takes."""
-        return moments(lambda p: p.load(self.src))
+        return moments(lambda p: p.load(self.src), self._conf.held)
 
-    def settle(
-        self, point: Point, values: Values, stored: tuple[Operand, ...]
-    ) -> tuple[Value, Value]:
-        """The mean and the factor of a channel; as many of mean and variance are ``stored``."""
+    def settle(self, point: Point, values: Values) -> tuple[Value, Value]:
+        """The mean and the factor of a channel, whose mean and variance are stored where they are
+        outputs."""
         mean, variance = mean_and_variance(point.e, values)
-        for operand, value in zip(stored, (mean, variance), strict=False):
+        for operand, value in zip(self.results, (mean, variance), strict=False):
             point.store(operand, value)
         return mean, inverse_deviation(point, variance, self._conf.epsilon, self.scale)
 
@@ -260,7 +281,8 @@ def _normalization(own: _Normalizer) -> Nest:
         own.normalize(point, point.load(own.mean), point.load(own.factor))
 
     inputs = (own.src, own.mean, own.factor, *own.beside)
-    return Nest(own.axes, (), inputs, own.outputs, body, reads_dst=own.epilogue.reads_dst)
+    reads = own.epilogue.reads_dst
+    return Nest(own.axes, (), inputs, own.outputs, body, reads_dst=reads, core=own.core)
 
 
 def _at_once(own: _Normalizer) -> Nest:
@@ -268,11 +290,12 @@ def _at_once(own: _Normalizer) -> Nest:
     reduction = own.reduction
 
     def body(point: Point) -> None:
-        mean, factor = own.settle(point, reduction.partial(point), own.results)
+        mean, factor = own.settle(point, reduction.partial(point))
         point.each(lambda p: own.normalize(p, mean, factor))
 
     inputs, outputs = (own.src, *own.scales, *own.beside), (*own.outputs, *own.results)
-    return Nest(*own.parts, inputs, outputs, body, reads_dst=own.epilogue.reads_dst)
+    reads = own.epilogue.reads_dst
+    return Nest(*own.parts, inputs, outputs, body, reads_dst=reads, core=own.core)
 
 
 def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
@@ -280,13 +303,15 @@ def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, 
     own, entry = _Normalizer(conf, arguments), _entry(conf, module)
     if conf.at_once:
         return (emit_resident(module, entry, _at_once(own)),)
-    statistics = own.results or (own.mean,)
+    mean_apart = () if conf.mean.is_zero else (own.mean,)
 
     def finish(point: Point, values: Values) -> None:
-        _, factor = own.settle(point, values, statistics)
+        mean, factor = own.settle(point, values)
+        for operand in mean_apart:
+            point.store(operand, mean)
         point.store(own.factor, factor)
 
-    outputs = (*statistics, own.factor)
+    outputs = (*own.results, *mean_apart, own.factor)
     fold = Fold(*own.parts, (own.src,), outputs, own.reduction, finish, own.scales)
     scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
     name = symbol("batch_normalization_statistics", [conf.src], module.isa)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module, Value, Values
+from dnnl.codegen.builder import Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.folds import Fold, Reduction, emit_fold, room, sums
 from dnnl.codegen.isa import Isa
@@ -19,10 +19,18 @@ from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.batch_normalization import emit_factors, per_channel, reduced
 from dnnl.kernels.normalization import KEPT, inverse_deviation
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -64,6 +72,16 @@ class Conf:
         return NormFlags.use_global_stats in self.flags
 
     @property
+    def held(self) -> DataType:
+        """What is computed in, and kept between phases."""
+        return computed_in(self.src, self.diff_dst, self.diff_src)
+
+    @property
+    def core(self) -> Type:
+        """What is computed in."""
+        return core_of(self.src, self.diff_dst, self.diff_src)
+
+    @property
     def scaled(self) -> bool:
         """Whether there are scales."""
         return NormFlags.use_scale in self.flags
@@ -86,17 +104,17 @@ def configure(
     weights: bool,
 ) -> Conf | Refusal:
     """Accept any layouts of supported types."""
-    refusal = refuse_types(src, diff_dst, diff_src, allowed=FLOATS)
+    refusal = refuse_types(src, diff_dst, diff_src, allowed=WIDE_FLOATS)
     if refusal is not None:
         return refusal
     conf = Conf(src, diff_dst, diff_src, epsilon, flags, workspace, weights)
-    scratchpad, channels = Scratchpad(), per_channel(src)
+    scratchpad, channels = Scratchpad(), per_channel(src).with_data_type(conf.held)
     apart = replace(conf, factor=scratchpad.take(channels)[1])
     if not conf.given:
         (_, constant), (_, along) = scratchpad.take(channels), scratchpad.take(channels)
         apart = replace(apart, constant=constant, along=along)
     if conf.sums:
-        _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _SUMS))
+        _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _SUMS, conf.held))
         apart = replace(apart, partial=partial)
     apart = replace(apart, scratchpad=scratchpad.size)
     return replace(conf, at_once=True) if conf.sums and _resident(apart, isa) else apart
@@ -144,7 +162,7 @@ class _Gradient:
         )
         self.diff_scale = channel(Arg.DIFF_SCALE) if by_scale else None
         self.diff_shift = channel(Arg.DIFF_SHIFT) if by_shift else None
-        self._conf, self._arguments = conf, arguments
+        self._conf, self._arguments, self.core = conf, arguments, conf.core
 
     @property
     def gradients(self) -> tuple[Operand, ...]:
@@ -197,7 +215,7 @@ class _Gradient:
             centred = p.e.b.fsub(p.load(self.src), p.load(self.mean))
             return p.e.b.fadd(total, passed), vector.multiply_add(p.e, passed, centred, products)
 
-        return sums(step, _SUMS)
+        return sums(step, _SUMS, self._conf.held)
 
     def passed(self, point: Point) -> Value:
         """What the fused relu passes back of the gradient of the result."""
@@ -282,7 +300,7 @@ def _at_once(own: _Gradient) -> Nest:
         point.each(lambda p: own.differentiate(p, coefficients))
 
     inputs, outputs = (*own.data, *own.after), (*own.outputs, *own.learned)
-    return Nest(*own.parts, inputs, outputs, body)
+    return Nest(*own.parts, inputs, outputs, body, core=own.core)
 
 
 def _differentiation(own: _Gradient) -> Nest:
@@ -295,7 +313,7 @@ def _differentiation(own: _Gradient) -> Nest:
 
     terms = own.gradients if own.given else own.data
     inputs = (*terms, *own.coefficients)
-    return Nest(own.axes, (), inputs, own.outputs, body)
+    return Nest(own.axes, (), inputs, own.outputs, body, core=own.core)
 
 
 def _entry(conf: Conf, module: Module) -> str:

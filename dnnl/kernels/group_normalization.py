@@ -13,7 +13,7 @@ from math import prod
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import Module, Value, Values
+from dnnl.codegen.builder import Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.folds import Fold, emit_fold, mean_and_variance, moments, room
 from dnnl.codegen.isa import Isa
@@ -24,7 +24,14 @@ from dnnl.codegen.quantization import Quantization
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.group_normalization_axes import GroupAxes, layered, layers
 from dnnl.kernels.normalization import KEPT, TensorScales, affine, inverse_deviation
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -34,7 +41,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 _NONE = MemoryDesc.zero()
-_TYPES = FLOATS | {DataType.s8, DataType.u8}
+_TYPES = WIDE_FLOATS | {DataType.s8, DataType.u8}
 # Results of a reduction to moments, and what normalizes: the mean and the factor.
 _MOMENTS, _FACTORS = 4, 2
 
@@ -71,6 +78,16 @@ class Conf:
         return NormFlags.use_global_stats in self.flags
 
     @property
+    def held(self) -> DataType:
+        """What is computed in, and kept between phases."""
+        return computed_in(self.src, self.dst)
+
+    @property
+    def core(self) -> Type:
+        """What is computed in."""
+        return core_of(self.src, self.dst)
+
+    @property
     def axes(self) -> GroupAxes:
         """The axes of the groups."""
         return GroupAxes.of(self.src.dims, self.groups)
@@ -94,10 +111,11 @@ def configure(
         return refusal
     conf = Conf(src, dst, groups, epsilon, flags, training, quantization, post_ops)
     scratchpad = Scratchpad()
-    apart = replace(conf, factors=scratchpad.take(layers(src, _FACTORS))[1])
+    apart = replace(conf, factors=scratchpad.take(layers(src, _FACTORS, conf.held))[1])
     if not conf.given:
-        _, found = scratchpad.take(layers(src, _MOMENTS))
-        _, parts = scratchpad.take(room(isa, prod(src.dims[:2]), prod(src.dims[2:]), _MOMENTS))
+        sizes = prod(src.dims[:2]), prod(src.dims[2:])
+        _, found = scratchpad.take(layers(src, _MOMENTS, conf.held))
+        _, parts = scratchpad.take(room(isa, *sizes, _MOMENTS, conf.held))
         apart = replace(apart, moments=found, partial=parts)
     apart = replace(apart, scratchpad=scratchpad.size)
     return replace(conf, at_once=True) if not conf.given and _resident(apart, isa) else apart
@@ -219,7 +237,7 @@ def _moments(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, .
         for operand, value in zip(written, values, strict=True):
             point.store(operand, value)
 
-    own = moments(lambda p: p.load(src))
+    own = moments(lambda p: p.load(src), conf.held)
     fold = Fold(axes[:2], axes[2:], (src,), written, own, finish)
     name = symbol("group_normalization_moments", [conf.src], module.isa)
     return emit_fold(module, name, fold, (slot, conf.partial))
@@ -249,7 +267,8 @@ def _factors(conf: Conf, arguments: Arguments) -> Nest:
 
     axes = own.axes
     outputs = (means, factors, *own.written)
-    return Nest(axes.kept, axes.channels, (*read, *own.read), outputs, body)
+    inputs = (*read, *own.read)
+    return Nest(axes.kept, axes.channels, inputs, outputs, body, core=conf.core)
 
 
 def _normalization(conf: Conf, arguments: Arguments) -> Nest:
@@ -264,7 +283,7 @@ def _normalization(conf: Conf, arguments: Arguments) -> Nest:
         own.normalize(point, *loaded, own.load_scales(point))
 
     inputs = (means, factors, *own.read)
-    return Nest(axes, (), inputs, (own.dst,), body, reads_dst=own.reads_dst)
+    return Nest(axes, (), inputs, (own.dst,), body, reads_dst=own.reads_dst, core=conf.core)
 
 
 def _at_once(conf: Conf, arguments: Arguments) -> Nest:
@@ -280,4 +299,6 @@ def _at_once(conf: Conf, arguments: Arguments) -> Nest:
         point.each(lambda p: own.normalize(p, mean, groups.factor(p, inverse), scales))
 
     inputs, outputs = (*own.read, *groups.read), (own.dst, *groups.written)
-    return Nest(axes.kept, axes.reduced, inputs, outputs, body, reads_dst=own.reads_dst)
+    return Nest(
+        axes.kept, axes.reduced, inputs, outputs, body, reads_dst=own.reads_dst, core=conf.core
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.kernels.pointwise import letters
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -56,9 +57,9 @@ class GroupAxes:
         return not any(desc.inner_blocks or desc.strides[1] == 1 for desc in descs)
 
 
-def layers(data: MemoryDesc, count: int) -> MemoryDesc:
+def layers(data: MemoryDesc, count: int, data_type: DataType) -> MemoryDesc:
     """The descriptor of ``count`` values for each channel of each image of ``data``."""
-    return MemoryDesc((count, *data.dims[:2]), "f32")
+    return MemoryDesc((count, *data.dims[:2]), data_type)
 
 
 def layered(slot: int, desc: MemoryDesc, index: tuple[Affine, ...]) -> tuple[Operand, ...]:

@@ -9,7 +9,7 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import Module, Value, Values
+from dnnl.codegen.builder import Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.folds import Fold, Reduction, at_once, emit_fold, room, sums
 from dnnl.codegen.isa import Isa
@@ -19,10 +19,18 @@ from dnnl.codegen.point import Point, added
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.group_normalization_axes import GroupAxes, layered, layers
 from dnnl.kernels.normalization import KEPT, inverse_deviation
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -88,6 +96,16 @@ class Conf:
         """What is of the size of src."""
         return self.src, self.diff_dst, self.diff_src
 
+    @property
+    def held(self) -> DataType:
+        """What is computed in, and kept between phases."""
+        return computed_in(*self.data)
+
+    @property
+    def core(self) -> Type:
+        """What is computed in."""
+        return core_of(*self.data)
+
 
 def configure(
     src: MemoryDesc,
@@ -100,19 +118,21 @@ def configure(
     weights: bool,
 ) -> Conf | Refusal:
     """Accept any layouts of supported types."""
-    refusal = refuse_types(src, diff_dst, diff_src, allowed=FLOATS)
+    refusal = refuse_types(src, diff_dst, diff_src, allowed=WIDE_FLOATS)
     if refusal is not None:
         return refusal
     conf = Conf(src, diff_dst, diff_src, groups, epsilon, flags, weights)
     scratchpad = Scratchpad()
     if conf.learned or not conf.given:
-        conf = replace(conf, sums=scratchpad.take(layers(src, _SUMS))[1])
+        conf = replace(conf, sums=scratchpad.take(layers(src, _SUMS, conf.held))[1])
     whole = replace(conf, at_once=True, scratchpad=scratchpad.size if conf.learned else 0)
-    _, coefficients = scratchpad.take(layers(src, _GIVEN if conf.given else _COMPUTED))
+    count = _GIVEN if conf.given else _COMPUTED
+    _, coefficients = scratchpad.take(layers(src, count, conf.held))
     apart = replace(conf, coefficients=coefficients)
     if not conf.sums.is_zero:
-        _, statistics = scratchpad.take(layers(src, _STATISTICS))
-        _, parts = scratchpad.take(room(isa, prod(src.dims[:2]), prod(src.dims[2:]), _SUMS))
+        sizes = prod(src.dims[:2]), prod(src.dims[2:])
+        _, statistics = scratchpad.take(layers(src, _STATISTICS, conf.held))
+        _, parts = scratchpad.take(room(isa, *sizes, _SUMS, conf.held))
         apart = replace(apart, statistics=statistics, partial=parts)
     apart = replace(apart, scratchpad=scratchpad.size)
     return whole if _resident(whole, apart, isa) else apart
@@ -150,7 +170,7 @@ class _Data:
     """The tensors of which sums and gradients are made, an element of which has this ``index``."""
 
     def __init__(self, conf: Conf, arguments: Arguments, index: tuple[Affine, ...]) -> None:
-        self._given = conf.given
+        self._given, self._held = conf.given, conf.held
         self.src = Operand(arguments.slot(Arg.SRC), conf.src, index)
         self.diff_dst = Operand(arguments.slot(Arg.DIFF_DST), conf.diff_dst, index)
         self.diff_src = Operand(arguments.slot(Arg.DIFF_SRC), conf.diff_src, index)
@@ -172,7 +192,7 @@ class _Data:
             more = vector.multiply_add(p.e, gradient, centred, products)
             return p.e.b.fadd(total, gradient), more
 
-        return sums(step, _SUMS)
+        return sums(step, _SUMS, self._held)
 
     def differentiate(self, point: Point, *by: Value) -> None:
         """One vector of diff_src, by the factor, or the mean, the factor, the constant, and the
@@ -241,7 +261,7 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
 
     fold = Fold(
         axes[:2], axes[2:], (data.diff_dst, data.src, mean, inverse), written,
-        Reduction(part, added, (0.0,) * _SUMS), partial(_store, written),
+        Reduction(part, added, (0.0,) * _SUMS, conf.held), partial(_store, written),
     )  # fmt: skip
     isa = module.isa
     name = symbol("group_normalization_statistics", [conf.statistics], isa)
@@ -261,7 +281,8 @@ def _statistics(conf: Conf, arguments: Arguments) -> Nest:
         values = point.load(group.mean), group.inverse(point)
         point.each(lambda p: _store(written, p, values))
 
-    return Nest(axes.kept, axes.channels, (group.mean, group.variance), written, body)
+    read = group.mean, group.variance
+    return Nest(axes.kept, axes.channels, read, written, body, core=conf.core)
 
 
 def _store(operands: tuple[Operand, ...], point: Point, values: Values) -> None:
@@ -288,7 +309,8 @@ def _coefficients(conf: Conf, arguments: Arguments) -> Nest:
             others = group.shares(point, inverse, totals)
         point.each(lambda p: _store(written, p, (*group.scaled(p, inverse), *others)))
 
-    return Nest(axes.kept, axes.channels, (*read, *group.read), written, body)
+    inputs = (*read, *group.read)
+    return Nest(axes.kept, axes.channels, inputs, written, body, core=conf.core)
 
 
 def _differentiation(conf: Conf, arguments: Arguments) -> Nest:
@@ -304,7 +326,7 @@ def _differentiation(conf: Conf, arguments: Arguments) -> Nest:
     def body(point: Point) -> None:
         data.differentiate(point, *map(point.load, read))
 
-    return Nest(axes, (), (*data.read, *read), (data.diff_src,), body)
+    return Nest(axes, (), (*data.read, *read), (data.diff_src,), body, core=conf.core)
 
 
 def _at_once(conf: Conf, arguments: Arguments) -> Nest:
@@ -328,7 +350,7 @@ def _at_once(conf: Conf, arguments: Arguments) -> Nest:
 
     outputs = (data.diff_src, *written)
     inputs = (*data.read, group.mean, *group.read)
-    return Nest(axes.kept, axes.reduced, inputs, outputs, body)
+    return Nest(axes.kept, axes.reduced, inputs, outputs, body, core=conf.core)
 
 
 def _totals(conf: Conf, arguments: Arguments) -> Nest:
@@ -340,5 +362,7 @@ def _totals(conf: Conf, arguments: Arguments) -> Nest:
     read = tuple(by[arg] for arg in conf.learned)
     desc = MemoryDesc(conf.src.dims[1:2], "f32")
     written = tuple(Operand(arguments.slot(arg), desc, index[1:]) for arg in conf.learned)
-    own = sums(lambda p, *totals: added(p.e, totals, tuple(map(p.load, read))), len(read))
+    own = sums(
+        lambda p, *totals: added(p.e, totals, tuple(map(p.load, read))), len(read), conf.held
+    )
     return at_once(Fold((channel,), (image,), read, written, own, partial(_store, written)))

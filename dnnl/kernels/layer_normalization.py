@@ -18,14 +18,14 @@ from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels.layer_normalization_rows import Block, Index, blocks
 from dnnl.kernels.normalization import TensorScales, affine, inverse_deviation
-from dnnl.kernels.pointwise import FLOATS, refuse_types, symbol
+from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, refuse_types, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
-_TYPES = FLOATS | {DataType.s8, DataType.u8}
+_TYPES = WIDE_FLOATS | {DataType.s8, DataType.u8}
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _phase(conf: Conf, module: Module, arguments: Arguments, block: Block, numbe
     entry = symbol(name, [conf.src, conf.dst], module.isa)
     nest = Nest(
         block.parallel, (block.along,), rows.inputs, rows.outputs, rows.body,
-        reads_dst=rows.reads_dst,
+        reads_dst=rows.reads_dst, core=core_of(conf.src, conf.dst),
     )  # fmt: skip
     return emit_nest(module, entry, nest)
 

@@ -24,7 +24,7 @@ from dnnl.kernels.layer_normalization_rows import (
     blocks,
 )
 from dnnl.kernels.normalization import inverse_deviation
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WIDE_FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -33,7 +33,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 def configure(conf: Conf, isa: Isa) -> Conf | Refusal:
     """Accept any layouts of floats."""
-    refusal = refuse_types(conf.src, conf.diff_dst, conf.diff_src, allowed=FLOATS)
+    refusal = refuse_types(*conf.data, allowed=WIDE_FLOATS)
     if refusal or not conf.summed:
         return refusal or conf
     scratchpad, (*rows, length) = Scratchpad(), conf.src.dims
@@ -42,13 +42,13 @@ def configure(conf: Conf, isa: Isa) -> Conf | Refusal:
     flat = conf.flat if long and not conf.src.has_zero_dim else None
     if flat is not None:
         chunks = Chunks.of(isa, *flat.src.dims)
-        sums_of_chunks = MemoryDesc((chunks.slots * len(conf.summed) * length,), "f32")
+        sums_of_chunks = MemoryDesc((chunks.slots * len(conf.summed) * length,), conf.held)
         _, parts = scratchpad.take(sums_of_chunks)
         return replace(flat, chunks=chunks, partial=parts, scratchpad=scratchpad.size)
     if Arg.DIFF_SCALE in conf.summed:
-        _, factors = scratchpad.take(MemoryDesc(rows, "f32"))
+        _, factors = scratchpad.take(MemoryDesc(rows, conf.held))
         conf = replace(conf, factors=factors)
-    _, parts = scratchpad.take(room(isa, length, prod(rows), len(conf.summed)))
+    _, parts = scratchpad.take(room(isa, length, prod(rows), len(conf.summed), conf.held))
     return replace(conf, partial=parts, scratchpad=scratchpad.size)
 
 
@@ -76,7 +76,7 @@ def _in_chunks(
     rows, length = conf.src.dims
     along, chunk, block = Axis(length, "b"), Axis(chunks.count, "chunk"), Axis(chunks.blocks, "a")
     slot, summed = arguments.slot(Arg.SCRATCHPAD), len(conf.summed)
-    parts = Parts((along,), summed, slot, conf.partial)
+    parts = Parts((along,), summed, slot, conf.partial, conf.held)
     first = Affine.of(chunk, chunks.blocks * ROWS) + Affine.of(block, ROWS)
     index = [(first + row,) for row in range(ROWS)]
     rest = Axis(chunks.rest, "a")
@@ -91,12 +91,14 @@ def _in_chunks(
             totals = dict(zip(conf.summed, parts.operands(places, begin), strict=True))
             step = Gradients(conf, arguments, rows_of, totals)
             body = partial(_chunk, step, moving.extent)
-            nest = Nest((places,), (moving, along), step.inputs, step.outputs, body)
+            nest = Nest((places,), (moving, along), step.inputs, step.outputs, body, core=conf.core)
             entry = _symbol(conf, module, f"layer_normalization_backward{name}")
             phases.append(emit_nest(module, entry, nest))
     part = Axis(chunks.slots, "part")
     read = parts.operands(part)
-    merged = sums(lambda p, *totals: added(p.e, totals, tuple(map(p.load, read))), summed)
+    merged = sums(
+        lambda p, *totals: added(p.e, totals, tuple(map(p.load, read))), summed, conf.held
+    )
     outputs = _outputs(conf, arguments, along)
     fold = Fold((along,), (part,), read, outputs, merged, partial(_store, outputs))
     entry = symbol("layer_normalization_sums", [conf.src], module.isa)
@@ -132,17 +134,18 @@ def _chunk(step: Gradients, blocks: int, point: Point) -> None:
 def _each_row(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
     """The gradients of src alone."""
     phases = []
-    descs = [conf.src, conf.diff_dst, conf.diff_src]
-    for number, block in enumerate(blocks(module.isa, descs)):
+    for number, block in enumerate(blocks(module.isa, conf.data)):
         step = Gradients(conf, arguments, block)
-        nest = Nest(block.parallel, (block.along,), step.inputs, step.outputs, step.body)
+        nest = Nest(
+            block.parallel, (block.along,), step.inputs, step.outputs, step.body, core=conf.core
+        )
         name = "layer_normalization_backward" + (f"_rest{number}" if number else "")
         phases.append(emit_nest(module, _symbol(conf, module, name), nest))
     return tuple(phases)
 
 
 def _symbol(conf: Conf, module: Module, name: str) -> str:
-    return symbol(name, [conf.src, conf.diff_dst, conf.diff_src], module.isa)
+    return symbol(name, conf.data, module.isa)
 
 
 def _factors(conf: Conf, module: Module, arguments: Arguments) -> Phase:
@@ -156,7 +159,8 @@ def _factors(conf: Conf, module: Module, arguments: Arguments) -> Phase:
         point.store(factor, inverse_deviation(point, point.load(variance), conf.epsilon))
 
     entry = symbol("layer_normalization_factors", [conf.factors], module.isa)
-    return emit_nest(module, entry, Nest(axes, (), (variance,), (factor,), body))
+    nest = Nest(axes, (), (variance,), (factor,), body, core=conf.core)
+    return emit_nest(module, entry, nest)
 
 
 def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
@@ -187,7 +191,7 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
         return tuple(found.values())
 
     finish = partial(_store, outputs)
-    reduction = sums(step, len(summed))
+    reduction = sums(step, len(summed), conf.held)
     fold = Fold(axes[-1:], axes[:-1], tuple(inputs), outputs, reduction, finish)
     entry = symbol("layer_normalization_sums", [conf.src, conf.diff_dst], module.isa)
     scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial

@@ -10,13 +10,15 @@ from math import prod
 from dnnl.codegen import folds, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Value, Values, i64
+from dnnl.codegen.builder import Type, Value, Values, i64
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.point import Point
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.layer_normalization_rows import Block, Chunks, Index
 from dnnl.kernels.normalization import inverse_deviation
+from dnnl.kernels.pointwise import computed_in, core_of
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 _NONE = MemoryDesc.zero()
@@ -51,6 +53,21 @@ class Conf:
     scratchpad: int = 0
 
     @property
+    def data(self) -> tuple[MemoryDesc, ...]:
+        """What is of the size of src."""
+        return self.src, self.diff_dst, self.diff_src
+
+    @property
+    def held(self) -> DataType:
+        """What is computed in, and kept between phases."""
+        return computed_in(*self.data)
+
+    @property
+    def core(self) -> Type:
+        """What is computed in."""
+        return core_of(*self.data)
+
+    @property
     def summed(self) -> dict[Arg, MemoryDesc]:
         """The gradients that are sums over rows."""
         every = {Arg.DIFF_SCALE: self.diff_scale, Arg.DIFF_SHIFT: self.diff_shift}
@@ -61,11 +78,10 @@ class Conf:
         """This configuration with all rows along one dimension; None where they do not lie so, or
         not in one piece."""
         *rows, length = self.src.dims
-        data = self.src, self.diff_dst, self.diff_src
-        if any(desc.inner_blocks or desc.strides[-1] != 1 for desc in data):
+        if any(desc.inner_blocks or desc.strides[-1] != 1 for desc in self.data):
             return None
         try:
-            src, diff_dst, diff_src = (desc.reshape((prod(rows), length)) for desc in data)
+            src, diff_dst, diff_src = (desc.reshape((prod(rows), length)) for desc in self.data)
             stat = self.stat.reshape((prod(rows),))
         except InvalidArguments:
             return None

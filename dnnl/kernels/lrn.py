@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import F64, Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -24,7 +25,7 @@ from dnnl.types.memory_desc import MemoryDesc
 # less may be denormal.
 _QUARTERS = (0.25, 0.5, 0.75)
 _MOST_APART, _MOST_REGISTERS = 4, 2
-_LEAST, _LARGEST = 2.0**-100, 3.4028235e38
+_LEAST = 2.0**-100
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def configure(
     statement: Statement, src: MemoryDesc, dst: MemoryDesc, workspace: MemoryDesc | None
 ) -> Conf | Refusal:
     """Accept any layouts of floats."""
-    refusal = refuse_types(src, dst, allowed=FLOATS)
+    refusal = refuse_types(src, dst, allowed=WIDE_FLOATS)
     return refusal or Conf(statement, src, dst, workspace)
 
 
@@ -92,6 +93,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         tuple(outputs),
         body,
         registers=lines(isa, conf.dst),
+        core=core_of(conf.src, conf.dst),
     )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
@@ -185,7 +187,8 @@ def powers(e: Emitter, base: Value, statement: Statement) -> tuple[Value, Callab
     if not known:
         return math.power(e, base, -statement.beta), lambda: math.reciprocal(e, base)
     # Where squares overflow, the root of infinity would make NaN.
-    base = math.at_most(e, base, _LARGEST)
+    core = DataType.f64 if base.type.element is F64 else DataType.f32
+    base = math.at_most(e, base, core.max)
     root = math.reciprocal_root(e, base)
     if statement.beta == 0.5:
         return root, lambda: e.b.fmul(root, root)

@@ -12,7 +12,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.lrn import Statement, Window, lines, powers
-from dnnl.kernels.pointwise import FLOATS, refuse_types, symbol
+from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -40,7 +40,7 @@ def configure(
     diff_src: MemoryDesc,
 ) -> Conf | Refusal:
     """Accept any layouts of floats."""
-    refusal = refuse_types(src, diff_dst, diff_src, allowed=FLOATS)
+    refusal = refuse_types(src, diff_dst, diff_src, allowed=WIDE_FLOATS)
     return refusal or Conf(statement, src, diff_dst, workspace, diff_src)
 
 
@@ -68,6 +68,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     entry = symbol("lrn_backward", [conf.src, conf.diff_dst, conf.diff_src], isa)
     inputs = (src, diff_dst, *sources, *gradients, *workspaces)
     nest = Nest(
-        window.axes, window.taps, inputs, (diff_src,), body, registers=lines(isa, conf.diff_src)
-    )
+        window.axes, window.taps, inputs, (diff_src,), body, registers=lines(isa, conf.diff_src),
+        core=core_of(conf.src, conf.diff_dst, conf.diff_src),
+    )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

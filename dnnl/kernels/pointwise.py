@@ -26,6 +26,7 @@ from dnnl.types.post_ops import PostOp
 Source = tuple[int, MemoryDesc, tuple[int, ...]]
 Compute = Callable[[Point, list[Value]], Value]
 FLOATS = frozenset({DataType.f32, DataType.bf16, DataType.f16})
+WIDE_FLOATS = FLOATS | {DataType.f64}
 SMALL_FLOATS = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
 INTEGERS = frozenset({DataType.s32, DataType.s8, DataType.u8})
 _F32 = frozenset({DataType.f32})
@@ -56,9 +57,14 @@ def refuse_types(
     return None
 
 
+def computed_in(*descs: MemoryDesc) -> DataType:
+    """What is computed in with these tensors, and kept between phases: f64 where one of them is."""
+    return DataType.f64 if any(desc.data_type is DataType.f64 for desc in descs) else DataType.f32
+
+
 def core_of(*descs: MemoryDesc) -> Type:
     """The type of a computation with tensors of any float: f64 where one of them is."""
-    return F64 if any(desc.data_type is DataType.f64 for desc in descs) else F32
+    return F64 if computed_in(*descs) is DataType.f64 else F32
 
 
 def source(argument: int, desc: MemoryDesc) -> Source:

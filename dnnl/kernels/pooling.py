@@ -9,14 +9,14 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import F32, F64, Emitter, Module, Type, Value, Values
+from dnnl.codegen.builder import F64, Emitter, Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.windows import tap_number
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -61,7 +61,7 @@ def configure(
     """Accept any window and any layouts of supported types; a workspace, of dst's dims and of u8 or
     s32, for a maximum only."""
     conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops, workspace)
-    refusal = refuse_types(src, dst, allowed=FLOATS | INTEGERS)
+    refusal = refuse_types(src, dst, allowed=WIDE_FLOATS | INTEGERS)
     return refusal or refuse(post_ops, dst) or conf
 
 
@@ -112,7 +112,8 @@ def registers(kernel: tuple[int, ...]) -> int:
 
 def _core(conf: Conf) -> Type:
     """What windows are compared and summed in: f64 if f32 would not tell their elements apart."""
-    return F64 if conf.src.data_type is DataType.s32 and not conf.post_ops else F32
+    wide = conf.src.data_type is DataType.s32 and not conf.post_ops
+    return F64 if wide else core_of(conf.src, conf.dst)
 
 
 def _maximum(conf: Conf, src: Operand, point: Point) -> Value:

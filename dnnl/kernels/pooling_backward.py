@@ -14,14 +14,21 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module, Value, Values
+from dnnl.codegen.builder import Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.windows import Window, containing, tap_number
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.kernels.pooling import registers
 from dnnl.kernels.pooling_blocks import Blocks, blocks, terms
 from dnnl.runtime.image import Phase
@@ -74,7 +81,13 @@ class Conf:
     @property
     def shares(self) -> MemoryDesc:
         """What an element gets of the gradient of each window, where that differs."""
-        return MemoryDesc(self.diff_dst.dims[2:], "f32")
+        held = computed_in(self.diff_src, self.diff_dst)
+        return MemoryDesc(self.diff_dst.dims[2:], held)
+
+    @property
+    def core(self) -> Type:
+        """What is computed in."""
+        return core_of(self.diff_src, self.diff_dst)
 
     @property
     def scratchpad(self) -> int:
@@ -95,7 +108,7 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any window and any layouts of supported types."""
     conf = Conf(alg, diff_src, diff_dst, workspace, kernel, strides, padding, dilations)
-    return refuse_types(diff_src, diff_dst, allowed=FLOATS) or conf
+    return refuse_types(diff_src, diff_dst, allowed=WIDE_FLOATS) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -124,8 +137,8 @@ def _emit_shares(module: Module, conf: Conf, arguments: Arguments) -> Phase:
         count = vector.maximum(point.e, point.folded, point.constant(1.0))
         point.store(shares, point.e.b.fdiv(point.constant(1.0), count))
 
-    entry = f"pooling_shares__f32__{module.isa.lanes}x1__{module.isa.name}"
-    return emit_nest(module, entry, Nest(windows, taps, (src,), (shares,), body))
+    entry = symbol("pooling_shares", [conf.shares], module.isa)
+    return emit_nest(module, entry, Nest(windows, taps, (src,), (shares,), body, core=conf.core))
 
 
 class _Windows:
@@ -222,7 +235,7 @@ def _written_out(windows: _Windows, slot: int, dims: Sequence[Blocks]) -> Nest:
     return Nest(
         parallel=(*axes, *(dim.axis for dim in dims)), reduced=(),
         inputs=tuple(operand for operands in read.values() for operand in operands),
-        outputs=tuple(written), body=body,
+        outputs=tuple(written), body=body, core=conf.core,
         numbers=tuple(numbers.values()) if windows.largest else (),
     )  # fmt: skip
 
@@ -253,5 +266,5 @@ def _summed(conf: Conf, windows: _Windows, slot: int) -> Nest:
         inputs=read, outputs=(diff_src,), body=body,
         where=tuple(bound for own in around for bound in own.where),
         numbers=(number,) if windows.largest else (),
-        registers=registers(conf.kernel),
+        registers=registers(conf.kernel), core=conf.core,
     )  # fmt: skip

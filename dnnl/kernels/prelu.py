@@ -8,11 +8,11 @@ from dnnl.codegen.builder import Value
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
+from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
-TYPES = FLOATS | INTEGERS
+TYPES = WIDE_FLOATS | INTEGERS
 
 
 @dataclass(frozen=True)

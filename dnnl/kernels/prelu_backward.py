@@ -14,7 +14,7 @@ from dnnl.codegen.folds import Fold, Reduction, emit_fold, needed
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.point import Point, added
-from dnnl.kernels.pointwise import emit_copy, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import computed_in, core_of, emit_copy, letters, refuse_types, symbol
 from dnnl.kernels.prelu import TYPES, where_positive
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.types.arg import Arg
@@ -43,6 +43,11 @@ class Conf:
     scratchpad: int = 0
 
     @property
+    def tensors(self) -> tuple[MemoryDesc, ...]:
+        """All tensors."""
+        return self.src, self.weights, self.diff_dst, self.diff_src, self.diff_weights
+
+    @property
     def shared(self) -> tuple[bool, ...]:
         """The dimensions along which elements share a weight."""
         pairs = zip(self.src.dims, self.weights.dims, strict=True)
@@ -59,8 +64,7 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any layouts of supported types."""
     conf = Conf(src, weights, diff_dst, diff_src, diff_weights)
-    tensors = src, weights, diff_dst, diff_src, diff_weights
-    return refuse_types(*tensors, allowed=TYPES) or _with_room(conf, isa)
+    return refuse_types(*conf.tensors, allowed=TYPES) or _with_room(conf, isa)
 
 
 @lru_cache(_KEPT)
@@ -69,7 +73,8 @@ def _with_room(conf: Conf, isa: Isa) -> Conf:
     scratchpad = Scratchpad()
     padded = zip(conf.shared, conf.diff_weights.padded_dims, strict=True)
     if any(shared and extent > 1 for shared, extent in padded):
-        conf = replace(conf, totals=scratchpad.take(MemoryDesc(conf.weights.dims, "f32"))[1])
+        totals = MemoryDesc(conf.weights.dims, computed_in(*conf.tensors))
+        conf = replace(conf, totals=scratchpad.take(totals)[1])
     room = needed(isa, _fold(conf, Arguments()))
     if not room.has_zero_dim:
         conf = replace(conf, partial=scratchpad.take(room)[1])
@@ -86,7 +91,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     if not conf.totals.is_zero:
         entry = symbol("prelu_padding", [conf.diff_weights], isa)
         ends = (Arg.SCRATCHPAD, conf.totals), (Arg.DIFF_WEIGHTS, conf.diff_weights)
-        phases += (emit_copy(module, entry, *ends, arguments),)
+        core = core_of(*conf.tensors)
+        phases += (emit_copy(module, entry, *ends, arguments, core=core),)
     return Kernel(module, phases, arguments.ids)
 
 
@@ -129,7 +135,7 @@ def _fold(conf: Conf, arguments: Arguments) -> Fold:
         reduced=tuple(a for a, shared in zip(axes, conf.shared, strict=True) if shared),
         inputs=(src, weights, diff_dst),
         outputs=(sums,),
-        reduction=Reduction(partial, added, (0.0,)),
+        reduction=Reduction(partial, added, (0.0,), computed_in(*conf.tensors)),
         finish=lambda point, values: point.store(sums, *values),
         stored=(diff_src,),
     )

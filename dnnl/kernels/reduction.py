@@ -10,7 +10,7 @@ from math import inf, prod
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import F32, I32, Emitter, Module, Value, Values
+from dnnl.codegen.builder import I32, Emitter, Module, Value, Values
 from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.folds import Fold, Reduction, emit_fold, needed
@@ -18,7 +18,15 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    INTEGERS,
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -70,7 +78,7 @@ class Conf:
     @property
     def held(self) -> DataType:
         """The type of what is accumulated."""
-        return _S32 if self.exact else DataType.f32
+        return _S32 if self.exact else computed_in(self.src, self.dst)
 
     @property
     def norm(self) -> bool:
@@ -88,7 +96,7 @@ def configure(
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types."""
-    refusal = refuse_types(src, dst, allowed=FLOATS | INTEGERS) or refuse(post_ops, dst)
+    refusal = refuse_types(src, dst, allowed=WIDE_FLOATS | INTEGERS) or refuse(post_ops, dst)
     return refusal or _with_scratchpad(Conf(alg, p, eps, src, dst, post_ops), isa)
 
 
@@ -159,8 +167,9 @@ class _Reducer:
         def body(point: Point) -> None:
             self._finish(point, point.load_stored(total))
 
-        inputs = (total, *self._epilogue.operands)
-        return Nest(self._kept, (), inputs, (self._dst,), body, reads_dst=self._epilogue.reads_dst)
+        inputs, core = (total, *self._epilogue.operands), core_of(total.desc)
+        reads = self._epilogue.reads_dst
+        return Nest(self._kept, (), inputs, (self._dst,), body, reads_dst=reads, core=core)
 
     @property
     def _reduction(self) -> Reduction:
@@ -178,19 +187,19 @@ class _Reducer:
         def term(point: Point) -> Value:
             return widen(point.e, point.load_stored(self._src))
 
-        return _reduction(int(neutral), combine, term, data_type=_S32)
+        return _reduction(int(neutral), combine, term, _S32)
 
     @property
     def _of_floats(self) -> Reduction:
-        alg = self._conf.alg
+        alg, held = self._conf.alg, self._conf.held
         if alg is Alg.reduction_max:
-            return _reduction(-inf, vector.maximum, self._load)
+            return _reduction(-inf, vector.maximum, self._load, held)
         if alg is Alg.reduction_min:
-            return _reduction(inf, vector.minimum, self._load)
+            return _reduction(inf, vector.minimum, self._load, held)
         if alg is Alg.reduction_mul:
-            return _reduction(1.0, lambda e, a, b: e.b.fmul(a, b), self._load)
+            return _reduction(1.0, lambda e, a, b: e.b.fmul(a, b), self._load, held)
         term = self._power if self._conf.norm else self._load
-        return _reduction(0.0, lambda e, a, b: e.b.fadd(a, b), term)
+        return _reduction(0.0, lambda e, a, b: e.b.fadd(a, b), term, held)
 
     def _load(self, point: Point) -> Value:
         return point.load(self._src)
@@ -237,11 +246,10 @@ def _reduction(
     neutral: float,
     combine: Combine,
     term: Callable[[Point], Value],
-    data_type: DataType = DataType.f32,
+    data_type: DataType,
 ) -> Reduction:
     """What combines the terms of all iterations; those that do not count are left out, or where
     numbers are loaded as floats, load what is ``neutral``."""
-    floats = data_type is DataType.f32
 
     def step(point: Point, result: Value) -> Values:
         return (combine(point.e, term(point), result),)
@@ -251,7 +259,7 @@ def _reduction(
 
     fold = partial(
         Point.fold, init=(neutral,), step=step, merge=merge,
-        absent=neutral if floats else None, element=F32 if floats else I32,
+        absent=neutral if data_type.is_float else None, element=storage(data_type).element,
     )  # fmt: skip
     return Reduction(fold, merge, (neutral,), data_type)
 

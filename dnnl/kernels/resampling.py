@@ -8,14 +8,22 @@ from dataclasses import dataclass
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import F32, F64, Module, Type, Value, Values
+from dnnl.codegen.builder import F64, Module, Type, Value, Values
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    INTEGERS,
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -120,7 +128,7 @@ def configure(
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types; those of gradients are floats."""
-    allowed = FLOATS if gradient else FLOATS | INTEGERS
+    allowed = WIDE_FLOATS if gradient else WIDE_FLOATS | INTEGERS
     refusal = refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst)
     return refusal or Conf(linear, gradient, src, dst, post_ops)
 
@@ -131,7 +139,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     read, written = conf.ends
     axes = letters(conf.dst.dims)
     index = tuple(map(Affine.of, axes))
-    sides = [_Side(*side) for side in zip(conf.dims, axes[2:], conf.src.dims[2:], strict=True)]
+    spatial = zip(conf.dims, axes[2:], conf.src.dims[2:], strict=True)
+    sides = [_Side(*side, computed_in(conf.src, conf.dst)) for side in spatial]
     seen = (Affine.of(side.found) for side in sides)
     src = Operand(arguments.slot(read), conf.src, (*index[:2], *seen))
     dst = Operand(arguments.slot(written), conf.dst, index)
@@ -179,9 +188,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
 class _Side:
     """One spatial dimension: the axis of what is found there, that of taps, if there are several,
-    and the tables of both as operands."""
+    and the tables of both as operands, that of weights with elements of ``kind``."""
 
-    def __init__(self, table: Table, axis: Axis, extent: int) -> None:
+    def __init__(self, table: Table, axis: Axis, extent: int, kind: DataType) -> None:
         self.found = Axis(extent, f"{axis.name}_found")
         self.taps = (Axis(table.taps, f"{axis.name}_tap"),) if table.taps > 1 else ()
         self.gaps = table.gaps
@@ -190,11 +199,11 @@ class _Side:
         if self.taps:
             dims, index = (table.taps, *dims), (Affine.of(self.taps[0]), *index)
 
-        def operand(kind: DataType, contents: tuple[float, ...]) -> Operand:
-            return Operand(_TABLE, MemoryDesc(dims, kind), index, contents=contents)
+        def operand(own: DataType, contents: tuple[float, ...]) -> Operand:
+            return Operand(_TABLE, MemoryDesc(dims, own), index, contents=contents)
 
         self.places = operand(DataType.s32, table.places)
-        self.weights = operand(DataType.f32, table.weights) if table.weighted else None
+        self.weights = operand(kind, table.weights) if table.weighted else None
 
     @property
     def tables(self) -> tuple[Operand, ...]:
@@ -212,4 +221,5 @@ def _core(conf: Conf, moved: bool) -> Type:
     """What is computed in: f64 where f32 would not tell integers apart."""
     if moved:
         return bare_core(conf.src.data_type, conf.dst.data_type)
-    return F64 if conf.src.data_type is DataType.s32 and not conf.post_ops else F32
+    wide = conf.src.data_type is DataType.s32 and not conf.post_ops
+    return F64 if wide else core_of(conf.src, conf.dst)

@@ -15,7 +15,15 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.quantization import Quantization, Quantizer
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import (
+    SMALL_FLOATS,
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_types,
+    symbol,
+)
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
@@ -24,7 +32,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpSum
 
 _INFINITY = float("inf")
-_TYPES = FLOATS | {DataType.s8, DataType.u8, DataType.f8_e5m2, DataType.f8_e4m3}
+_TYPES = WIDE_FLOATS | SMALL_FLOATS | {DataType.s8, DataType.u8}
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nest = Nest(
         parallel, (axes[conf.axis],), inputs, outputs, row.body,
         numbers=dropper.numbers, reads_dst=row.keep or row.epilogue.reads_dst,
-        registers=dropper.registers,
+        registers=dropper.registers, core=core_of(conf.src, conf.dst),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
@@ -96,7 +104,7 @@ class _Row:
         self.log = conf.alg is Alg.softmax_log
         # The exponentials wait in dst for their sum if that holds them without rounding, unless a
         # post-op still needs what is there; or else, of rows that are not too long, beside it.
-        exact = conf.dst.data_type is DataType.f32
+        exact = conf.dst.data_type is computed_in(conf.src, conf.dst)
         sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
         self.keep = exact and not self.log and not sums
         # One division by the sum and the scale is done for a row, if nothing comes between them and

@@ -13,7 +13,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
-from dnnl.kernels.pointwise import FLOATS, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -35,7 +35,7 @@ def configure(
     alg: Alg, axis: int, diff_src: MemoryDesc, diff_dst: MemoryDesc, dst: MemoryDesc
 ) -> Conf | Refusal:
     """Accept any axis and any layouts of floats."""
-    refusal = refuse_types(diff_src, diff_dst, dst, allowed=FLOATS)
+    refusal = refuse_types(diff_src, diff_dst, dst, allowed=WIDE_FLOATS)
     return refusal or Conf(alg, axis, diff_src, diff_dst, dst)
 
 
@@ -74,6 +74,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
     module = Module("softmax_backward", isa)
-    entry = symbol("softmax_backward", [conf.diff_src, conf.diff_dst, conf.dst], isa)
-    nest = Nest(parallel, (axes[conf.axis],), (diff_dst, dst), (diff_src,), body)
+    tensors = conf.diff_src, conf.diff_dst, conf.dst
+    entry = symbol("softmax_backward", tensors, isa)
+    reduced, core = (axes[conf.axis],), core_of(*tensors)
+    nest = Nest(parallel, reduced, (diff_dst, dst), (diff_src,), body, core=core)
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

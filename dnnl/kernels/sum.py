@@ -10,7 +10,7 @@ from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, build_pointwise, refuse_types, source
+from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, build_pointwise, refuse_types, source
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -33,7 +33,7 @@ def configure(
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any layouts of supported types."""
-    refusal = refuse_types(*srcs, dst, allowed=FLOATS | INTEGERS) or refuse(post_ops, dst)
+    refusal = refuse_types(*srcs, dst, allowed=WIDE_FLOATS | INTEGERS) or refuse(post_ops, dst)
     return refusal or Conf(scales, srcs, dst, post_ops)
 
 

@@ -11,9 +11,10 @@ from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
 from dnnl.errors import InvalidArguments
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import Dropout
+from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction, PostOpPrelu
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction, PostOpPrelu, PostOpSum
 from dnnl.types.tag import FormatTag
 
 
@@ -90,8 +91,14 @@ def dense_like(desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
 
 
 def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
-    """Raise unless every operand of a post-op can be broadcast to dst."""
+    """Raise unless every operand of a post-op can be broadcast to dst, and what a sum reads dst as
+    has the size of dst's elements."""
     for number, entry in enumerate(post_ops):
+        read = entry.data_type if isinstance(entry, PostOpSum) else None
+        if read is not None and read.bits != dst.data_type.bits:
+            alike = (kind for kind in DataType if kind.bits == dst.data_type.bits)
+            rule = f"dst is {dst.data_type}, which a sum may read as {any_of(tuple(alike))}"
+            raise InvalidArguments(f"post_ops[{number}].data_type", read, rule)
         if isinstance(entry, PostOpPrelu) and entry.mask >> dst.ndims:
             rule = f"has a bit for each of the {dst.ndims} dimensions of dst"
             raise InvalidArguments(f"post_ops[{number}].mask", entry.mask, rule)

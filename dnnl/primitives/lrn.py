@@ -29,6 +29,7 @@ from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.lrn import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, PropKind, float_text
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -42,9 +43,9 @@ class LrnDesc(Desc):
     (``lrn_within_channel``, n is ``local_size`` to the number of these). They reach
     (local_size - 1) / 2 elements, in whole numbers, to either side and are clipped at the borders.
 
-    Arguments SRC, DST, and in training WORKSPACE, which the gradient reads: src * w^(-beta - 1) in
-    f32, laid out as src. Backward arguments SRC, DIFF_DST, WORKSPACE, DIFF_SRC. dst and the
-    gradients may be ``any``.
+    Arguments SRC, DST, and in training WORKSPACE, which the gradient reads: src * w^(-beta - 1),
+    laid out as src, in f32, of an f64 src in f64. Backward arguments SRC, DIFF_DST, WORKSPACE,
+    DIFF_SRC. dst and the gradients may be ``any``.
     """
 
     prop_kind: PropKind
@@ -132,7 +133,9 @@ def _backward(desc: LrnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 
 def _workspace(desc: LrnDesc) -> MemoryDesc:
-    return laid_out_as(MemoryDesc(desc.src_desc.dims, "f32", "any"), [desc.src_desc])
+    own = desc.src_desc.data_type
+    kind = own if own is DataType.f64 else DataType.f32
+    return laid_out_as(MemoryDesc(desc.src_desc.dims, kind, "any"), [desc.src_desc])
 
 
 def _src(case: CaseValues) -> MemoryDesc:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
@@ -99,6 +100,38 @@ class SoftmaxDesc(Desc):
     def problem(self) -> str:
         """The dims."""
         return spelled(self.dst_desc.dims)
+
+
+class _OneDescriptor:
+    """A former spelling, in which one descriptor stood for src and dst."""
+
+    _alg: ClassVar[Alg]
+
+    @classmethod
+    def forward(cls, prop_kind: PropKind | str, data_desc: MemoryDesc, axis: int) -> SoftmaxDesc:
+        """Describe a forward computation of src and dst alike; raises InvalidArguments where the
+        rules are broken."""
+        return SoftmaxDesc.forward(prop_kind, cls._alg, data_desc, data_desc, axis)
+
+    @classmethod
+    def backward(cls, diff_data_desc: MemoryDesc, data_desc: MemoryDesc, axis: int) -> SoftmaxDesc:
+        """Describe the gradient of a forward computation with the result ``data_desc``, diff_src
+        and diff_dst being alike; raises InvalidArguments where the rules are broken."""
+        return SoftmaxDesc.backward(cls._alg, diff_data_desc, diff_data_desc, data_desc, axis)
+
+
+class SoftmaxV1Desc(_OneDescriptor):
+    """Deprecated: use :class:`SoftmaxDesc` with ``softmax_accurate``, which these functions return.
+    Nothing warns."""
+
+    _alg = Alg.softmax_accurate
+
+
+class LogSoftmaxDesc(_OneDescriptor):
+    """Deprecated: use :class:`SoftmaxDesc` with ``softmax_log``, which these functions return.
+    Nothing warns."""
+
+    _alg = Alg.softmax_log
 
 
 def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:

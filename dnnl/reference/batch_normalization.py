@@ -213,11 +213,12 @@ class _BatchNormalization(Specification):
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """A few units of the least precise digit, relative to the terms that cancel."""
-        unit = 2.0 ** (24 - desc.src_desc.data_type.digits)
+        kind = desc.desc_of(argument).data_type
+        unit = 2.0 ** (24 - min(desc.src_desc.data_type.digits, max(24, kind.digits)))
         if argument in (Arg.MEAN, Arg.VARIANCE):
             # The variance of a single element is zero, and no mean is.
             alone = argument == Arg.VARIANCE and _channel_size(desc.src_desc) < 2
-            return Rule(_statistics_threshold(desc), zeros=100 if alone else 0)
+            return Rule(_statistics_threshold(desc, kind), zeros=100 if alone else 0)
         if argument in (Arg.DIFF_SCALE, Arg.DIFF_SHIFT):
             size = _terms(desc, values)[argument == Arg.DIFF_SCALE]
             return Rule(_SUM_THRESHOLD * unit, zeros=100, size=size)
@@ -229,7 +230,7 @@ class _BatchNormalization(Specification):
             return Rule(0.0, zeros=100, anything_at=np.abs(dst) <= _CANCELLED * size)
         threshold = _THRESHOLD * unit
         if NormFlags.use_global_stats not in desc.flags:
-            threshold += _statistics_threshold(desc)
+            threshold += _statistics_threshold(desc, kind)
         return Rule(threshold, zeros=zeros, size=size)
 
 
@@ -274,9 +275,9 @@ def _size(desc: Any, values: Values) -> Array:
     return np.maximum(factor * size, np.abs(known.get(Arg.SRC_1, 0.0)))
 
 
-def _statistics_threshold(desc: Any) -> float:
-    """What is accepted of statistics of the batch."""
-    return _STATISTICS(DataType.f32, _channel_size(desc.src_desc)).relative
+def _statistics_threshold(desc: Any, kind: DataType) -> float:
+    """What is accepted of statistics of the batch, or of a result of ``kind`` made with them."""
+    return _STATISTICS(kind, _channel_size(desc.src_desc)).relative
 
 
 def _channel_size(src: MemoryDesc) -> int:

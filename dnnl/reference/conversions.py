@@ -20,7 +20,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import coerce
 
 # Types whose values do not all fit in f32; they pass into each other without it.
-_WIDE = frozenset({DataType.f64, DataType.s32, DataType.s64})
+_WIDE = frozenset({DataType.f64, DataType.s32, DataType.s64, DataType.u32, DataType.u64})
 # The largest f32 below 2^31.
 S32_CLAMP = 2147483520.0
 _F4_MAX = 6.0
@@ -30,7 +30,8 @@ _E8M0_MIN = 2.0**-127
 def core_type(src: DataType | str, dst: DataType | str) -> DataType:
     """The type that a bare conversion between ``src`` and ``dst`` passes through."""
     pair = {coerce(DataType, src, "src"), coerce(DataType, dst, "dst")}
-    return DataType.f64 if pair <= _WIDE else DataType.f32
+    exact = pair <= _WIDE or all(kind.is_integer for kind in pair)
+    return DataType.f64 if exact else DataType.f32
 
 
 def convert(

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.conversions import convert
+from dnnl.reference.conversions import convert, core_type
 from dnnl.types.dtype import DataType
 
 Dims = Sequence[int]
 
 BYTE = 8
 HALVES = (DataType.bf16, DataType.f16)
-_WIDE = (DataType.f64, DataType.s32, DataType.s64)
 
 
 def generator(*key: object) -> np.random.Generator:
@@ -27,8 +26,7 @@ def generator(*key: object) -> np.random.Generator:
 
 def stored(values: Array, data_type: DataType) -> Array:
     """The values as ``data_type`` holds them."""
-    core = DataType.f64 if data_type in _WIDE else DataType.f32
-    return convert(values, data_type, core)
+    return convert(values, data_type, core_type(data_type, data_type))
 
 
 def integers(rng: np.random.Generator, dims: Dims, low: int, high: int) -> Array:

@@ -179,12 +179,12 @@ class _GroupNormalization(Specification):
         gradients relative to those of which they are made."""
         src = values[Arg.SRC]
         size = src[:1, : src.shape[1] // desc.groups].size
-        computed = _STATISTICS(DataType.f32, size).relative
+        data_type = desc.desc_of(argument).data_type
+        computed = _STATISTICS(data_type, size).relative
         if argument in (Arg.MEAN, Arg.VARIANCE):
             # The variance of a single element is zero, and no mean is.
             alone = argument == Arg.VARIANCE and size < 2
             return Rule(computed, zeros=100 if alone else 0)
-        data_type = desc.desc_of(argument).data_type
         coarse = 2.0 ** (24 - data_type.digits) if data_type.is_float else 1.0
         mean, variance = _statistics(desc, values)
         factor = np.abs(_per_channel(values.get(Arg.SCALE, np.ones(src.shape[1])), src))

@@ -22,11 +22,10 @@ from numpy.typing import ArrayLike
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import generator, integers
-from dnnl.reference.rule import Rule
+from dnnl.reference.rule import Rule, core_eps
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 # The exponent beta * ln(w) is rounded before it is used. length: the volume of the window.
@@ -135,7 +134,7 @@ class _Lrn(Specification):
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """Rounded once, behind a few epsilons of f32 for each term; relative to the terms that
+        """Rounded once, behind a few epsilons for each term; relative to the terms that
         cancel in gradients."""
         kind, axes = (
             desc.desc_of(argument).data_type,
@@ -148,7 +147,7 @@ class _Lrn(Specification):
             share = _window_sum(parts, axes, desc.local_size) * np.abs(values[Arg.SRC])
             slope = 2 * abs(desc.alpha * desc.beta) / terms
             size = np.abs(values[Arg.DIFF_DST]) + slope * share
-        return Rule(3 * (kind.eps / 2 + DataType.f32.eps * terms), size=size)
+        return Rule(3 * (kind.eps / 2 + core_eps(kind) * terms), size=size)
 
 
 def _numbers(desc: Any) -> dict[str, Any]:

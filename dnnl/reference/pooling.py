@@ -23,7 +23,6 @@ from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.reference.windows import Window
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 TOLERANCE = {
@@ -196,12 +195,11 @@ class _Pooling(Specification):
     ) -> Rule:
         """Equality of maxima and of their taps, a few roundings of averages."""
         kind = desc.desc_of(argument).data_type
-        eps = DataType.f32.eps if kind is DataType.f64 else kind.eps
         largest = desc.alg_kind is Alg.pooling_max
         # Of many taps that see the same maximum, one gets all; the first tap may always win.
         sparse = largest and argument != Arg.DST
         exact = largest and desc.propagation.is_forward
-        return Rule(0.0 if exact else 10 * eps, zeros=100 if sparse else 99)
+        return Rule(0.0 if exact else 10 * kind.eps, zeros=100 if sparse else 99)
 
 
 def _window(desc: Any) -> dict[str, Any]:

@@ -40,6 +40,7 @@ def apply_post_ops(
     operands: Mapping[int, ArrayLike],
     dst: ArrayLike | None = None,
     core: DataType = DataType.f64,
+    dst_type: DataType | None = None,
 ) -> Array:
     """The result ``values`` after all ``post_ops``.
 
@@ -48,12 +49,27 @@ def apply_post_ops(
 
     ``operands`` has the logical values of the execution arguments, under the same keys; prelu
     weights have the rank of the result, 1 where their mask has no bit. ``dst`` is what the
-    destination held, read as the sum's own data type where that has one.
+    destination held, as elements of ``dst_type``: a sum with a data type of its own reads their
+    bits as those of that type. Without ``dst_type`` it is what the sum reads.
     """
     result = f64(values)
     for index, entry in enumerate(post_ops):
-        result = _apply(entry, overflowed(result, core), operands, Arg.post_op(index), dst)
+        held = dst
+        if isinstance(entry, PostOpSum) and dst is not None and dst_type is not None:
+            held = reread(dst, dst_type, entry.data_type or dst_type)
+        result = _apply(entry, overflowed(result, core), operands, Arg.post_op(index), held)
     return result
+
+
+def reread(values: ArrayLike, stored: DataType, read: DataType) -> Array:
+    """What elements of the type ``stored`` are if their bits are read as those of another type of
+    the same size."""
+    if stored is read:
+        return f64(values)
+    codes = f64(values).astype(stored.numpy).view(f"u{stored.size}")
+    if stored.bits == 4:
+        codes = codes & 0xF
+    return f64(codes.view(read.numpy))
 
 
 def undecided(
@@ -61,6 +77,7 @@ def undecided(
     post_ops: Sequence[PostOp],
     operands: Mapping[int, ArrayLike],
     dst: ArrayLike | None = None,
+    dst_type: DataType | None = None,
     *,
     exact: bool,
 ) -> NDArray[np.bool_]:
@@ -71,7 +88,7 @@ def undecided(
     found = np.zeros(np.shape(values), np.bool_)
     for index, entry in enumerate(post_ops):
         if index or not exact:
-            before = apply_post_ops(values, post_ops[:index], operands, dst)
+            before = apply_post_ops(values, post_ops[:index], operands, dst, dst_type=dst_type)
             jump = _jump(entry, before, operands, Arg.post_op(index))
             found |= np.abs(before - jump) <= _NEAR * np.maximum(1, np.abs(jump))
     return found

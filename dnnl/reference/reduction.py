@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import BYTE, byte_range, drawn, generator, integers, sparse
-from dnnl.reference.rule import Rule
+from dnnl.reference.rule import Rule, core_eps
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
@@ -109,7 +109,7 @@ class _Reduction(Specification):
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """Extremes are exact; sums and products have a few epsilons of f32, relative to their
+        """Extremes are exact; sums and products have a few epsilons, relative to their
         terms, and are rounded once."""
         kind, dims = desc.dst_desc.data_type, desc.dst_desc.dims
         # Few numbers are far from zero where little is added up, or nothing is.
@@ -119,11 +119,11 @@ class _Reduction(Specification):
         src = values[Arg.SRC]
         count = _count(src, dims)
         steps = 16 + count**0.5
-        threshold = kind.eps + steps * DataType.f32.eps
+        threshold = kind.eps + steps * core_eps(kind)
         if desc.alg_kind in (Alg.reduction_sum, Alg.reduction_mean):
             size = reduction(np.abs(src), desc.alg_kind, dims)
-            # Relative to the terms only so much as f32 loses; the result is rounded by itself.
-            return Rule(threshold, zeros=zeros, size=size if kind.bits == 32 else None)
+            # Relative to the terms only so much as sums lose; the result is rounded by itself.
+            return Rule(threshold, zeros=zeros, size=size if kind.bits >= 32 else None)
         return Rule(threshold, zeros=zeros)
 
 

@@ -53,6 +53,7 @@ def reorder(
 
 
 _LARGEST = {DataType.f32: 2.0**24, DataType.f64: 2.0**24, DataType.f16: 2.0**11}
+_WHOLE = 2.0**53  # up to here f64, in which all is compared, holds whole numbers
 _FEW = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 16.0, 64.0)
 
 
@@ -66,6 +67,8 @@ class _Reorder(Specification):
         kind = desc.src_desc.data_type
         high = _LARGEST.get(kind, kind.max)
         low = -high if kind in _LARGEST else kind.min
+        if kind.is_integer:
+            low, high = max(low, -_WHOLE), min(high, _WHOLE)
         return {Arg.SRC: cycle((high, low, *_FEW), desc.src_desc.dims)}
 
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:

@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import byte_range, generator, integers
-from dnnl.reference.rule import Rule
+from dnnl.reference.rule import Rule, core_eps
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 TOLERANCE = {
@@ -55,18 +54,21 @@ def _product(weights: Array, data: Array, axis: int) -> Array:
 
 def _weights(old: int, new: int, alg: Alg | str) -> Array:
     """What each of ``new`` elements gets of each of ``old``: [new, old]."""
-    number = np.arange(new)
-    place = (number + 0.5) * old / max(1, new)
+    number, unit = np.arange(new), 2 * max(1, new)
+    # Twice as many units as elements of ``new`` make an element of ``old``: all is exact but the
+    # last division.
+    place = (2 * number + 1) * old
     weights = np.zeros((new, old))
     match name_of(alg):
         case "resampling_nearest":
-            weights[number, np.minimum(np.floor(place).astype(np.intp), old - 1)] = 1.0
+            weights[number, np.minimum(place // unit, old - 1)] = 1.0
         case "resampling_linear":
-            first = np.maximum(np.floor(place - 0.5), 0.0)
-            last = np.minimum(np.ceil(place - 0.5), old - 1.0)
-            second = np.abs(place - 0.5 - first)
-            np.add.at(weights, (number, first.astype(np.intp)), 1.0 - second)
-            np.add.at(weights, (number, last.astype(np.intp)), second)
+            middle = place - unit // 2
+            first = np.maximum(middle // unit, 0)
+            last = np.minimum(-(-middle // unit), old - 1)
+            second = np.abs(middle - unit * first) / unit
+            np.add.at(weights, (number, first), 1.0 - second)
+            np.add.at(weights, (number, last), second)
         case name:
             raise InvalidArguments("alg", name, "expected a resampling")
     return weights
@@ -99,13 +101,13 @@ class _Resampling(Specification):
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """Equality of nearest elements; otherwise a few epsilons of f32, and one rounding."""
+        """Equality of nearest elements; otherwise a few epsilons, and one rounding."""
         kind = desc.desc_of(argument).data_type
         if desc.propagation.is_forward:
             exact = desc.alg_kind is Alg.resampling_nearest
-            return Rule(kind.eps if exact else kind.eps + 16 * DataType.f32.eps)
+            return Rule(kind.eps if exact else kind.eps + 16 * core_eps(kind))
         # Where dst is smaller, most elements of src are no part of it.
-        return Rule(kind.eps + 64 * DataType.f32.eps, zeros=100)
+        return Rule(kind.eps + 64 * core_eps(kind), zeros=100)
 
 
 SPECIFICATION = _Resampling()

@@ -76,6 +76,11 @@ class Verdict:
         return replace(self, errors=self.errors + errors, lines=self.lines + lines)
 
 
+def core_eps(kind: DataType) -> float:
+    """The epsilon of what a result of a type is computed in: f64 where it is one, else f32."""
+    return kind.eps if kind is DataType.f64 else _EPS
+
+
 def compare(
     name: str, got: Array, want: Array, data_type: DataType, core: DataType, rule: Rule
 ) -> Verdict:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of, overflowed
 from dnnl.reference.fill import HALVES, generator, integers
-from dnnl.reference.rule import Rule
+from dnnl.reference.rule import Rule, core_eps
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
@@ -94,7 +94,9 @@ class _Softmax(Specification):
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """The function on the axis, or its gradient."""
         if desc.propagation.is_forward:
-            src = overflowed(values[Arg.SRC], DataType.f32)  # in which kernels scale
+            wide = any(tensor.desc.data_type is DataType.f64 for tensor in desc.tensors)
+            core = DataType.f64 if wide else DataType.f32
+            src = overflowed(values[Arg.SRC], core)  # in which kernels scale
             return {Arg.DST: softmax(src, desc.axis, desc.alg_kind)}
         ends = values[Arg.DST], values[Arg.DIFF_DST]
         return {Arg.DIFF_SRC: softmax_backward(*ends, desc.axis, desc.alg_kind)}
@@ -112,14 +114,14 @@ class _Softmax(Specification):
         if kind in HALVES:
             threshold = kind.eps
         if not forward:
-            return Rule(threshold, slack=DataType.f32.eps, size=np.abs(values[Arg.DIFF_DST]))
+            return Rule(threshold, slack=core_eps(kind), size=np.abs(values[Arg.DIFF_DST]))
         # Of integers a row may have one greatest element, and nothing beside it.
         whole = any(tensor.desc.data_type.is_integer for tensor in desc.tensors)
         share = 1 / length if whole else _RUN / length
         nothing = log and (length == 1 or kind is DataType.u8)
         zeros = 100.0 if nothing else max(30.0, 100 * (1 - share))
         # The logarithm of a sum near 1 has the errors of the sum, and dropout may double them.
-        return Rule(threshold, zeros=zeros, slack=DataType.f32.eps * (4 if log else 1))
+        return Rule(threshold, zeros=zeros, slack=core_eps(kind) * (4 if log else 1))
 
 
 def _parts(dims: Sequence[int], name: str) -> Array:

@@ -1,9 +1,10 @@
 """Valid problems of every operation: right results, and nothing touched that is not theirs.
 
-A case is ``ISA CACHES THREADS`` and the arguments of ``dnnl bench``. It runs on one thread and on
-several, beside pages that nobody may touch, and must give the same bits each time; its destinations
-are poisoned, its sources must stay as they are. ``small`` caches make kernels share out and store
-small tensors as if they were large.
+A case is ``ISA CACHES THREADS``, layouts that no tag spells (`tests.fuzz.layouts`) and the
+arguments of ``dnnl bench``. It runs on one thread and on several, beside pages that nobody may
+touch, and must give the same bits each time; its destinations and all gaps are poisoned, its
+sources must stay as they are. ``small`` caches make kernels share out and store small tensors as if
+they were large.
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.execute import Executor
 from dnnl.tools.bench.trial import Trial
 from dnnl.types.arg import Arg
-from tests.check import assert_gaps_untouched
+from tests.check import assert_gaps_untouched, assert_padding_zero, poison_gaps
+from tests.fuzz import layouts
 from tests.fuzz.kind import PASSED, Kind, Outcome, State, failed
 from tests.fuzz.problems import cases as problems
+from tests.fuzz.taken import taken
 from tests.guard import End, near
 from tests.small_caches import small_is_large
 
@@ -46,21 +49,29 @@ def _isas() -> list[str]:
 
 
 @st.composite
-def lines(draw: st.DrawFn, kinds: Sequence[str] = tuple(OPERATIONS)) -> str:
-    """Cases of operations of these kinds."""
+def lines(
+    draw: st.DrawFn, kinds: Sequence[str] = tuple(OPERATIONS), *, laid_out: bool = False
+) -> str:
+    """Cases of operations of these kinds; with tensors ``laid_out`` in ways that no tag spells, as
+    some are in any case."""
     best = ["default", *reversed(_isas())]
     level = draw(st.sampled_from([*best[:1] * 3, *best]))
     caches = draw(st.sampled_from(("real", "small", "small")))
     threads = draw(st.sampled_from((2, 2, 3, 5, 7)))
-    return f"{level} {caches} {threads} {draw(problems(kinds)).repro}"
+    case = draw(problems(kinds))
+    if laid_out or draw(st.booleans()):
+        case = taken(case)
+    own = draw(layouts.drawn(case)) if laid_out or draw(st.integers(0, 3)) == 3 else ""
+    return " ".join(word for word in (level, caches, str(threads), own, case.repro) if word)
 
 
 def _run(text: str) -> Outcome:
     level, caches, threads, *tokens = text.split(" ")
+    own = tokens.pop(0) if tokens[0].startswith(layouts.MARK) else ""
     (case,) = Interpreter().cases(tokens)
     with config.override("max_cpu_isa", level), _caches(caches == "small"):
         try:
-            return _checked(case, int(threads))
+            return _checked(case, int(threads), own)
         except Unimplemented as error:
             reason = str(error.reasons[-1]) if error.reasons else str(error)
             return Outcome(State.UNIMPLEMENTED, f"{case.driver.name}: {reason[:_REASON]}")
@@ -82,18 +93,20 @@ def _caches(small: bool) -> Iterator[None]:
         primitive._cache.clear()
 
 
-def _checked(case: Case, threads: int) -> Outcome:
+def _checked(case: Case, threads: int, own: str) -> Outcome:
     kind = description(case.driver)
     assert kind is not None
     reason = skipped(case, kind.operation)
     if reason is not None:
         return Outcome(State.REFUSED, f"{case.driver.name}: {reason}")
-    created = create(case, kind)
+    created = layouts.applied(create(case, kind), own)
     trial = Trial(case, created, at_execution(case, kind, created.pd))
     made = Primitive(created.pd)
     trial.fill(bitwise=False)
     trial.place()
     given = dict(trial.memories)
+    for memory in given.values():
+        poison_gaps(memory)
     written = {tensor.argument for tensor in trial.pd.written}
     what = _name(case, trial)
     first: dict[int, Memory] = {}
@@ -140,12 +153,12 @@ def _judged(case: Case, trial: Trial, results: dict[int, Memory], what: str) -> 
     if verdict.errors:
         text = "\n".join((f"{verdict.errors} of {verdict.total} are wrong:", *verdict.lines))
         return failed(f"wrong: {what}", text + _as_bench(case))
-    if trial.previous is None and not case.in_place:
-        for tensor in trial.pd.written:
-            try:
-                assert_gaps_untouched(results[tensor.argument])
-            except AssertionError as error:
-                return failed(f"gaps written: {what}", str(error))
+    for tensor in trial.pd.written:
+        try:
+            assert_padding_zero(results[tensor.argument])
+            assert_gaps_untouched(results[tensor.argument])
+        except AssertionError as error:
+            return failed(f"padding or gaps: {what}", str(error))
     return PASSED
 
 

@@ -28,6 +28,7 @@ from tests.fuzz.calls import World, call_text
 from tests.fuzz.campaign import Campaign, Finding
 from tests.fuzz.kind import Kind, Outcome, State
 from tests.fuzz.kinds import KINDS
+from tests.fuzz.layouts import MARK
 from tests.fuzz.problems import unknown_options
 from tests.fuzz.report import Report, keep, regressions
 from tests.fuzz.worker import Worker, attempt
@@ -75,7 +76,8 @@ def test_a_seed_gives_the_same_cases() -> None:
 @given(data=st.data())
 def test_cases_of_every_operation_are_drawn(name: str, data: st.DataObject) -> None:
     line = data.draw(primitives.lines([name]))
-    (case,) = Interpreter().cases(line.split(" ")[3:])
+    words = [word for word in line.split(" ")[3:] if not word.startswith(MARK)]
+    (case,) = Interpreter().cases(words)
     assert case.driver is OPERATIONS[name].operation.driver
 
 

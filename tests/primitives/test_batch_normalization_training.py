@@ -326,7 +326,7 @@ def test_what_is_refused() -> None:
         PrimitiveDesc(forward(desc, desc, "none"), ENGINE)
     for flags in ("none", GIVEN):
         with pytest.raises(
-            Unimplemented, match=r"unsupported data type: s8; it takes f16, bf16 or f32$"
+            Unimplemented, match=r"unsupported data type: s8; it takes f16, bf16, f32 or f64$"
         ):
             PrimitiveDesc(backward(desc, desc, desc, flags), ENGINE)
 

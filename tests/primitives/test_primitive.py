@@ -92,13 +92,13 @@ class TestPrimitiveDesc:
 
     def test_all_reasons_are_told(self) -> None:
         desc = PoolingDesc.forward(
-            "forward_training", "pooling_max", describe(DIMS, "nchw").with_data_type("f64"),
+            "forward_training", "pooling_max", describe(DIMS, "nchw").with_data_type("f8_e5m2"),
             describe((2, 3, 2, 2), "nchw"), (2, 2), (2, 2), (0, 0),
         )  # fmt: skip
         with pytest.raises(Unimplemented) as caught:
             PrimitiveDesc(desc, ENGINE)
         (candidate,) = caught.value.reasons
-        assert str(candidate).startswith("nest: unsupported data type: f64")
+        assert str(candidate).startswith("nest: unsupported data type: f8_e5m2")
         assert str(candidate) in str(caught.value)
         assert "pooling mb2ic3_ih4" in str(caught.value)
         assert isinstance(caught.value, NotImplementedError)

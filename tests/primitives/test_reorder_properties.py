@@ -1,15 +1,10 @@
-"""Reorder of anything into anything: cases drawn by hypothesis.
-
-DNNL_TEST_EXAMPLES=50 runs 50 times as many, and others each time (--hypothesis-seed=N for the
-same ones). Where a guard page ends the process, -s --hypothesis-verbosity=verbose shows at what.
-"""
+"""Reorder of anything into anything: cases drawn by hypothesis; `tests/properties.py` says how
+many."""
 
 from __future__ import annotations
 
-import os
-
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.primitives.reorder_cases import (
@@ -21,21 +16,9 @@ from tests.primitives.reorder_cases import (
     with_attributes,
     without_elements,
 )
+from tests.properties import examples
 
 weights = st.just("s8")
-FACTOR = int(os.environ.get("DNNL_TEST_EXAMPLES", "1"))
-
-
-def examples(count: int) -> settings:
-    """``count`` examples that every run has, or ``FACTOR`` times as many that are new each time."""
-    return settings(
-        max_examples=count * FACTOR,
-        derandomize=FACTOR == 1,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        print_blob=FACTOR != 1,
-    )
 
 
 @pytest.mark.parametrize("processor", ["", "cascadelake"], indirect=True)

@@ -9,11 +9,13 @@ import torch
 from dnnl import (
     Arg,
     InvalidArguments,
+    LogSoftmaxDesc,
     Memory,
     MemoryDesc,
     PrimitiveAttr,
     PrimitiveDesc,
     SoftmaxDesc,
+    SoftmaxV1Desc,
     config,
 )
 from dnnl.reference import softmax as reference
@@ -175,3 +177,21 @@ def test_the_class_itself_takes_names_too() -> None:
     a = MemoryDesc((2, 3), "f32")
     named = SoftmaxDesc("forward_inference", ALGS[0], a, a, 1)  # type: ignore[arg-type]
     assert named == SoftmaxDesc.forward("forward_inference", ALGS[0], a, a, 1)
+
+
+@pytest.mark.parametrize(
+    ("former", "alg"), [(SoftmaxV1Desc, "softmax_accurate"), (LogSoftmaxDesc, "softmax_log")]
+)
+def test_former_spellings_are_descriptions_of_today(
+    former: type[SoftmaxV1Desc | LogSoftmaxDesc], alg: str
+) -> None:
+    """Warnings are errors in all tests, so there is none."""
+    data, gradient = MemoryDesc(DIMS, "bf16", "nhwc"), MemoryDesc(DIMS, "f32")
+    assert former.forward("forward_training", data, 1) == SoftmaxDesc.forward(
+        "forward_training", alg, data, data, 1
+    )
+    assert former.backward(gradient, data, 3) == SoftmaxDesc.backward(
+        alg, gradient, gradient, data, 3
+    )
+    with pytest.raises(InvalidArguments, match="axis"):
+        former.forward("forward_inference", data, 4)

@@ -234,9 +234,10 @@ def finished(
         offset = made.values[Arg.DROPOUT_OFFSET].item() if pd.attr.dropout.use_offset else 0
         result, mask = dropout(result, chance, int(seed), int(offset))
         written[int(Arg.DROPOUT_MASK)] = mask
-    values = apply_post_ops(result, pd.attr.post_ops, operands, previous, core)
-    open_at = undecided(result, tuple(pd.attr.post_ops), operands, previous, exact=exact)
-    argument = pd.desc.outputs[0].argument
+    argument, post_ops = pd.desc.outputs[0].argument, tuple(pd.attr.post_ops)
+    kind = pd.desc.outputs[0].desc.data_type
+    values = apply_post_ops(result, post_ops, operands, previous, core, kind)
+    open_at = undecided(result, post_ops, operands, previous, kind, exact=exact)
     written[argument] = quantize(values, *_both(values.shape, argument, pd, made))
     return written, open_at
 

@@ -96,9 +96,12 @@ def test_right_results(line: str) -> None:
         ("--softmax --impl=nothing 2x3", State.SKIPPED, "Skip-impl option hit"),
         ("--softmax --skip-impl=nest 2x3", State.SKIPPED, "Skip-impl option hit"),
         (
-            "--softmax --sdt=f64 --ddt=f64 2x3",
+            "--softmax --sdt=s4 --ddt=s4 2x3",
             State.UNIMPLEMENTED,
-            "nest: unsupported data type: f64; it takes f16, bf16, f32, s8, u8, f8_e5m2 or f8_e4m3",
+            (
+                "nest: unsupported data type: s4; "
+                "it takes f16, bf16, f32, s8, u8, f64, f8_e5m2 or f8_e4m3"
+            ),
         ),
         (
             "--binary --attr-dropout=0.5:1:any 2x3:2x3",
@@ -156,7 +159,7 @@ def test_a_failure_is_shown_and_its_repro_fails_again(
 @pytest.mark.parametrize(
     ("line", "state"),
     [
-        ("--softmax --sdt=f64 --ddt=f64 --stag=axb 2x3x4_nname", "UNIMPLEMENTED"),
+        ("--softmax --sdt=s4 --ddt=s4 --stag=axb 2x3x4_nname", "UNIMPLEMENTED"),
         ("--softmax --axis=1,7 --attr-post-ops=add:f32:per_oc+sum:0.5 8x10", "INVALID_ARGUMENTS"),
     ],
 )
@@ -175,7 +178,7 @@ def test_exit_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     for line, status in (
         ("--softmax 3x4", 0),
         ("--softmax --inplace=1 --ddt=s8 3x4", 0),
-        ("--softmax --sdt=f64 3x4", 1),
+        ("--softmax --sdt=s4 3x4", 1),
         ("--softmax --axis=x 3x4", 1),
         ("--softmax --nothing=1 3x4", 2),
         ("--softmax --stag=zz 3x4", 2),
@@ -231,14 +234,14 @@ def test_own_templates(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    line = ["--json", str(path), "--softmax", "--sdt=f32,f64", "3x4"]
+    line = ["--json", str(path), "--softmax", "--sdt=f32,s4", "3x4"]
     out = CliRunner().invoke(bench, line, standalone_mode=False)
     assert out.return_value == 1
     data = json.loads(path.read_text())
     assert (data["tests"], data["passed"], data["unimplemented"]) == (2, 1, 1)
     assert data["cases"][0]["repro"] == "--softmax 3x4"
     assert data["cases"][1]["state"] == "UNIMPLEMENTED"
-    assert "unsupported data type: f64" in data["cases"][1]["reason"]
+    assert "unsupported data type: s4" in data["cases"][1]["reason"]
 
 
 @pytest.mark.parametrize("option", ["json", "report"])
