@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -17,7 +17,6 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -31,13 +30,13 @@ class Problem:
     desc: Desc
     arguments: tuple[int, ...]
     shape: tuple[int, ...]
-    attr: PrimitiveAttr | None = None
 
 
 Describe = Callable[..., Problem]
 """The problem of a list of descriptors, one for each array, and of parameters."""
 
-_Kind = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
+_Kind = tuple[str, tuple[int, ...], tuple[int, ...], np.dtype[Any]]
+"""The name, the shape, the strides in bytes and the type of an array."""
 
 
 @dataclass(frozen=True)
@@ -55,26 +54,34 @@ class _Call:
 
 
 def call(
-    describe: Describe, arrays: Sequence[Any], params: tuple[Any, ...], out: Any = None
+    describe: Describe, arrays: Mapping[str, Any], params: tuple[Any, ...], out: Any = None
 ) -> Any:
     """The result for arrays, in ``out`` if that is given, else in a new array of the first's kind.
 
-    ``params`` are hashable.
+    ``arrays`` are by the names of the arguments, in the order in which ``describe`` takes their
+    descriptors. ``params`` are hashable.
     """
-    given = [a if type(a) is np.ndarray and a.flags.c_contiguous else lent(a) for a in arrays]
-    kinds = tuple([(array.shape, array.strides, array.dtype) for array in given])
+    given = [
+        array if type(array) is np.ndarray and array.flags.c_contiguous else lent(array, name)
+        for name, array in arrays.items()
+    ]
     if out is None:
-        made = _made(describe, kinds, None, params)
+        made = _made(describe, _kinds(arrays, given), None, params)
         result = np.empty(made.shape, made.dtype)
     else:
         result = written(out)
-        made = _made(describe, kinds, (result.shape, result.strides, result.dtype), params)
-        given = [_apart(a, result, place in made.in_place) for place, a in enumerate(given)]
+        made, given = _into(result, describe, arrays, given, params)
     addresses = [address_of(array) for array in (*given, result)]
     made.primitive.execute_at(_stream(), [addresses[place] for place in made.order])
     if out is not None:
         return out
-    return result if type(arrays[0]) is np.ndarray else same_kind(result, arrays[0])
+    first = next(iter(arrays.values()))
+    return result if type(first) is np.ndarray else same_kind(result, first)
+
+
+def present(**arrays: Any) -> dict[str, Any]:
+    """Those of the optional arrays that are given, by name."""
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def dense(dims: Sequence[int], like: MemoryDesc) -> MemoryDesc:
@@ -99,10 +106,10 @@ def _made(
     descs = [_described(*kind) for kind in kinds]
     problem = describe(descs, None, *params)
     if out is not None:
-        if out[0] != problem.shape:
-            raise InvalidArguments("out", out[0], f"the result has the shape {problem.shape}")
+        if out[1] != problem.shape:
+            raise InvalidArguments("out", out[1], f"the result has the shape {problem.shape}")
         problem = describe(descs, _described(*out), *params)
-    pd = PrimitiveDesc(problem.desc, first_cpu(), problem.attr)
+    pd = PrimitiveDesc(problem.desc, first_cpu())
     primitive = Primitive(pd)
     places = (*problem.arguments, int(Arg.DST))
     same = {source for output, source in pd.desc.operation.in_place if output == Arg.DST}
@@ -120,16 +127,48 @@ def _made(
     )
 
 
+def _kinds(names: Iterable[str], given: Iterable[Array]) -> tuple[_Kind, ...]:
+    return tuple(
+        [(name, a.shape, a.strides, a.dtype) for name, a in zip(names, given, strict=True)]
+    )
+
+
+def _into(
+    result: Array,
+    describe: Describe,
+    names: Iterable[str],
+    given: Sequence[Array],
+    params: tuple[Any, ...],
+) -> tuple[_Call, list[Array]]:
+    """What writes ``result``, and the arrays: copies of those that share memory with it, where they
+    are not element for element what a primitive may overwrite."""
+    (out,) = _kinds(["out"], [result])
+    shared = {place for place, array in enumerate(given) if np.may_share_memory(array, result)}
+    same = {place for place in shared if _same(given[place], result)}
+    apart = _copied(given, shared - same)
+    made = _made(describe, _kinds(names, apart), out, params)
+    if same <= made.in_place:
+        return made, apart
+    apart = _copied(apart, same - made.in_place)
+    return _made(describe, _kinds(names, apart), out, params), apart
+
+
+def _same(array: Array, out: Array) -> bool:
+    return address_of(array) == address_of(out) and array.strides == out.strides
+
+
+def _copied(given: Sequence[Array], places: set[int]) -> list[Array]:
+    """The arrays, those at ``places`` as copies, in the order of their strides."""
+    return [array.copy("K") if place in places else array for place, array in enumerate(given)]
+
+
 def _described(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+    name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
 ) -> MemoryDesc:
-    steps = [stride // dtype.itemsize for stride in strides]
-    return MemoryDesc(shape, DataType.from_numpy(dtype), steps)
-
-
-def _apart(array: Array, out: Array, in_place: bool) -> Array:
-    """The array, or a copy where ``out`` shares memory with it and must not."""
-    if not np.may_share_memory(array, out):
-        return array
-    same = (array.ctypes.data, array.strides) == (out.ctypes.data, out.strides)
-    return array if in_place and same else array.copy()
+    # Of a dimension of size 1 NumPy allows any stride.
+    steps = [abs(stride) // dtype.itemsize for stride in strides]
+    try:
+        return MemoryDesc(shape, DataType.from_numpy(dtype), steps)
+    except InvalidArguments as error:
+        rule = f"{error.argument}: {error.rule}"
+        raise InvalidArguments(name, f"{dtype} of {shape}", rule, error.hint) from None

@@ -174,8 +174,11 @@ def test_arrays_of_other_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "x", [X[::-1], X[:, ::-2], X.T, X[1:3, 2:9], np.broadcast_to(VECTOR, (3, 19)), X[:0], X[0, 0]],
-    ids=["rows backward", "columns backward", "transposed", "part", "broadcast", "empty", "number"],
+    "x",
+    [X[::-1], X[:, ::-2], X.T, X[1:3, 2:9], np.broadcast_to(VECTOR, (3, 19)), X[:0], X[0, 0],
+     X[:1][::-1]],
+    ids=["rows backward", "columns backward", "transposed", "part", "broadcast", "empty", "number",
+         "one row backward"],
 )  # fmt: skip
 def test_strides(x: np.ndarray) -> None:
     np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))
@@ -193,6 +196,61 @@ def test_in_place_and_overlapping() -> None:
     want = square @ square
     ops.matmul(square, square, out=square)
     np.testing.assert_allclose(square, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("overlapping", "same"),
+    [
+        (lambda b, out: ops.matmul(b.T, b.T, out=out), lambda b: b.T @ b.T),
+        (lambda b, out: ops.add(b, b.T, out=out), lambda b: b + b.T),
+        (lambda b, out: ops.subtract(b.T, b, out=out), lambda b: b.T - b),
+        (lambda b, out: ops.add(b, b[0], out=out), lambda b: b + b[0]),
+        (lambda b, out: ops.relu(b[::-1], out=out), lambda b: np.maximum(b[::-1], 0)),
+        (lambda b, out: ops.relu(b.T, out=out), lambda b: np.maximum(b.T, 0)),
+        (lambda b, out: ops.concatenate([b[4:], b[:4]], out=out), lambda b: np.roll(b, 4, 0)),
+    ],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_sources_within_out(overlapping: Function, same: Function, order: str) -> None:
+    square = drawn(8, 8).copy(order)  # type: ignore[call-overload]
+    want = same(square)
+    assert overlapping(square, square) is square
+    np.testing.assert_allclose(square, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_transposed_part_that_overlaps_out() -> None:
+    square = drawn(9, 9)
+    want = np.maximum(square[1:, :-1].T, 0)
+    ops.relu(square[1:, :-1].T, out=square[:-1, 1:])
+    np.testing.assert_array_equal(square[:-1, 1:], want)
+
+
+@pytest.mark.parametrize("x", [IMAGE.transpose(2, 0, 1, 3), IMAGE[..., ::-1], IMAGE[0, 0, 0]])
+def test_rows_that_do_not_follow_each_other(x: np.ndarray) -> None:
+    weight, bias = drawn(5, 8), drawn(5)
+    want = x @ weight.T + bias
+    np.testing.assert_allclose(ops.linear(x, weight, bias), want, rtol=1e-5, atol=1e-5)
+    out = np.empty(want.shape[::-1], np.float32).T
+    np.testing.assert_allclose(ops.linear(x, weight, bias, out=out), want, rtol=1e-5, atol=1e-5)
+    same = F.layer_norm(torch.from_numpy(x.copy()), (8,)).numpy()
+    np.testing.assert_allclose(ops.layer_norm(x, 8), same, rtol=1e-5, atol=1e-5)
+
+
+def test_integers_of_numpy_and_sequences_of_any_kind() -> None:
+    one, weight = np.int64(1), drawn(4, 2, 3, 3)
+    np.testing.assert_array_equal(ops.softmax(X, one), ops.softmax(X, 1))
+    np.testing.assert_array_equal(ops.sum(IMAGE, [0, np.int8(-1)]), ops.sum(IMAGE, (0, 3)))
+    np.testing.assert_array_equal(ops.mean(IMAGE, np.array(1)), ops.mean(IMAGE, 1))
+    np.testing.assert_array_equal(ops.layer_norm(X, np.array([19])), ops.layer_norm(X, 19))
+    np.testing.assert_array_equal(ops.group_norm(IMAGE, 3 * one), ops.group_norm(IMAGE, 3))
+    got = ops.conv2d(IMAGE[:, :4], weight, None, [one, 2], np.array([1, 0]), groups=2 * one)
+    np.testing.assert_array_equal(
+        got, ops.conv2d(IMAGE[:, :4], weight, stride=(1, 2), padding=(1, 0), groups=2)
+    )
+    np.testing.assert_array_equal(ops.max_pool2d(IMAGE, [2]), ops.max_pool2d(IMAGE, 2))
+    np.testing.assert_array_equal(ops.interpolate(IMAGE, [4, one]), ops.interpolate(IMAGE, (4, 1)))
+    np.testing.assert_array_equal(ops.concatenate((X, X), one), ops.concatenate([X, X], 1))
+    np.testing.assert_array_equal(ops.add(X.tolist(), [2] * 19), X + 2)
 
 
 def test_concatenate() -> None:
@@ -237,6 +295,31 @@ def test_problems_are_prepared_once() -> None:
         (lambda: ops.interpolate(IMAGE, (1, 2, 3)), "size = .*2 of them"),
         (lambda: ops.concatenate([X, VECTOR]), r"arrays\[1\]"),
         (lambda: ops.relu("text"), "x = 'str'"),
+        (lambda: ops.add(X, "text"), "y = 'str'"),
+        (lambda: ops.add(X, np.array([None])), "y = 'object of .*no data type"),
+        (lambda: ops.conv2d(IMAGE, [[1], [1, 2]]), "weight = .*no array of numbers"),
+        (lambda: ops.concatenate([X, "text"]), r"arrays\[1\] = 'str'"),
+        (lambda: ops.sum(X, (0, -2)), r"axis = \(0, -2\): expected each axis once"),
+        (lambda: ops.sum(1.0, 0), "axis = 0: x has no dimensions"),
+        (lambda: ops.mean(X, keepdims=1), "keepdims = 1: expected True or False"),
+        (lambda: ops.softmax(X, "x"), "axis = 'x': expected an integer"),
+        (lambda: ops.softmax(X, [0]), r"axis = \[0\]: expected an integer"),
+        (lambda: ops.layer_norm(X, "ab"), "normalized_shape = 'ab'"),
+        (lambda: ops.layer_norm(X, 19, eps=-1), "eps = -1.0: must not be negative"),
+        (lambda: ops.leaky_relu(X, [1]), r"negative_slope = \[1\]: expected a number"),
+        (lambda: ops.clip(X, 1, -1), "a_max = -1.0: must not be below a_min = 1.0"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), stride="a"), "stride = 'a'"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=None), "stride = None"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=0), "stride = .*at least 1"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), padding=-1), "padding = .*at least 0"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), dilation=(0, 1)), "dilation = .*least 1"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), groups=0), "groups = 0: must be 1 or more"),
+        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 11, 3)), "weight = .*reaches over x"),
+        (lambda: ops.max_pool2d(IMAGE, 10), r"kernel_size = \(10, 10\): reaches over x"),
+        (lambda: ops.max_pool2d(IMAGE, "a"), "kernel_size = 'a'"),
+        (lambda: ops.interpolate(IMAGE, "ab"), "size = 'ab'"),
+        (lambda: ops.interpolate(IMAGE, scale_factor=1e300), "scale_factor = .*must be positive"),
+        (lambda: ops.interpolate(IMAGE, scale_factor=0.1), "scale_factor = .*leaves nothing of x"),
         (
             lambda: ops.relu(X, out=np.empty((4, 18), np.float32)),
             r"out = \(4, 18\): the result has the shape \(4, 19\)",
