@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -35,8 +35,8 @@ class Problem:
 Describe = Callable[..., Problem]
 """The problem of a list of descriptors, one for each array, and of parameters."""
 
-_Kind = tuple[str, tuple[int, ...], tuple[int, ...], np.dtype[Any]]
-"""The name, the shape, the strides in bytes and the type of an array."""
+_Kind = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
+"""The shape, the strides in bytes and the type of an array."""
 
 
 @dataclass(frozen=True)
@@ -54,34 +54,39 @@ class _Call:
 
 
 def call(
-    describe: Describe, arrays: Mapping[str, Any], params: tuple[Any, ...], out: Any = None
+    describe: Describe,
+    arrays: tuple[Any, ...],
+    params: tuple[Any, ...],
+    out: Any = None,
+    names: tuple[str, ...] = ("x",),
 ) -> Any:
     """The result for arrays, in ``out`` if that is given, else in a new array of the first's kind.
 
-    ``arrays`` are by the names of the arguments, in the order in which ``describe`` takes their
-    descriptors. ``params`` are hashable.
+    ``params`` are hashable, and ``names`` are what the arrays are called in errors.
     """
-    given = [
-        array if type(array) is np.ndarray and array.flags.c_contiguous else lent(array, name)
-        for name, array in arrays.items()
-    ]
+    given: Sequence[Array] = arrays
+    for array in arrays:
+        if type(array) is not np.ndarray or not array.flags.c_contiguous:
+            given = [lent(a, name) for a, name in zip(arrays, names, strict=True)]
+            break
     if out is None:
-        made = _made(describe, _kinds(arrays, given), None, params)
+        made = _made(describe, names, _kinds(given), None, params)
         result = np.empty(made.shape, made.dtype)
     else:
         result = written(out)
-        made, given = _into(result, describe, arrays, given, params)
+        made, given = _into(result, describe, names, given, params)
     addresses = [address_of(array) for array in (*given, result)]
     made.primitive.execute_at(_stream(), [addresses[place] for place in made.order])
     if out is not None:
         return out
-    first = next(iter(arrays.values()))
-    return result if type(first) is np.ndarray else same_kind(result, first)
+    return result if type(arrays[0]) is np.ndarray else same_kind(result, arrays[0])
 
 
-def present(**arrays: Any) -> dict[str, Any]:
-    """Those of the optional arrays that are given, by name."""
-    return {name: array for name, array in arrays.items() if array is not None}
+def present(arrays: Mapping[str, Any], **optional: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """Arrays by name and those of the optional ones that are given, as `call` takes them: the
+    arrays, their names."""
+    given = {name: array for name, array in optional.items() if array is not None}
+    return (*arrays.values(), *given.values()), (*arrays, *given)
 
 
 def dense(dims: Sequence[int], like: MemoryDesc) -> MemoryDesc:
@@ -101,14 +106,18 @@ def _stream() -> Stream:
 
 @lru_cache(_KEPT)
 def _made(
-    describe: Describe, kinds: tuple[_Kind, ...], out: _Kind | None, params: tuple[Any, ...]
+    describe: Describe,
+    names: tuple[str, ...],
+    kinds: tuple[_Kind, ...],
+    out: _Kind | None,
+    params: tuple[Any, ...],
 ) -> _Call:
-    descs = [_described(*kind) for kind in kinds]
+    descs = [_described(name, *kind) for name, kind in zip(names, kinds, strict=True)]
     problem = describe(descs, None, *params)
     if out is not None:
-        if out[1] != problem.shape:
-            raise InvalidArguments("out", out[1], f"the result has the shape {problem.shape}")
-        problem = describe(descs, _described(*out), *params)
+        if out[0] != problem.shape:
+            raise InvalidArguments("out", out[0], f"the result has the shape {problem.shape}")
+        problem = describe(descs, _described("out", *out), *params)
     pd = PrimitiveDesc(problem.desc, first_cpu())
     primitive = Primitive(pd)
     places = (*problem.arguments, int(Arg.DST))
@@ -127,30 +136,28 @@ def _made(
     )
 
 
-def _kinds(names: Iterable[str], given: Iterable[Array]) -> tuple[_Kind, ...]:
-    return tuple(
-        [(name, a.shape, a.strides, a.dtype) for name, a in zip(names, given, strict=True)]
-    )
+def _kinds(given: Sequence[Array]) -> tuple[_Kind, ...]:
+    return tuple([(array.shape, array.strides, array.dtype) for array in given])
 
 
 def _into(
     result: Array,
     describe: Describe,
-    names: Iterable[str],
+    names: tuple[str, ...],
     given: Sequence[Array],
     params: tuple[Any, ...],
 ) -> tuple[_Call, list[Array]]:
     """What writes ``result``, and the arrays: copies of those that share memory with it, where they
     are not element for element what a primitive may overwrite."""
-    (out,) = _kinds(["out"], [result])
+    (out,) = _kinds([result])
     shared = {place for place, array in enumerate(given) if np.may_share_memory(array, result)}
     same = {place for place in shared if _same(given[place], result)}
     apart = _copied(given, shared - same)
-    made = _made(describe, _kinds(names, apart), out, params)
+    made = _made(describe, names, _kinds(apart), out, params)
     if same <= made.in_place:
         return made, apart
     apart = _copied(apart, same - made.in_place)
-    return _made(describe, _kinds(names, apart), out, params), apart
+    return _made(describe, names, _kinds(apart), out, params), apart
 
 
 def _same(array: Array, out: Array) -> bool:

@@ -47,7 +47,7 @@ def relu(x: Any, out: Any = None) -> Any:
     >>> relu(np.array([-1.0, 2.0], np.float32))
     array([0., 2.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_relu, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_relu, 0.0, 0.0), out)
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01, out: Any = None) -> Any:
@@ -57,7 +57,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, out: Any = None) -> Any:
     array([-0.5,  2. ], dtype=float32)
     """
     slope = read_float("negative_slope", negative_slope)
-    return call(_of_one, {"x": x}, (Alg.eltwise_relu, slope, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_relu, slope, 0.0), out)
 
 
 def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
@@ -66,7 +66,7 @@ def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
     >>> elu(np.array([0.0, 2.0], np.float32))
     array([0., 2.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_elu, read_float("alpha", alpha), 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_elu, read_float("alpha", alpha), 0.0), out)
 
 
 def silu(x: Any, out: Any = None) -> Any:
@@ -75,7 +75,7 @@ def silu(x: Any, out: Any = None) -> Any:
     >>> silu(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_swish, 1.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_swish, 1.0, 0.0), out)
 
 
 def sigmoid(x: Any, out: Any = None) -> Any:
@@ -84,7 +84,7 @@ def sigmoid(x: Any, out: Any = None) -> Any:
     >>> sigmoid(np.zeros(2, np.float32))
     array([0.5, 0.5], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_logistic, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_logistic, 0.0, 0.0), out)
 
 
 def tanh(x: Any, out: Any = None) -> Any:
@@ -93,7 +93,7 @@ def tanh(x: Any, out: Any = None) -> Any:
     >>> tanh(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_tanh, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_tanh, 0.0, 0.0), out)
 
 
 def exp(x: Any, out: Any = None) -> Any:
@@ -102,7 +102,7 @@ def exp(x: Any, out: Any = None) -> Any:
     >>> exp(np.zeros(2, np.float32))
     array([1., 1.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_exp, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_exp, 0.0, 0.0), out)
 
 
 def log(x: Any, out: Any = None) -> Any:
@@ -111,7 +111,7 @@ def log(x: Any, out: Any = None) -> Any:
     >>> log(np.ones(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_log, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_log, 0.0, 0.0), out)
 
 
 def sqrt(x: Any, out: Any = None) -> Any:
@@ -120,7 +120,7 @@ def sqrt(x: Any, out: Any = None) -> Any:
     >>> sqrt(np.array([4.0, 9.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_sqrt, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_sqrt, 0.0, 0.0), out)
 
 
 def square(x: Any, out: Any = None) -> Any:
@@ -129,7 +129,7 @@ def square(x: Any, out: Any = None) -> Any:
     >>> square(np.array([-2.0, 3.0], np.float32))
     array([4., 9.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_square, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_square, 0.0, 0.0), out)
 
 
 def absolute(x: Any, out: Any = None) -> Any:
@@ -138,7 +138,7 @@ def absolute(x: Any, out: Any = None) -> Any:
     >>> absolute(np.array([-2.0, 3.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_abs, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_abs, 0.0, 0.0), out)
 
 
 def mish(x: Any, out: Any = None) -> Any:
@@ -147,7 +147,7 @@ def mish(x: Any, out: Any = None) -> Any:
     >>> mish(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_mish, 0.0, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_mish, 0.0, 0.0), out)
 
 
 def gelu(x: Any, approximate: str = "none", out: Any = None) -> Any:
@@ -159,7 +159,7 @@ def gelu(x: Any, approximate: str = "none", out: Any = None) -> Any:
     array([0., 0.], dtype=float32)
     """
     alg = _GELU[Name(tuple(_GELU)).read("approximate", approximate, 0)]
-    return call(_of_one, {"x": x}, (alg, 0.0, 0.0), out)
+    return call(_of_one, (x,), (alg, 0.0, 0.0), out)
 
 
 def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
@@ -168,7 +168,7 @@ def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
     >>> softplus(np.array([50.0], np.float32))
     array([50.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_soft_relu, read_float("beta", beta), 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_soft_relu, read_float("beta", beta), 0.0), out)
 
 
 def hardsigmoid(x: Any, out: Any = None) -> Any:
@@ -177,7 +177,7 @@ def hardsigmoid(x: Any, out: Any = None) -> Any:
     >>> hardsigmoid(np.array([-4.0, 0.0, 4.0], np.float32))
     array([0. , 0.5, 1. ], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_hardsigmoid, 1 / 6, 0.5), out)
+    return call(_of_one, (x,), (Alg.eltwise_hardsigmoid, 1 / 6, 0.5), out)
 
 
 def hardswish(x: Any, out: Any = None) -> Any:
@@ -186,7 +186,7 @@ def hardswish(x: Any, out: Any = None) -> Any:
     >>> hardswish(np.array([-4.0, 0.0, 4.0], np.float32))
     array([-0.,  0.,  4.], dtype=float32)
     """
-    return call(_of_one, {"x": x}, (Alg.eltwise_hardswish, 1 / 6, 0.5), out)
+    return call(_of_one, (x,), (Alg.eltwise_hardswish, 1 / 6, 0.5), out)
 
 
 def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
@@ -198,7 +198,7 @@ def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
     low, high = read_float("a_min", a_min), read_float("a_max", a_max)
     if high < low:
         raise InvalidArguments("a_max", high, f"must not be below a_min = {low}")
-    return call(_of_one, {"x": x}, (Alg.eltwise_clip, low, high), out)
+    return call(_of_one, (x,), (Alg.eltwise_clip, low, high), out)
 
 
 def prelu(x: Any, weight: Any, out: Any = None) -> Any:
@@ -208,7 +208,7 @@ def prelu(x: Any, weight: Any, out: Any = None) -> Any:
     >>> prelu(np.array([[-1.0, -2.0]], np.float32), np.array([0.5, 0.25], np.float32))
     array([[-0.5, -0.5]], dtype=float32)
     """
-    return call(_prelu, {"x": x, "weight": weight}, (), out)
+    return call(_prelu, (x, weight), (), out, ("x", "weight"))
 
 
 def _prelu(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
@@ -230,7 +230,7 @@ def add(x: Any, y: Any, out: Any = None) -> Any:
     >>> add(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([3., 5.], dtype=float32)
     """
-    return call(_of_two, {"x": x, "y": y}, (Alg.binary_add,), out)
+    return call(_of_two, (x, y), (Alg.binary_add,), out, ("x", "y"))
 
 
 def subtract(x: Any, y: Any, out: Any = None) -> Any:
@@ -239,7 +239,7 @@ def subtract(x: Any, y: Any, out: Any = None) -> Any:
     >>> subtract(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([-1., -1.], dtype=float32)
     """
-    return call(_of_two, {"x": x, "y": y}, (Alg.binary_sub,), out)
+    return call(_of_two, (x, y), (Alg.binary_sub,), out, ("x", "y"))
 
 
 def multiply(x: Any, y: Any, out: Any = None) -> Any:
@@ -248,7 +248,7 @@ def multiply(x: Any, y: Any, out: Any = None) -> Any:
     >>> multiply(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 6.], dtype=float32)
     """
-    return call(_of_two, {"x": x, "y": y}, (Alg.binary_mul,), out)
+    return call(_of_two, (x, y), (Alg.binary_mul,), out, ("x", "y"))
 
 
 def divide(x: Any, y: Any, out: Any = None) -> Any:
@@ -257,7 +257,7 @@ def divide(x: Any, y: Any, out: Any = None) -> Any:
     >>> divide(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([0.5      , 0.6666667], dtype=float32)
     """
-    return call(_of_two, {"x": x, "y": y}, (Alg.binary_div,), out)
+    return call(_of_two, (x, y), (Alg.binary_div,), out, ("x", "y"))
 
 
 def maximum(x: Any, y: Any, out: Any = None) -> Any:
@@ -266,7 +266,7 @@ def maximum(x: Any, y: Any, out: Any = None) -> Any:
     >>> maximum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return call(_of_two, {"x": x, "y": y}, (Alg.binary_max,), out)
+    return call(_of_two, (x, y), (Alg.binary_max,), out, ("x", "y"))
 
 
 def minimum(x: Any, y: Any, out: Any = None) -> Any:
@@ -275,4 +275,4 @@ def minimum(x: Any, y: Any, out: Any = None) -> Any:
     >>> minimum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([1., 2.], dtype=float32)
     """
-    return call(_of_two, {"x": x, "y": y}, (Alg.binary_min,), out)
+    return call(_of_two, (x, y), (Alg.binary_min,), out, ("x", "y"))

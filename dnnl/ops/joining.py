@@ -24,8 +24,8 @@ def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     given = read_sequence("arrays", arrays, rule)
     if not given:
         raise InvalidArguments("arrays", arrays, rule)
-    named = {f"arrays[{number}]": array for number, array in enumerate(given)}
-    return call(_concat, named, (read_int("axis", axis),), out)
+    names = tuple(f"arrays[{number}]" for number in range(len(given)))
+    return call(_concat, given, (read_int("axis", axis),), out, names)
 
 
 def _concat(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: int) -> Problem:

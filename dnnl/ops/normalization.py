@@ -29,7 +29,7 @@ def softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
     >>> softmax(np.zeros((1, 4), np.float32))
     array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
-    return call(_softmax, {"x": x}, (Alg.softmax_accurate, read_int("axis", axis)), out)
+    return call(_softmax, (x,), (Alg.softmax_accurate, read_int("axis", axis)), out)
 
 
 def log_softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
@@ -38,7 +38,7 @@ def log_softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
     >>> log_softmax(np.array([[0.0, 1000.0]], np.float32))
     array([[-1000.,     0.]], dtype=float32)
     """
-    return call(_softmax, {"x": x}, (Alg.softmax_log, read_int("axis", axis)), out)
+    return call(_softmax, (x,), (Alg.softmax_log, read_int("axis", axis)), out)
 
 
 def _softmax(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, axis: int) -> Problem:
@@ -86,7 +86,8 @@ def _normalized(
     flags: NormFlags,
 ) -> Any:  # fmt: skip
     params = many("normalized_shape", shape, read_int), flags | _flags(weight, bias), _epsilon(eps)
-    return call(_rows, {"x": x, **present(weight=weight, bias=bias)}, params, out)
+    arrays, names = present({"x": x}, weight=weight, bias=bias)
+    return call(_rows, arrays, params, out, names)
 
 
 def _flags(weight: Any, bias: Any) -> NormFlags:
@@ -152,9 +153,10 @@ def batch_norm(
     ...            np.full(1, 0.25, np.float32), eps=0.0)
     array([[4.]], dtype=float32)
     """
-    arrays = {"x": x, "running_mean": running_mean, "running_var": running_var}
     params = NormFlags.use_global_stats | _flags(weight, bias), _epsilon(eps)
-    return call(_channels, {**arrays, **present(weight=weight, bias=bias)}, params, out)
+    required = {"x": x, "running_mean": running_mean, "running_var": running_var}
+    arrays, names = present(required, weight=weight, bias=bias)
+    return call(_channels, arrays, params, out, names)
 
 
 def _channels(
@@ -190,7 +192,8 @@ def group_norm(
             [ 1.]]], dtype=float32)
     """
     params = Whole(1).read("num_groups", num_groups, 0), _flags(weight, bias), _epsilon(eps)
-    return call(_groups, {"x": x, **present(weight=weight, bias=bias)}, params, out)
+    arrays, names = present({"x": x}, weight=weight, bias=bias)
+    return call(_groups, arrays, params, out, names)
 
 
 def _groups(
@@ -226,7 +229,7 @@ def local_response_norm(
         raise InvalidArguments("size", size, "expected an odd number of channels")
     given = (("alpha", alpha), ("beta", beta), ("k", k))
     numbers = tuple(read_float(name, number) for name, number in given)
-    return call(_neighbours, {"x": x}, (width, *numbers), out)
+    return call(_neighbours, (x,), (width, *numbers), out)
 
 
 def _neighbours(

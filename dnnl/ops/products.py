@@ -24,7 +24,7 @@ def matmul(x: Any, y: Any, out: Any = None) -> Any:
     >>> matmul(np.array([[1.0, 2.0]], np.float32), np.array([[3.0], [4.0]], np.float32))
     array([[11.]], dtype=float32)
     """
-    return call(_matmul, {"x": x, "y": y}, (), out)
+    return call(_matmul, (x, y), (), out, ("x", "y"))
 
 
 def _matmul(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
@@ -55,7 +55,8 @@ def linear(x: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
     >>> linear(np.ones((1, 2), np.float32), np.eye(2, dtype=np.float32), np.ones(2, np.float32))
     array([[2., 2.]], dtype=float32)
     """
-    return call(_linear, {"x": x, "weight": weight, **present(bias=bias)}, (), out)
+    arrays, names = present({"x": x, "weight": weight}, bias=bias)
+    return call(_linear, arrays, (), out, names)
 
 
 def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:

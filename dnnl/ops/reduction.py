@@ -19,7 +19,7 @@ Axes = int | Sequence[int] | None
 
 def _reduced(alg: Alg, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
     params = alg, read_axes(axis), read_bool("keepdims", keepdims)
-    return call(_problem, {"x": x}, params, out)
+    return call(_problem, (x,), params, out)
 
 
 def _problem(

@@ -46,7 +46,7 @@ def interpolate(
         params = "scale_factor", many("scale_factor", scale_factor, read_float)
     else:
         params = "size", many("size", size, read_int)
-    return call(_problem, {"x": x}, (alg, *params), out)
+    return call(_problem, (x,), (alg, *params), out)
 
 
 def _problem(

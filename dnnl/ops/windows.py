@@ -33,8 +33,9 @@ def _convolved(
 ) -> Any:  # fmt: skip
     given = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     sizes = tuple(read_sizes(name, value, count, low) for name, value, low in given)
-    arrays = {"x": x, "weight": weight, **present(bias=bias)}
-    return call(_convolution, arrays, (count, *sizes, Whole(1).read("groups", groups, 0)), out)
+    arrays, names = present({"x": x, "weight": weight}, bias=bias)
+    params = count, *sizes, Whole(1).read("groups", groups, 0)
+    return call(_convolution, arrays, params, out, names)
 
 
 def _convolution(
@@ -116,7 +117,7 @@ def _pooled(
         read_sizes("dilation", dilation, count, 1),
     )
     params = alg, kernel, strides, padded, dilated, read_bool("ceil_mode", ceil_mode)
-    return call(_pooling, {"x": x}, params, out)
+    return call(_pooling, (x,), params, out)
 
 
 def _pooling(
