@@ -7,7 +7,7 @@ import gc
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -212,8 +212,10 @@ def test_in_place_and_overlapping() -> None:
     ],
 )
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_sources_within_out(overlapping: Function, same: Function, order: str) -> None:
-    square = drawn(8, 8).copy(order)  # type: ignore[call-overload]
+def test_sources_within_out(
+    overlapping: Function, same: Function, order: Literal["C", "F"]
+) -> None:
+    square = drawn(8, 8).copy(order)
     want = same(square)
     assert overlapping(square, square) is square
     np.testing.assert_allclose(square, want, rtol=1e-5, atol=1e-5)
