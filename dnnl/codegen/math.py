@@ -156,7 +156,9 @@ def tanh(e: Emitter, x: ir.Value) -> ir.Value:
 
 
 def erf(e: Emitter, x: ir.Value) -> ir.Value:
-    """The error function; 6 ulps, and at most 1; of f32."""
+    """The error function; 6 ulps, and at most 1."""
+    if _is_f64(x):
+        return math_f64.erf(e, x)
     return _saturating(e, x, _ERF_LIMIT, *_ERF)
 
 

@@ -167,10 +167,11 @@ class Desc:
     @property
     def auxiliary(self) -> str:
         """Algorithm and parameters in the notation of verbose lines."""
+        given = ((each, getattr(self, each.field)) for each in self.operation.parameters)
         return " ".join(
-            f"{parameter.verbose}:{parameter.domain.spell(getattr(self, parameter.field))}"
-            for parameter in self.operation.parameters
-            if parameter.verbose
+            f"{parameter.verbose}:{parameter.domain.spell(value)}"
+            for parameter, value in given
+            if parameter.verbose and value is not None
         )
 
     def settled(self, hint: Desc | None = None) -> Self:
