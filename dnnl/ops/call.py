@@ -17,6 +17,7 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import first_cpu
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -30,6 +31,7 @@ class Problem:
     desc: Desc
     arguments: tuple[int, ...]
     shape: tuple[int, ...]
+    attr: PrimitiveAttr | None = None
 
 
 Describe = Callable[..., Problem]
@@ -118,7 +120,7 @@ def _made(
         if out[0] != problem.shape:
             raise InvalidArguments("out", out[0], f"the result has the shape {problem.shape}")
         problem = describe(descs, _described("out", *out), *params)
-    pd = PrimitiveDesc(problem.desc, first_cpu())
+    pd = PrimitiveDesc(problem.desc, first_cpu(), problem.attr)
     primitive = Primitive(pd)
     places = (*problem.arguments, int(Arg.DST))
     same = {source for output, source in pd.desc.operation.in_place if output == Arg.DST}

@@ -24,10 +24,11 @@ def matmul(x: Any, y: Any, out: Any = None) -> Any:
     >>> matmul(np.array([[1.0, 2.0]], np.float32), np.array([[3.0], [4.0]], np.float32))
     array([[11.]], dtype=float32)
     """
-    return call(_matmul, (x, y), (), out, ("x", "y"))
+    return call(product, (x, y), (), out, ("x", "y"))
 
 
-def _matmul(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+def product(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+    """What `matmul` does."""
     row, column = (desc.ndims == 1 for desc in descs)
     if not descs[0].ndims or not descs[1].ndims:
         raise InvalidArguments("x" if descs[1].ndims else "y", (), "expected a vector or a matrix")

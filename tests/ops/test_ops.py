@@ -136,7 +136,7 @@ def test_as_pytorch_has_it(name: str) -> None:
 
 def test_every_function_is_tried_and_has_an_example() -> None:
     tried = {fn.__name__ for fn, *_ in CASES.values()}
-    assert tried | {"concatenate"} == set(ops.__all__)
+    assert tried | {"attention", "concatenate"} == set(ops.__all__)
     for name in ops.__all__:
         assert (
             f">>> {name}(" in getattr(ops, name).__doc__ or ">>> x = " in getattr(ops, name).__doc__
@@ -183,6 +183,8 @@ def test_arrays_of_other_types() -> None:
 )  # fmt: skip
 def test_strides(x: np.ndarray) -> None:
     np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))
+    out = np.empty(x.shape, np.float32)
+    np.testing.assert_array_equal(ops.relu(x, out=out), np.maximum(x, 0))
 
 
 def test_in_place_and_overlapping() -> None:
