@@ -108,7 +108,9 @@ def _instructions(entry: PostOp) -> int:
     if isinstance(entry, PostOpEltwise):
         return _INSTRUCTIONS.get(entry.alg, _FUNCTION)
     if isinstance(entry, PostOpFunction):
-        return _LOADED * len(entry.operand_descs) + expression.instructions(entry.expression)
+        return _LOADED * len(entry.operand_descs) + expression.instructions(
+            entry.function.expression
+        )
     return _LOADED
 
 
@@ -180,7 +182,7 @@ class Epilogue:
             elif isinstance(entry, PostOpBinary):
                 value = binary.apply(e, entry.alg, value, *others)
             elif isinstance(entry, PostOpFunction):
-                value = expression.emit(e, entry.expression, [value, *others])
+                value = expression.emit(e, entry.function.expression, [value, *others])
             elif isinstance(entry, PostOpPrelu):
                 (weights,) = others
                 positive = e.b.fcmp_ordered(">", value, place.constant(0.0))

@@ -59,7 +59,7 @@ def instructions(expression: Expression) -> int:
 
 
 def emit(e: Emitter, expression: Expression, parameters: Sequence[ir.Value]) -> ir.Value:
-    """The result for each lane of f32 vectors of parameters.
+    """The result for each lane of vectors of parameters, of f32 or f64.
 
     A product that only one sum reads is part of a fused multiply-add, where the target has one.
     """

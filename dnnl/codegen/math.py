@@ -189,6 +189,8 @@ def tanh(e: Emitter, x: ir.Value) -> ir.Value:
 
 def erf(e: Emitter, x: ir.Value) -> ir.Value:
     """The error function; 2 ulps, at most 1, and odd to the last bit; of f32."""
+    if _is_f64(x):
+        return math_f64.erf(e, x)
     # erf x = 1 - e^y with y = ln(1 - erf x), which is close to a parabola: one polynomial and one
     # exponential serve the small sources and the large ones.
     size = at_most(e, absolute(e, x), _ERF_LIMIT)

@@ -36,6 +36,10 @@ _TAIL = (
     -4.3547812948647285e-09, 4.012985628570631e-09, 1.0443709631083569e-10,
     -4.214620484319719e-10, 3.7341198774887576e-11,
 )  # fmt: skip
+# erf x = x p(x^2): |x| <= 1, 2^-60.
+_ERF = tuple(
+    2.0 / math.sqrt(math.pi) * (-1.0) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(19)
+)
 
 
 def exp(e: Emitter, x: ir.Value) -> ir.Value:
@@ -89,6 +93,16 @@ def normal_tail(e: Emitter, x: ir.Value) -> ir.Value:
     density = exp(e, e.b.fmul(e.b.fmul(upper, upper), half))
     correction = polynomial(e, left, (1.0, 1.0, 0.5))
     return e.b.fmul(e.b.fmul(density, correction), factor)
+
+
+def erf(e: Emitter, x: ir.Value) -> ir.Value:
+    """The error function, at most 1."""
+    size = absolute(e, x)
+    near = e.b.fmul(size, polynomial(e, e.b.fmul(size, size), _ERF))
+    tail = normal_tail(e, e.b.fmul(size, constant(x, math.sqrt(2.0))))
+    far = e.b.fsub(constant(x, 1.0), e.b.fadd(tail, tail))
+    below = e.b.fcmp_ordered("<", size, constant(x, 1.0))
+    return copy_sign(e, e.b.select(below, near, far), x)
 
 
 def _log_by_ratio(e: Emitter, above: ir.Value, coefficients: tuple[float, ...]) -> ir.Value:

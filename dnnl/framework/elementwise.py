@@ -95,7 +95,7 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     if is_whole(graph.type_of(value).dtype):
         return None
     if node.op == FUNCTION:
-        return PostOp("function", "function", expression=node.attrs["expression"])
+        return PostOp("function", function=node.attrs["function"])
     if node.op in ELTWISE:
         return PostOp("eltwise", *ELTWISE[node.op](Scope(node, graph)))
     if len(node.inputs) != 2 or graph.shape_of(node.output) != graph.shape_of(value):

@@ -16,7 +16,7 @@ import numpy as np
 from dnnl.framework.elementwise import ELTWISE, post_op_of
 from dnnl.framework.graph import FUNCTION, Array, Graph, Node
 from dnnl.framework.shapes import Scope
-from dnnl.types.expression import Expression
+from dnnl.types.expression import Expression, Function
 from dnnl.types.scalar import Scalar, apply, trace
 
 Traced = Callable[..., Scalar]
@@ -74,10 +74,13 @@ def _celu(scope: Scope, x: Scalar) -> Scalar:
 ALONE: Mapping[str, Traced] = {
     "Ceil": _named("ceil"),
     "Celu": _celu,
+    "Cos": _named("cos"),
     "Erf": _named("erf"),
     "Floor": _named("floor"),
     "Selu": _selu,
+    "Sin": _named("sin"),
     "Softsign": lambda scope, x: x / (1 + apply("abs", x)),
+    "Tan": lambda scope, x: apply("sin", x) / apply("cos", x),
     "ThresholdedRelu": lambda scope, x: apply("where", x > scope.attr("alpha", 1.0), x, 0.0),
 }
 """Operators of one source for which there is no algorithm."""
@@ -136,7 +139,7 @@ def fuse_functions(graph: Graph) -> Graph:
         gone.update(node.name for node in region.nodes)
         written[last.name] = replace(
             last, op=FUNCTION, inputs=(region.root,), domain=FUNCTION,
-            attrs={"expression": _expression(region, graph)},
+            attrs={"function": Function(_expression(region, graph), last.name)},
             fused=tuple(node.name for node in region.nodes[:-1]),
         )  # fmt: skip
     nodes = [

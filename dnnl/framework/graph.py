@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
-from dnnl.types.expression import Expression
+from dnnl.types.expression import Function
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 FUNCTION = "dnnl.Function"
-"""The operator, and its domain, of nodes that compute the traced ``expression`` of one value; no
-file can hold one."""
+"""The operator, and its domain, of nodes that compute the traced ``function`` of one value; no file
+can hold one."""
 
 
 class ModelError(Error, ValueError):
@@ -60,15 +60,15 @@ class PostOp:
 
     ``kind`` is "eltwise" (``alg`` with ``alpha`` and ``beta``), "binary" (``alg`` with the graph
     value named ``operand`` as second source, aligned to the result as NumPy broadcasts) or
-    "function" (an ``expression`` of the result).
+    "function" (a traced ``function`` of the result).
     """
 
     kind: str
-    alg: str
+    alg: str = ""
     alpha: float = 0.0
     beta: float = 0.0
     operand: str = ""
-    expression: Expression | None = None
+    function: Function | None = None
 
 
 @dataclass(frozen=True, slots=True)

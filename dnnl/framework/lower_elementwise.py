@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dnnl.errors import Unimplemented
 from dnnl.framework.elementwise import binary_algorithm, source_of, unary_parameters
 from dnnl.framework.exact import exact_function, is_whole
-from dnnl.framework.graph import Node, PostOp
+from dnnl.framework.graph import Node
 from dnnl.framework.lowering import FORWARD, Lowering, Source, data_type, volume
 from dnnl.framework.shapes import normal_axis
 from dnnl.primitives.binary import BinaryDesc
@@ -49,12 +47,11 @@ def unary(lowering: Lowering, node: Node) -> None:
 
 
 def function(lowering: Lowering, node: Node) -> None:
-    """A traced function of one value, behind a copy of it."""
+    """A traced function of one value."""
     source = lowering.source(node.inputs[0])
     dst = lowering.result(source.desc.dims, source)
-    desc = EltwiseDesc.forward(FORWARD, "eltwise_linear", source.desc, dst, 1.0, 0.0)
-    first = PostOp("function", "function", expression=node.attrs["expression"])
-    node = replace(node, post_ops=(first, *node.post_ops))
+    fn = node.attrs["function"]
+    desc = EltwiseDesc.forward(FORWARD, "eltwise_function", source.desc, dst, fn=fn)
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
 

@@ -308,8 +308,8 @@ class Lowering:
                 attr.post_ops.append_sum()
             elif post_op.kind == "binary":
                 attr.post_ops.append_binary(post_op.alg, operands[index].desc)
-            elif post_op.expression is not None:
-                attr.post_ops.append(PostOpFunction(post_op.expression, (), post_op.alg))
+            elif post_op.function is not None:
+                attr.post_ops.append(PostOpFunction(post_op.function))
             else:
                 attr.post_ops.append_eltwise(post_op.alg, post_op.alpha, post_op.beta)
         return PrimitiveDesc(desc, self.engine, attr)

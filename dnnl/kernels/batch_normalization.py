@@ -16,7 +16,7 @@ from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
-from dnnl.kernels.normalization import KEPT, affine, inverse_deviation
+from dnnl.kernels.normalization import KEPT, Flagged, affine, inverse_deviation
 from dnnl.kernels.pointwise import (
     WIDE_FLOATS,
     computed_in,
@@ -39,7 +39,7 @@ _MOMENTS = 4
 
 
 @dataclass(frozen=True)
-class Conf:
+class Conf(Flagged):
     """dst = post_ops(relu(scale * (src - mean) / sqrt(variance + epsilon) + shift + added)).
 
     ``workspace`` is what the relu kept, if that is asked for. In ``training`` statistics of the
@@ -62,11 +62,6 @@ class Conf:
     mean: MemoryDesc = _NONE
     partial: MemoryDesc = _NONE
     scratchpad: int = 0
-
-    @property
-    def given(self) -> bool:
-        """Whether the statistics are."""
-        return NormFlags.use_global_stats in self.flags
 
     @property
     def held(self) -> DataType:
@@ -151,7 +146,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
 
 def _given(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
-    scale = NormFlags.use_scale in conf.flags
+    scale = conf.scaled
     factors = emit_factors(module, arguments, conf.factor, conf.epsilon, scale)
     nest = _normalization(_Normalizer(conf, arguments))
     return factors, emit_nest(module, _entry(conf, module), nest)
@@ -193,8 +188,8 @@ class _Normalizer:
             return Operand(arguments.slot(arg), desc, index)
 
         self.src, self.dst = tensor(Arg.SRC, conf.src), tensor(Arg.DST, conf.dst)
-        self.scale = self._channel(Arg.SCALE) if NormFlags.use_scale in conf.flags else None
-        self.shift = self._channel(Arg.SHIFT) if NormFlags.use_shift in conf.flags else None
+        self.scale = self._channel(Arg.SCALE) if conf.scaled else None
+        self.shift = self._channel(Arg.SHIFT) if conf.shifted else None
         self.added = tensor(Arg.SRC_1, conf.dst) if conf.added else None
         self.kept = None if conf.workspace is None else tensor(Arg.WORKSPACE, conf.workspace)
         self.epilogue = Epilogue(conf.post_ops, self.dst, arguments)

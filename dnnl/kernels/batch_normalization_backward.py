@@ -18,7 +18,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.batch_normalization import emit_factors, per_channel, reduced
-from dnnl.kernels.normalization import KEPT, inverse_deviation
+from dnnl.kernels.normalization import KEPT, Flagged, inverse_deviation
 from dnnl.kernels.pointwise import (
     WIDE_FLOATS,
     computed_in,
@@ -39,7 +39,7 @@ _SUMS = 2
 
 
 @dataclass(frozen=True)
-class Conf:
+class Conf(Flagged):
     """With g what the relu passes of diff_dst, and M the number of elements of a channel:
 
         along    = sum of g * (src - mean) / (variance + epsilon)
@@ -67,11 +67,6 @@ class Conf:
     scratchpad: int = 0
 
     @property
-    def given(self) -> bool:
-        """Whether the statistics are."""
-        return NormFlags.use_global_stats in self.flags
-
-    @property
     def held(self) -> DataType:
         """What is computed in, and kept between phases."""
         return computed_in(self.src, self.diff_dst, self.diff_src)
@@ -82,15 +77,9 @@ class Conf:
         return core_of(self.src, self.diff_dst, self.diff_src)
 
     @property
-    def scaled(self) -> bool:
-        """Whether there are scales."""
-        return NormFlags.use_scale in self.flags
-
-    @property
     def sums(self) -> bool:
         """Whether sums over the elements of channels are needed."""
-        learned = NormFlags.use_scale | NormFlags.use_shift
-        return not self.given or (self.weights and bool(self.flags & learned))
+        return not self.given or (self.weights and (self.scaled or self.shifted))
 
 
 def configure(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen import eltwise
+from dnnl.codegen import eltwise, expression
+from dnnl.codegen.builder import Value
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import (
     FLOATS,
     INTEGERS,
@@ -19,6 +21,7 @@ from dnnl.kernels.pointwise import (
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
+from dnnl.types.expression import Expression
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -29,7 +32,7 @@ _OF_INTEGERS = (Alg.eltwise_relu, Alg.eltwise_linear, Alg.eltwise_clip)
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(dropout(alg(src)))."""
+    """dst = post_ops(dropout(alg(src))); ``function`` is what ``eltwise_function`` computes."""
 
     alg: Alg
     alpha: float
@@ -38,6 +41,7 @@ class Conf:
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
     dropout: Dropout | None
+    function: Expression | None
 
 
 def configure(
@@ -47,21 +51,23 @@ def configure(
     src: MemoryDesc,
     dst: MemoryDesc,
     dropout: Dropout | None,
+    function: Expression | None,
     post_ops: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
     layouts."""
-    conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout)
+    conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout, function)
     allowed = ALL_FLOATS | INTEGERS if alg in _OF_INTEGERS else ALL_FLOATS
     return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest."""
-    return build_pointwise(
-        "eltwise", isa, [source(Arg.SRC, conf.src)], conf.dst, conf.post_ops,
-        lambda point, loaded: eltwise.forward(
-            point.e, conf.alg, loaded[0], conf.alpha, conf.beta
-        ),
-        conf.dropout,
-    )  # fmt: skip
+
+    def compute(point: Point, loaded: list[Value]) -> Value:
+        if conf.function is not None:
+            return expression.emit(point.e, conf.function, loaded)
+        return eltwise.forward(point.e, conf.alg, loaded[0], conf.alpha, conf.beta)
+
+    src = source(Arg.SRC, conf.src)
+    return build_pointwise("eltwise", isa, [src], conf.dst, conf.post_ops, compute, conf.dropout)

@@ -23,7 +23,7 @@ from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.group_normalization_axes import GroupAxes, layered, layers
-from dnnl.kernels.normalization import KEPT, TensorScales, affine, inverse_deviation
+from dnnl.kernels.normalization import KEPT, Flagged, TensorScales, affine, inverse_deviation
 from dnnl.kernels.pointwise import (
     WIDE_FLOATS,
     computed_in,
@@ -47,7 +47,7 @@ _MOMENTS, _FACTORS = 4, 2
 
 
 @dataclass(frozen=True)
-class Conf:
+class Conf(Flagged):
     """dst = post_ops(src_scale * (scale * (src - mean) / sqrt(variance + epsilon) + shift)) /
     dst_scale for each of ``groups`` groups of channels of each image.
 
@@ -71,11 +71,6 @@ class Conf:
     moments: MemoryDesc = _NONE
     partial: MemoryDesc = _NONE
     scratchpad: int = 0
-
-    @property
-    def given(self) -> bool:
-        """Whether the statistics are."""
-        return NormFlags.use_global_stats in self.flags
 
     @property
     def held(self) -> DataType:
@@ -158,7 +153,7 @@ class _Groups:
             if conf.given or conf.training
         )
         self.scale = None
-        if NormFlags.use_scale in conf.flags:
+        if conf.scaled:
             channels = MemoryDesc(conf.src.dims[1:2], "f32")
             self.scale = Operand(arguments.slot(Arg.SCALE), channels, axes.index[1:2])
 
@@ -197,7 +192,7 @@ class _Normalizer:
         self.src = Operand(arguments.slot(Arg.SRC), conf.src, index)
         self.dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
         self.shift = None
-        if NormFlags.use_shift in conf.flags:
+        if conf.shifted:
             channels = MemoryDesc(conf.src.dims[1:2], "f32")
             self.shift = Operand(arguments.slot(Arg.SHIFT), channels, index[1:2])
         self._scales = TensorScales(conf.quantization, arguments)

@@ -18,7 +18,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.group_normalization_axes import GroupAxes, layered, layers
-from dnnl.kernels.normalization import KEPT, inverse_deviation
+from dnnl.kernels.normalization import KEPT, Flagged, inverse_deviation
 from dnnl.kernels.pointwise import (
     WIDE_FLOATS,
     computed_in,
@@ -42,7 +42,7 @@ _LEARNED = {Arg.DIFF_SCALE: NormFlags.use_scale, Arg.DIFF_SHIFT: NormFlags.use_s
 
 
 @dataclass(frozen=True)
-class Conf:
+class Conf(Flagged):
     """With g = scale * diff_dst, and M the number of elements of a group:
 
         along    = sum of g * (src - mean) / (variance + epsilon)
@@ -70,16 +70,6 @@ class Conf:
     coefficients: MemoryDesc = _NONE
     partial: MemoryDesc = _NONE
     scratchpad: int = 0
-
-    @property
-    def given(self) -> bool:
-        """Whether the statistics are."""
-        return NormFlags.use_global_stats in self.flags
-
-    @property
-    def scaled(self) -> bool:
-        """Whether there are scales."""
-        return NormFlags.use_scale in self.flags
 
     @property
     def learned(self) -> tuple[Arg, ...]:

@@ -13,10 +13,32 @@ from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.codegen.quantization import Quantization
 from dnnl.types.arg import Arg, name_of
+from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
 
 KEPT = 256
 """How many decisions are remembered for descriptions that come again."""
+
+
+class Flagged:
+    """What a configuration says by its flags."""
+
+    flags: NormFlags
+
+    @property
+    def given(self) -> bool:
+        """Whether the statistics are."""
+        return NormFlags.use_global_stats in self.flags
+
+    @property
+    def scaled(self) -> bool:
+        """Whether there are scales."""
+        return NormFlags.use_scale in self.flags
+
+    @property
+    def shifted(self) -> bool:
+        """Whether there are shifts."""
+        return NormFlags.use_shift in self.flags
 
 
 def inverse_deviation(

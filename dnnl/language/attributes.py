@@ -32,13 +32,13 @@ _ARGUMENTS = {
 _WITH_DST = ("clip_v2", "elu", "exp", "logistic", "relu", "sqrt", "tanh")
 _ELTWISE = tuple(
     name.removeprefix("eltwise_")
-    for name in Alg.__members__
-    if name.startswith("eltwise_") and "use_dst" not in name
+    for name, alg in Alg.__members__.items()
+    if alg.is_eltwise and not alg.uses_dst
 )
 ELTWISE: dict[str, Alg] = {
     **{name: Alg[f"eltwise_{name}"] for name in _ELTWISE},
     **{f"{name}_dst": Alg[f"eltwise_{name}_use_dst_for_bwd"] for name in _WITH_DST},
-    **{name: Alg[name] for name in Alg.__members__ if name.startswith("eltwise_")},
+    **{name: alg for name, alg in Alg.__members__.items() if alg.is_eltwise},
 }
 BINARY: dict[str, Alg] = {
     **{n.removeprefix("binary_"): Alg[n] for n in Alg.__members__ if n.startswith("binary_")},

@@ -6,6 +6,7 @@ primitive of each set of shapes, strides, types and parameters is made once and 
 numbers are f32.
 """
 
+from dnnl.ops.attention import attention
 from dnnl.ops.elementwise import (
     absolute,
     add,
@@ -62,6 +63,7 @@ __all__ = [
     "add",
     "amax",
     "amin",
+    "attention",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",

@@ -15,13 +15,16 @@ from dnnl.runtime.wrap import array_of
 Array = np.ndarray[Any, Any]
 
 
-def lent(source: Any, argument: str = "x") -> Array:
+def lent(source: Any, argument: str) -> Array:
     """A NumPy array of the same memory, or a copy where strides are negative or odd.
 
     Numbers and lists become f32, the type that all operations take.
     """
     if isinstance(source, int | float | list | tuple):
-        source = np.asarray(source, np.float32)
+        try:
+            source = np.asarray(source, np.float32)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidArguments(argument, source, f"no array of numbers: {error}") from None
     array = array_of(source, argument)
     return array if _is_plain(array) else np.ascontiguousarray(array)
 
@@ -60,4 +63,6 @@ def address_of(array: Array) -> int:
 
 def _is_plain(array: Array) -> bool:
     size = array.itemsize
-    return all(stride >= 0 and stride % size == 0 for stride in array.strides)
+    return array.flags.c_contiguous or all(
+        stride >= 0 and stride % size == 0 for stride in array.strides
+    )

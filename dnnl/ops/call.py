@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -38,6 +38,7 @@ Describe = Callable[..., Problem]
 """The problem of a list of descriptors, one for each array, and of parameters."""
 
 _Kind = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
+"""The shape, the strides in bytes and the type of an array."""
 
 
 @dataclass(frozen=True)
@@ -55,26 +56,39 @@ class _Call:
 
 
 def call(
-    describe: Describe, arrays: Sequence[Any], params: tuple[Any, ...], out: Any = None
+    describe: Describe,
+    arrays: tuple[Any, ...],
+    params: tuple[Any, ...],
+    out: Any = None,
+    names: tuple[str, ...] = ("x",),
 ) -> Any:
     """The result for arrays, in ``out`` if that is given, else in a new array of the first's kind.
 
-    ``params`` are hashable.
+    ``params`` are hashable, and ``names`` are what the arrays are called in errors.
     """
-    given = [a if type(a) is np.ndarray and a.flags.c_contiguous else lent(a) for a in arrays]
-    kinds = tuple([(array.shape, array.strides, array.dtype) for array in given])
+    given: Sequence[Array] = arrays
+    for array in arrays:
+        if type(array) is not np.ndarray or not array.flags.c_contiguous:
+            given = [lent(a, name) for a, name in zip(arrays, names, strict=True)]
+            break
     if out is None:
-        made = _made(describe, kinds, None, params)
+        made = _made(describe, names, _kinds(given), None, params)
         result = np.empty(made.shape, made.dtype)
     else:
         result = written(out)
-        made = _made(describe, kinds, (result.shape, result.strides, result.dtype), params)
-        given = [_apart(a, result, place in made.in_place) for place, a in enumerate(given)]
+        made, given = _into(result, describe, names, given, params)
     addresses = [address_of(array) for array in (*given, result)]
     made.primitive.execute_at(_stream(), [addresses[place] for place in made.order])
     if out is not None:
         return out
     return result if type(arrays[0]) is np.ndarray else same_kind(result, arrays[0])
+
+
+def present(arrays: Mapping[str, Any], **optional: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """Arrays by name and those of the optional ones that are given, as `call` takes them: the
+    arrays, their names."""
+    given = {name: array for name, array in optional.items() if array is not None}
+    return (*arrays.values(), *given.values()), (*arrays, *given)
 
 
 def dense(dims: Sequence[int], like: MemoryDesc) -> MemoryDesc:
@@ -94,14 +108,18 @@ def _stream() -> Stream:
 
 @lru_cache(_KEPT)
 def _made(
-    describe: Describe, kinds: tuple[_Kind, ...], out: _Kind | None, params: tuple[Any, ...]
+    describe: Describe,
+    names: tuple[str, ...],
+    kinds: tuple[_Kind, ...],
+    out: _Kind | None,
+    params: tuple[Any, ...],
 ) -> _Call:
-    descs = [_described(*kind) for kind in kinds]
+    descs = [_described(name, *kind) for name, kind in zip(names, kinds, strict=True)]
     problem = describe(descs, None, *params)
     if out is not None:
         if out[0] != problem.shape:
             raise InvalidArguments("out", out[0], f"the result has the shape {problem.shape}")
-        problem = describe(descs, _described(*out), *params)
+        problem = describe(descs, _described("out", *out), *params)
     pd = PrimitiveDesc(problem.desc, first_cpu(), problem.attr)
     primitive = Primitive(pd)
     places = (*problem.arguments, int(Arg.DST))
@@ -120,16 +138,46 @@ def _made(
     )
 
 
+def _kinds(given: Sequence[Array]) -> tuple[_Kind, ...]:
+    return tuple([(array.shape, array.strides, array.dtype) for array in given])
+
+
+def _into(
+    result: Array,
+    describe: Describe,
+    names: tuple[str, ...],
+    given: Sequence[Array],
+    params: tuple[Any, ...],
+) -> tuple[_Call, list[Array]]:
+    """What writes ``result``, and the arrays: copies of those that share memory with it, where they
+    are not element for element what a primitive may overwrite."""
+    (out,) = _kinds([result])
+    shared = {place for place, array in enumerate(given) if np.may_share_memory(array, result)}
+    same = {place for place in shared if _same(given[place], result)}
+    apart = _copied(given, shared - same)
+    made = _made(describe, names, _kinds(apart), out, params)
+    if same <= made.in_place:
+        return made, apart
+    apart = _copied(apart, same - made.in_place)
+    return _made(describe, names, _kinds(apart), out, params), apart
+
+
+def _same(array: Array, out: Array) -> bool:
+    return address_of(array) == address_of(out) and array.strides == out.strides
+
+
+def _copied(given: Sequence[Array], places: set[int]) -> list[Array]:
+    """The arrays, those at ``places`` as copies, in the order of their strides."""
+    return [array.copy("K") if place in places else array for place, array in enumerate(given)]
+
+
 def _described(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+    name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
 ) -> MemoryDesc:
-    steps = [stride // dtype.itemsize for stride in strides]
-    return MemoryDesc(shape, DataType.from_numpy(dtype), steps)
-
-
-def _apart(array: Array, out: Array, in_place: bool) -> Array:
-    """The array, or a copy where ``out`` shares memory with it and must not."""
-    if not np.may_share_memory(array, out):
-        return array
-    same = (array.ctypes.data, array.strides) == (out.ctypes.data, out.strides)
-    return array if in_place and same else array.copy()
+    # Of a dimension of size 1 NumPy allows any stride.
+    steps = [abs(stride) // dtype.itemsize for stride in strides]
+    try:
+        return MemoryDesc(shape, DataType.from_numpy(dtype), steps)
+    except InvalidArguments as error:
+        rule = f"{error.argument}: {error.rule}"
+        raise InvalidArguments(name, f"{dtype} of {shape}", rule, error.hint) from None

@@ -11,10 +11,14 @@ from dnnl.errors import InvalidArguments
 from dnnl.ops.call import Problem, call, dense, expanded
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.parameters import Name
 from dnnl.primitives.prelu import PreluDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
+from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
+
+_GELU = {"none": Alg.eltwise_gelu_erf, "tanh": Alg.eltwise_gelu_tanh}
 
 
 def _of_one(
@@ -52,7 +56,8 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, out: Any = None) -> Any:
     >>> leaky_relu(np.array([-1.0, 2.0], np.float32), 0.5)
     array([-0.5,  2. ], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_relu, negative_slope, 0.0), out)
+    slope = read_float("negative_slope", negative_slope)
+    return call(_of_one, (x,), (Alg.eltwise_relu, slope, 0.0), out)
 
 
 def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
@@ -61,7 +66,7 @@ def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
     >>> elu(np.array([0.0, 2.0], np.float32))
     array([0., 2.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_elu, alpha, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_elu, read_float("alpha", alpha), 0.0), out)
 
 
 def silu(x: Any, out: Any = None) -> Any:
@@ -153,10 +158,8 @@ def gelu(x: Any, approximate: str = "none", out: Any = None) -> Any:
     >>> gelu(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    algs = {"none": Alg.eltwise_gelu_erf, "tanh": Alg.eltwise_gelu_tanh}
-    if approximate not in tuple(algs):
-        raise InvalidArguments("approximate", approximate, "expected 'none' or 'tanh'")
-    return call(_of_one, (x,), (algs[approximate], 0.0, 0.0), out)
+    alg = _GELU[Name(tuple(_GELU)).read("approximate", approximate, 0)]
+    return call(_of_one, (x,), (alg, 0.0, 0.0), out)
 
 
 def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
@@ -165,7 +168,7 @@ def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
     >>> softplus(np.array([50.0], np.float32))
     array([50.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_soft_relu, beta, 0.0), out)
+    return call(_of_one, (x,), (Alg.eltwise_soft_relu, read_float("beta", beta), 0.0), out)
 
 
 def hardsigmoid(x: Any, out: Any = None) -> Any:
@@ -192,7 +195,10 @@ def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
     >>> clip(np.array([-4.0, 0.5, 4.0], np.float32), -1, 1)
     array([-1. ,  0.5,  1. ], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_clip, float(a_min), float(a_max)), out)
+    low, high = read_float("a_min", a_min), read_float("a_max", a_max)
+    if high < low:
+        raise InvalidArguments("a_max", high, f"must not be below a_min = {low}")
+    return call(_of_one, (x,), (Alg.eltwise_clip, low, high), out)
 
 
 def prelu(x: Any, weight: Any, out: Any = None) -> Any:
@@ -202,7 +208,7 @@ def prelu(x: Any, weight: Any, out: Any = None) -> Any:
     >>> prelu(np.array([[-1.0, -2.0]], np.float32), np.array([0.5, 0.25], np.float32))
     array([[-0.5, -0.5]], dtype=float32)
     """
-    return call(_prelu, (x, weight), (), out)
+    return call(_prelu, (x, weight), (), out, ("x", "weight"))
 
 
 def _prelu(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
@@ -224,7 +230,7 @@ def add(x: Any, y: Any, out: Any = None) -> Any:
     >>> add(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([3., 5.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_add,), out)
+    return call(_of_two, (x, y), (Alg.binary_add,), out, ("x", "y"))
 
 
 def subtract(x: Any, y: Any, out: Any = None) -> Any:
@@ -233,7 +239,7 @@ def subtract(x: Any, y: Any, out: Any = None) -> Any:
     >>> subtract(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([-1., -1.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_sub,), out)
+    return call(_of_two, (x, y), (Alg.binary_sub,), out, ("x", "y"))
 
 
 def multiply(x: Any, y: Any, out: Any = None) -> Any:
@@ -242,7 +248,7 @@ def multiply(x: Any, y: Any, out: Any = None) -> Any:
     >>> multiply(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 6.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_mul,), out)
+    return call(_of_two, (x, y), (Alg.binary_mul,), out, ("x", "y"))
 
 
 def divide(x: Any, y: Any, out: Any = None) -> Any:
@@ -251,7 +257,7 @@ def divide(x: Any, y: Any, out: Any = None) -> Any:
     >>> divide(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([0.5      , 0.6666667], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_div,), out)
+    return call(_of_two, (x, y), (Alg.binary_div,), out, ("x", "y"))
 
 
 def maximum(x: Any, y: Any, out: Any = None) -> Any:
@@ -260,7 +266,7 @@ def maximum(x: Any, y: Any, out: Any = None) -> Any:
     >>> maximum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_max,), out)
+    return call(_of_two, (x, y), (Alg.binary_max,), out, ("x", "y"))
 
 
 def minimum(x: Any, y: Any, out: Any = None) -> Any:
@@ -269,4 +275,4 @@ def minimum(x: Any, y: Any, out: Any = None) -> Any:
     >>> minimum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([1., 2.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_min,), out)
+    return call(_of_two, (x, y), (Alg.binary_min,), out, ("x", "y"))

@@ -7,9 +7,10 @@ from typing import Any
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.call import Problem, call, dense
+from dnnl.ops.reading import placed
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.types.arg import Arg
-from dnnl.types.layout_input import read_sequence
+from dnnl.types.layout_input import read_int, read_sequence
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -23,20 +24,18 @@ def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     given = read_sequence("arrays", arrays, rule)
     if not given:
         raise InvalidArguments("arrays", arrays, rule)
-    return call(_concat, given, (axis,), out)
+    names = tuple(f"arrays[{number}]" for number in range(len(given)))
+    return call(_concat, given, (read_int("axis", axis),), out, names)
 
 
 def _concat(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: int) -> Problem:
     first = descs[0]
-    place = axis + first.ndims if axis < 0 else axis
-    if not 0 <= place < first.ndims:
-        rule = f"expected one of {-first.ndims}..{first.ndims - 1}"
-        raise InvalidArguments("axis", axis, rule)
+    along = placed(axis, first.ndims)
     for number, desc in enumerate(descs):
         if desc.ndims != first.ndims:
             rule = f"expected {first.ndims} dimensions, as the first one has"
             raise InvalidArguments(f"arrays[{number}]", desc.dims, rule)
-    whole = sum(desc.dims[place] for desc in descs)
-    shape = (*first.dims[:place], whole, *first.dims[place + 1 :])
-    described = ConcatDesc(place, list(descs), dst or dense(shape, first))
+    whole = sum(desc.dims[along] for desc in descs)
+    shape = (*first.dims[:along], whole, *first.dims[along + 1 :])
+    described = ConcatDesc(along, list(descs), dst or dense(shape, first))
     return Problem(described, tuple(map(Arg.multiple_src, range(len(descs)))), shape)

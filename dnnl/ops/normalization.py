@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from dnnl.errors import InvalidArguments
-from dnnl.ops.call import Problem, call, dense
+from dnnl.ops.call import Problem, call, dense, present
+from dnnl.ops.reading import many, placed
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
+from dnnl.primitives.parameters import Real, Whole
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg, NormFlags
-from dnnl.types.layout_input import read_int
+from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 _INFERENCE = "forward_inference"
@@ -29,7 +29,7 @@ def softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
     >>> softmax(np.zeros((1, 4), np.float32))
     array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
-    return call(_softmax, (x,), (Alg.softmax_accurate, axis), out)
+    return call(_softmax, (x,), (Alg.softmax_accurate, read_int("axis", axis)), out)
 
 
 def log_softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
@@ -38,16 +38,13 @@ def log_softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
     >>> log_softmax(np.array([[0.0, 1000.0]], np.float32))
     array([[-1000.,     0.]], dtype=float32)
     """
-    return call(_softmax, (x,), (Alg.softmax_log, axis), out)
+    return call(_softmax, (x,), (Alg.softmax_log, read_int("axis", axis)), out)
 
 
 def _softmax(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, axis: int) -> Problem:
     (src,) = descs
-    place = axis + src.ndims if axis < 0 else axis
-    if not 0 <= place < src.ndims:
-        rule = f"expected one of {-src.ndims}..{src.ndims - 1}"
-        raise InvalidArguments("axis", axis, rule)
-    desc = SoftmaxDesc.forward(_INFERENCE, alg, src, dst or dense(src.dims, src), place)
+    target = dst or dense(src.dims, src)
+    desc = SoftmaxDesc.forward(_INFERENCE, alg, src, target, placed(axis, src.ndims))
     return Problem(desc, (Arg.SRC,), src.dims)
 
 
@@ -88,11 +85,19 @@ def _normalized(
     x: Any, shape: Sequence[int] | int, weight: Any, bias: Any, eps: float, out: Any,
     flags: NormFlags,
 ) -> Any:  # fmt: skip
-    sizes = (int(shape),) if isinstance(shape, int | np.integer) else tuple(map(int, shape))
-    arrays = [x, *(array for array in (weight, bias) if array is not None)]
-    flags |= NormFlags.use_scale if weight is not None else NormFlags.none
-    flags |= NormFlags.use_shift if bias is not None else NormFlags.none
-    return call(_rows, arrays, (sizes, flags, eps), out)
+    params = many("normalized_shape", shape, read_int), flags | _flags(weight, bias), _epsilon(eps)
+    arrays, names = present({"x": x}, weight=weight, bias=bias)
+    return call(_rows, arrays, params, out, names)
+
+
+def _flags(weight: Any, bias: Any) -> NormFlags:
+    """Those of the parameters that are given."""
+    flags = NormFlags.none if weight is None else NormFlags.use_scale
+    return flags if bias is None else flags | NormFlags.use_shift
+
+
+def _epsilon(eps: object) -> float:
+    return Real(0.0, "try 1e-5").read("eps", eps, 0)
 
 
 def _rows(
@@ -108,7 +113,7 @@ def _rows(
         raise InvalidArguments("normalized_shape", sizes, rule)
     _check_parameters(parameters, flags, sizes)
     shape = src.dims
-    rows = (prod(shape[: -len(sizes)]), prod(sizes))
+    rows = (*(shape[: -len(sizes)] or (1,)), prod(sizes))
     target = (dst or dense(shape, src)).reshape(rows)
     desc = LayerNormalizationDesc.forward(_INFERENCE, src.reshape(rows), target, eps, flags)
     return Problem(desc, (Arg.SRC, *_arguments(flags)), shape)
@@ -148,11 +153,10 @@ def batch_norm(
     ...            np.full(1, 0.25, np.float32), eps=0.0)
     array([[4.]], dtype=float32)
     """
-    flags = NormFlags.use_global_stats
-    flags |= NormFlags.use_scale if weight is not None else NormFlags.none
-    flags |= NormFlags.use_shift if bias is not None else NormFlags.none
-    optional = [array for array in (weight, bias) if array is not None]
-    return call(_channels, [x, running_mean, running_var, *optional], (flags, eps), out)
+    params = NormFlags.use_global_stats | _flags(weight, bias), _epsilon(eps)
+    required = {"x": x, "running_mean": running_mean, "running_var": running_var}
+    arrays, names = present(required, weight=weight, bias=bias)
+    return call(_channels, arrays, params, out, names)
 
 
 def _channels(
@@ -187,17 +191,16 @@ def group_norm(
     array([[[-1.],
             [ 1.]]], dtype=float32)
     """
-    flags = NormFlags.use_scale if weight is not None else NormFlags.none
-    flags |= NormFlags.use_shift if bias is not None else NormFlags.none
-    optional = [array for array in (weight, bias) if array is not None]
-    return call(_groups, [x, *optional], (num_groups, flags, eps), out)
+    params = Whole(1).read("num_groups", num_groups, 0), _flags(weight, bias), _epsilon(eps)
+    arrays, names = present({"x": x}, weight=weight, bias=bias)
+    return call(_groups, arrays, params, out, names)
 
 
 def _groups(
     descs: Sequence[MemoryDesc], dst: MemoryDesc | None, groups: int, flags: NormFlags, eps: float
 ) -> Problem:
     src, *parameters = descs
-    if src.ndims < 3 or read_int("num_groups", groups) < 1 or src.dims[1] % groups:
+    if src.ndims < 3 or src.dims[1] % groups:
         rule = f"must divide the channels of x, which has the shape {src.dims}"
         raise InvalidArguments("num_groups", groups, rule)
     _check_parameters(parameters, flags, src.dims[1:2])
@@ -221,9 +224,12 @@ def local_response_norm(
     >>> local_response_norm(np.ones((1, 1, 2), np.float32), 1, alpha=3.0, beta=0.5)
     array([[[0.5, 0.5]]], dtype=float32)
     """
-    if read_int("size", size) < 1 or size % 2 == 0:
+    width = Whole(1).read("size", size, 0)
+    if width % 2 == 0:
         raise InvalidArguments("size", size, "expected an odd number of channels")
-    return call(_neighbours, (x,), (size, alpha, beta, k), out)
+    given = (("alpha", alpha), ("beta", beta), ("k", k))
+    numbers = tuple(read_float(name, number) for name, number in given)
+    return call(_neighbours, (x,), (width, *numbers), out)
 
 
 def _neighbours(

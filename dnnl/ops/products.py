@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.call import Problem, call, dense, expanded
+from dnnl.ops.call import Problem, call, dense, expanded, present
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -22,10 +24,11 @@ def matmul(x: Any, y: Any, out: Any = None) -> Any:
     >>> matmul(np.array([[1.0, 2.0]], np.float32), np.array([[3.0], [4.0]], np.float32))
     array([[11.]], dtype=float32)
     """
-    return call(_matmul, (x, y), (), out)
+    return call(product, (x, y), (), out, ("x", "y"))
 
 
-def _matmul(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+def product(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+    """What `matmul` does."""
     row, column = (desc.ndims == 1 for desc in descs)
     if not descs[0].ndims or not descs[1].ndims:
         raise InvalidArguments("x" if descs[1].ndims else "y", (), "expected a vector or a matrix")
@@ -53,7 +56,8 @@ def linear(x: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
     >>> linear(np.ones((1, 2), np.float32), np.eye(2, dtype=np.float32), np.ones(2, np.float32))
     array([[2., 2.]], dtype=float32)
     """
-    return call(_linear, (x, weight) if bias is None else (x, weight, bias), (), out)
+    arrays, names = present({"x": x, "weight": weight}, bias=bias)
+    return call(_linear, arrays, (), out, names)
 
 
 def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
@@ -64,10 +68,10 @@ def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
     if bias and bias[0].dims != weight.dims[:1]:
         raise InvalidArguments("bias", bias[0].dims, f"expected the shape {weight.dims[:1]}")
     shape = (*x.dims[:-1], weight.dims[0])
-    rows = x.reshape((x.nelems() // max(1, x.dims[-1]), x.dims[-1])) if x.ndims != 2 else x
     target = dst or dense(shape, x)
-    desc = MatmulDesc(
-        rows, weight.permute_axes((1, 0)), target.reshape((rows.dims[0], shape[-1])),
-        *(expanded(desc, 2) for desc in bias),
-    )  # fmt: skip
+    rows = prod(x.dims[:-1])
+    with suppress(InvalidArguments):  # rows with gaps: a product for each matrix of them
+        x, target = x.reshape((rows, x.dims[-1])), target.reshape((rows, shape[-1]))
+    weights = weight.permute_axes((1, 0))
+    desc = MatmulDesc(x, *(expanded(d, x.ndims) for d in (weights, target, *bias)))
     return Problem(desc, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)], shape)

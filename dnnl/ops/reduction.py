@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from dnnl.errors import InvalidArguments
 from dnnl.ops.call import Problem, call, dense
+from dnnl.ops.reading import placed, read_axes
 from dnnl.primitives.reduction import ReductionDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
+from dnnl.types.layout_input import read_bool
 from dnnl.types.memory_desc import MemoryDesc
 
 Axes = int | Sequence[int] | None
 
 
 def _reduced(alg: Alg, x: Any, axis: Any, keepdims: bool, out: Any) -> Any:
-    single = isinstance(axis, int | np.integer)
-    axes = None if axis is None else (int(axis),) if single else tuple(map(int, axis))
-    return call(_problem, (x,), (alg, axes, bool(keepdims)), out)
+    params = alg, read_axes(axis), read_bool("keepdims", keepdims)
+    return call(_problem, (x,), params, out)
 
 
 def _problem(
@@ -31,10 +30,10 @@ def _problem(
     keepdims: bool,
 ) -> Problem:
     (src,) = descs
-    for axis in axes or ():
-        if not -src.ndims <= axis < src.ndims:
-            raise InvalidArguments("axis", axis, f"expected one of {-src.ndims}..{src.ndims - 1}")
-    gone = set(range(src.ndims)) if axes is None else {axis % src.ndims for axis in axes}
+    every = range(src.ndims) if axes is None else [placed(axis, src.ndims) for axis in axes]
+    gone = set(every)
+    if len(gone) < len(every):
+        raise InvalidArguments("axis", axes, "expected each axis once")
     whole = tuple(1 if dim in gone else size for dim, size in enumerate(src.dims))
     left = tuple(size for dim, size in enumerate(src.dims) if dim not in gone)
     shape = whole if keepdims else left

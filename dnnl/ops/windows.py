@@ -5,40 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from dnnl.errors import InvalidArguments
-from dnnl.ops.call import Problem, call, dense
+from dnnl.ops.call import Problem, call, dense, present
+from dnnl.ops.reading import read_sizes
 from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.parameters import Whole
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
+from dnnl.types.layout_input import read_bool
 from dnnl.types.memory_desc import MemoryDesc
 
 Sizes = int | Sequence[int]
 _INFERENCE = "forward_inference"
 
 
-def _sizes(name: str, value: Any, count: int) -> tuple[int, ...]:
-    """One number for each spatial dimension, of one for all or a sequence."""
-    if isinstance(value, int | np.integer):
-        return (int(value),) * count
-    sizes = tuple(map(int, value))
-    if len(sizes) == 1:
-        return sizes * count
-    if len(sizes) != count:
-        raise InvalidArguments(name, value, f"expected a number, or {count} of them")
-    return sizes
+def _check_window(name: str, window: Sequence[int], x: MemoryDesc, spatial: Sequence[int]) -> None:
+    """Raise where a window does not fit into x, so that its results would be less than one."""
+    if min(spatial) < 1:
+        rule = f"reaches over x, which has the shape {x.dims}, with its padding"
+        raise InvalidArguments(name, tuple(window), rule)
 
 
 def _convolved(
     count: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     groups: int, out: Any,
 ) -> Any:  # fmt: skip
-    given = (("stride", stride), ("padding", padding), ("dilation", dilation))
-    sizes = tuple(_sizes(name, value, count) for name, value in given)
-    arrays = [x, weight] if bias is None else [x, weight, bias]
-    return call(_convolution, arrays, (count, *sizes, int(groups)), out)
+    given = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
+    sizes = tuple(read_sizes(name, value, count, low) for name, value, low in given)
+    arrays, names = present({"x": x, "weight": weight}, bias=bias)
+    params = count, *sizes, Whole(1).read("groups", groups, 0)
+    return call(_convolution, arrays, params, out, names)
 
 
 def _convolution(
@@ -54,11 +51,12 @@ def _convolution(
     for name, desc in (("x", src), ("weight", weights)):
         if desc.ndims != count + 2:
             raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
-    if groups < 1 or weights.dims[0] % groups or src.dims[1] != weights.dims[1] * groups:
+    if weights.dims[0] % groups or src.dims[1] != weights.dims[1] * groups:
         rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
         raise InvalidArguments("groups", groups, f"does not fit: {rule}")
     window = zip(src.dims[2:], weights.dims[2:], strides, padding, dilation, strict=True)
     spatial = [(i + 2 * p - (k - 1) * d - 1) // s + 1 for i, k, s, p, d in window]
+    _check_window("weight", weights.dims, src, spatial)
     shape = (src.dims[0], weights.dims[0], *spatial)
     if groups > 1:
         weights = weights.reshape((groups, weights.dims[0] // groups, *weights.dims[1:]))
@@ -112,10 +110,14 @@ def _pooled(
     count: int, alg: Alg, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
     ceil_mode: bool, out: Any,
 ) -> Any:  # fmt: skip
-    kernel = _sizes("kernel_size", kernel_size, count)
-    strides = kernel if stride is None else _sizes("stride", stride, count)
-    rest = _sizes("padding", padding, count), _sizes("dilation", dilation, count)
-    return call(_pooling, (x,), (alg, kernel, strides, *rest, bool(ceil_mode)), out)
+    kernel = read_sizes("kernel_size", kernel_size, count, 1)
+    strides = kernel if stride is None else read_sizes("stride", stride, count, 1)
+    padded, dilated = (
+        read_sizes("padding", padding, count, 0),
+        read_sizes("dilation", dilation, count, 1),
+    )
+    params = alg, kernel, strides, padded, dilated, read_bool("ceil_mode", ceil_mode)
+    return call(_pooling, (x,), params, out)
 
 
 def _pooling(
@@ -140,12 +142,19 @@ def _pooling(
             number -= 1
         spatial.append(number)
         behind.append((number - 1) * s + extent - i - p)
+    _check_window("kernel_size", kernel, src, spatial)
     shape = (*src.dims[:2], *spatial)
     desc = PoolingDesc.forward(
         _INFERENCE, alg, src, dst or dense(shape, src), strides, kernel, padding, behind,
         tuple(d - 1 for d in dilation),
     )  # fmt: skip
     return Problem(desc, (Arg.SRC,), shape)
+
+
+def _average(count_include_pad: object) -> Alg:
+    if read_bool("count_include_pad", count_include_pad):
+        return Alg.pooling_avg_include_padding
+    return Alg.pooling_avg_exclude_padding
 
 
 def max_pool1d(
@@ -169,8 +178,9 @@ def avg_pool1d(
     >>> avg_pool1d(np.arange(2, dtype=np.float32).reshape(1, 1, 2), 2)
     array([[[0.5]]], dtype=float32)
     """
-    alg = Alg.pooling_avg_include_padding if count_include_pad else Alg.pooling_avg_exclude_padding
-    return _pooled(1, alg, x, kernel_size, stride, padding, 1, ceil_mode, out)
+    return _pooled(
+        1, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out
+    )
 
 
 def max_pool2d(
@@ -194,8 +204,9 @@ def avg_pool2d(
     >>> avg_pool2d(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), 2)
     array([[[[1.5]]]], dtype=float32)
     """
-    alg = Alg.pooling_avg_include_padding if count_include_pad else Alg.pooling_avg_exclude_padding
-    return _pooled(2, alg, x, kernel_size, stride, padding, 1, ceil_mode, out)
+    return _pooled(
+        2, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out
+    )
 
 
 def max_pool3d(
@@ -219,5 +230,6 @@ def avg_pool3d(
     >>> avg_pool3d(np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2), 2)
     array([[[[[3.5]]]]], dtype=float32)
     """
-    alg = Alg.pooling_avg_include_padding if count_include_pad else Alg.pooling_avg_exclude_padding
-    return _pooled(3, alg, x, kernel_size, stride, padding, 1, ceil_mode, out)
+    return _pooled(
+        3, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out
+    )

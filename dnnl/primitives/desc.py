@@ -167,10 +167,11 @@ class Desc:
     @property
     def auxiliary(self) -> str:
         """Algorithm and parameters in the notation of verbose lines."""
+        given = ((each, getattr(self, each.field)) for each in self.operation.parameters)
         return " ".join(
-            f"{parameter.verbose}:{parameter.domain.spell(getattr(self, parameter.field))}"
-            for parameter in self.operation.parameters
-            if parameter.verbose
+            f"{parameter.verbose}:{parameter.domain.spell(value)}"
+            for parameter, value in given
+            if parameter.verbose and value is not None
         )
 
     def settled(self, hint: Desc | None = None) -> Self:
@@ -242,8 +243,10 @@ def _open(role: Role, desc: MemoryDesc) -> InvalidArguments:
 def check_outputs(tensors: Sequence[Tensor]) -> None:
     """Raise if elements of an output share their place in memory."""
     for tensor in tensors:
+        if not tensor.output or tensor.desc.has_zero_dim:
+            continue
         strides = zip(tensor.desc.strides, tensor.desc.padded_dims, strict=False)
-        if tensor.output and any(stride == 0 and extent > 1 for stride, extent in strides):
+        if any(stride == 0 and extent > 1 for stride, extent in strides):
             rule = "a stride of 0 is for sources alone: these elements lie on each other"
             raise InvalidArguments(tensor.field or tensor.name, tensor.desc.strides, rule)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -29,12 +30,13 @@ from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
-from dnnl.primitives.parameters import Algorithm, Real
+from dnnl.primitives.parameters import Algorithm, Real, Traced
 from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.eltwise import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
+from dnnl.types.expression import Expression, Function
 from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -49,6 +51,18 @@ class EltwiseDesc(Desc):
     Backward diff_src = diff_dst * alg'(data). Arguments DIFF_DST, DIFF_SRC and data: SRC, or DST
     for the algorithms ``_use_dst_for_bwd``. Gradients may be ``any``, and diff_src may be the
     buffer of diff_dst. ``eltwise_round`` has none.
+
+    ``eltwise_function`` is a Python function of one traced scalar, ``fn``, with operators and the
+    functions of `dnnl.math`. It is called once, when it is described; descriptions are equal if
+    theirs compute the same. Its gradient is that of what it computes, of one side where it jumps or
+    has a corner.
+
+    >>> import dnnl.math
+    >>> md = MemoryDesc((2, 3), "f32")
+    >>> desc = EltwiseDesc.forward(
+    ...     "forward_training", "eltwise_function", md, md, fn=lambda x: x * dnnl.math.tanh(x))
+    >>> print(desc.function.expression)
+    mul(x, tanh(x))
     """
 
     prop_kind: PropKind
@@ -59,6 +73,7 @@ class EltwiseDesc(Desc):
     beta: float = 0.0
     diff_src_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_dst_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    function: Function | None = None
 
     @classmethod
     def forward(
@@ -69,12 +84,13 @@ class EltwiseDesc(Desc):
         dst_desc: MemoryDesc,
         alpha: float = 0.0,
         beta: float = 0.0,
+        fn: Callable[..., object] | None = None,
     ) -> EltwiseDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
             prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
-            alpha=alpha, beta=beta,
+            alpha=alpha, beta=beta, function=fn,
         )  # fmt: skip
 
     @classmethod
@@ -86,6 +102,7 @@ class EltwiseDesc(Desc):
         data_desc: MemoryDesc,
         alpha: float = 0.0,
         beta: float = 0.0,
+        fn: Callable[..., object] | None = None,
     ) -> EltwiseDesc:
         """Describe the gradient of a forward computation, of which ``data_desc`` is src, or dst
         for an algorithm ``_use_dst_for_bwd``; raises InvalidArguments where the rules are
@@ -93,7 +110,8 @@ class EltwiseDesc(Desc):
         data = "dst_desc" if _uses_dst(alg_kind) else "src_desc"
         return cls.made(
             prop_kind="backward_data", alg_kind=alg_kind, diff_src_desc=diff_src_desc,
-            diff_dst_desc=diff_dst_desc, alpha=alpha, beta=beta, **{data: data_desc},
+            diff_dst_desc=diff_dst_desc, alpha=alpha, beta=beta, function=fn,
+            **{data: data_desc},
         )  # fmt: skip
 
     def check(self) -> None:
@@ -109,6 +127,17 @@ class EltwiseDesc(Desc):
             raise InvalidArguments("alpha", self.alpha, "must not be negative", hint)
         if self.alg_kind is Alg.eltwise_round and not self.propagation.is_forward:
             raise InvalidArguments("alg_kind", str(self.alg_kind), "a step has no gradient")
+        self._check_function()
+
+    def _check_function(self) -> None:
+        """A function is there where it is the algorithm, and has its numbers within itself."""
+        if (self.alg_kind is Alg.eltwise_function) != (self.function is not None):
+            rule = "eltwise_function takes one, the other algorithms take none"
+            raise InvalidArguments("fn", self.function and str(self.function), rule)
+        for name in ("alpha", "beta"):
+            if self.function is not None and getattr(self, name):
+                rule = "eltwise_function takes no numbers"
+                raise InvalidArguments(name, getattr(self, name), rule, "fn can hold them")
 
     @property
     def problem(self) -> str:
@@ -130,10 +159,14 @@ def _uses_dst(alg_kind: object) -> bool:
     return str(alg_kind).endswith(_FROM_DST)
 
 
+def _expression(desc: EltwiseDesc) -> Expression | None:
+    return None if desc.function is None else desc.function.expression
+
+
 def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
         kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc,
-        resolve_dropout(attr.dropout, desc.dst_desc),
+        resolve_dropout(attr.dropout, desc.dst_desc), _expression(desc),
     )  # fmt: skip
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
 
@@ -141,7 +174,7 @@ def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
         gradient.configure, desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc,
-        desc.diff_dst_desc, desc.data_desc,
+        desc.diff_dst_desc, desc.data_desc, _expression(desc),
     )  # fmt: skip
     return plan_nest(desc, attr, isa, lambda _: configure(), gradient.build)
 
@@ -206,6 +239,7 @@ EltwiseDesc.operation = Operation(
         Parameter("alg_kind", Algorithm("eltwise_"), lambda case: case["alg"].alg, "alg"),
         Parameter("alpha", Real(), lambda case: case["alpha"], "alpha"),
         Parameter("beta", Real(), lambda case: case["beta"], "beta"),
+        Parameter("function", Traced(), lambda _: None, "function"),
     ),
     in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
     reference=SPECIFICATION,

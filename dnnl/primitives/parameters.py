@@ -9,8 +9,10 @@ from typing import Any
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
+from dnnl.types.expression import Function
 from dnnl.types.kinds import Alg, NormFlags, coerce, float_text
 from dnnl.types.layout_input import read_float, read_int, read_integers, read_sequence
+from dnnl.types.scalar import traced
 
 _TOO_FAR = 2**31  # products with extents must fit 64 bits
 
@@ -42,6 +44,20 @@ class Algorithm(Domain):
             known = ", ".join(known for known in Alg.__members__ if known.startswith(self.prefix))
             raise InvalidArguments(name, str(alg), f"expected one of {known}")
         return alg
+
+
+@dataclass(frozen=True)
+class Traced(Domain):
+    """A Python function of one traced scalar, or none."""
+
+    def read(self, name: str, value: Any, ndims: int) -> Function | None:
+        if value is None:
+            return None
+        function = value if isinstance(value, Function) else traced(value, 1)
+        if function.expression.parameters != 1:
+            rule = f"expected a function of 1 value, not of {function.expression.parameters}"
+            raise InvalidArguments("fn", str(function), rule)
+        return function
 
 
 @dataclass(frozen=True)

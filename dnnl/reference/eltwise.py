@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64, name_of, overflowed
+from dnnl.reference.expression import evaluate, sensitivity
 from dnnl.reference.fill import cycle, generator, integers, stored
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
+from dnnl.types.derivative import derivative
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -288,6 +290,8 @@ class _Eltwise(Specification):
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """The function, or its gradient."""
         numbers = desc.alpha, desc.beta
+        if desc.propagation.is_forward and desc.function is not None:
+            return {Arg.DST: evaluate(desc.function.expression, [values[Arg.SRC]])}
         if desc.propagation.is_forward:
             return {Arg.DST: eltwise(desc.alg_kind, values[Arg.SRC], *numbers)}
         return {Arg.DIFF_SRC: values[Arg.DIFF_DST] * _slope(desc, values)}
@@ -297,7 +301,10 @@ class _Eltwise(Specification):
     ) -> Rule:
         """Relative, but absolute where the terms of a function cancel; with a sum, relative to the
         function if that is more than what is left of it. Where a derivative has terms that cancel,
-        a gradient is relative to that of the result."""
+        a gradient is relative to that of the result. What a Python function computes is relative to
+        what the errors of its steps can become."""
+        if desc.function is not None:
+            return _rule_of_function(desc, argument, values)
         name = desc.alg_kind.name.removeprefix("eltwise_").removesuffix(_FROM_DST)
         kind = desc.desc_of(argument).data_type
         threshold = _threshold(name, kind)
@@ -320,6 +327,17 @@ class _Eltwise(Specification):
             size=result if any(isinstance(entry, PostOpSum) for entry in post_ops) else None,
             absolute_at=cancels,
         )
+
+
+def _rule_of_function(desc: Any, argument: int, values: Values) -> Rule:
+    expression = desc.function.expression
+    if desc.propagation.is_forward:
+        size = sensitivity(expression, [values[Arg.SRC]])
+    else:
+        slopes = sensitivity(derivative(expression), [values[Arg.SRC]])
+        size = np.abs(values[Arg.DIFF_DST]) * slopes
+    threshold = _threshold("function", desc.desc_of(argument).data_type)
+    return Rule(threshold, zeros=100, non_finite=True, size=size)
 
 
 def _around_bends(desc: Any, tensor: MemoryDesc) -> Array:
@@ -359,7 +377,10 @@ def _slope(desc: Any, values: Values) -> Array:
     """The derivative, infinite where the type of the computation does not hold it."""
     wide = any(tensor.desc.data_type is DataType.f64 for tensor in desc.tensors)
     data = values[Arg.DST if desc.alg_kind.uses_dst else Arg.SRC]
-    slope = eltwise_derivative(desc.alg_kind, data, desc.alpha, desc.beta)
+    if desc.function is not None:
+        slope = evaluate(derivative(desc.function.expression), [data])
+    else:
+        slope = eltwise_derivative(desc.alg_kind, data, desc.alpha, desc.beta)
     return overflowed(slope, DataType.f64 if wide else DataType.f32)
 
 

@@ -123,7 +123,7 @@ def _apply(
             )
         case PostOpFunction():
             others = (operands[flag | operand] for operand, _ in entry.operands)
-            return evaluate(entry.expression, [values, *others])
+            return evaluate(entry.function.expression, [values, *others])
         case PostOpPrelu():
             return prelu(values, operands[flag | Arg.WEIGHTS])
     raise Unimplemented(f"no reference for {entry!r} here")

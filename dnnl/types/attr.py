@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.dropout import Dropout
@@ -23,6 +21,7 @@ from dnnl.types.kinds import (
     coerce,
     nearest,
 )
+from dnnl.types.layout_input import read_bool
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOps, read_mask
 
@@ -122,9 +121,7 @@ class _Switch:
         return value
 
     def __set__(self, instance: object, value: bool) -> None:
-        if not isinstance(value, bool | np.bool_):
-            raise InvalidArguments(self.name, value, "expected True or False")
-        instance.__dict__[self.slot] = bool(value)
+        instance.__dict__[self.slot] = read_bool(self.name, value)
 
 
 _SETTABLE = (
@@ -252,10 +249,12 @@ class PrimitiveAttr:
         if seed.name not in _SEED_TYPES:
             rule = f"expected one of {', '.join(_SEED_TYPES)}"
             raise InvalidArguments("seed_data_type", str(seed), rule)
-        for name, value in (("use_offset", use_offset), ("use_host_scalars", use_host_scalars)):
-            if not isinstance(value, bool | np.bool_):
-                raise InvalidArguments(name, value, "expected True or False")
-        self._dropout = Dropout(mask, seed, bool(use_offset), bool(use_host_scalars))
+        self._dropout = Dropout(
+            mask,
+            seed,
+            read_bool("use_offset", use_offset),
+            read_bool("use_host_scalars", use_host_scalars),
+        )
 
     def copy(self) -> PrimitiveAttr:
         """Return an independent attribute with the same contents."""

@@ -7,8 +7,9 @@ are equal values with equal hashes, whatever Python functions they came from; th
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -77,3 +78,15 @@ class Expression:
             else:
                 texts.append(f"{step.name}({sources})")
         return texts[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A traced Python function. Two are equal if they compute the same, whatever they are called;
+    ``str`` gives its name as verbose lines have it."""
+
+    expression: Expression
+    name: str = field(default="function", compare=False)
+
+    def __str__(self) -> str:
+        return re.sub(r"\W", "", self.name) or "function"

@@ -148,11 +148,13 @@ class Alg(Kind):
     reduction_norm_lp_power_p_sum = 0x2FFFA
     softmax_accurate = 0x30000
     softmax_log = 0x30001
+    eltwise_function = 0x40000
+    """A Python function, where the others have numbers of oneDNN's."""
 
     @property
     def is_eltwise(self) -> bool:
-        """Whether this is a function of one value."""
-        return self.name.startswith("eltwise_")
+        """Whether this is a function of one value that its name and two numbers tell."""
+        return self.name.startswith("eltwise_") and self is not Alg.eltwise_function
 
     @property
     def is_binary(self) -> bool:

@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+import numpy as np
+
 from dnnl.errors import InvalidArguments
 from dnnl.types import layout as layouts
 from dnnl.types.dtype import DataType
@@ -31,6 +33,13 @@ def read_int(argument: str, value: object) -> int:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise InvalidArguments(argument, value, "expected an integer") from None
+
+
+def read_bool(argument: str, value: object) -> bool:
+    """Return a truth value, of Python's or NumPy's type, as Python's."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidArguments(argument, value, "expected True or False")
+    return bool(value)
 
 
 def read_float(argument: str, value: object) -> float:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import overload
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.expression import Expression
+from dnnl.types.expression import Function
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, float_text, nearest
 from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.scalar import name_of, trace
+from dnnl.types.scalar import traced
 
 MAX_OPERANDS = 15
 """The argument ids from SRC_1 up to DST that operands of one post-op can have."""
@@ -152,9 +151,8 @@ class PostOpFunction(PostOp):
     of equal operands, whatever the functions were called.
     """
 
-    expression: Expression
+    function: Function
     operand_descs: tuple[MemoryDesc, ...] = ()
-    name: str = field(default="function", compare=False)
 
     @property
     def operands(self) -> Operands:
@@ -166,8 +164,8 @@ class PostOpFunction(PostOp):
         return replace(self, operand_descs=tuple(map(change, self.operand_descs)))
 
     def __str__(self) -> str:
-        name = re.sub(r"\W", "", self.name) or "function"
-        return ":".join(["function", name, *(str(d.data_type) for d in self.operand_descs)])
+        types = [str(desc.data_type) for desc in self.operand_descs]
+        return ":".join(["function", str(self.function), *types])
 
 
 class PostOps(Sequence[PostOp]):
@@ -271,15 +269,12 @@ class PostOps(Sequence[PostOp]):
         dimension of an operand is 1 or that of dst; operand ``j`` of entry ``i`` is the execution
         argument ``Arg.post_op(i) | (Arg.SRC_1 + j)``.
         """
-        if not callable(fn):
-            raise InvalidArguments("fn", fn, "expected a function of traced scalars")
         if len(operand_descs) > MAX_OPERANDS:
             rule = f"at most {MAX_OPERANDS} operands"
             raise InvalidArguments("operand_descs", len(operand_descs), rule)
         for desc in operand_descs:
             _check_operand("operand_descs", desc)
-        expression = trace(fn, 1 + len(operand_descs))
-        return self.append(PostOpFunction(expression, operand_descs, name_of(fn)))
+        return self.append(PostOpFunction(traced(fn, 1 + len(operand_descs)), operand_descs))
 
     @overload
     def __getitem__(self, index: int) -> PostOp: ...
@@ -309,7 +304,7 @@ class PostOps(Sequence[PostOp]):
 def _read_function(alg: Alg | str, family: str) -> Alg:
     """Return a function of one family, ``eltwise`` or ``binary``, given as a member or its name."""
     name = str(alg)
-    known = [other for other in Alg.__members__ if other.startswith(f"{family}_")]
+    known = [alg.name for alg in Alg if (alg.is_eltwise if family == "eltwise" else alg.is_binary)]
     if name in known:
         return Alg[name]
     other = "binary" if family == "eltwise" else "eltwise"
@@ -319,6 +314,8 @@ def _read_function(alg: Alg | str, family: str) -> Alg:
         hint = f"did you mean '{family}_{stem}'?"
     elif f"{other}_{stem}" in Alg.__members__:
         hint = f"append_{other} takes '{other}_{stem}'"
+    elif name == Alg.eltwise_function.name:
+        hint = "append_function takes a Python function"
     rule = f"expected {'an eltwise' if family == 'eltwise' else 'a binary'} function"
     raise InvalidArguments("alg", name if isinstance(alg, Alg) else alg, rule, hint)
 

@@ -19,6 +19,7 @@ from dnnl.types.expression import (
     LOGIC,
     PARAMETER,
     Expression,
+    Function,
     Step,
 )
 
@@ -237,6 +238,14 @@ def _line(frame: FrameType | None) -> str:
 def _spelled(path: str, number: int) -> str:
     source = linecache.getline(path, number).strip()
     return f"{Path(path).name}:{number}: {source}" if source else f"{Path(path).name}:{number}"
+
+
+def traced(fn: object, parameters: int) -> Function:
+    """What ``fn`` computes of so many traced scalars, with its name; raises as `trace` does, and
+    where ``fn`` cannot be called."""
+    if not callable(fn):
+        raise InvalidArguments("fn", fn, "expected a function of traced scalars")
+    return Function(trace(fn, parameters), name_of(fn))
 
 
 def trace(fn: Callable[..., object], parameters: int) -> Expression:

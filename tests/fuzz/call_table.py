@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
+from dnnl import ops
 from dnnl.language.case import CaseValues
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
@@ -104,14 +105,42 @@ GIVEN: dict[str, Arguments] = {
 """Functions by the names that `tests.fuzz.calls` gives to the objects, with arguments by keyword;
 an empty keyword is by position, a star stands for any number of them."""
 
+_OF_ARRAYS: Arguments = {
+    "x": "array", "y": "array", "arrays": "[array, array]", "query": "array", "key": "array",
+    "value": "array", "a_min": "-1", "a_max": "1", "kernel_size": "2", "normalized_shape": "5",
+    "num_groups": "3", "size": "3", "running_mean": "np.ones(3, 'f4')",
+    "running_var": "np.ones(3, 'f4')",
+}  # fmt: skip
+"""What functions on arrays are given by the names of arguments that have no default."""
+_IMAGES = {"1d": "array[0]", "2d": "array", "3d": "array[..., None]"}
+_OWN: dict[str, Arguments] = {
+    "matmul": {"y": "array.swapaxes(2, 3)"},
+    "linear": {"weight": "array[0, 0]"},
+    "prelu": {"weight": "np.ones(3, 'f4')"},
+    "interpolate": {"mode": "'linear'", "x": "array[0]"},
+    "layer_norm": {"weight": "np.ones(5, 'f4')"},
+    **{f"{kind}_pool{number}": {"x": image, "kernel_size": "1"}
+       for number, image in _IMAGES.items() for kind in ("max", "avg")},
+    **{f"conv{number}": {"x": image, "weight": f"{image}[:{1 + (number == '1d')}]"}
+       for number, image in _IMAGES.items()},
+}  # fmt: skip
+"""What some of them are given instead."""
+
+PLAIN = (
+    "None", "-1", "2**64", "True", "0.5", "float('nan')", "''", "'bogus'", "b'f32'", "()", "[None]",
+    "((2, 3),)", "{}", "object()",
+)  # fmt: skip
+"""A value of each kind, wrong for most arguments."""
+
 WRONG = (
-    "None", "0", "-1", "1", "''", "()", "2**31", "2**63", "2**64", "-2**63", "10**400", "True",
-    "0.5", "float('nan')", "float('inf')", "-0.0", "1j", "'f32'", "'any'", "'nchw'", "'bogus'",
-    "'\\0'", "'\\ud800'", "'x' * 100000", "b'f32'", "[]", "{}", "set()", "(2, 3)", "(0, 3)",
-    "(-1, 3)", "(2**40, 2**40)", "(2**62, 4)", "(2.0, 3)", "('2', 3)", "((2, 3),)", "[None]",
+    *PLAIN,
+    "0", "1", "2**31", "2**63", "-2**63", "10**400",
+    "float('inf')", "-0.0", "1j", "'f32'", "'any'", "'nchw'",
+    "'\\0'", "'\\ud800'", "'x' * 100000", "[]", "set()", "(2, 3)", "(0, 3)",
+    "(-1, 3)", "(2**40, 2**40)", "(2**62, 4)", "(2.0, 3)", "('2', 3)",
     "(True, 3)", "(1,) * 13", "(1,) * 100000", "range(3)", "iter([2, 3])", "(n for n in (2, 3))",
     "[[[[[[]]]]]]", "endless", "{'a': 1}", "{1: mem}", "RUNTIME_DIM", "(RUNTIME_DIM, 3)", "...",
-    "NotImplemented", "object()", "int", "Memory", "lambda *_: 0", "np.float32(2)", "np.int64(3)",
+    "NotImplemented", "int", "Memory", "lambda *_: 0", "np.float32(2)", "np.int64(3)",
     "np.uint64(2**63)", "np.array([2, 3])", "np.array(2)", "np.zeros((2, 3), 'f4')", "np.zeros(0)",
     "np.array(['a'])", "np.array([None])", "np.zeros(3, 'M8[s]')", "np.nan", "read_only",
     "backward", "array[::-1]", "array[:, ::2]", "array.astype('f2')", "array.astype('c8')",
@@ -124,7 +153,7 @@ WRONG = (
     "MemoryDesc((RUNTIME_DIM, 3, 4, 5), 'f32', 'nchw')", "MemoryDesc((0, 3), 'f32')",
     "MemoryDesc((2**30, 2**30), 'f32')", "MemoryDesc((2, 3, 4, 5), 'f32', (0, 0, 0, 0))",
     "MemoryDesc((2, 3, 4, 5), 'f4_e2m1')", "Compensation(2**70)", "[event]",
-    "{}", "{Arg.SRC: mem}", "{**args, Arg.DST: None}", "{**args, Arg.DST: small}",
+    "{Arg.SRC: mem}", "{**args, Arg.DST: None}", "{**args, Arg.DST: small}",
     "{**args, Arg.DST: other_type}", "{**args, Arg.DST: elsewhere}", "{**args, Arg.DST: array}",
     "{**args, Arg.DST: args[Arg.SRC]}", "{**args, Arg.DST: overlapping}", "{**args, 'dst': mem}",
     "{**args, 99: mem}", "{**args, -1: mem}", "{**args, 2**70: mem}", "{**args, None: None}",
@@ -139,6 +168,10 @@ WRONG = (
 def calls() -> dict[str, Arguments]:
     """Every function with arguments that are right."""
     found = dict(GIVEN)
+    for name in ops.__all__:
+        parameters = inspect.signature(getattr(ops, name)).parameters.values()
+        given = {p.name: _OF_ARRAYS.get(p.name, repr(p.default)) for p in parameters}
+        found[f"ops.{name}"] = given | _OWN.get(name, {})
     for kind in OPERATIONS.values():
         for text in kind.operation.examples:
             (case, *_) = Interpreter().cases([f"--{kind.operation.driver.name}", *text.split()])

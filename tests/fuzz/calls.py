@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import dnnl
-from dnnl import config
+from dnnl import config, ops
 from dnnl.framework.model import Model, load
 from dnnl.framework.session import Session
 from dnnl.primitives.desc import Desc
@@ -71,12 +71,17 @@ def _argument(key: str, value: str) -> str:
 
 def _run(text: str) -> Outcome:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    return tried(text, _go_on)
+
+
+def tried(text: str, use: Callable[[Any, World], object]) -> Outcome:
+    """What becomes of a case, whose result is used by ``use``; settings stay as they were."""
     world = World()
     kept = {name: world[name].data.copy() for name in ("mem", "result", "small")}
     overrides = dict(config._overrides)
     outcome = PASSED
     try:
-        _go_on(eval(text, {}, world), world)
+        use(eval(text, {}, world), world)
     except dnnl.Error as error:
         outcome = Outcome(State.REFUSED, type(error).__name__)
     except TypeError as error:
@@ -159,6 +164,7 @@ _MAKERS: dict[str, Callable[[World], Any]] = {
     **{name: lambda _, name=name: getattr(dnnl, name) for name in dnnl.__all__},  # type: ignore[misc]
     "np": lambda _: np,
     "config": lambda _: config,
+    "ops": lambda _: ops,
     "load": lambda _: load,
 }
 

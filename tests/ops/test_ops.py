@@ -7,7 +7,7 @@ import gc
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +20,7 @@ from dnnl import InvalidArguments, Unimplemented, ops
 from dnnl.ops.call import _made
 
 Function = Callable[..., Any]
+untyped: Any = ops  # for arguments that no type checker lets pass
 
 
 def drawn(*shape: int, seed: int = 1) -> np.ndarray:
@@ -135,7 +136,7 @@ def test_as_pytorch_has_it(name: str) -> None:
 
 def test_every_function_is_tried_and_has_an_example() -> None:
     tried = {fn.__name__ for fn, *_ in CASES.values()}
-    assert tried | {"concatenate"} == set(ops.__all__)
+    assert tried | {"attention", "concatenate"} == set(ops.__all__)
     for name in ops.__all__:
         assert (
             f">>> {name}(" in getattr(ops, name).__doc__ or ">>> x = " in getattr(ops, name).__doc__
@@ -174,11 +175,16 @@ def test_arrays_of_other_types() -> None:
 
 
 @pytest.mark.parametrize(
-    "x", [X[::-1], X[:, ::-2], X.T, X[1:3, 2:9], np.broadcast_to(VECTOR, (3, 19)), X[:0], X[0, 0]],
-    ids=["rows backward", "columns backward", "transposed", "part", "broadcast", "empty", "number"],
+    "x",
+    [X[::-1], X[:, ::-2], X.T, X[1:3, 2:9], np.broadcast_to(VECTOR, (3, 19)), X[:0], X[0, 0],
+     X[:1][::-1]],
+    ids=["rows backward", "columns backward", "transposed", "part", "broadcast", "empty", "number",
+         "one row backward"],
 )  # fmt: skip
 def test_strides(x: np.ndarray) -> None:
     np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))
+    out = np.empty(x.shape, np.float32)
+    np.testing.assert_array_equal(ops.relu(x, out=out), np.maximum(x, 0))
 
 
 def test_in_place_and_overlapping() -> None:
@@ -193,6 +199,65 @@ def test_in_place_and_overlapping() -> None:
     want = square @ square
     ops.matmul(square, square, out=square)
     np.testing.assert_allclose(square, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("overlapping", "same"),
+    [
+        (lambda b, out: ops.matmul(b.T, b.T, out=out), lambda b: b.T @ b.T),
+        (lambda b, out: ops.add(b, b.T, out=out), lambda b: b + b.T),
+        (lambda b, out: ops.subtract(b.T, b, out=out), lambda b: b.T - b),
+        (lambda b, out: ops.add(b, b[0], out=out), lambda b: b + b[0]),
+        (lambda b, out: ops.relu(b[::-1], out=out), lambda b: np.maximum(b[::-1], 0)),
+        (lambda b, out: ops.relu(b.T, out=out), lambda b: np.maximum(b.T, 0)),
+        (lambda b, out: ops.concatenate([b[4:], b[:4]], out=out), lambda b: np.roll(b, 4, 0)),
+    ],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_sources_within_out(
+    overlapping: Function, same: Function, order: Literal["C", "F"]
+) -> None:
+    square = drawn(8, 8).copy(order)
+    want = same(square)
+    assert overlapping(square, square) is square
+    np.testing.assert_allclose(square, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_transposed_part_that_overlaps_out() -> None:
+    square = drawn(9, 9)
+    want = np.maximum(square[1:, :-1].T, 0)
+    ops.relu(square[1:, :-1].T, out=square[:-1, 1:])
+    np.testing.assert_array_equal(square[:-1, 1:], want)
+
+
+@pytest.mark.parametrize("x", [IMAGE.transpose(2, 0, 1, 3), IMAGE[..., ::-1], IMAGE[0, 0, 0]])
+def test_rows_that_do_not_follow_each_other(x: np.ndarray) -> None:
+    weight, bias = drawn(5, 8), drawn(5)
+    want = x @ weight.T + bias
+    np.testing.assert_allclose(ops.linear(x, weight, bias), want, rtol=1e-5, atol=1e-5)
+    out = np.empty(want.shape[::-1], np.float32).T
+    np.testing.assert_allclose(ops.linear(x, weight, bias, out=out), want, rtol=1e-5, atol=1e-5)
+    same = F.layer_norm(torch.from_numpy(x.copy()), (8,)).numpy()
+    np.testing.assert_allclose(ops.layer_norm(x, 8), same, rtol=1e-5, atol=1e-5)
+
+
+def test_integers_of_numpy_and_sequences_of_any_kind() -> None:
+    one, weight = np.int64(1), drawn(4, 2, 3, 3)
+    np.testing.assert_array_equal(untyped.softmax(X, one), untyped.softmax(X, 1))
+    np.testing.assert_array_equal(untyped.sum(IMAGE, [0, np.int8(-1)]), untyped.sum(IMAGE, (0, 3)))
+    np.testing.assert_array_equal(untyped.mean(IMAGE, np.array(1)), untyped.mean(IMAGE, 1))
+    np.testing.assert_array_equal(untyped.layer_norm(X, np.array([19])), untyped.layer_norm(X, 19))
+    np.testing.assert_array_equal(untyped.group_norm(IMAGE, 3 * one), untyped.group_norm(IMAGE, 3))
+    got = untyped.conv2d(IMAGE[:, :4], weight, None, [one, 2], np.array([1, 0]), groups=2 * one)
+    np.testing.assert_array_equal(
+        got, untyped.conv2d(IMAGE[:, :4], weight, stride=(1, 2), padding=(1, 0), groups=2)
+    )
+    np.testing.assert_array_equal(untyped.max_pool2d(IMAGE, [2]), untyped.max_pool2d(IMAGE, 2))
+    np.testing.assert_array_equal(
+        untyped.interpolate(IMAGE, [4, one]), untyped.interpolate(IMAGE, (4, 1))
+    )
+    np.testing.assert_array_equal(untyped.concatenate((X, X), one), untyped.concatenate([X, X], 1))
+    np.testing.assert_array_equal(untyped.add(X.tolist(), [2] * 19), X + 2)
 
 
 def test_concatenate() -> None:
@@ -214,35 +279,69 @@ def test_problems_are_prepared_once() -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: ops.softmax(X, 2), r"axis = 2: expected one of -2..1"),
-        (lambda: ops.matmul(X, X), r"y = \(4, 19\): expected 19 rows"),
-        (lambda: ops.matmul(X, 1.0), r"y = \(\): expected a vector or a matrix"),
-        (lambda: ops.add(X, MATRIX), r"y = \(19, 7\): cannot be broadcast with \(4, 19\)"),
-        (lambda: ops.gelu(X, "erf"), "approximate = 'erf'"),
-        (lambda: ops.linear(X, MATRIX), "weight"),
-        (lambda: ops.conv2d(IMAGE, drawn(4, 3, 3, 3)), "groups = 1: does not fit"),
-        (lambda: ops.conv2d(X, drawn(4, 3, 3, 3)), "x = .*expected 4 dimensions"),
-        (lambda: ops.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=(1, 2, 3)), "stride .*2 of them"),
-        (lambda: ops.max_pool2d(X, 2), "x = .*expected 4 dimensions"),
-        (lambda: ops.layer_norm(X, (4,)), "normalized_shape"),
-        (lambda: ops.layer_norm(X, (19,), VECTOR[:5]), "weight = .*shape"),
-        (lambda: ops.batch_norm(IMAGE, VECTOR, VECTOR), "running_mean"),
-        (lambda: ops.local_response_norm(IMAGE, 4), "size = 4: expected an odd"),
-        (lambda: ops.concatenate([]), "arrays"),
-        (lambda: ops.sum(X, 2), r"axis = 2: expected one of -2..1"),
-        (lambda: ops.group_norm(IMAGE, 4), "num_groups = 4: must divide"),
-        (lambda: ops.prelu(IMAGE, VECTOR), "weight = .*6 channels"),
-        (lambda: ops.interpolate(IMAGE), "size = None: expected either"),
-        (lambda: ops.interpolate(IMAGE, 4, mode="nearest"), "mode = 'nearest'"),
-        (lambda: ops.interpolate(IMAGE, (1, 2, 3)), "size = .*2 of them"),
-        (lambda: ops.concatenate([X, VECTOR]), r"arrays\[1\]"),
-        (lambda: ops.relu("text"), "x = 'str'"),
+        (lambda: untyped.softmax(X, 2), r"axis = 2: expected one of -2..1"),
+        (lambda: untyped.matmul(X, X), r"y = \(4, 19\): expected 19 rows"),
+        (lambda: untyped.matmul(X, 1.0), r"y = \(\): expected a vector or a matrix"),
+        (lambda: untyped.add(X, MATRIX), r"y = \(19, 7\): cannot be broadcast with \(4, 19\)"),
+        (lambda: untyped.gelu(X, "erf"), "approximate = 'erf'"),
+        (lambda: untyped.linear(X, MATRIX), "weight"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 3, 3, 3)), "groups = 1: does not fit"),
+        (lambda: untyped.conv2d(X, drawn(4, 3, 3, 3)), "x = .*expected 4 dimensions"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=(1, 2, 3)), "stride .*2 of them"),
+        (lambda: untyped.max_pool2d(X, 2), "x = .*expected 4 dimensions"),
+        (lambda: untyped.layer_norm(X, (4,)), "normalized_shape"),
+        (lambda: untyped.layer_norm(X, (19,), VECTOR[:5]), "weight = .*shape"),
+        (lambda: untyped.batch_norm(IMAGE, VECTOR, VECTOR), "running_mean"),
+        (lambda: untyped.local_response_norm(IMAGE, 4), "size = 4: expected an odd"),
+        (lambda: untyped.concatenate([]), "arrays"),
+        (lambda: untyped.sum(X, 2), r"axis = 2: expected one of -2..1"),
+        (lambda: untyped.group_norm(IMAGE, 4), "num_groups = 4: must divide"),
+        (lambda: untyped.prelu(IMAGE, VECTOR), "weight = .*6 channels"),
+        (lambda: untyped.interpolate(IMAGE), "size = None: expected either"),
+        (lambda: untyped.interpolate(IMAGE, 4, mode="nearest"), "mode = 'nearest'"),
+        (lambda: untyped.interpolate(IMAGE, (1, 2, 3)), "size = .*2 of them"),
+        (lambda: untyped.concatenate([X, VECTOR]), r"arrays\[1\]"),
+        (lambda: untyped.relu("text"), "x = 'str'"),
+        (lambda: untyped.add(X, "text"), "y = 'str'"),
+        (lambda: untyped.add(X, np.array([None])), "y = 'object of .*no data type"),
+        (lambda: untyped.conv2d(IMAGE, [[1], [1, 2]]), "weight = .*no array of numbers"),
+        (lambda: untyped.concatenate([X, "text"]), r"arrays\[1\] = 'str'"),
+        (lambda: untyped.sum(X, (0, -2)), r"axis = \(0, -2\): expected each axis once"),
+        (lambda: untyped.sum(1.0, 0), "axis = 0: x has no dimensions"),
+        (lambda: untyped.mean(X, keepdims=1), "keepdims = 1: expected True or False"),
+        (lambda: untyped.softmax(X, "x"), "axis = 'x': expected an integer"),
+        (lambda: untyped.softmax(X, [0]), r"axis = \[0\]: expected an integer"),
+        (lambda: untyped.layer_norm(X, "ab"), "normalized_shape = 'ab'"),
+        (lambda: untyped.layer_norm(X, 19, eps=-1), "eps = -1.0: must not be negative"),
+        (lambda: untyped.leaky_relu(X, [1]), r"negative_slope = \[1\]: expected a number"),
+        (lambda: untyped.clip(X, 1, -1), "a_max = -1.0: must not be below a_min = 1.0"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), stride="a"), "stride = 'a'"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=None), "stride = None"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), stride=0), "stride = .*at least 1"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), padding=-1), "padding = .*at least 0"),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), dilation=(0, 1)), "dilation = .*least 1"),
         (
-            lambda: ops.relu(X, out=np.empty((4, 18), np.float32)),
+            lambda: untyped.conv2d(IMAGE, drawn(4, 6, 3, 3), groups=0),
+            "groups = 0: must be 1 or more",
+        ),
+        (lambda: untyped.conv2d(IMAGE, drawn(4, 6, 11, 3)), "weight = .*reaches over x"),
+        (lambda: untyped.max_pool2d(IMAGE, 10), r"kernel_size = \(10, 10\): reaches over x"),
+        (lambda: untyped.max_pool2d(IMAGE, "a"), "kernel_size = 'a'"),
+        (lambda: untyped.interpolate(IMAGE, "ab"), "size = 'ab'"),
+        (
+            lambda: untyped.interpolate(IMAGE, scale_factor=1e300),
+            "scale_factor = .*must be positive",
+        ),
+        (
+            lambda: untyped.interpolate(IMAGE, scale_factor=0.1),
+            "scale_factor = .*leaves nothing of x",
+        ),
+        (
+            lambda: untyped.relu(X, out=np.empty((4, 18), np.float32)),
             r"out = \(4, 18\): the result has the shape \(4, 19\)",
         ),
-        (lambda: ops.relu(X, out=np.broadcast_to(np.zeros(1, np.float32), (4, 19))), "out"),
-        (lambda: ops.relu(X, out=np.empty_like(X)[:, ::-1]), "out = .*negative strides"),
+        (lambda: untyped.relu(X, out=np.broadcast_to(np.zeros(1, np.float32), (4, 19))), "out"),
+        (lambda: untyped.relu(X, out=np.empty_like(X)[:, ::-1]), "out = .*negative strides"),
     ],
 )
 def test_wrong_arguments(call: Callable[[], Any], text: str) -> None:

@@ -122,7 +122,7 @@ def test_softmax(layouts: tuple[str, str], axis: int, alg: str) -> None:
     check(execute(desc, {Arg.SRC: memory}), want, bound)
 
 
-@pytest.mark.parametrize("alg", [alg for alg in Alg if alg.name.startswith("eltwise_")], ids=str)
+@pytest.mark.parametrize("alg", [alg for alg in Alg if alg.is_eltwise], ids=str)
 def test_eltwise(alg: Alg) -> None:
     memory = source(DIMS, "nhwc")
     desc = EltwiseDesc.forward(FORWARD, alg, memory.desc, describe(DIMS, "nChw16c"), 0.5, 2.0)

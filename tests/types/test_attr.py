@@ -13,6 +13,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr, ScaleSpec
 from dnnl.types.dtype import DataType
+from dnnl.types.expression import Function
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FpmathMode, ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import (
@@ -24,7 +25,7 @@ from dnnl.types.post_ops import (
     PostOps,
     PostOpSum,
 )
-from dnnl.types.scalar import Scalar, trace
+from dnnl.types.scalar import Scalar, trace, traced
 
 PER_CHANNEL = MemoryDesc((1, 16, 1, 1), "f32", "nchw")
 FULL = MemoryDesc((2, 16, 4, 4), "s8", "nhwc")
@@ -142,7 +143,7 @@ def test_entries() -> None:
         PostOpBinary(Alg.binary_add, PER_CHANNEL),
         PostOpPrelu(2),
         PostOpDepthwise(DataType.s8, DataType.f32, DataType.u8, 3, 2, 1),
-        PostOpFunction(trace(fused, 3), (PER_CHANNEL, FULL)),
+        PostOpFunction(traced(fused, 3), (PER_CHANNEL, FULL)),
     ]
     post_ops = PostOps(entries)
     assert post_ops[1] is entries[1]
@@ -217,10 +218,10 @@ def test_with_post_ops_replaces_them_in_a_copy() -> None:
 
 
 def test_functions_are_equal_by_what_they_compute() -> None:
-    first = trace(lambda x: 2 * x + 1, 1)
-    second = trace(lambda value: 2.0 * value + 1.0, 1)
-    other = trace(lambda x: 2 * x - 1, 1)
-    assert PostOpFunction(first, name="a") == PostOpFunction(second, name="b")
+    first = Function(trace(lambda x: 2 * x + 1, 1), "a")
+    second = Function(trace(lambda value: 2.0 * value + 1.0, 1), "b")
+    other = Function(trace(lambda x: 2 * x - 1, 1))
+    assert PostOpFunction(first) == PostOpFunction(second)
     assert hash(PostOpFunction(first)) == hash(PostOpFunction(second))
     assert PostOpFunction(first) != PostOpFunction(other)
     assert PostOpFunction(first) != PostOpFunction(first, (FULL,))

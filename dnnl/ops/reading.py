@@ -1,0 +1,56 @@
+"""Reads those arguments of functions on arrays that are no arrays, each in its own name."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from dnnl.errors import InvalidArguments
+from dnnl.primitives.parameters import Spatial
+from dnnl.types.layout_input import read_int, read_sequence
+
+T = TypeVar("T")
+
+
+def many(name: str, value: object, read: Callable[[str, object], T]) -> tuple[T, ...]:
+    """One value or a sequence of them as a tuple, each as ``read`` has it."""
+    if not isinstance(value, Iterable) or _is_index(value):
+        return (read(name, value),)
+    given = read_sequence(name, value, "expected a number or a sequence of them")
+    return tuple(read(name, each) for each in given)
+
+
+def spread(name: str, values: Sequence[T], count: int) -> tuple[T, ...]:
+    """One value for each of ``count`` dimensions, of one for all of them or one for each."""
+    if len(values) not in (1, count):
+        raise InvalidArguments(name, values, f"expected a number, or {count} of them")
+    return tuple(values) * count if len(values) == 1 else tuple(values)
+
+
+def read_sizes(name: str, value: object, count: int, low: int) -> tuple[int, ...]:
+    """An integer of at least ``low`` for each of ``count`` dimensions, of one or a sequence."""
+    return Spatial(low).read(name, spread(name, many(name, value, read_int), count), count + 2)
+
+
+def read_axes(axis: object) -> tuple[int, ...] | None:
+    """One axis or several; None, which stands for all, as it is."""
+    return None if axis is None else many("axis", axis, read_int)
+
+
+def placed(axis: int, ndims: int) -> int:
+    """An axis of ``ndims`` dimensions as counted from the first, where it is from the last too."""
+    if not ndims:
+        raise InvalidArguments("axis", axis, "x has no dimensions, so it has no axis")
+    if not -ndims <= axis < ndims:
+        raise InvalidArguments("axis", axis, f"expected one of {-ndims}..{ndims - 1}")
+    return axis % ndims
+
+
+def _is_index(value: object) -> bool:
+    """Whether it is an integer, as an array without dimensions may be."""
+    try:
+        operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
