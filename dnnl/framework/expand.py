@@ -14,6 +14,7 @@ import numpy as np
 from dnnl.errors import Unimplemented
 from dnnl.framework import expand_normalization as normalization
 from dnnl.framework import expand_reduction as reduction
+from dnnl.framework import expand_resize as resizing
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
 from dnnl.framework.shapes_reduction import REDUCTIONS
@@ -186,4 +187,6 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     "RMSNormalization": normalization.layer,
     **dict.fromkeys(REDUCTIONS, reduction.reduction),
     "Relu": _pieces,
+    "Resize": resizing.resize,
+    "Upsample": resizing.resize,
 }

@@ -22,12 +22,18 @@ class Writer:
         self.dtype = graph.type_of(node.inputs[0]).dtype
 
     def add(
-        self, op: str, inputs: tuple[str, ...], shape: Shape, attrs: Mapping[str, Any] | None = None
+        self,
+        op: str,
+        inputs: tuple[str, ...],
+        shape: Shape,
+        attrs: Mapping[str, Any] | None = None,
+        dtype: np.dtype[Any] | None = None,
     ) -> str:
-        """Append a node and return the name of its result."""
+        """Append a node and return the name of its result, which has the node's data type if no
+        other is said."""
         name = f"{self.node.name}:{len(self.nodes)}"
         self.nodes.append(Node(op, name, inputs, (name,), attrs or {}))
-        self.types[name] = TensorType(self.dtype, shape)
+        self.types[name] = TensorType(dtype or self.dtype, shape)
         return name
 
     def constant(self, array: Any, dtype: np.dtype[Any] | None = None) -> str:
@@ -36,9 +42,9 @@ class Writer:
         self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
         return name
 
-    def reshape(self, value: str, shape: Shape) -> str:
+    def reshape(self, value: str, shape: Shape, dtype: np.dtype[Any] | None = None) -> str:
         """``value`` in another shape."""
-        return self.add("Reshape", (value,), shape, {"shape": shape})
+        return self.add("Reshape", (value,), shape, {"shape": shape}, dtype)
 
     def finish(self) -> None:
         """The last result is that of the node itself; a node alone keeps its name."""
