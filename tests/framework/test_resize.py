@@ -126,8 +126,9 @@ def test_axes_and_ratios(axes: list[int], policy: str) -> None:
 def test_regions(value: float, mode: str) -> None:
     attrs: dict[str, Any] = {"coordinate_transformation_mode": "tf_crop_and_resize"}
     roi = (0, 0, 0.2, 0.4, 1, 1, 1.3, 0.9)
-    proto = resized(sizes=ENLARGED, roi=roi, mode=mode, extrapolation_value=value, **attrs)
-    agree(proto, "propagate", 1e-4)
+    for sizes in (ENLARGED, IMAGE):
+        proto = resized(sizes=sizes, roi=roi, mode=mode, extrapolation_value=value, **attrs)
+        agree(proto, "propagate", 1e-4)
 
 
 @pytest.mark.parametrize("a", [-0.75, -0.5])
