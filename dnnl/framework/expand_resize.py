@@ -28,6 +28,7 @@ from dnnl.runtime.storage import check_room
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 _OF_PRODUCTS = tuple(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
 _MOST_SPATIAL = 3
+_PLACE = 64  # bytes that computing the place of an element takes for a while
 
 
 def resize(writer: Writer) -> bool:
@@ -37,10 +38,13 @@ def resize(writer: Writer) -> bool:
     source, dst = writer.node.inputs[0], tuple(axis.new for axis in axes)
     if is_whole(writer.dtype) and rule.mode != "nearest":
         raise Unimplemented(f"{rule.mode} interpolation of {writer.dtype}; Cast makes floats of it")
-    changed = [d for d, axis in enumerate(axes) if not is_identity(rule, axis)]
     if 0 in dst:
         writer.add("Identity", (writer.constant(np.zeros(dst)),), dst)
-    elif not changed:
+        return True
+    # Before the places of so many elements are computed.
+    check_room(max(prod(dst) * writer.dtype.itemsize, max(dst) * _PLACE))
+    changed = [d for d, axis in enumerate(axes) if not is_identity(rule, axis)]
+    if not changed:
         writer.add("Identity", (source,), dst)
     elif _resamples(writer, rule, [axes[d] for d in changed]):
         _resampled(writer, rule.mode, changed, dst)

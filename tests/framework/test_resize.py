@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from dnnl.errors import Unimplemented
+from dnnl.errors import OutOfMemory, Unimplemented
 from dnnl.framework.graph import ModelError
 from dnnl.framework.interpolation import COORDINATES, ROUNDINGS
 from dnnl.framework.lowering import LAYOUTS
@@ -228,6 +228,14 @@ def test_what_does_not_fit_is_refused(name: str) -> None:
     attrs, reason = REFUSED[name]
     with pytest.raises(ModelError, match=reason):
         model_of(resized(**attrs)).compile(Engine("cpu"))
+
+
+def test_nothing_is_left_and_too_much_is_refused() -> None:
+    proto = resized(scales=(1, 1, 0.1, 1))
+    got = model_of(proto).compile(Engine("cpu")).run({"x": random(*IMAGE)})["y"]
+    assert got.shape == (2, 5, 0, 6)
+    with pytest.raises(OutOfMemory):
+        model_of(resized((1, 1, 1, 1), scales=(1, 1, 2e9, 2e9))).compile(Engine("cpu"))
 
 
 def test_interpolated_integers_are_refused() -> None:
