@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
@@ -20,6 +21,7 @@ from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.post_ops import PostOpSum
 
 TOLERANCE = EXACT
 # With scales, zero points or a sum: one rounding for each of the five operations.
@@ -73,8 +75,11 @@ class _Reorder(Specification):
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
-        """Equality."""
-        return Rule(0.0, zeros=80)
+        """Equality; the roundings of f32 where post-ops multiply."""
+        if all(isinstance(entry, PostOpSum) for entry in post_ops):
+            return Rule(0.0, zeros=80)
+        size = np.abs(values[Arg.SRC])
+        return Rule(4 * len(post_ops) * DataType.f32.eps, zeros=80, size=size)
 
 
 SPECIFICATION = _Reorder()
