@@ -15,6 +15,7 @@ from dnnl.errors import Unimplemented
 from dnnl.framework import expand_data as data
 from dnnl.framework import expand_normalization as normalization
 from dnnl.framework import expand_reduction as reduction
+from dnnl.framework import expand_resize as resizing
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
 from dnnl.framework.shapes_reduction import REDUCTIONS
@@ -197,7 +198,9 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     "RMSNormalization": normalization.layer,
     **dict.fromkeys(REDUCTIONS, reduction.reduction),
     "Relu": _pieces,
+    "Resize": resizing.resize,
     "Slice": data.slices_of,
     "Tile": data.tile,
     "Trilu": data.trilu,
+    "Upsample": resizing.resize,
 }

@@ -10,10 +10,12 @@ from dnnl.framework import lower_elementwise as elementwise
 from dnnl.framework import lower_normalization as normalization
 from dnnl.framework import lower_product as product
 from dnnl.framework import lower_reduction as reduction
+from dnnl.framework import lower_resize as resizing
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes, shapes_data
 from dnnl.framework import shapes_normalization as normalized
 from dnnl.framework import shapes_reduction as reduced
+from dnnl.framework import shapes_resize as resized
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.functions import ALONE
@@ -28,33 +30,45 @@ _ELTWISE = frozenset({"eltwise", "function"})
 _BINARY = frozenset({"binary", "function"})
 
 _INTEGER = (
-    *("allowzero", "axis", "ceil_mode", "count_include_pad", "fmod", "group", "keepdims"),
-    *("noop_with_empty_axes", "num_groups", "num_outputs", "saturate", "size", "spatial"),
-    *("stash_type", "storage_order", "to", "detect_negative", "detect_positive"),
-    *("training_mode", "transA", "transB", "upper"),
+    *("allowzero", "antialias", "axis", "ceil_mode", "count_include_pad", "detect_negative"),
+    *("detect_positive", "exclude_outside", "fmod", "group", "keepdims", "noop_with_empty_axes"),
+    *("num_groups", "num_outputs", "saturate", "size", "spatial", "stash_type", "storage_order"),
+    *("to", "training_mode", "transA", "transB", "upper"),
 )
-_NUMBER = ("alpha", "beta", "bias", "epsilon", "gamma", "max", "min", "momentum", "ratio", "value")
-_TEXT = ("approximate", "auto_pad", "direction", "mode", "round_mode")
+_NUMBER = (
+    *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
+    *("min", "momentum", "ratio", "value"),
+)
+_TEXT = (
+    *("approximate", "auto_pad", "coordinate_transformation_mode", "direction"),
+    *("keep_aspect_ratio_policy", "mode", "nearest_mode", "round_mode"),
+)
 _INTEGERS = (
     *("axes", "dilations", "ends", "kernel_shape", "paddings", "pads", "perm", "shape", "split"),
     *("starts", "strides"),
 )
+_NUMBERS = ("scales",)
 
 _ATTRIBUTES: dict[str, str] = {
     **dict.fromkeys(_INTEGER, "an integer"),
     **dict.fromkeys(_NUMBER, "a number"),
     **dict.fromkeys(_TEXT, "a text"),
     **dict.fromkeys(_INTEGERS, "integers"),
+    **dict.fromkeys(_NUMBERS, "numbers"),
 }
 """What each attribute holds; a name means the same in every operator of the table."""
+
+
+def _are(values: object, kind: type) -> bool:
+    return isinstance(values, list | tuple) and all(isinstance(v, kind) for v in values)
+
 
 _FITS: dict[str, Callable[[object], bool]] = {
     "an integer": lambda value: isinstance(value, int),
     "a number": lambda value: isinstance(value, float),
     "a text": lambda value: isinstance(value, bytes),
-    "integers": lambda value: (
-        isinstance(value, list | tuple) and all(isinstance(v, int) for v in value)
-    ),
+    "integers": lambda value: _are(value, int),
+    "numbers": lambda value: _are(value, float),
 }
 
 
@@ -134,6 +148,7 @@ OPERATORS: dict[str, Operator] = {
         for op in reduced.REDUCTIONS
     },
     "Reshape": Operator(shapes.reshape, data.reshape, inputs=(1, 2)),
+    "Resize": Operator(resized.resize, resizing.resize, _ANY, (1, 4)),
     "Slice": Operator(shapes_data.sliced, data.sliced, inputs=(1, 5)),
     "Softmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
     "Split": Operator(shapes_data.split, data.split, inputs=(1, 2)),
@@ -144,6 +159,7 @@ OPERATORS: dict[str, Operator] = {
     "Transpose": Operator(shapes.transpose, data.transpose),
     "Trilu": Operator(shapes_data.triangle, data.unsupported, inputs=(1, 2)),
     "Unsqueeze": Operator(shapes.unsqueeze, data.reshape, inputs=(1, 2)),
+    "Upsample": Operator(resized.resize, data.unsupported, inputs=(1, 2)),
     "Where": _exact(shapes.choice, 3),
     **{op: _exact(shapes.comparison, 2) for op in COMPARISONS},
     **{op: _exact(shapes.elementwise, 2) for op in TWO_OF_A_TYPE},

@@ -123,6 +123,15 @@ def _batch_normalization(filler: _Filler, node: Node) -> Moments:
     return _UNIT
 
 
+def _normalization(filler: _Filler, node: Node) -> Moments:
+    """By the statistics of the source itself."""
+    if filler.is_parameter(node.input(1)):
+        filler.factor(node.input(1))
+    if filler.is_parameter(node.input(2)):
+        filler.normal(node.input(2), _SPREAD)
+    return _UNIT
+
+
 def _relu(filler: _Filler, node: Node) -> Moments:
     source = filler.of(node.inputs[0])
     mean, deviation = source.mean, math.sqrt(source.variance) or 1e-30
@@ -190,9 +199,13 @@ _RULES: dict[str, Callable[[_Filler, Node], Moments]] = {
     "Div": _scale,
     "Gemm": _product,
     "GlobalAveragePool": _average_pool,
+    "GroupNormalization": _normalization,
+    "InstanceNormalization": _normalization,
+    "LayerNormalization": _normalization,
     "MatMul": _product,
     "MaxPool": _max_pool,
     "Mul": _scale,
+    "RMSNormalization": _normalization,
     "ReduceMean": _average_pool,
     "Relu": _relu,
     "Sub": _sum,

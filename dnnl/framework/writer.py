@@ -42,9 +42,9 @@ class Writer:
         self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
         return name
 
-    def reshape(self, value: str, shape: Shape) -> str:
+    def reshape(self, value: str, shape: Shape, dtype: np.dtype[Any] | None = None) -> str:
         """``value`` in another shape."""
-        return self.add("Reshape", (value,), shape, {"shape": shape})
+        return self.add("Reshape", (value,), shape, {"shape": shape}, dtype)
 
     def finish(self) -> None:
         """The last result is that of the node itself; a node alone keeps its name."""

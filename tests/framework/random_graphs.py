@@ -224,6 +224,60 @@ def _neither(b: Builder, x: str, y: str, z: str) -> str:
     return b.number(b.add("Where", b.add("Not", either), y, z))
 
 
+def _rows(b: Builder, x: str, *_: str) -> str:
+    # A row of equal elements would otherwise grow by what rounding left of its variance.
+    width = b.shape[3]
+    return b.add("LayerNormalization", x, b.weights(width), b.weights(width), epsilon=0.1)
+
+
+def _images(b: Builder, x: str, *_: str) -> str:
+    return b.add("InstanceNormalization", x, b.channels(), b.channels(), epsilon=0.1)
+
+
+def _slopes(b: Builder, x: str, *_: str) -> str:
+    return b.add("PRelu", x, b.weights(b.shape[1], 1, 1))
+
+
+def _without(op: str, *axes: int) -> Step:
+    return lambda b, x, y, _: b.add("Sub", x, b.add(op, y, axes=axes))
+
+
+def _sums(b: Builder, x: str, y: str, _: str) -> str:
+    total = b.add("ReduceSum", x, b.constant(np.array([0, 2])))
+    return b.add("Add", y, b.add("Mul", total, b.constant(np.array(1 / 8))))
+
+
+def _unit(b: Builder, x: str, *_: str) -> str:
+    norm = b.add("ReduceL2", x, axes=[2, 3])
+    return b.add("Div", x, b.add("Add", norm, b.constant(np.array(1.0))))
+
+
+def _whole_sums(kind: str, *axes: int) -> Step:
+    def step(b: Builder, x: str, y: str, _: str) -> str:
+        total = b.add("ReduceSum", b.whole(x, kind), b.constant(np.array(axes)))
+        return b.number(b.add("Sub", b.whole(y, kind), total))
+
+    return step
+
+
+def _larger_and_back(**attrs: Any) -> Step:
+    """An image of twice the size, of which every second element stays."""
+
+    def step(b: Builder, x: str, *_: str) -> str:
+        x = b.add("Resize", x, "", b.constant(np.array([1.0, 1.0, 2.0, 2.0])), **attrs)
+        return b.add("MaxPool", x, kernel_shape=[1, 1], strides=[2, 2])
+
+    return step
+
+
+def _resized(mode: str, height: int, width: int) -> Step:
+    def step(b: Builder, x: str, *_: str) -> str:
+        sizes = b.constant(np.array([*b.shape[:2], height, width]))
+        return b.add("Resize", x, "", "", sizes, mode=mode)
+
+    return step
+
+
 _POOL = {"kernel_shape": [3, 3], "pads": [1] * 4}
 STEPS: dict[str, Step] = {
     **{op: _unary(op) for op in ("Relu", "Tanh", "Sigmoid", "HardSwish", "Abs", "Neg")},
@@ -261,12 +315,31 @@ STEPS: dict[str, Step] = {
     "Less": _chosen("Less", "int32"),
     "GreaterOrEqual": _chosen("GreaterOrEqual", "int64"),
     "Neither": _neither,
+    "LayerNormalization": _rows,
+    "InstanceNormalization": _images,
+    "PRelu": _slopes,
+    "WithoutMean": _without("ReduceMean", 1),
+    "WithoutRowMean": _without("ReduceMean", 0, 3),
+    "WithoutMax": _without("ReduceMax", 2, 3),
+    "WithoutMin": _without("ReduceMin", 1),
+    "WithoutLogSumExp": _without("ReduceLogSumExp", 1),
+    "Sums": _sums,
+    "Unit": _unit,
+    "SumsInt32": _whole_sums("int32", 1),
+    "SumsInt64": _whole_sums("int64", 0, 3),
+    "Nearest": _larger_and_back(coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    "Linear": _larger_and_back(mode="linear"),
+    "Corners": _larger_and_back(mode="linear", coordinate_transformation_mode="align_corners"),
     "Coarse": _coarse,
     "Halve": _halved,
     "Classify": _classified,
     "Mean": _unary("ReduceMean", axes=[2, 3], keepdims=0),
+    "Norms": _unary("ReduceL1", axes=[1], keepdims=0),
+    "Squares": _unary("ReduceSumSquare", axes=[0, 2]),
+    "Cubic": _resized("cubic", 6, 9),
+    "Smaller": _resized("linear", 3, 2),
 }
 """What adds a node or a few, by name, and returns the name of the result."""
-RESULTS = ("Coarse", "Halve", "Classify", "Mean")
+RESULTS = ("Coarse", "Halve", "Classify", "Mean", "Norms", "Squares", "Cubic", "Smaller")
 """The steps whose results have another shape, so that nothing follows them."""
 _GROWING = ("Mul", "Sum", "Exp", "Excite")

@@ -22,6 +22,20 @@ def test_activations_stay_of_order_one(name: str) -> None:
         assert 0.1 < array.std() < 10.0, value
 
 
+def test_layers_of_a_transformer_stay_of_order_one() -> None:
+    constants: dict[str, np.ndarray] = {"s": np.zeros(64), "b": np.full(64, 1e6)}
+    nodes, value = [], "x"
+    for layer in range(8):
+        constants[f"w{layer}"] = np.full((64, 64), 1e6)
+        nodes.append(node("LayerNormalization", [value, "s", "b"], f"n{layer}"))
+        nodes.append(node("MatMul", [f"n{layer}", f"w{layer}"], f"m{layer}"))
+        nodes.append(node("Add", [value, f"m{layer}"], value := f"y{layer}"))
+    proto = make_model(nodes, {"x": (5, 64)}, [f"n{layer}" for layer in range(8)], constants)
+    graph = model_of(proto).with_random_weights(1).graph
+    for value, array in run_peer(graph_to_proto(graph), feeds_for(graph)).items():
+        assert 0.5 < array.std() < 2.0, value
+
+
 def test_same_seed_same_values() -> None:
     model = load(LIGHT / "light_squeezenet.onnx")
     first, again, other = (model.with_random_weights(seed).graph.constants for seed in (3, 3, 4))

@@ -1,0 +1,126 @@
+"""Resizing by the resampling primitive where it computes that, else axis by axis as products with
+matrices of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from onnx import helper
+
+from dnnl.errors import Unimplemented
+from dnnl.framework.exact import is_whole
+from dnnl.framework.graph import Shape
+from dnnl.framework.interpolation import (
+    Axis,
+    Rule,
+    is_identity,
+    is_resampling,
+    outside,
+    weights,
+)
+from dnnl.framework.shapes import Scope
+from dnnl.framework.shapes_resize import axes_of, rule_of
+from dnnl.framework.writer import Writer
+from dnnl.runtime.storage import check_room
+
+_BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
+_OF_PRODUCTS = tuple(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
+_MOST_SPATIAL = 3
+_PLACE = 64  # bytes that computing the place of an element takes for a while
+
+
+def resize(writer: Writer) -> bool:
+    """Nothing where each element is itself, one resampling, or a product for each axis."""
+    scope = Scope(writer.node, writer.graph)
+    rule, axes = rule_of(scope), axes_of(scope)
+    source, dst = writer.node.inputs[0], tuple(axis.new for axis in axes)
+    if is_whole(writer.dtype) and rule.mode != "nearest":
+        raise Unimplemented(f"{rule.mode} interpolation of {writer.dtype}; Cast makes floats of it")
+    if 0 in dst:
+        writer.add("Identity", (writer.constant(np.zeros(dst)),), dst)
+        return True
+    # Before the places of so many elements are computed.
+    check_room(max(prod(dst) * writer.dtype.itemsize, max(dst) * _PLACE))
+    changed = [d for d, axis in enumerate(axes) if not is_identity(rule, axis)]
+    if not changed:
+        writer.add("Identity", (source,), dst)
+    elif _resamples(writer, rule, [axes[d] for d in changed]):
+        _resampled(writer, rule.mode, changed, dst)
+    else:
+        _interpolated(writer, rule, axes, changed)
+    return True
+
+
+def _resamples(writer: Writer, rule: Rule, changed: Sequence[Axis]) -> bool:
+    """Whether the primitive computes it, as it does not of integers that f32 does not hold."""
+    held = not is_whole(writer.dtype) or writer.dtype in _BYTES
+    few = len(changed) <= _MOST_SPATIAL
+    return held and few and all(is_resampling(rule, axis) for axis in changed)
+
+
+def _resampled(writer: Writer, mode: str, changed: Sequence[int], dst: Shape) -> None:
+    """The axes that change are those of space: they come to the end where they are not there."""
+    source, attrs = writer.node.inputs[0], {"mode": mode}
+    shape = writer.graph.shape_of(source)
+    rank = len(shape)
+    if changed[0] >= 2 and rank <= 2 + _MOST_SPATIAL:
+        writer.add("Resize", (source,), dst, attrs)
+        return
+    others = [d for d in range(rank) if d not in changed]
+    perm = (*others, *changed)
+    ahead = tuple(shape[d] for d in others) or (1,)
+    ahead = (prod(ahead[:-1]), ahead[-1])
+    turned, resized = (tuple(sizes[d] for d in perm) for sizes in (shape, dst))
+    value = writer.add("Transpose", (source,), turned, {"perm": perm})
+    value = writer.reshape(value, (*ahead, *turned[len(others) :]))
+    seen = (*ahead, *resized[len(others) :])
+    value = writer.reshape(writer.add("Resize", (value,), seen, attrs), resized)
+    back = tuple(perm.index(d) for d in range(rank))
+    writer.add("Transpose", (value,), dst, {"perm": back})
+
+
+def _interpolated(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]) -> None:
+    """Those axes first that lose elements, which leaves less to do for the others."""
+    value, dtype = writer.node.inputs[0], writer.dtype
+    shape = [axis.old for axis in axes]
+    exact = not is_whole(dtype) or dtype in _OF_PRODUCTS
+    held = dtype if exact else np.dtype(np.int32)
+    if not exact:
+        value = _cast(writer, value, tuple(shape), held)
+    for d in sorted(changed, key=lambda d: axes[d].new / axes[d].old):
+        check_room(axes[d].new * axes[d].old * np.dtype(np.float64).itemsize)
+        table = weights(rule, axes[d])
+        around = prod(shape[:d]), prod(shape[d + 1 :])
+        value = _product(writer, value, table, around, held)
+        beyond = outside(rule, axes[d]) * np.float64(rule.extrapolation)
+        shape[d] = axes[d].new
+        if beyond.any():
+            seen = (around[0], shape[d], around[1])[: 2 if around[1] == 1 else 3]
+            column = beyond if around[1] == 1 else beyond[:, np.newaxis]
+            value = writer.add("Add", (value, writer.constant(column, held)), seen, dtype=held)
+    value = writer.reshape(value, tuple(shape), held)
+    if not exact:
+        _cast(writer, value, tuple(shape), dtype)
+
+
+def _product(
+    writer: Writer, value: str, table: np.ndarray, around: tuple[int, int], held: np.dtype
+) -> str:
+    """``value`` [before, old, after] times ``table`` [new, old]: [before, new, after], without the
+    last dimension where nothing is after."""
+    new, old = table.shape
+    before, after = around
+    if after == 1:
+        value = writer.reshape(value, (before, old), held)
+        factors = (value, writer.constant(table.T, held))
+        return writer.add("MatMul", factors, (before, new), dtype=held)
+    value = writer.reshape(value, (before, old, after), held)
+    factors = (writer.constant(table[np.newaxis], held), value)
+    return writer.add("MatMul", factors, (before, new, after), dtype=held)
+
+
+def _cast(writer: Writer, value: str, shape: Shape, dtype: np.dtype) -> str:
+    to = int(helper.np_dtype_to_tensor_dtype(dtype))
+    return writer.add("Cast", (value,), shape, {"to": to}, dtype)

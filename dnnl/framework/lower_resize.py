@@ -1,0 +1,16 @@
+"""Images in another size."""
+
+from __future__ import annotations
+
+from dnnl.framework.graph import Node
+from dnnl.framework.lowering import FORWARD, Lowering
+from dnnl.primitives.resampling import ResamplingDesc
+from dnnl.types.arg import Arg
+
+
+def resize(lowering: Lowering, node: Node) -> None:
+    """[N, C, ...] by the nearest elements or linearly between the centres of pixels."""
+    source = lowering.source(node.inputs[0])
+    dst = lowering.result(lowering.graph.shape_of(node.output), source)
+    desc = ResamplingDesc.forward(FORWARD, f"resampling_{node.attrs['mode']}", source.desc, dst)
+    lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))

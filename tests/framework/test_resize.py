@@ -1,0 +1,244 @@
+"""Resize and Upsample against ONNX Runtime: every transformation of coordinates, rounding and
+interpolation, of any axes and in any operator set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from dnnl.errors import OutOfMemory, Unimplemented
+from dnnl.framework.graph import ModelError
+from dnnl.framework.interpolation import COORDINATES, ROUNDINGS
+from dnnl.framework.lowering import LAYOUTS
+from dnnl.runtime.engine import Engine
+from tests.framework.models import assert_same, make_model, model_of, node, run_peer
+from tests.framework.test_operators import agree, random
+
+IMAGE = (2, 5, 7, 6)
+ENLARGED, REDUCED, BOTH = (2, 5, 13, 9), (2, 5, 3, 4), (2, 5, 4, 17)
+
+
+def resized(
+    shape: tuple[int, ...] = IMAGE,
+    sizes: tuple[int, ...] | None = None,
+    scales: tuple[float, ...] | None = None,
+    roi: tuple[float, ...] | None = None,
+    opset: int = 19,
+    kind: str = "float32",
+    **attrs: Any,
+) -> Any:
+    """A model of one Resize."""
+    constants: dict[str, Any] = {}
+    if roi is not None:
+        constants["roi"] = np.array(roi, np.float32)
+    if scales is not None:
+        constants["scales"] = np.array(scales, np.float32)
+    if sizes is not None:
+        constants["sizes"] = np.array(sizes, np.int64)
+    names = ("scales",) if opset < 11 else ("roi", "scales", "sizes")
+    sources = ["x", *(name if name in constants else "" for name in names)]
+    while not sources[-1]:
+        sources.pop()
+    kinds = {"x": kind, "y": kind}
+    return make_model(
+        [node("Resize", sources, "y", **attrs)], {"x": shape}, ["y"], constants, opset, kinds
+    )
+
+
+def layers(proto: Any) -> list[str]:
+    """The primitives of a model that agrees with ONNX Runtime."""
+    return [layer.primitive for layer in agree(proto, "propagate", 1e-4).layers]
+
+
+TRANSFORMED = sorted(COORDINATES.keys() - {"tf_crop_and_resize", "tf_half_pixel_for_nn"})
+
+
+@pytest.mark.parametrize("sizes", [ENLARGED, REDUCED, BOTH])
+@pytest.mark.parametrize("coordinates", TRANSFORMED)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_coordinates(mode: str, coordinates: str, sizes: tuple[int, ...]) -> None:
+    transformation: dict[str, Any] = {"coordinate_transformation_mode": coordinates}
+    agree(resized(sizes=sizes, mode=mode, **transformation), "propagate", 1e-4)
+
+
+@pytest.mark.parametrize("rounding", sorted(ROUNDINGS))
+@pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "align_corners"])
+def test_roundings(rounding: str, coordinates: str) -> None:
+    attrs: dict[str, Any] = {
+        "nearest_mode": rounding,
+        "coordinate_transformation_mode": coordinates,
+    }
+    for scales in ((1, 1, 2, 3), (1, 1, 0.5, 0.25), (1, 1, 1.5, 0.7)):
+        if coordinates != "align_corners" or all(n == int(n) for n in scales):
+            agree(resized((1, 2, 8, 8), scales=scales, **attrs), "plain")
+
+
+FAST: dict[str, dict[str, Any]] = {
+    "twice": {"scales": (1, 1, 2, 2), "nearest_mode": "floor"},
+    "linear": {"sizes": BOTH, "mode": "linear"},
+    "channels_last": {"scales": (1, 2, 2, 1), "mode": "linear"},
+    "batch": {"scales": (3, 1, 1, 1), "nearest_mode": "floor"},
+    "volume": {"shape": (1, 3, 4, 5, 6), "sizes": (1, 3, 8, 5, 9), "mode": "linear"},
+    "matrix": {"shape": (6, 5), "scales": (2, 2), "mode": "linear"},
+}
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_what_resampling_computes_is_one_primitive(name: str) -> None:
+    attrs = dict(FAST[name])
+    if "nearest_mode" in attrs:
+        attrs["coordinate_transformation_mode"] = "asymmetric"
+    assert "resampling" in (names := layers(resized(**attrs)))
+    assert not {"matmul", "binary"} & set(names)
+
+
+def test_resampling_behind_a_convolution_keeps_its_layout_and_takes_post_ops() -> None:
+    """As a feature pyramid has it."""
+    attrs: dict[str, Any] = {"mode": "nearest", "nearest_mode": "floor"}
+    nodes = [
+        node("Conv", ["x", "w"], "c"),
+        node("Resize", ["c", "", "s"], "r", coordinate_transformation_mode="asymmetric", **attrs),
+        node("Add", ["r", "z"], "y"),
+    ]
+    constants = {"w": random(16, 8, 1, 1), "s": np.array([1, 1, 2, 2], np.float32)}
+    proto = make_model(nodes, {"x": (1, 8, 4, 4), "z": (1, 16, 8, 8)}, ["y"], constants)
+    session = agree(proto, "propagate")
+    assert ("resampling", ("node_y",)) in [(n.primitive, n.fused) for n in session.layers]
+
+
+RATIOS = [
+    *[(axes, policy) for axes in ([2, 3], [3, 2]) for policy in ("not_larger", "not_smaller")],
+    # ONNX Runtime computes other policies of axes from the front alone.
+    *[(axes, "stretch") for axes in ([3, 2], [-1, -2])],
+]
+
+
+@pytest.mark.parametrize(("axes", "policy"), RATIOS)
+def test_axes_and_ratios(axes: list[int], policy: str) -> None:
+    attrs: dict[str, Any] = {"keep_aspect_ratio_policy": policy, "mode": "linear"}
+    agree(resized(sizes=(11, 5), axes=axes, **attrs), "propagate", 1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("value", [0.0, 2.5])
+def test_regions(value: float, mode: str) -> None:
+    attrs: dict[str, Any] = {"coordinate_transformation_mode": "tf_crop_and_resize"}
+    roi = (0, 0, 0.2, 0.4, 1, 1, 1.3, 0.9)
+    proto = resized(sizes=ENLARGED, roi=roi, mode=mode, extrapolation_value=value, **attrs)
+    agree(proto, "propagate", 1e-4)
+
+
+def test_a_region_of_the_same_size_is_another_image() -> None:
+    """ONNX Runtime gives the source, ONNX's reference what was asked for."""
+    attrs: dict[str, Any] = {"coordinate_transformation_mode": "tf_crop_and_resize"}
+    roi = (0, 0, 0.1, 0.2, 1, 1, 0.7, 0.8)
+    proto = resized((1, 2, 7, 6), (1, 2, 7, 6), roi=roi, mode="linear", **attrs)
+    x = random(1, 2, 7, 6)
+    (want,) = ReferenceEvaluator(proto).run(None, {"x": x})
+    assert_same(model_of(proto).compile(Engine("cpu")).run({"x": x}), {"y": want}, 1e-4)
+
+
+@pytest.mark.parametrize("a", [-0.75, -0.5])
+def test_cubic_without_what_is_outside(a: float) -> None:
+    for sizes in (ENLARGED, REDUCED):
+        agree(resized(sizes=sizes, mode="cubic", cubic_coeff_a=a, exclude_outside=1), "plain", 1e-4)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_antialias(mode: str) -> None:
+    """ONNX Runtime leaves out what is outside, whether it is asked to or not."""
+    proto = resized((1, 2, 24, 20), (1, 2, 9, 7), mode=mode, antialias=1, exclude_outside=1)
+    agree(proto, "propagate", 1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("scales", [(1, 1, 2, 3), (1, 1, 0.6, 0.5), (1, 1, 1.4, 1)])
+def test_old_operator_sets(mode: str, scales: tuple[float, ...]) -> None:
+    agree(resized(scales=scales, opset=10, mode=mode), "propagate", 1e-4)
+    if min(scales) >= 1:
+        shape, constants = {"x": IMAGE}, {"s": np.array(scales, np.float32)}
+        newer = node("Upsample", ["x", "s"], "y", mode=mode)
+        agree(make_model([newer], shape, ["y"], constants, 9), "plain", 1e-4)
+        older = node("Upsample", ["x"], "y", mode=mode, scales=[float(n) for n in scales])
+        agree(make_model([older], shape, ["y"], opset=7), "propagate", 1e-4)
+
+
+def test_coordinates_of_operator_set_11() -> None:
+    attrs: dict[str, Any] = {
+        "coordinate_transformation_mode": "tf_half_pixel_for_nn",
+        "nearest_mode": "floor",
+    }
+    empty: tuple[float, ...] = ()
+    proto = resized(sizes=BOTH, roi=empty, scales=empty, opset=11, **attrs)
+    agree(proto, "propagate")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_changes(layout: str) -> None:
+    """Not even a step is left."""
+    assert not agree(resized(sizes=IMAGE, mode="cubic"), layout).layers
+
+
+def test_lines_and_many_dimensions() -> None:
+    """Shapes that ONNX Runtime does not take, by those that it does."""
+    for shape, sizes, axes in (((7,), (12,), [0]), ((2, 1, 3, 2, 4, 6), (5, 9), [4, 5])):
+        x = random(*shape)
+        proto = resized(shape, sizes, mode="linear", axes=axes)
+        got = model_of(proto).compile(Engine("cpu")).run({"x": x})["y"]
+        image = x.reshape(1, 1, 1, 7) if len(shape) == 1 else x.reshape(12, 1, 4, 6)
+        same = resized(image.shape, (*image.shape[: 4 - len(sizes)], *sizes), mode="linear")
+        want = run_peer(same, {"x": image})["y"]
+        np.testing.assert_allclose(got.reshape(want.shape), want, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int32", "int64"])
+def test_integers_stay_what_they_are(kind: str) -> None:
+    info = np.iinfo(kind)
+    x = np.random.default_rng(1).integers(info.min, info.max, IMAGE, kind, endpoint=True)
+    for sizes in ((2, 5, 14, 12), BOTH):
+        got = model_of(resized(sizes=sizes, kind=kind)).compile(Engine("cpu")).run({"x": x})["y"]
+        places = [
+            np.ceil((np.arange(new) + 0.5) * old / new - 1).clip(0, old - 1).astype(int)
+            for old, new in zip(IMAGE[2:], sizes[2:], strict=True)
+        ]
+        np.testing.assert_array_equal(got, x[:, :, places[0]][..., places[1]])
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "both": ({"sizes": IMAGE, "scales": (1, 1, 1, 1)}, "either scales or sizes"),
+    "short": ({"scales": (2, 2)}, "must be 4 positive numbers"),
+    "negative": ({"scales": (1, 1, -1, 1)}, "must be 4 positive numbers"),
+    "huge": ({"scales": (1, 1, 1e10, 1)}, "too many"),
+    "size": ({"sizes": (2, 5, -3, 4)}, "must be 4 of at least 0"),
+    "mode": ({"sizes": ENLARGED, "mode": "lanczos"}, "'lanczos' must be one of nearest, linear"),
+    "twice": ({"sizes": (4, 4), "axes": [2, -2]}, "name one twice"),
+    "region": (
+        {"sizes": ENLARGED, "coordinate_transformation_mode": "tf_crop_and_resize"},
+        "must be 8 numbers",
+    ),
+    "nothing": ({"shape": (1, 1, 0, 2), "sizes": (1, 1, 3, 2)}, "no elements to make 3 of"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_does_not_fit_is_refused(name: str) -> None:
+    attrs, reason = REFUSED[name]
+    with pytest.raises(ModelError, match=reason):
+        model_of(resized(**attrs)).compile(Engine("cpu"))
+
+
+def test_nothing_is_left_and_too_much_is_refused() -> None:
+    proto = resized(scales=(1, 1, 0.1, 1))
+    got = model_of(proto).compile(Engine("cpu")).run({"x": random(*IMAGE)})["y"]
+    assert got.shape == (2, 5, 0, 6)
+    with pytest.raises(OutOfMemory):
+        model_of(resized((1, 1, 1, 1), scales=(1, 1, 2e9, 2e9))).compile(Engine("cpu"))
+
+
+def test_interpolated_integers_are_refused() -> None:
+    proto = resized(sizes=ENLARGED, mode="linear", kind="uint8")
+    with pytest.raises(Unimplemented, match="linear interpolation of uint8; Cast makes floats"):
+        model_of(proto).compile(Engine("cpu"))
