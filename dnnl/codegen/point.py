@@ -242,6 +242,21 @@ class Point(Place):
             return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
         return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
 
+    def index(self, operand: Operand, extent: int) -> ir.Value:
+        """The signed integers of an operand here, for :meth:`at`: below zero counted from the end
+        of ``extent`` elements, and the nearest one where they lie outside all the same."""
+        b, stored = self.e.b, self.load_stored(operand)
+        alone = self.same(operand) or self.kind.count == 1
+        number = vector.lane(self.e, stored, 0) if alone else stored
+        kind = I64 if alone else vector.vector_type(I64, self.kind.count)
+        if number.type != kind:
+            number = b.sext(number, kind)
+        zero, last = _alike(number, 0), _alike(number, extent - 1)
+        from_end = b.add(number, _alike(number, extent))
+        number = b.select(b.icmp_signed("<", number, zero), from_end, number)
+        number = b.select(b.icmp_signed("<", number, zero), zero, number)
+        return b.select(b.icmp_signed(">", number, last), last, number)
+
     @property
     def _open(self) -> list[Axis]:
         """The reduced axes that have no value yet, the outermost first."""

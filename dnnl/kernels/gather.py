@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llvmlite import ir
-
-from dnnl.codegen import vector
+from dnnl.codegen import exact
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import I64, Module, Value
-from dnnl.codegen.convert import MOVED
+from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
@@ -37,7 +34,9 @@ class Conf:
 def configure(axis: int, src: MemoryDesc, indices: MemoryDesc, dst: MemoryDesc) -> Conf | Refusal:
     """Accept any layouts, of types of whole bytes."""
     refusal = refuse_types(indices, allowed=INDICES)
-    refusal = refusal or refuse_types(src, dst, allowed=[kind for kind in MOVED if kind.bits >= 8])
+    refusal = refusal or refuse_types(
+        src, dst, allowed=[kind for kind in convert.MOVED if kind.bits >= 8]
+    )
     if refusal is None and src.data_type is not dst.data_type:
         refusal = Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}: bits are moved")
     return refusal or Conf(axis, src, indices, dst)
@@ -56,33 +55,13 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
 
     def body(point: Point) -> None:
-        number = point.load_stored(indices)
-        if point.same(indices) or number.type.count == 1:
-            number = vector.lane(point.e, number, 0)
-        inside = _inside(point, number, extent)
-        point.store_stored(dst, point.at({found: inside}).load_stored(src))
+        at = point.at({found: point.index(indices, extent)})
+        point.store_stored(dst, at.load_stored(src))
 
     module = Module("gather", isa)
     entry = symbol("gather", [conf.src, conf.indices, conf.dst], isa)
     nest = Nest(
-        axes, (), (src, indices), (dst,), body, core=ir.IntType(conf.dst.data_type.bits),
+        axes, (), (src, indices), (dst,), body, core=exact.core([conf.dst.data_type]),
         found=(found,),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
-
-
-def _inside(point: Point, number: Value, extent: int) -> Value:
-    """The indices counted from the front, none outside."""
-    b, kind = point.e.b, number.type
-    many = isinstance(kind, ir.VectorType)
-    if (kind.element if many else kind) != I64:
-        number = b.sext(number, vector.vector_type(I64, kind.count) if many else I64)
-
-    def all_lanes(value: int) -> Value:
-        return vector.splat_constant(number.type, value) if many else ir.Constant(I64, value)
-
-    zero, last = all_lanes(0), all_lanes(extent - 1)
-    from_end = b.add(number, all_lanes(extent))
-    number = b.select(b.icmp_signed("<", number, zero), from_end, number)
-    number = b.select(b.icmp_signed("<", number, zero), zero, number)
-    return b.select(b.icmp_signed(">", number, last), last, number)
