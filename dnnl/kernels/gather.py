@@ -8,6 +8,7 @@ from dnnl.codegen import exact
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module
+from dnnl.codegen.convert import MOVED
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
@@ -34,9 +35,7 @@ class Conf:
 def configure(axis: int, src: MemoryDesc, indices: MemoryDesc, dst: MemoryDesc) -> Conf | Refusal:
     """Accept any layouts, of types of whole bytes."""
     refusal = refuse_types(indices, allowed=INDICES)
-    refusal = refusal or refuse_types(
-        src, dst, allowed=[kind for kind in convert.MOVED if kind.bits >= 8]
-    )
+    refusal = refusal or refuse_types(src, dst, allowed=[kind for kind in MOVED if kind.bits >= 8])
     if refusal is None and src.data_type is not dst.data_type:
         refusal = Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}: bits are moved")
     return refusal or Conf(axis, src, indices, dst)
