@@ -278,6 +278,76 @@ def _resized(mode: str, height: int, width: int) -> Step:
     return step
 
 
+def _scalar(b: Builder, number: float) -> str:
+    return b.constant(np.array(number))
+
+
+def _gelu_by_parts(b: Builder, x: str, *_: str) -> str:
+    inner = b.add("Add", b.add("Erf", b.add("Div", x, _scalar(b, 2**0.5))), _scalar(b, 1.0))
+    return b.add("Mul", b.add("Mul", x, inner), _scalar(b, 0.5))
+
+
+def _gelu_of_tanh(b: Builder, x: str, *_: str) -> str:
+    x = b.add("Tanh", x)
+    cube = b.add("Mul", b.add("Pow", x, _scalar(b, 3.0)), _scalar(b, 0.044715))
+    inner = b.add("Tanh", b.add("Mul", b.add("Add", x, cube), _scalar(b, 0.7978846)))
+    return b.add("Mul", b.add("Mul", x, _scalar(b, 0.5)), b.add("Add", inner, _scalar(b, 1.0)))
+
+
+def _where_positive(b: Builder, x: str, *_: str) -> str:
+    positive = b.add("Greater", x, _scalar(b, 0.25))
+    return b.add("Where", positive, b.add("Sin", x), b.add("Mul", x, _scalar(b, 0.5)))
+
+
+def _attended(b: Builder, x: str, y: str, _: str) -> str:
+    n, c, h, w = b.shape
+    keys = b.add("Transpose", b.add("Mul", y, _scalar(b, 0.7)), perm=[0, 1, 3, 2])
+    scores = b.add("MatMul", b.add("Mul", x, _scalar(b, 0.7)), keys)
+    mask = b.constant(np.triu(np.full((h, h), -1e4), 1))
+    weights = b.add("Softmax", b.add("Add", scores, mask), axis=-1)
+    weights = b.add("Where", b.add("IsNaN", weights), _scalar(b, 0.0), weights)
+    heads = b.add("Transpose", b.add("MatMul", weights, y), perm=[0, 2, 1, 3])
+    rows = b.add("Reshape", heads, b.constant(np.array([n, h, c * w])))
+    back = b.add("Reshape", rows, b.constant(np.array([n, h, c, w])))
+    return b.add("Transpose", back, perm=[0, 2, 1, 3])
+
+
+def _swapped(b: Builder, x: str, *_: str) -> str:
+    c = b.shape[1]
+    ends = [b.constant(np.array([at])) for at in (0, c // 2, c, 1)]
+    first, second = (b.add("Slice", x, ends[n], ends[n + 1], ends[3]) for n in (0, 1))
+    return b.add("Concat", second, b.add("Relu", first), axis=1)
+
+
+def _backwards(b: Builder, x: str, *_: str) -> str:
+    named = ([-1, 10**6], [-(10**6), -(10**6)], [2, 1], [-1, -1])
+    return b.add("Slice", x, *(b.constant(np.array(numbers)) for numbers in named))
+
+
+def _gathered(b: Builder, x: str, *_: str) -> str:
+    order = b.rng.permutation(b.shape[1]) - b.rng.integers(0, 2, b.shape[1]) * b.shape[1]
+    return b.add("Gather", x, b.constant(order), axis=1)
+
+
+def _framed(mode: str) -> Step:
+    def step(b: Builder, x: str, *_: str) -> str:
+        around = b.constant(np.array([0, 0, 1, 2, 0, 0, 2, 1]))
+        pads = (around, _scalar(b, 0.5)) if mode == "constant" else (around,)
+        window = {"kernel_shape": [4, 4]}
+        return b.add("AveragePool", b.add("Pad", x, *pads, mode=mode), **window)
+
+    return step
+
+
+def _tiled(b: Builder, x: str, *_: str) -> str:
+    x = b.add("Tile", x, b.constant(np.array([1, 1, 2, 2])))
+    return b.add("AveragePool", x, kernel_shape=[1, 1], strides=[2, 2])
+
+
+def _lower(b: Builder, x: str, *_: str) -> str:
+    return b.add("Trilu", x, b.constant(np.array(1)), upper=0)
+
+
 _POOL = {"kernel_shape": [3, 3], "pads": [1] * 4}
 STEPS: dict[str, Step] = {
     **{op: _unary(op) for op in ("Relu", "Tanh", "Sigmoid", "HardSwish", "Abs", "Neg")},
@@ -315,6 +385,17 @@ STEPS: dict[str, Step] = {
     "Less": _chosen("Less", "int32"),
     "GreaterOrEqual": _chosen("GreaterOrEqual", "int64"),
     "Neither": _neither,
+    "GeluByParts": _gelu_by_parts,
+    "GeluOfTanh": _gelu_of_tanh,
+    "WherePositive": _where_positive,
+    **{op: _unary(op) for op in ("Erf", "Softsign", "Cos", "Selu")},
+    "Attention": _attended,
+    "Swapped": _swapped,
+    "Backwards": _backwards,
+    "Gathered": _gathered,
+    **{f"Pad{mode.title()}": _framed(mode) for mode in ("constant", "edge", "reflect")},
+    "Tile": _tiled,
+    "Trilu": _lower,
     "LayerNormalization": _rows,
     "InstanceNormalization": _images,
     "PRelu": _slopes,

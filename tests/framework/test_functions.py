@@ -1,0 +1,142 @@
+"""Regions of elementwise nodes, views and factors: how many steps are left of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dnnl.framework.lowering import LAYOUTS
+from dnnl.framework.session import Session
+from dnnl.runtime.engine import Engine
+from tests.framework.models import assert_same, feeds_for, make_model, model_of, node, run_peer
+
+ROWS, WIDTH = 6, 24
+
+
+def random(*shape: int, seed: int = 1) -> Any:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def run(proto: Any, layout: str = "propagate") -> Session:
+    """The session of a model, whose outputs are those of ONNX Runtime."""
+    model = model_of(proto)
+    session = model.compile(Engine("cpu"), layout=layout, num_threads=1)
+    feeds = feeds_for(model.graph)
+    for _ in range(2):
+        assert_same(session.run(feeds), run_peer(proto, feeds), 1e-4)
+    return session
+
+
+def kinds(session: Session) -> list[str]:
+    return [layer.primitive for layer in session.layers]
+
+
+def gelu(source: str, result: str) -> list[Any]:
+    """As exporters write it."""
+    return [
+        node("Div", [source, "root"], "d"), node("Erf", ["d"], "e"), node("Add", ["e", "one"], "s"),
+        node("Mul", [source, "s"], "m"), node("Mul", ["m", "half"], result),
+    ]  # fmt: skip
+
+
+NUMBERS = {"root": np.sqrt(2.0), "one": 1.0, "half": 0.5}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_function_of_a_product_is_a_post_op(layout: str) -> None:
+    nodes = [node("MatMul", ["x", "w"], "p"), *gelu("p", "y")]
+    constants = {"w": random(WIDTH, 40), **NUMBERS}
+    assert kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"], constants), layout)) == [
+        "matmul"
+    ]
+
+
+def test_a_part_that_others_read_stays() -> None:
+    """What lies between is computed once, and what comes of it is a function of that."""
+    nodes = [*gelu("x", "y"), node("Neg", ["e"], "z")]
+    session = run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y", "z"], NUMBERS))
+    assert sorted(kinds(session)) == ["binary", "eltwise", "eltwise"]
+
+
+def test_a_part_that_is_a_result_stays() -> None:
+    nodes = [node("Sigmoid", ["x"], "s"), node("Mul", ["x", "s"], "y")]
+    assert len(kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y", "s"])))) == 2
+    assert kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"]))) == ["eltwise"]
+
+
+def test_truth_values_within() -> None:
+    nodes = [
+        node("Greater", ["x", "half"], "g"), node("Less", ["x", "one"], "l"),
+        node("And", ["g", "l"], "a"), node("Not", ["a"], "n"), node("Exp", ["x"], "e"),
+        node("Where", ["n", "e", "x"], "y"),
+    ]  # fmt: skip
+    assert kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"], NUMBERS))) == ["eltwise"]
+
+
+def test_truth_values_that_others_read_are_computed() -> None:
+    nodes = [node("Greater", ["x", "half"], "g"), node("Where", ["g", "x", "one"], "y")]
+    proto = make_model(nodes, {"x": (ROWS, WIDTH)}, ["y", "g"], NUMBERS, kinds={"g": np.bool_})
+    assert kinds(run(proto)) == ["exact", "exact"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_views_go_behind_what_follows(layout: str) -> None:
+    """A residual connection around a product of rows, which exporters reshape."""
+    nodes = [
+        node("Reshape", ["x", "flat"], "f"), node("Gemm", ["f", "w", "b"], "g"),
+        node("Reshape", ["g", "back"], "r"), node("Transpose", ["r"], "t", perm=[1, 0, 2]),
+        node("Transpose", ["x"], "u", perm=[1, 0, 2]), node("Add", ["t", "u"], "a"),
+        node("Relu", ["a"], "y"),
+    ]  # fmt: skip
+    constants = {
+        "flat": np.array([-1, WIDTH]), "back": np.array([2, ROWS, WIDTH]),
+        "w": random(WIDTH, WIDTH), "b": random(WIDTH),
+    }  # fmt: skip
+    session = run(make_model(nodes, {"x": (2, ROWS, WIDTH)}, ["y"], constants), layout)
+    assert kinds(session) == ["inner_product"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_attention(layout: str) -> None:
+    """Four products, softmax, and nothing that moves data."""
+    heads = np.array([2, ROWS, 3, WIDTH // 3])
+    nodes: list[Any] = []
+    for name, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [
+            node("MatMul", ["x", f"w{name}"], f"{name}0"),
+            node("Add", [f"{name}0", f"b{name}"], f"{name}1"),
+            node("Reshape", [f"{name}1", "heads"], f"{name}2"),
+            node("Transpose", [f"{name}2"], name, perm=perm),
+        ]
+    nodes += [
+        node("Mul", ["q", "scale"], "qs"), node("Mul", ["k", "scale"], "ks"),
+        node("MatMul", ["qs", "ks"], "s"), node("Add", ["s", "mask"], "m"),
+        node("Softmax", ["m"], "p", axis=-1), node("IsNaN", ["p"], "n"),
+        node("Where", ["n", "zero", "p"], "c"), node("MatMul", ["c", "v"], "o"),
+        node("Transpose", ["o"], "t", perm=[0, 2, 1, 3]), node("Reshape", ["t", "rows"], "r"),
+        node("MatMul", ["r", "wo"], "y0"), node("Add", ["x", "y0"], "y"),
+    ]  # fmt: skip
+    constants = {
+        "heads": heads, "rows": np.array([2, ROWS, WIDTH]), "scale": 0.6, "zero": 0.0,
+        "mask": np.where(np.tri(ROWS), 0.0, -np.inf),
+        **{f"w{name}": random(WIDTH, WIDTH, seed=ord(name)) for name in "qkvo"},
+        **{f"b{name}": random(WIDTH, seed=ord(name)) for name in "qkv"},
+    }  # fmt: skip
+    session = run(make_model(nodes, {"x": (2, ROWS, WIDTH)}, ["y"], constants), layout)
+    assert kinds(session) == ["matmul"] * 4 + ["softmax"] + ["matmul"] * 2
+
+
+def test_rows_without_anything_to_attend_to() -> None:
+    """They are NaN in ONNX, unless the model says otherwise."""
+    nodes = [node("Add", ["x", "mask"], "m"), node("Softmax", ["m"], "y", axis=-1)]
+    mask = np.where(np.arange(ROWS)[:, np.newaxis] == 2, -np.inf, np.zeros((ROWS, WIDTH)))
+    proto = make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"], {"mask": mask})
+    model = model_of(proto)
+    feeds = feeds_for(model.graph)
+    got = model.compile(Engine("cpu")).run(feeds)["y"]
+    want = run_peer(proto, feeds)["y"]
+    kept = np.arange(ROWS) != 2
+    np.testing.assert_allclose(got[kept], want[kept], rtol=1e-5)
+    assert not got[2].any()
