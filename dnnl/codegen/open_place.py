@@ -12,6 +12,7 @@ from dnnl.codegen.access import Access, Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Emitter, Value, Values, i64
 from dnnl.codegen.place import Place
+from dnnl.codegen.vector import Mask
 
 _FAR = 2**62  # a limit that nothing reaches
 
@@ -62,6 +63,11 @@ class StillPlace(Place):
     """A place at which some operands may stay still along the lanes: the flags ``still`` say so."""
 
     still: Mapping[Operand, Value]
+
+    @property
+    def existing(self) -> Mask:
+        """The lanes that exist; None if all do."""
+        return self.conditions(self._exists)
 
     def load_stored(self, operand: Operand) -> Value:
         """The operand's elements as they lie in memory."""

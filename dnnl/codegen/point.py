@@ -21,7 +21,7 @@ Body = Callable[["Point"], None]
 Step = Callable[..., Values]
 Merge = Callable[[Emitter, Values, Values], Values]
 # Results that a long reduction keeps apart until its end.
-_WAYS = 4
+WAYS = 4
 # Bytes that a point may put by: half of the smallest first-level caches.
 _ROOM = 16384
 
@@ -292,7 +292,7 @@ class Point(Place):
         span = self._span(axis, extent) if carried else _Span(i64(0), i64(extent), {})
         inside = self._with({}, known=span.known)
         ways = self._ways
-        if rest or extent < 2 * (_WAYS if span.known else ways):
+        if rest or extent < 2 * (WAYS if span.known else ways):
             ways = 1
         count = len(carried)
 
@@ -428,7 +428,7 @@ class Point(Place):
     def _ways(self) -> int:
         """How many results to keep apart: fewer where a value fills several registers."""
         filled: int = self.kind.count * vector.bits(self.kind) // self.e.isa.vector_bits
-        return max(1, _WAYS // max(1, filled))
+        return max(1, WAYS // max(1, filled))
 
     @property
     def folded(self) -> ir.Value:

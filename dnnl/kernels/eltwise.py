@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import eltwise
-from dnnl.codegen.epilogue import refuse
+from dnnl.codegen.epilogue import Arguments, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest
+from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (
     FLOATS,
     INTEGERS,
     SMALL_FLOATS,
-    build_pointwise,
+    build_nest,
+    pointwise,
     refuse_types,
     source,
 )
@@ -48,20 +53,35 @@ def configure(
     dst: MemoryDesc,
     dropout: Dropout | None,
     post_ops: tuple[PostOp, ...],
+    *,
+    runtime: bool = False,
 ) -> Conf | Refusal:
     """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
-    layouts."""
+    layouts; of sizes that only the execution knows if ``runtime`` is true."""
     conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout)
     allowed = ALL_FLOATS | INTEGERS if alg in _OF_INTEGERS else ALL_FLOATS
-    return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
+    refusal = refuse_types(src, dst, allowed=allowed, runtime=runtime)
+    return refusal or refuse(post_ops, dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest."""
-    return build_pointwise(
-        "eltwise", isa, [source(Arg.SRC, conf.src)], conf.dst, conf.post_ops,
+    return build_nest("eltwise", isa, (conf.src, conf.dst), partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    yield pointwise(
+        arguments, [source(Arg.SRC, conf.src)], conf.dst, conf.post_ops,
         lambda point, loaded: eltwise.forward(
             point.e, conf.alg, loaded[0], conf.alpha, conf.beta
         ),
         conf.dropout,
     )  # fmt: skip
+
+
+OPEN = OpenKernel("eltwise", _nests, {"src": Arg.SRC, "dst": Arg.DST})

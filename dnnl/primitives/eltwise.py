@@ -27,7 +27,7 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open, resolve_dropout
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real
 from dnnl.primitives.roles import data_roles, gradient_roles
@@ -138,6 +138,13 @@ def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
 
 
+def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(
+        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc, None
+    )
+    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, "post_ops")
+
+
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
         gradient.configure, desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc,
@@ -215,6 +222,7 @@ EltwiseDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
+        Implementation("open", _open_sizes, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),
     ),
     invalid=_invalid,

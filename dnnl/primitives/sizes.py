@@ -7,29 +7,42 @@ from dataclasses import replace
 
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.desc import Desc, check_outputs
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import name_of
 from dnnl.types.kinds import RUNTIME_DIM, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
 
-_FIELDS: dict[int, str] = {Arg.SRC: "src_desc", Arg.DST: "dst_desc"}
-
 
 def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
-    """The operation ``desc`` with the descriptors ``given`` of its source and destination, by
-    argument.
+    """The operation ``desc`` with the descriptors ``given`` of its tensors, by argument.
 
     Raises InvalidArguments unless each matches that of ``desc``, and for what breaks the rules of
     the operation itself.
     """
     patterns = {tensor.argument: tensor.desc for tensor in desc.tensors}
     for argument, found in given.items():
-        if argument not in patterns or argument not in _FIELDS:
+        if argument not in patterns:
             rule = f"a {desc.kind} has no such tensor whose sizes an execution decides on"
             raise InvalidArguments(f"given[{name_of(argument)}]", str(found), rule)
         _check_match(name_of(argument), patterns[argument], found)
-    made = replace(desc, **{_FIELDS[argument]: found for argument, found in given.items()})
+    made = replace(desc, **_fields(desc, given))
     check_outputs(made.tensors)
     return made
+
+
+def _fields(desc: Desc, given: Mapping[int, MemoryDesc]) -> dict[str, object]:
+    """The fields of the description that hold the descriptors ``given``; those that follow from
+    others have none."""
+    fields: dict[str, object] = {}
+    for role in desc.operation.roles:
+        if not role.field or not desc.has(role):
+            continue
+        value = getattr(desc, role.field)
+        if role.many:
+            pairs = enumerate(value)
+            fields[role.field] = tuple(given.get(role.argument + n, own) for n, own in pairs)
+        elif role.argument in given:
+            fields[role.field] = given[role.argument]
+    return fields
 
 
 def _check_match(argument: str, pattern: MemoryDesc, given: MemoryDesc) -> None:
