@@ -117,6 +117,8 @@ class OpenPoint(StillPlace, Point):
     def _loops(
         self, loops: Sequence[OpenLoop], places: Sequence[ir.Value], fold: _Fold, carried: Values
     ) -> Values:
+        if not loops:
+            return fold.step(self, *carried)
         loop, *rest = loops
         if not rest:
             return self._innermost(loop, places, fold, carried)

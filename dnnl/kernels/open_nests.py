@@ -47,7 +47,8 @@ class OpenKernel:
     def refuse(self, conf: Any, isa: Isa) -> Refusal | None:
         """Why a configuration has no code for all sizes."""
         descs = [desc for _, desc in self._tensors(conf)]
-        operands = [desc for entry in conf.post_ops for _, desc in entry.operands]
+        post_ops = getattr(conf, "post_ops", ())
+        operands = [desc for entry in post_ops for _, desc in entry.operands]
         if not any(desc.has_runtime_values for desc in descs):
             return Refusal(Reason.SHAPE, "all sizes are known")
         if isa.device is not None:
@@ -81,10 +82,10 @@ class OpenKernel:
                 for number, desc in enumerate(descs)
             )
             fields[field] = new if isinstance(value, tuple) else new[0]
-        post_ops = tuple(
-            _with_operands(number, entry, made) for number, entry in enumerate(conf.post_ops)
-        )
-        return replace(conf, **fields, post_ops=post_ops)
+        if hasattr(conf, "post_ops"):
+            entries = enumerate(conf.post_ops)
+            fields["post_ops"] = tuple(_with_operands(n, entry, made) for n, entry in entries)
+        return replace(conf, **fields)
 
     def shared(self, conf: Any) -> Any:
         """The configuration of all descriptions with the same code."""
@@ -93,7 +94,8 @@ class OpenKernel:
     def sizes(self, conf: Any, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
         """What the code needs to know of an execution on memories of these descriptors, by
         argument."""
-        known = self._replaced(conf, lambda argument, _: descs[argument])
+        # What is no argument, as statistics that nobody wants, is not asked for by any nest.
+        known = self._replaced(conf, lambda argument, desc: descs.get(argument, desc))
         plans = [
             plan(nest, widths(isa, nest.core)[0]) for nest in self.nests(known, Arguments())
         ]

@@ -26,22 +26,22 @@ def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
         _check_match(name_of(argument), patterns[argument], found)
     made = replace(desc, **_fields(desc, given))
     check_outputs(made.tensors)
+    made.check_execution(desc)
     return made
 
 
 def _fields(desc: Desc, given: Mapping[int, MemoryDesc]) -> dict[str, object]:
     """The fields of the description that hold the descriptors ``given``; those that follow from
-    others have none."""
+    others have none, and what no argument is anyway is left out."""
     fields: dict[str, object] = {}
     for role in desc.operation.roles:
-        if not role.field or not desc.has(role):
-            continue
-        value = getattr(desc, role.field)
-        if role.many:
-            pairs = enumerate(value)
-            fields[role.field] = tuple(given.get(role.argument + n, own) for n, own in pairs)
-        elif role.argument in given:
-            fields[role.field] = given[role.argument]
+        value = getattr(desc, role.field) if role.field else ()
+        if role.field and desc.has(role):
+            descs = value if role.many else (value,)
+            found = tuple(given.get(role.argument + n, own) for n, own in enumerate(descs))
+            fields[role.field] = found if role.many else found[0]
+        elif isinstance(value, MemoryDesc) and RUNTIME_DIM in value.dims:
+            fields.setdefault(role.field, MemoryDesc.zero())
     return fields
 
 
