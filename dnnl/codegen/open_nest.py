@@ -84,7 +84,8 @@ class _Walk:
 
     def _located(self, unit: Value) -> Values:
         """The counters of the outer loops and the places of a unit, by its number."""
-        b, rest, counters = self.e.b, unit, []
+        b, rest = self.e.b, unit
+        counters: list[Value] = []
         places: Sequence[Value] = self._bases
         for loop in reversed(self._outer):
             counter = b.urem(rest, loop.extent)

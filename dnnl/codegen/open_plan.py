@@ -23,8 +23,7 @@ from dnnl.codegen.nest import Nest
 
 HEAD = 4
 """How many words a block has before those of the operands."""
-# In elements: the work of a unit, and pieces of lines in which no vector shares a cache line.
-_WORK, _LINE = 4096, 64
+_LINE = 64  # elements; whole cache lines of any type
 
 
 class Way(IntEnum):
@@ -91,7 +90,7 @@ def plan(nest: Nest, lanes: int) -> Plan:
     threads = max(1, work // sharing.LEAST_WORK)
     piece = max(1, lane.extent)
     if threads > 1:
-        wanted = -(-min(sharing.SHARES, work // _WORK) // lines)
+        wanted = -(-min(sharing.SHARES, 2 * threads) // lines)
         least = (lanes if reduced else _LINE) if way is not Way.ROWS else 1
         piece = -(-max(1, lane.extent // wanted) // least) * least
     pieces = -(-lane.extent // piece)

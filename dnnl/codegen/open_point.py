@@ -72,14 +72,14 @@ class OpenPoint(StillPlace, Point):
         init: Sequence[float],
         step: Step,
         merge: Merge,
-        absent: float | None = None,  # noqa: ARG002
+        absent: float | None = None,
         element: ir.Type | None = None,
     ) -> Values:
         """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``;
         every lane of the result holds the answer where the lanes themselves are reduced."""
         kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
         neutral = tuple(vector.splat_constant(kind, value) for value in init)
-        result = self._loops(self._on.reduced, self._places, _Fold(step, merge, neutral), neutral)
+        result = self._over(self._on.reduced, self._places, _Fold(step, merge, neutral), neutral)
         distance = self._lanes // 2 if self._on.inside else 0
         while distance:
             turn = [(lane + distance) % self._lanes for lane in range(self._lanes)]
@@ -96,7 +96,7 @@ class OpenPoint(StillPlace, Point):
             return ()
 
         fold = _Fold(step, lambda _e, _values, _others: (), ())
-        self._loops(self._on.reduced, self._places, fold, ())
+        self._over(self._on.reduced, self._places, fold, ())
 
     def room(self) -> ir.Value | None:
         """None: how much a pass would put by for the next is not known."""
@@ -114,21 +114,21 @@ class OpenPoint(StillPlace, Point):
         """The value of a form in the first lane."""
         return self._start(form)
 
-    def _loops(
+    def _over(
         self, loops: Sequence[OpenLoop], places: Sequence[ir.Value], fold: _Fold, carried: Values
     ) -> Values:
         if not loops:
             return fold.step(self, *carried)
         loop, *rest = loops
         if not rest:
-            return self._innermost(loop, places, fold, carried)
+            return self._along(loop, places, fold, carried)
 
         def body(index: ir.Value, *values: ir.Value) -> Values:
-            return self._loops(rest, moved(self.e, places, index, loop.strides), fold, values)
+            return self._over(rest, moved(self.e, places, index, loop.strides), fold, values)
 
         return self.e.loop(i64(0), loop.extent, body, carried, unroll=False, name="reduced")
 
-    def _innermost(
+    def _along(
         self, loop: OpenLoop, places: Sequence[ir.Value], fold: _Fold, carried: Values
     ) -> Values:
         """The innermost loop of a reduction: several iterations at a time, with results of their
@@ -156,9 +156,7 @@ class OpenPoint(StillPlace, Point):
         whole = even
         if ways > 1:
             whole = b.and_(loop.extent, i64(-size))
-            left = e.loop(
-                even, whole, one, results[:count], step=size, unroll=False, name="rest"
-            )
+            left = e.loop(even, whole, one, results[:count], step=size, unroll=False, name="rest")
             results = (*left, *results[count:])
         while len(results) > count:
             half = len(results) // count // 2 * count
@@ -193,4 +191,3 @@ class OpenPoint(StillPlace, Point):
 
     def _at(self, places: Sequence[ir.Value], left: ir.Value | None = None) -> OpenPoint:
         return OpenPoint(self._on, places, self._left if left is None else left)
-

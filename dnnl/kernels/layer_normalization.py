@@ -210,7 +210,9 @@ class _Rows:
         """The mean, and then the mean of the squares of the differences from it: nothing cancels,
         however far it is from zero."""
         rows, length = self._rows, self._block.along.extent
-        count = point.folded if length == RUNTIME_DIM else point.constant(max(1, length))
+        count: Value = point.constant(max(1, length))
+        if length == RUNTIME_DIM:
+            count = vector.maximum(point.e, point.folded, count)
         means: Values = ()
 
         def total(p: Point, *totals: Value) -> Values:

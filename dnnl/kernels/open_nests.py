@@ -55,7 +55,7 @@ class OpenKernel:
             return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
         for desc in (*descs, *operands):
             if desc.format_kind is FormatKind.any:
-                return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes; give a tag or strides")
+                return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes")
             if desc.inner_blocks:
                 return Refusal(Reason.LAYOUT, f"{desc} in blocks beside run-time sizes")
             if desc.data_type.bits == _NIBBLE:
@@ -95,10 +95,8 @@ class OpenKernel:
         """What the code needs to know of an execution on memories of these descriptors, by
         argument."""
         # What is no argument, as statistics that nobody wants, is not asked for by any nest.
-        known = self._replaced(conf, lambda argument, desc: descs.get(argument, desc))
-        plans = [
-            plan(nest, widths(isa, nest.core)[0]) for nest in self.nests(known, Arguments())
-        ]
+        known = self._replaced(conf, descs.get)
+        plans = [plan(nest, widths(isa, nest.core)[0]) for nest in self.nests(known, Arguments())]
         words = [word for own in plans for word in own.words]
         return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
 

@@ -18,6 +18,7 @@ from dnnl.codegen.vector import transpose, vector_type
 from dnnl.kernels.boxes import Way
 from dnnl.kernels.reorder import Copy
 
+
 def square_of(isa: Isa, core: Type) -> int:
     """The rows and columns of a square: 16 columns of elements below 32 bits would leave the
     registers."""

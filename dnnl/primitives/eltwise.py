@@ -27,7 +27,13 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open, resolve_dropout
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    plan_nest,
+    plan_open,
+    resolve_dropout,
+)
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real
 from dnnl.primitives.roles import data_roles, gradient_roles
