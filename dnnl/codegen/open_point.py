@@ -11,6 +11,7 @@ from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Emitter, Values, i64
+from dnnl.codegen.convert import Conversion
 from dnnl.codegen.open_place import Lanes, StillPlace, moved
 from dnnl.codegen.place import Place
 from dnnl.codegen.point import WAYS, Body, Merge, Point, Step
@@ -28,7 +29,8 @@ class OpenLoop:
 class OpenSite:
     """Where the code of such a nest is written, and how its vectors lie: along the lane loop, or
     ``inside``, along the innermost loop of the reduction. Along a vector the operands ``moving``
-    go from element to element, but for those whose flag ``still`` is set then."""
+    go from element to element, but for those whose flag ``still`` is set then. Whole vectors of an output go past the caches where the
+    flag beside it is set, as ``streamed``."""
 
     e: Emitter
     lanes: Lanes
@@ -39,6 +41,7 @@ class OpenSite:
     moving: frozenset[Operand]
     still: Mapping[Operand, ir.Value]
     inside: bool
+    streamed: tuple[Operand, ir.Value] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +100,21 @@ class OpenPoint(StillPlace, Point):
 
         fold = _Fold(step, lambda _e, _values, _others: (), ())
         self._over(self._on.reduced, self._places, fold, ())
+
+    def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
+        streamed = self._on.streamed
+        if streamed is None or operand is not streamed[0] or self.masked:
+            super()._store(operand, value, convert)
+            return
+        raw = convert(self.e, value)
+
+        def write(streamed: tuple[Operand, ...]) -> Values:
+            self.streamed = streamed
+            super(OpenPoint, self)._store(operand, raw, lambda _, stored: stored)
+            self.streamed = ()
+            return ()
+
+        self.e.branch(streamed[1], lambda: write((operand,)), lambda: write(()))
 
     def room(self) -> ir.Value | None:
         """None: how much a pass would put by for the next is not known."""

@@ -21,7 +21,6 @@ from dnnl.codegen.nest import Nest
 from dnnl.codegen.open_nest import emit_open
 from dnnl.codegen.open_plan import Form, plan
 from dnnl.codegen.quantization import Quantization
-from dnnl.codegen.schedule import widths
 from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
@@ -96,7 +95,9 @@ class OpenKernel:
         argument."""
         # What is no argument, as statistics that nobody wants, is not asked for by any nest.
         known = self._replaced(conf, descs.get)
-        plans = [plan(nest, widths(isa, nest.core)[0]) for nest in self.nests(known, Arguments())]
+        patterns = self.nests(self.shared(conf), Arguments())
+        pairs = zip(self.nests(known, Arguments()), patterns, strict=True)
+        plans = [plan(nest, pattern, isa) for nest, pattern in pairs]
         words = [word for own in plans for word in own.words]
         return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
 
