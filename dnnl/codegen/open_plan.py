@@ -28,6 +28,8 @@ from dnnl.codegen.nest import Nest
 HEAD = 7
 """How many words a block has before those of the operands."""
 _LINE = 64  # elements; whole cache lines of any type
+# In elements: lines that are too short to be walked one by one, and all those of a unit.
+_SHORT, _ROOM = 63, 4096
 
 
 class Way(IntEnum):
@@ -36,6 +38,7 @@ class Way(IntEnum):
     EACH = 0  # nowhere: every point is done by itself
     LINES = 1  # along the lane loop: outputs are contiguous there, inputs too or they stay
     ROWS = 2  # along the innermost loop of the reduction, in the same way
+    COLUMNS = 3  # as in LINES; the first vectors of all lines, then the second ones, ...
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,13 @@ def plan(nest: Nest, pattern: Nest, isa: Isa) -> Plan:
     work = rest * lines.extent * lane.extent * prod(loop.extent for loop in reduced)
     threads = max(1, work // sharing.LEAST_WORK)
     pieces = max(1, lines.extent), max(1, lane.extent)
+    if way is Way.LINES and not reduced and lane.extent <= _SHORT and lines.extent > 1:
+        way = Way.COLUMNS
     if threads > 1:
-        least = _LINE if way is not Way.ROWS and not reduced else 1
+        least = 1 if way in (Way.ROWS, Way.EACH) else _LINE
         pieces = _pieces(-(-min(sharing.SHARES, 2 * threads) // rest), lines, lane, least)
+    if way is Way.COLUMNS:
+        pieces = min(pieces[0], max(1, _ROOM // max(1, lane.extent))), pieces[1]
     for loop, piece in zip((lines, lane), pieces, strict=True):
         outer.append(_Loop(-(-loop.extent // piece), loop.times(piece)))
     units = rest * outer[-2].extent * outer[-1].extent

@@ -28,9 +28,13 @@ class OpenLoop:
 @dataclass(frozen=True, eq=False)
 class OpenSite:
     """Where the code of such a nest is written, and how its vectors lie: along the lane loop, or
-    ``inside``, along the innermost loop of the reduction. Along a vector the operands ``moving``
-    go from element to element, but for those whose flag ``still`` is set then. Whole vectors of an output go past the caches where the
-    flag beside it is set, as ``streamed``."""
+    ``inside``, along the innermost loop of the reduction.
+
+    Along a vector the operands ``moving`` go from element to element, but for those whose flag
+    ``still`` is set then; ``along`` are the strides of all. Whole vectors of an output go past the
+    caches where the flag beside it is set, as ``streamed``. If there is a ``room``, it holds a
+    vector of each iteration of the only loop of a reduction.
+    """
 
     e: Emitter
     lanes: Lanes
@@ -41,7 +45,9 @@ class OpenSite:
     moving: frozenset[Operand]
     still: Mapping[Operand, ir.Value]
     inside: bool
+    along: tuple[ir.Value, ...]
     streamed: tuple[Operand, ir.Value] | None = None
+    room: ir.Value | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,10 +62,15 @@ class OpenPoint(StillPlace, Point):
     knows: it can load and store, and fold over the reduced axes.
 
     ``places`` are the offsets of the operands here. If ``left`` is given, only so many lanes exist.
+    In a fold ``index`` is the iteration of its innermost loop.
     """
 
     def __init__(
-        self, site: OpenSite, places: Sequence[ir.Value], left: ir.Value | None = None
+        self,
+        site: OpenSite,
+        places: Sequence[ir.Value],
+        left: ir.Value | None = None,
+        index: ir.Value | None = None,
     ) -> None:
         accesses, env, exists = site.lanes.at(places, site.count, site.moving, left)
         Place.__init__(
@@ -67,7 +78,7 @@ class OpenPoint(StillPlace, Point):
             masked=left is not None, exists=exists, core=site.core,
         )  # fmt: skip
         self.still = site.still
-        self._on, self._places, self._left = site, places, left
+        self._on, self._places, self._left, self._index = site, places, left, index
         self._loaded, self._absent = {}, None
 
     def fold(
@@ -117,8 +128,13 @@ class OpenPoint(StillPlace, Point):
         self.e.branch(streamed[1], lambda: write((operand,)), lambda: write(()))
 
     def room(self) -> ir.Value | None:
-        """None: how much a pass would put by for the next is not known."""
-        return None
+        """Memory for a vector of every iteration of the reduced axes, see `Point.keep`; None where
+        that may be more than stays in a first-level cache beside the operands."""
+        return self._on.room
+
+    def _place_in(self, room: ir.Value) -> ir.Value:
+        unit = self.kind.element if self._on.inside else self.kind
+        return self.e.b.gep(room, [self._index], source_etype=unit)
 
     @property
     def folded(self) -> ir.Value:
@@ -153,11 +169,11 @@ class OpenPoint(StillPlace, Point):
         own, so that none waits for the one before."""
         e, b = self.e, self.e.b
         size = self._on.count if self._on.inside else 1
-        ways = WAYS if carried else 1
+        ways = WAYS if carried else 2
         count = len(carried)
 
         def one(index: ir.Value, *values: ir.Value) -> Values:
-            return fold.step(self._at(moved(e, places, index, loop.strides)), *values)
+            return fold.step(self._at(moved(e, places, index, loop.strides), index), *values)
 
         def several(index: ir.Value, *values: ir.Value) -> Values:
             following: Values = ()
@@ -198,7 +214,7 @@ class OpenPoint(StillPlace, Point):
         left = b.sub(loop.extent, whole)
 
         def run() -> Values:
-            point = self._at(moved(self.e, places, whole, loop.strides), left)
+            point = self._at(moved(self.e, places, whole, loop.strides), whole, left)
             results = fold.step(point, *carried)
             mask = point.existing
             return tuple(
@@ -207,5 +223,7 @@ class OpenPoint(StillPlace, Point):
 
         return self.e.branch(b.icmp_signed(">", left, i64(0)), run, lambda: carried)
 
-    def _at(self, places: Sequence[ir.Value], left: ir.Value | None = None) -> OpenPoint:
-        return OpenPoint(self._on, places, self._left if left is None else left)
+    def _at(
+        self, places: Sequence[ir.Value], index: ir.Value, left: ir.Value | None = None
+    ) -> OpenPoint:
+        return OpenPoint(self._on, places, self._left if left is None else left, index)

@@ -23,7 +23,7 @@ Merge = Callable[[Emitter, Values, Values], Values]
 # Results that a long reduction keeps apart until its end.
 WAYS = 4
 # Bytes that a point may put by: half of the smallest first-level caches.
-_ROOM = 16384
+ROOM = 16384
 
 
 def added(e: Emitter, a: Values, b: Values) -> Values:
@@ -176,7 +176,7 @@ class Point(Place):
         """Memory for a vector of every iteration of the reduced axes, see `keep`; None where that
         is more than stays in a first-level cache beside the operands."""
         nbytes = vector.bits(self.kind) // 8 * self._iterations
-        if nbytes > _ROOM or self.e.isa.device is not None:
+        if nbytes > ROOM or self.e.isa.device is not None:
             return None
         with self.e.b.goto_entry_block():
             return self.e.b.alloca(self.kind, self._iterations)

@@ -86,7 +86,7 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     yield Nest(
         parallel, (axes[conf.axis],), inputs, outputs, row.body,
         numbers=dropper.numbers, reads_dst=row.keep or row.epilogue.reads_dst,
-        registers=dropper.registers,
+        registers=dropper.registers, keeps=row.puts_by,
     )  # fmt: skip
 
 
@@ -113,6 +113,7 @@ class _Row:
         exact = conf.dst.data_type is DataType.f32
         sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
         self.keep = exact and not self.log and not sums
+        self.puts_by = not (self.log or self.keep)
         # One division by the sum and the scale is done for a row, if nothing comes between them and
         # the row has one scale.
         scale = quantizer.scale(Arg.DST)
@@ -129,7 +130,7 @@ class _Row:
         def exponential(p: Point) -> Value:
             return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
 
-        room = None if self.log or self.keep else point.room()
+        room = point.room() if self.puts_by else None
 
         def accumulate(p: Point, total: Value) -> Values:
             term = exponential(p)

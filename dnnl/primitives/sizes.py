@@ -63,7 +63,7 @@ def known_post_ops(
 
     Raises InvalidArguments unless each matches that of the post-op.
     """
-    made = []
+    made: list[PostOp] = []
     for number, entry in enumerate(post_ops):
         ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
 
@@ -73,8 +73,10 @@ def known_post_ops(
             check_match(argument, desc, own)
             return own
 
-        mapped = isinstance(entry, PostOpBinary | PostOpFunction)
-        made.append(entry.mapped(found) if mapped else entry)
+        if isinstance(entry, PostOpBinary | PostOpFunction):
+            made.append(entry.mapped(found))
+        else:
+            made.append(entry)
     return tuple(made)
 
 
