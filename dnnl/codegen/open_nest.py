@@ -207,14 +207,13 @@ class _Walk:
             end = b.and_(length, i64(-count))
             run(self._site(count, self._nest.parallel, self._lane, places), begin, end, None)
             begin = end
-        if self.e.isa.masked_bytes:
+        if self._takes_masks:
             site = self._site(self._lanes, self._nest.parallel, self._lane, None)
             run(site, begin, length, b.sub(length, begin))
             return
         size = self._lanes // 2
         while size:
-            # The rest in vectors of half as many lanes each, none of which needs a mask: those of
-            # few processors take any type, and some are slow.
+            # The rest in vectors of half as many lanes each.
             end = b.and_(length, i64(-size))
             run(self._site(size, self._nest.parallel, self._lane, None), begin, end, None)
             begin, size = end, size // 2
@@ -245,6 +244,16 @@ class _Walk:
         limit = i64(most * (site.count if site.inside else 1))
         fits = self.e.b.icmp_signed("<=", self._reduced[-1].extent, limit)
         return self.e.branch(fits, lambda: with_room(room), lambda: with_room(None))
+
+    @property
+    def _takes_masks(self) -> bool:
+        """Whether what whole vectors leave of a line is done under a mask.
+
+        Few processors have masks for any type, and of some they are slow, but a reduction is a long
+        body to write for each size of vectors.
+        """
+        isa = self.e.isa
+        return isa.masked_bytes or (isa.masked and bool(self._reduced))
 
     @property
     def _may_stream(self) -> bool:
