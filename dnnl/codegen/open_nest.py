@@ -262,10 +262,15 @@ class _Walk:
         return caches.steered and caches.streams_few_rows and not self._nest.reads_dst
 
     def _by_rows(self, places: Values, length: Value) -> None:
+        """Points of a line, whose vectors lie along the innermost loop of the reduction."""
+        b, along = self.e.b, self._reduced[-1]
+        rest = b.and_(along.extent, i64(self._lanes - 1))
+        alike = self._site(self._lanes, self._nest.reduced, along, None, inside=True)
+        mask = OpenPoint(alike, places, rest).existing  # the same for all rows
+
         def row(_: Value, *at: Value) -> Values:
-            along = self._reduced[-1]
             site = self._site(self._lanes, self._nest.reduced, along, at, inside=True)
-            self._body(site, at, None)
+            self._body(replace(site, mask=mask), at, None)
             return tuple(map(self.e.b.add, at, self._lane.strides))
 
         self.e.loop(i64(0), length, row, places, unroll=False, name="row")

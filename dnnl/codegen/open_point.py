@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Operand
+from dnnl.codegen.access import Bound, Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.convert import Conversion
 from dnnl.codegen.open_place import Lanes, StillPlace, moved
 from dnnl.codegen.place import Place
 from dnnl.codegen.point import WAYS, Body, Merge, Point, Step
+from dnnl.codegen.vector import Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +34,8 @@ class OpenSite:
     Along a vector the operands ``moving`` go from element to element, but for those whose flag
     ``still`` is set then; ``along`` are the strides of all. Whole vectors of an output go past the
     caches where the flag beside it is set, as ``streamed``. If there is a ``room``, it holds a
-    vector of each iteration of the only loop of a reduction.
+    vector of each iteration of the only loop of a reduction. ``mask`` is that of what whole vectors
+    leave of the innermost one.
     """
 
     e: Emitter
@@ -48,6 +50,7 @@ class OpenSite:
     along: tuple[ir.Value, ...]
     streamed: tuple[Operand, ir.Value] | None = None
     room: ir.Value | None = None
+    mask: Mask = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +83,7 @@ class OpenPoint(StillPlace, Point):
         self.still = site.still
         self._on, self._places, self._left, self._index = site, places, left, index
         self._loaded, self._absent = {}, None
+        self._mask: Mask = None
 
     def fold(
         self,
@@ -111,6 +115,10 @@ class OpenPoint(StillPlace, Point):
 
         fold = _Fold(step, lambda _e, _values, _others: (), ())
         self._over(self._on.reduced, self._places, fold, ())
+
+    def conditions(self, bounds: Sequence[Bound]) -> Mask:
+        """The lanes for which all bounds hold; None if that is known to be all."""
+        return self._mask if self._mask is not None and bounds else super().conditions(bounds)
 
     def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
         streamed = self._on.streamed
@@ -183,23 +191,29 @@ class OpenPoint(StillPlace, Point):
             return following
 
         even = b.and_(loop.extent, i64(-size * ways))
-        results = e.loop(
-            i64(0), even, several, carried + fold.neutral * (ways - 1),
-            step=size * ways, unroll=False, name="ways",
-        )  # fmt: skip
-        whole = even
-        if ways > 1:
-            whole = b.and_(loop.extent, i64(-size))
-            left = e.loop(even, whole, one, results[:count], step=size, unroll=False, name="rest")
-            results = (*left, *results[count:])
+
+        def together() -> Values:
+            results = e.loop(
+                i64(0), even, several, carried + fold.neutral * (ways - 1),
+                step=size * ways, unroll=False, name="ways",
+            )  # fmt: skip
+            return self._merged(results, count, fold)
+
+        results = e.branch(b.icmp_signed(">", even, i64(0)), together, lambda: carried)
+        whole = b.and_(loop.extent, i64(-size))
+        results = e.loop(even, whole, one, results, step=size, unroll=False, name="rest")
+        return self._tail(loop, places, fold, whole, results) if size > 1 else results
+
+    def _merged(self, results: Values, count: int, fold: _Fold) -> Values:
+        """One result, of ``count`` values, out of several."""
         while len(results) > count:
             half = len(results) // count // 2 * count
             pairs = [
                 (results[k : k + count], results[k + half : k + half + count])
                 for k in range(0, half, count)
             ]
-            results = tuple(value for pair in pairs for value in fold.merge(e, *pair))
-        return self._tail(loop, places, fold, whole, results) if size > 1 else results
+            results = tuple(value for pair in pairs for value in fold.merge(self.e, *pair))
+        return results
 
     def _tail(
         self,
@@ -215,10 +229,10 @@ class OpenPoint(StillPlace, Point):
 
         def run() -> Values:
             point = self._at(moved(self.e, places, whole, loop.strides), whole, left)
+            point._mask = self._on.mask
             results = fold.step(point, *carried)
-            mask = point.existing
             return tuple(
-                b.select(mask, new, old) for new, old in zip(results, carried, strict=True)
+                b.select(self._on.mask, new, old) for new, old in zip(results, carried, strict=True)
             )
 
         return self.e.branch(b.icmp_signed(">", left, i64(0)), run, lambda: carried)
