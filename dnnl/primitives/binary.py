@@ -47,6 +47,7 @@ class BinaryDesc(Desc):
     dims of src0. All have the same rank; a source of size 1 in a dimension is broadcast along it.
     src1, src2 and dst may be ``any``, and dst may be src0's buffer. SRC_0 and SRC_1 may have
     scales. Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
+    Dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
     """
 
     alg_kind: Alg

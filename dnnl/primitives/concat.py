@@ -41,7 +41,8 @@ class ConcatDesc(Desc):
 
     Arguments MULTIPLE_SRC + i, DST. The sources share the data type and all other dims; each has
     its own layout and may have a scale. dst may be left out or be ``any``: then it is laid out as
-    the larger part of the sources, or without blocks where a source would end inside a block.
+    the larger part of the sources, or without blocks where a source would end inside a block. Dims,
+    strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
     """
 
     axis: int

@@ -50,7 +50,8 @@ class EltwiseDesc(Desc):
     """dst = alg(src), element by element; oneDNN's guide, "Eltwise", has the functions.
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer.
-    Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
+    Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps. Forward,
+    dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
 
     Backward diff_src = diff_dst * alg'(data). Arguments DIFF_DST, DIFF_SRC and data: SRC, or DST
     for the algorithms ``_use_dst_for_bwd``. Gradients may be ``any``, and diff_src may be the

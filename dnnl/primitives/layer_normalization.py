@@ -64,7 +64,8 @@ class LayerNormalizationDesc(Desc):
     dimensions; dst may be ``any`` and may be src's buffer. The statistics are f32 and have the dims
     of src without the last; ``stat_desc`` may be ``any``, then they lie in the order of src. Scale
     and shift have the dims of the last. With ``rms_norm`` no mean is subtracted, MEAN is no
-    argument, and VARIANCE is the mean of the squares.
+    argument, and VARIANCE is the mean of the squares. Forward, dims, strides and offsets of plain
+    layouts may be RUNTIME_DIM: one primitive serves all of them.
 
     Backward arguments SRC, DIFF_DST, MEAN, VARIANCE, SCALE with ``use_scale``; DIFF_SRC, and
     DIFF_SCALE and DIFF_SHIFT with their flags, which only ``backward`` may have. With

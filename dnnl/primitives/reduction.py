@@ -53,7 +53,8 @@ class ReductionDesc(Desc):
 
     Sums, means and extremes of integers into integers are computed in s32 without rounding, and
     sums beyond it wrap; everything else in f32. dst may be ``any``: it has the order of src, and
-    blocks of those dimensions that are kept.
+    blocks of those dimensions that are kept. Dims, strides and offsets of plain layouts may be
+    RUNTIME_DIM: one primitive serves all of them, and reduces what is 1 in its dst.
     """
 
     alg_kind: Alg

@@ -49,7 +49,8 @@ class SoftmaxDesc(Desc):
     """dst = exp(src - max) / sum(exp(src - max)) along ``axis``, or src - max - log(sum).
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer. Where
-    all of a row is -inf the result is 0 (-inf for the logarithm).
+    all of a row is -inf the result is 0 (-inf for the logarithm). Forward, dims, strides and
+    offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
 
     Backward diff_src = dst * (diff_dst - sum(diff_dst * dst)), or of the logarithm
     diff_dst - exp(dst) * sum(diff_dst). Arguments DST, DIFF_DST, DIFF_SRC; gradients may be
