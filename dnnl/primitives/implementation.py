@@ -181,6 +181,8 @@ def plan_open(
 
     ``configure(post_ops, runtime=True)`` gives the kernel's configuration, or a refusal.
     """
+    if not any(tensor.desc.has_runtime_values for tensor in desc.tensors):
+        return Refusal(Reason.SHAPE, "all sizes are known")
     refusal = refuse_attr(attr, *supported) or refuse_groups(Quantization.of(attr))
     if refusal is not None:
         return refusal
