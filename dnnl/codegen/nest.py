@@ -49,10 +49,10 @@ class Nest:
     zero is stored, as in padding. ``numbers`` are what the body asks for by ``Point.number``. No
     loop walks the axes ``found``: the body says by ``Point.at`` what they are where it loads an
     operand whose index has them. ``reads_dst`` says that the body reads dst as well, which then had
-    better be in a cache. ``core`` is the type of the body's vectors, and ``registers`` how many
-    registers one fills where these hold more than one element and what is converted is not
-    transposed. ``moved`` is an operand whose elements the body stores to dst as they are, if it
-    does no more.
+    better be in a cache, and ``keeps`` that it asks for ``Point.room``. ``core`` is the type of the
+    body's vectors, and ``registers`` how many registers one fills where these hold more than one
+    element and what is converted is not transposed. ``moved`` is an operand whose elements the body
+    stores to dst as they are, if it does no more.
     """
 
     parallel: tuple[Axis, ...]
@@ -68,6 +68,7 @@ class Nest:
     registers: int = 1
     moved: Operand | None = None
     found: tuple[Axis, ...] = ()
+    keeps: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:

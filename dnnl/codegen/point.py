@@ -21,9 +21,9 @@ Body = Callable[["Point"], None]
 Step = Callable[..., Values]
 Merge = Callable[[Emitter, Values, Values], Values]
 # Results that a long reduction keeps apart until its end.
-_WAYS = 4
+WAYS = 4
 # Bytes that a point may put by: half of the smallest first-level caches.
-_ROOM = 16384
+ROOM = 16384
 
 
 def added(e: Emitter, a: Values, b: Values) -> Values:
@@ -176,7 +176,7 @@ class Point(Place):
         """Memory for a vector of every iteration of the reduced axes, see `keep`; None where that
         is more than stays in a first-level cache beside the operands."""
         nbytes = vector.bits(self.kind) // 8 * self._iterations
-        if nbytes > _ROOM or self.e.isa.device is not None:
+        if nbytes > ROOM or self.e.isa.device is not None:
             return None
         with self.e.b.goto_entry_block():
             return self.e.b.alloca(self.kind, self._iterations)
@@ -307,7 +307,7 @@ class Point(Place):
         span = self._span(axis, extent) if carried else _Span(i64(0), i64(extent), {})
         inside = self._with({}, known=span.known)
         ways = self._ways
-        if rest or extent < 2 * (_WAYS if span.known else ways):
+        if rest or extent < 2 * (WAYS if span.known else ways):
             ways = 1
         count = len(carried)
 
@@ -443,7 +443,7 @@ class Point(Place):
     def _ways(self) -> int:
         """How many results to keep apart: fewer where a value fills several registers."""
         filled: int = self.kind.count * vector.bits(self.kind) // self.e.isa.vector_bits
-        return max(1, _WAYS // max(1, filled))
+        return max(1, WAYS // max(1, filled))
 
     @property
     def folded(self) -> ir.Value:

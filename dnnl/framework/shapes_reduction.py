@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import TensorType
+from dnnl.framework.graph import ModelError, TensorType
 from dnnl.framework.shapes import Scope, normal_axis
 
 _NAMES = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
@@ -34,6 +34,9 @@ def reduced_axes(scope: Scope) -> tuple[int, ...]:
     """The axes of a reduction, counted from the front and in order: all where none is given, unless
     the node says otherwise."""
     rank = len(scope.shape())
+    given = scope.constant(1)
+    if given is not None and given.ndim != 1:
+        raise ModelError(f"axes of shape {given.shape} are no list")
     axes = scope.listed("axes", 1)
     if not axes:
         return () if scope.attr("noop_with_empty_axes", 0) else tuple(range(rank))

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import binary
 from dnnl.codegen.builder import Value
-from dnnl.codegen.epilogue import refuse
+from dnnl.codegen.epilogue import Arguments, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization
+from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (
     FLOATS,
     INTEGERS,
     SMALL_FLOATS,
-    build_pointwise,
+    build_nest,
+    pointwise,
     refuse_types,
     source,
 )
@@ -50,16 +55,29 @@ def configure(
     dst: MemoryDesc,
     quantization: Quantization,
     post_ops: tuple[PostOp, ...],
+    *,
+    runtime: bool = False,
 ) -> Conf | Refusal:
-    """Accept any layouts of supported types."""
-    conditions = () if src2.is_zero else (src2,)
-    refusal = refuse_types(src0, src1, *conditions, dst, allowed=_TYPES) or refuse(post_ops, dst)
+    """Accept any layouts of supported types; of sizes that only the execution knows if ``runtime``
+    is true."""
+    tensors = [desc for desc in (src0, src1, src2, dst) if not desc.is_zero]
+    refusal = refuse_types(*tensors, allowed=_TYPES, runtime=runtime) or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC_0: src0, Arg.SRC_1: src1})
     return refusal or Conf(alg, src0, src1, src2, dst, quantization, post_ops)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest."""
+    tensors = [desc for desc in (conf.src0, conf.src1, conf.src2, conf.dst) if not desc.is_zero]
+    return build_nest("binary", isa, tensors, partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     descs = {Arg.SRC_0: conf.src0, Arg.SRC_1: conf.src1, Arg.SRC_2: conf.src2}
     sources = [source(argument, desc) for argument, desc in descs.items() if not desc.is_zero]
 
@@ -67,6 +85,13 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         first, second, *condition = loaded
         return binary.apply(point.e, conf.alg, first, second, *condition)
 
-    return build_pointwise(
-        "binary", isa, sources, conf.dst, conf.post_ops, compute, quantization=conf.quantization
+    yield pointwise(
+        arguments, sources, conf.dst, conf.post_ops, compute, quantization=conf.quantization
     )
+
+
+OPEN = OpenKernel(
+    "binary",
+    _nests,
+    {"src0": Arg.SRC_0, "src1": Arg.SRC_1, "src2": Arg.SRC_2, "dst": Arg.DST},
+)

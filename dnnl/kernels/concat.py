@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from dnnl.codegen import convert
 from dnnl.codegen.access import Bound, Operand
-from dnnl.codegen.address import Affine, block_boundaries
+from dnnl.codegen.address import Affine, Axis, block_boundaries
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
@@ -15,6 +15,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest, emit_side_by_side
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -33,15 +34,21 @@ class Conf:
 
 
 def configure(
-    axis: int, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc, quantization: Quantization
+    axis: int,
+    srcs: tuple[MemoryDesc, ...],
+    dst: MemoryDesc,
+    quantization: Quantization,
+    *,
+    runtime: bool = False,
 ) -> Conf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
-    is scaled."""
+    is scaled. Sizes may be those that only the execution knows if ``runtime`` is true."""
     moves = quantization == _NONE and all(src.data_type is dst.data_type for src in srcs)
     known = convert.MOVED if moves else convert.SUPPORTED
     allowed = [kind for kind in known if kind.bits >= 8]
     arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
-    refusal = refuse_types(*srcs, dst, allowed=allowed) or quantization.refuse(arguments)
+    refusal = refuse_types(*srcs, dst, allowed=allowed, runtime=runtime)
+    refusal = refusal or quantization.refuse(arguments)
     return refusal or Conf(axis, srcs, dst, quantization)
 
 
@@ -106,16 +113,49 @@ def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
     dst = Operand(arguments.slot(Arg.DST), part.region, tuple(index))
     own = index[conf.axis] + -part.shift
     index[conf.axis] = own
-    argument = Arg.multiple_src(part.number)
-    src = Operand(arguments.slot(argument), part.src, tuple(index))
+    where = (Bound(own, part.end - part.shift),)
+    return replace(_moved(conf, part.number, axes, index, dst, arguments), where=where)
+
+
+def _moved(
+    conf: Conf,
+    number: int,
+    axes: Sequence[Axis],
+    index: Sequence[Affine],
+    dst: Operand,
+    arguments: Arguments,
+) -> Nest:
+    """One source with its ``index``, which goes to its own part of dst."""
+    argument, desc = Arg.multiple_src(number), conf.srcs[number]
+    src = Operand(arguments.slot(argument), desc, tuple(index))
     quantizer = Quantizer(conf.quantization.of_arguments((argument,)), {argument: src}, arguments)
 
     def body(point: Point) -> None:
         point.store(dst, quantizer.dequantize(point, argument, point.load(src)))
 
     if quantizer.operands:
-        core = core_of(part.src, conf.dst)
+        core = core_of(desc, conf.dst)
     else:
-        core = convert.bare_core(part.src.data_type, conf.dst.data_type)
-    where = (Bound(own, part.end - part.shift),)
-    return Nest(axes, (), (src, *quantizer.operands), (dst,), body, where, core=core)
+        core = convert.bare_core(desc.data_type, conf.dst.data_type)
+    return Nest(tuple(axes), (), (src, *quantizer.operands), (dst,), body, core=core)
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """A nest for each source, for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    """A copy for each source to its place in dst, which is known if its size is."""
+    place = 0
+    for number, src in enumerate(conf.srcs):
+        axes = letters(src.dims)
+        index = [Affine.of(axis) for axis in axes]
+        there = [*index]
+        there[conf.axis] = there[conf.axis] + place
+        dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(there))
+        yield _moved(conf, number, axes, index, dst, arguments)
+        place += max(0, src.dims[conf.axis])
+
+
+OPEN = OpenKernel("concat", _nests, {"srcs": Arg.MULTIPLE_SRC, "dst": Arg.DST})

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import eltwise, expression
 from dnnl.codegen.builder import Value
-from dnnl.codegen.epilogue import refuse
+from dnnl.codegen.epilogue import Arguments, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
+from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (
     FLOATS,
     INTEGERS,
     SMALL_FLOATS,
-    build_pointwise,
+    build_nest,
+    pointwise,
     refuse_types,
     source,
 )
@@ -53,21 +58,35 @@ def configure(
     dropout: Dropout | None,
     function: Expression | None,
     post_ops: tuple[PostOp, ...],
+    *,
+    runtime: bool = False,
 ) -> Conf | Refusal:
     """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
-    layouts."""
+    layouts; of sizes that only the execution knows if ``runtime`` is true."""
     conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout, function)
     allowed = ALL_FLOATS | INTEGERS if alg in _OF_INTEGERS else ALL_FLOATS
-    return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
+    refusal = refuse_types(src, dst, allowed=allowed, runtime=runtime)
+    return refusal or refuse(post_ops, dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest."""
+    return build_nest("eltwise", isa, (conf.src, conf.dst), partial(_nests, conf))
 
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     def compute(point: Point, loaded: list[Value]) -> Value:
         if conf.function is not None:
             return expression.emit(point.e, conf.function, loaded)
         return eltwise.forward(point.e, conf.alg, loaded[0], conf.alpha, conf.beta)
 
     src = source(Arg.SRC, conf.src)
-    return build_pointwise("eltwise", isa, [src], conf.dst, conf.post_ops, compute, conf.dropout)
+    yield pointwise(arguments, [src], conf.dst, conf.post_ops, compute, conf.dropout)
+
+
+OPEN = OpenKernel("eltwise", _nests, {"src": Arg.SRC, "dst": Arg.DST})

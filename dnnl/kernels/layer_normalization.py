@@ -3,6 +3,7 @@ holds: mean, variance, result."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dnnl.codegen import vector
@@ -18,10 +19,12 @@ from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels.layer_normalization_rows import Block, Index, blocks
 from dnnl.kernels.normalization import TensorScales, affine, inverse_deviation
-from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, refuse_types, symbol
+from dnnl.kernels.open_nests import OpenKernel
+from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, letters, refuse_types, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
@@ -51,9 +54,11 @@ class Conf:
     post_ops: tuple[PostOp, ...]
 
 
-def configure(conf: Conf) -> Conf | Refusal:
-    """Accept any layouts of supported types, and scales for whole tensors."""
-    refusal = refuse_types(conf.src, conf.dst, allowed=_TYPES) or refuse(conf.post_ops, conf.dst)
+def configure(conf: Conf, *, runtime: bool = False) -> Conf | Refusal:
+    """Accept any layouts of supported types, and scales for whole tensors; sizes that only the
+    execution knows if ``runtime`` is true."""
+    refusal = refuse_types(conf.src, conf.dst, allowed=_TYPES, runtime=runtime)
+    refusal = refusal or refuse(conf.post_ops, conf.dst)
     return refusal or TensorScales.refuse(conf.quantization, conf.src, conf.dst) or conf
 
 
@@ -76,14 +81,39 @@ def _blocks(conf: Conf, isa: Isa) -> list[Block]:
 
 
 def _phase(conf: Conf, module: Module, arguments: Arguments, block: Block, number: int) -> Phase:
-    rows = _Rows(conf, arguments, block)
     name = "layer_normalization" + (f"_rest{number}" if number else "")
     entry = symbol(name, [conf.src, conf.dst], module.isa)
-    nest = Nest(
+    return emit_nest(module, entry, _nest(conf, arguments, block))
+
+
+def _nest(conf: Conf, arguments: Arguments, block: Block) -> Nest:
+    rows = _Rows(conf, arguments, block)
+    return Nest(
         block.parallel, (block.along,), rows.inputs, rows.outputs, rows.body,
         reads_dst=rows.reads_dst, core=core_of(conf.src, conf.dst),
     )  # fmt: skip
-    return emit_nest(module, entry, nest)
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    """A nest of single rows."""
+    *parallel, along = letters(conf.src.dims)
+    row = tuple(map(Affine.of, parallel))
+    yield _nest(conf, arguments, Block(tuple(parallel), along, (row,)))
+
+
+OPEN = OpenKernel(
+    "layer_normalization",
+    _nests,
+    {
+        "src": Arg.SRC, "dst": Arg.DST, "stat": Arg.VARIANCE, "scale": Arg.SCALE,
+        "shift": Arg.SHIFT,
+    },
+)  # fmt: skip
 
 
 class _Row:
@@ -106,7 +136,7 @@ class _Rows:
     lanes."""
 
     def __init__(self, conf: Conf, arguments: Arguments, block: Block) -> None:
-        self._conf, self._block, self._length = conf, block, max(1, block.along.extent)
+        self._conf, self._block = conf, block
         self._rows = [_Row(conf, arguments, block, row) for row in block.rows]
         along = (Affine.of(block.along),)
         self._channels = {
@@ -179,7 +209,10 @@ class _Rows:
     def _computed(self, point: Point) -> tuple[Values, Values]:
         """The mean, and then the mean of the squares of the differences from it: nothing cancels,
         however far it is from zero."""
-        rows, count = self._rows, point.constant(self._length)
+        rows, length = self._rows, self._block.along.extent
+        count: Value = point.constant(max(1, length))
+        if length == RUNTIME_DIM:
+            count = vector.maximum(point.e, point.folded, count)
         means: Values = ()
 
         def total(p: Point, *totals: Value) -> Values:

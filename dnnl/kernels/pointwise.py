@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
@@ -84,13 +84,47 @@ def build_pointwise(
     target: Arg = Arg.DST,
     quantization: Quantization = _NONE,
 ) -> Kernel:
-    """A one-phase kernel: dst = post_ops(dropout(compute(sources))) for every element.
+    """A one-phase kernel of `pointwise`."""
+
+    def nests(arguments: Arguments) -> Iterator[Nest]:
+        yield pointwise(
+            arguments, sources, dst, post_ops, compute, dropout, target=target,
+            quantization=quantization,
+        )  # fmt: skip
+
+    return build_nest(name, isa, [desc for _, desc, _ in sources] + [dst], nests)
+
+
+def build_nest(
+    name: str,
+    isa: Isa,
+    descs: Sequence[MemoryDesc],
+    nests: Callable[[Arguments], Iterable[Nest]],
+) -> Kernel:
+    """A one-phase kernel of the only one of ``nests``; its symbol tells the types of ``descs``."""
+    module, arguments = Module(name, isa), Arguments()
+    (nest,) = nests(arguments)
+    phase = emit_nest(module, symbol(name, descs, isa), nest)
+    return Kernel(module, (phase,), arguments.ids)
+
+
+def pointwise(
+    arguments: Arguments,
+    sources: Sequence[Source],
+    dst: MemoryDesc,
+    post_ops: Sequence[PostOp],
+    compute: Compute,
+    dropout: Dropout | None = None,
+    *,
+    target: Arg = Arg.DST,
+    quantization: Quantization = _NONE,
+) -> Nest:
+    """dst = post_ops(dropout(compute(sources))) for every element.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
     The argument of dst is ``target``. Sources come as their ``quantization`` means them. Where a
     tensor is f64, so is the computation.
     """
-    arguments = Arguments()
     axes = letters(dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
     inputs = {
@@ -109,16 +143,12 @@ def build_pointwise(
         value = dropper.apply(point, compute(point, loaded))
         point.store(output, epilogue.apply(point, value))
 
-    module = Module(name, isa)
-    entry = symbol(name, [desc for _, desc, _ in sources] + [dst], isa)
     read = (*inputs.values(), *quantizer.operands, *dropper.inputs, *epilogue.operands)
-    nest = Nest(
+    return Nest(
         axes, (), read, (output, *dropper.outputs), body,
         numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=dropper.registers,
         core=core_of(dst, *(desc for _, desc, _ in sources)),
     )  # fmt: skip
-    phase = emit_nest(module, entry, nest)
-    return Kernel(module, (phase,), arguments.ids)
 
 
 def emit_copy(

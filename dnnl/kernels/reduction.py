@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from math import inf, prod
 
 from dnnl.codegen import math, vector
@@ -18,6 +18,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
+from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (
     INTEGERS,
     WIDE_FLOATS,
@@ -30,7 +31,7 @@ from dnnl.kernels.pointwise import (
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import Alg
+from dnnl.types.kinds import RUNTIME_DIM, Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
@@ -46,7 +47,7 @@ Combine = Callable[[Emitter, Value, Value], Value]
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(src reduced along the dimensions that dst has one element of).
+    """dst = post_ops(src reduced along the dimensions ``reduces``, of which dst has one element).
 
     Where a part of the reduction is a work item, ``partial`` results lie in the ``scratchpad``,
     which has that many bytes. So do the results before post-ops, as ``total``, where blocks of dst
@@ -58,6 +59,7 @@ class Conf:
     eps: float
     src: MemoryDesc
     dst: MemoryDesc
+    reduces: tuple[int, ...]
     post_ops: tuple[PostOp, ...]
     total: MemoryDesc = _NONE
     partial: MemoryDesc = _NONE
@@ -66,8 +68,7 @@ class Conf:
     @property
     def reduced(self) -> dict[int, int]:
         """The extent of each dimension that is reduced."""
-        pairs = enumerate(zip(self.src.dims, self.dst.dims, strict=True))
-        return {dim: extent for dim, (extent, left) in pairs if extent != left}
+        return {dim: self.src.dims[dim] for dim in self.reduces}
 
     @property
     def exact(self) -> bool:
@@ -94,10 +95,17 @@ def configure(
     dst: MemoryDesc,
     isa: Isa,
     post_ops: tuple[PostOp, ...],
+    *,
+    runtime: bool = False,
 ) -> Conf | Refusal:
-    """Accept any two layouts of supported types."""
-    refusal = refuse_types(src, dst, allowed=WIDE_FLOATS | INTEGERS) or refuse(post_ops, dst)
-    return refusal or _with_scratchpad(Conf(alg, p, eps, src, dst, post_ops), isa)
+    """Accept any two layouts of supported types; sizes that only the execution knows if ``runtime``
+    is true."""
+    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
+    reduces = tuple(dim for dim, (extent, left) in pairs if extent != left)
+    conf = Conf(alg, p, eps, src, dst, reduces, post_ops)
+    allowed = WIDE_FLOATS | INTEGERS
+    refusal = refuse_types(src, dst, allowed=allowed, runtime=runtime) or refuse(post_ops, dst)
+    return refusal or (conf if runtime else _with_scratchpad(conf, isa))
 
 
 @lru_cache(_KEPT)
@@ -125,6 +133,18 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     if own.total is not None:
         phases = (*phases, emit_nest(module, f"finished_{entry}", own.finished(own.total)))
     return Kernel(module, phases, arguments.ids)
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    yield _Reducer(conf, arguments).whole
+
+
+OPEN = OpenKernel("reduction", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 
 
 class _Reducer:
@@ -160,6 +180,20 @@ class _Reducer:
             point.store_stored(total, *values)
 
         return Fold(kept, reduced, (self._src,), (total,), self._reduction, wait)
+
+    @property
+    def whole(self) -> Nest:
+        """The reduction of each point from its beginning to its end."""
+        reduction = self._reduction
+
+        def body(point: Point) -> None:
+            self._finish(point, *reduction.partial(point))
+
+        inputs = (self._src, *self._epilogue.operands)
+        return Nest(
+            self._kept, tuple(self._reduced.values()), inputs, (self._dst,), body,
+            reads_dst=self._epilogue.reads_dst, core=self.fold.core,
+        )  # fmt: skip
 
     def finished(self, total: Operand) -> Nest:
         """What makes dst of the results that wait."""
@@ -216,7 +250,9 @@ class _Reducer:
         if conf.exact:
             total = e.b.sitofp(total, point.kind)
         if conf.alg is Alg.reduction_mean:
-            total = e.b.fdiv(total, point.constant(float(self._count)))
+            open_sizes = RUNTIME_DIM in conf.reduced.values()
+            count = point.folded if open_sizes else point.constant(float(self._count))
+            total = e.b.fdiv(total, count)
         elif conf.norm:
             total = self._settled(point, total)
         point.store(self._dst, self._epilogue.apply(point, total))
@@ -257,10 +293,10 @@ def _reduction(
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         return (combine(e, a[0], b[0]),)
 
-    fold = partial(
-        Point.fold, init=(neutral,), step=step, merge=merge,
-        absent=neutral if data_type.is_float else None, element=storage(data_type).element,
-    )  # fmt: skip
+    def fold(point: Point) -> Values:
+        absent = neutral if data_type.is_float else None
+        return point.fold((neutral,), step, merge, absent, storage(data_type).element)
+
     return Reduction(fold, merge, (neutral,), data_type)
 
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dnnl.codegen.access import Access, Bound, Operand
-from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import ZERO
 from dnnl.codegen.builder import Emitter, Type, Value, Values, i64
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.place import Place
+from dnnl.codegen.open_place import Lanes, StillPlace, moved
 from dnnl.codegen.schedule import widths
 from dnnl.codegen.vector import transpose, vector_type
 from dnnl.kernels.boxes import Way
 from dnnl.kernels.reorder import Copy
-
-_FAR = 2**62  # a limit that nothing reaches
 
 
 def square_of(isa: Isa, core: Type) -> int:
@@ -26,12 +24,6 @@ def square_of(isa: Isa, core: Type) -> int:
     registers."""
     lanes, unit = widths(isa, core)
     return lanes if unit <= 4 else unit
-
-
-def moved(e: Emitter, places: Sequence[Value], steps: Value, strides: Sequence[Value]) -> Values:
-    """The places ``steps`` further along a loop."""
-    pairs = zip(places, strides, strict=True)
-    return tuple(e.b.add(place, e.b.mul(steps, stride)) for place, stride in pairs)
 
 
 class Vectors:
@@ -44,10 +36,9 @@ class Vectors:
         self.operands = copy.operands
         self.lanes, self.unit = widths(e.isa, core)
         self.square = square_of(e.isa, core)
-        self._lane = Axis(self.lanes, "lane")
-        self._last = Axis(2, "last")  # how far the last lane that exists is away
-        # Where an operand is at, in pairs of elements if it has two a byte and vectors of them.
-        self._at = {operand: Axis(1, f"at{k}") for k, operand in enumerate(self.operands)}
+        paired = {op for op in self.operands[:2] if op.desc.data_type.bits == 4}
+        self._lanes = Lanes(e, self.operands, self.lanes, paired)
+        self._moving = {op for op in self.operands if any(form != ZERO for form in op.index)}
 
     def at(
         self,
@@ -59,56 +50,24 @@ class Vectors:
     ) -> _Place:
         """A vector along the lane axis that begins at ``places``; an operand for which ``still``
         holds stays where it is. If ``left`` is given, only so many elements are left there."""
-        accesses, env, exists = {}, {}, []
-        if left is not None:
-            env[self._last] = self.e.b.sub(left, i64(1))
-            exists.append(Bound(Affine.of(self._last) + Affine.of(self._lane, -1), _FAR))
-        for operand, where in zip(self.operands, places, strict=True):
-            paired = lanes > 1 and self._paired(operand)
-            env[self._at[operand]] = self.e.b.ashr(where, i64(1)) if paired else where
-            form = Affine.of(self._at[operand], 2 if paired else 1)
-            moves = lanes == 1 or any(index != ZERO for index in operand.index)
-            accesses[operand] = Access(operand, (), form + Affine.of(self._lane, int(moves)))
+        moving = self._moving if lanes > 1 else self.operands
+        accesses, env, exists = self._lanes.at(places, lanes, moving, left)
         made = _Place(
-            self.e, self._pointers, accesses, env, self._lane, lanes,
+            self.e, self._pointers, accesses, env, self._lanes.lane, lanes,
             masked=left is not None, exists=exists, core=self.core,
         )  # fmt: skip
         made.still, made.loaded = still or {}, loaded or {}
         return made
 
-    def _paired(self, operand: Operand) -> bool:
-        """Whether vectors of the operand begin with whole bytes, of two elements."""
-        return operand.desc.data_type.bits == 4 and operand in self.operands[:2]
 
+class _Place(StillPlace):
+    """A place at which some operands are loaded already."""
 
-class _Place(Place):
-    """A place at which some operands are loaded already, and some may stay still."""
-
-    still: Mapping[Operand, Value]
     loaded: Mapping[Operand, Value]
 
     def load(self, operand: Operand) -> Value:
         """The operand's elements in the core type."""
-        if operand in self.loaded:
-            return self.loaded[operand]
-        if operand not in self.still:
-            return super().load(operand)
-
-        def broadcast() -> Values:
-            access = self._accesses[operand]
-            assert access.offset is not None
-            assert self._lane is not None
-            alone = {operand: Access(operand, (), access.offset.without(self._lane))}
-            at = Place(
-                self.e, self._pointers, alone, self._env, self._lane, self._lanes,
-                masked=False, core=self.kind.element,  # the first lane exists
-            )  # fmt: skip
-            return (at.load(operand),)
-
-        (value,) = self.e.branch(
-            self.still[operand], broadcast, lambda: (super(_Place, self).load(operand),)
-        )
-        return value
+        return self.loaded[operand] if operand in self.loaded else super().load(operand)
 
 
 class Row:

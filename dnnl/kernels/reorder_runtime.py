@@ -14,6 +14,7 @@ from dnnl.codegen.builder import I64, Module, Value, Values, i64
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import SIZES, Kernel, Reason, Refusal, Sizes
+from dnnl.codegen.open_place import moved
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.quantization import Quantization, Specs
 from dnnl.codegen.schedule import widths
@@ -22,7 +23,7 @@ from dnnl.kernels import boxes
 from dnnl.kernels.boxes import HEAD, View
 from dnnl.kernels.pointwise import refuse_types, symbol
 from dnnl.kernels.reorder import Conf, Copy
-from dnnl.kernels.reorder_rows import Row, Vectors, moved, square_of
+from dnnl.kernels.reorder_rows import Row, Vectors, square_of
 from dnnl.types.arg import Arg
 from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import RUNTIME_DIM

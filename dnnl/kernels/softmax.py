@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.builder import Emitter, Value, Values
 from dnnl.codegen.dropout import Dropper
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (
     SMALL_FLOATS,
     WIDE_FLOATS,
+    build_nest,
     computed_in,
     core_of,
     letters,
     refuse_types,
-    symbol,
 )
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
@@ -57,16 +60,27 @@ def configure(
     quantization: Quantization,
     dropout: Dropout | None,
     post_ops: tuple[PostOp, ...],
+    *,
+    runtime: bool = False,
 ) -> Conf | Refusal:
-    """Accept any axis, any two layouts and any two of the supported types."""
-    refusal = refuse_types(src, dst, allowed=_TYPES) or refuse(post_ops, dst)
+    """Accept any axis, any two layouts and any two of the supported types; of sizes that only the
+    execution knows if ``runtime`` is true."""
+    refusal = refuse_types(src, dst, allowed=_TYPES, runtime=runtime) or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or Conf(alg, axis, src, dst, post_ops, quantization, dropout)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest that reduces ``axis``."""
-    arguments = Arguments()
+    return build_nest("softmax", isa, (conf.src, conf.dst), partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
     src = Operand(arguments.slot(Arg.SRC), conf.src, index)
@@ -77,14 +91,14 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
     inputs = (src, *quantizer.operands, *dropper.inputs, *row.epilogue.operands)
     outputs = (dst, *dropper.outputs)
-    module = Module("softmax", isa)
-    entry = symbol("softmax", [conf.src, conf.dst], isa)
-    nest = Nest(
+    yield Nest(
         parallel, (axes[conf.axis],), inputs, outputs, row.body,
         numbers=dropper.numbers, reads_dst=row.keep or row.epilogue.reads_dst,
-        registers=dropper.registers, core=core_of(conf.src, conf.dst),
+        registers=dropper.registers, core=core_of(conf.src, conf.dst), keeps=row.puts_by,
     )  # fmt: skip
-    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+OPEN = OpenKernel("softmax", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 
 
 class _Row:
@@ -107,6 +121,7 @@ class _Row:
         exact = conf.dst.data_type is computed_in(conf.src, conf.dst)
         sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
         self.keep = exact and not self.log and not sums
+        self.puts_by = not (self.log or self.keep)
         # One division by the sum and the scale is done for a row, if nothing comes between them and
         # the row has one scale.
         scale = quantizer.scale(Arg.DST)
@@ -123,7 +138,7 @@ class _Row:
         def exponential(p: Point) -> Value:
             return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
 
-        room = None if self.log or self.keep else point.room()
+        room = point.room() if self.puts_by else None
 
         def accumulate(p: Point, total: Value) -> Values:
             term = exponential(p)

@@ -28,7 +28,7 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm
 from dnnl.reference.binary import SPECIFICATION
@@ -47,6 +47,7 @@ class BinaryDesc(Desc):
     dims of src0. All have the same rank; a source of size 1 in a dimension is broadcast along it.
     src1, src2 and dst may be ``any``, and dst may be src0's buffer. SRC_0 and SRC_1 may have
     scales. Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
+    Dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
     """
 
     alg_kind: Alg
@@ -98,12 +99,22 @@ class BinaryDesc(Desc):
         return f"{spelled(self.src0_desc.dims)}:{spelled(self.src1_desc.dims)}"
 
 
-def _nest(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
+def _configure(desc: BinaryDesc, attr: PrimitiveAttr) -> partial[kernel.Conf | Refusal]:
+    return partial(
         kernel.configure, desc.alg_kind, desc.src0_desc, desc.src1_desc, desc.src2_desc,
         desc.dst_desc, Quantization.of(attr),
     )  # fmt: skip
+
+
+def _nest(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = _configure(desc, attr)
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+
+
+def _open_sizes(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = _configure(desc, attr)
+    supported = "post_ops", "scales"
+    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, *supported)
 
 
 def _invalid(case: CaseValues) -> str | None:
@@ -166,6 +177,6 @@ BinaryDesc.operation = Operation(
     sums=True,
     reference=SPECIFICATION,
     examples=("--alg=MUL,SELECT --stag=axb:any 3x19x5:1x19x5", "--alg=SELECT 1x19x5:3x19x1"),
-    implementations=(Implementation("nest", _nest),),
+    implementations=(Implementation("nest", _nest), Implementation("open", _open_sizes),),
     invalid=_invalid,
 )  # fmt: skip

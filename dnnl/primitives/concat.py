@@ -17,13 +17,19 @@ from dnnl.language.options import ATTRIBUTES, AXIS, DDT, DTAG, EACH_STAG, SDT, D
 from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, read_sources, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, dense_like, refuse_attr
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    dense_like,
+    plan_open,
+    refuse_attr,
+)
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Axis
 from dnnl.reference.concat import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import FormatKind
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
 _MOST = 64
@@ -35,7 +41,8 @@ class ConcatDesc(Desc):
 
     Arguments MULTIPLE_SRC + i, DST. The sources share the data type and all other dims; each has
     its own layout and may have a scale. dst may be left out or be ``any``: then it is laid out as
-    the larger part of the sources, or without blocks where a source would end inside a block.
+    the larger part of the sources, or without blocks where a source would end inside a block. Dims,
+    strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
     """
 
     axis: int
@@ -75,7 +82,8 @@ class ConcatDesc(Desc):
 def _joined(sources: Sequence[MemoryDesc], axis: int) -> tuple[int, ...]:
     """The dims of the sources side by side, as far as they have the axis."""
     dims = sources[0].dims
-    total = sum(source.dims[axis] for source in sources if axis < source.ndims)
+    sizes = [source.dims[axis] for source in sources if axis < source.ndims]
+    total = RUNTIME_DIM if RUNTIME_DIM in sizes else sum(sizes)
     return (*dims[:axis], total, *dims[axis + 1 :])
 
 
@@ -122,6 +130,14 @@ def _nest(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(replace(desc, dst_desc=dst), (), Recipe(conf, isa, kernel.build))
 
 
+def _open_sizes(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    def configure(_: object, *, runtime: bool) -> kernel.Conf | Refusal:
+        own = Quantization.of(attr)
+        return kernel.configure(desc.axis, desc.src_descs, desc.dst_desc, own, runtime=runtime)
+
+    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, "scales")
+
+
 def _sources(case: CaseValues) -> tuple[MemoryDesc, ...]:
     tensors = case.shapes.padded
     tags = case.spread("stag", len(tensors))
@@ -151,5 +167,5 @@ ConcatDesc.operation = Operation(
     parameters=(Parameter("axis", Axis(), lambda case: case["axis"], "axis"),),
     reference=SPECIFICATION,
     examples=("--axis=1 --dtag=undef,axb 3x5x7:3x16x7",),
-    implementations=(Implementation("nest", _nest),),
+    implementations=(Implementation("nest", _nest), Implementation("open", _open_sizes)),
 )

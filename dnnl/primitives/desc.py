@@ -92,6 +92,9 @@ class Desc:
     def check(self) -> None:
         """Raise unless tensors and parameters agree; each has been read by itself."""
 
+    def check_execution(self, pattern: Self) -> None:
+        """Raise where the sizes of an execution are others than ``pattern`` has code for."""
+
     @property
     @abstractmethod
     def problem(self) -> str:

@@ -28,7 +28,13 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    plan_nest,
+    plan_open,
+    resolve_dropout,
+)
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real, Traced
 from dnnl.primitives.roles import data_roles, gradient_roles
@@ -46,7 +52,8 @@ class EltwiseDesc(Desc):
     """dst = alg(src), element by element; oneDNN's guide, "Eltwise", has the functions.
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer.
-    Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps.
+    Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps. Forward,
+    dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
 
     Backward diff_src = diff_dst * alg'(data). Arguments DIFF_DST, DIFF_SRC and data: SRC, or DST
     for the algorithms ``_use_dst_for_bwd``. Gradients may be ``any``, and diff_src may be the
@@ -171,6 +178,14 @@ def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
 
 
+def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(
+        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc, None,
+        _expression(desc),
+    )  # fmt: skip
+    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, "post_ops")
+
+
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
         gradient.configure, desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc,
@@ -249,6 +264,7 @@ EltwiseDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
+        Implementation("open", _open_sizes, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),
     ),
     invalid=_invalid,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
+from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
+from dnnl.kernels.open_nests import OpenKernel, refuse_groups
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType, any_of
@@ -170,3 +173,32 @@ def plan_nest(
     if isinstance(conf, Refusal):
         return conf
     return Plan(desc, post_ops, Recipe(conf, isa, build), getattr(conf, "scratchpad", 0))
+
+
+def plan_open(
+    desc: Any,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    configure: Callable[..., Any],
+    kernel: OpenKernel,
+    build: Callable[[Any, Isa], Kernel],
+    *supported: str,
+) -> Plan | Refusal:
+    """Plan an operation on sizes that only the execution knows, with the attributes ``supported``.
+
+    ``configure(post_ops, runtime=True)`` gives the kernel's configuration, or a refusal.
+    """
+    if not any(tensor.desc.has_runtime_values for tensor in desc.tensors):
+        return Refusal(Reason.SHAPE, "all sizes are known")
+    refusal = refuse_attr(attr, *supported) or refuse_groups(Quantization.of(attr))
+    if refusal is not None:
+        return refusal
+    post_ops = resolve_post_ops(tuple(attr.post_ops), desc.outputs[0].desc)
+    conf = configure(post_ops, runtime=True)
+    if isinstance(conf, Refusal):
+        return conf
+    refusal = kernel.refuse(conf, isa)
+    if refusal is not None:
+        return refusal
+    recipe = Recipe(kernel.shared(conf), isa, build)
+    return Plan(desc, post_ops, recipe, sizes=partial(kernel.sizes, conf, isa))

@@ -28,7 +28,7 @@ from dnnl.language.values import several, text
 from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.primitives.checks import check_backward, check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
 from dnnl.primitives.operation import (
     BACKWARD_DATA,
     FORWARD,
@@ -64,7 +64,8 @@ class LayerNormalizationDesc(Desc):
     dimensions; dst may be ``any`` and may be src's buffer. The statistics are f32 and have the dims
     of src without the last; ``stat_desc`` may be ``any``, then they lie in the order of src. Scale
     and shift have the dims of the last. With ``rms_norm`` no mean is subtracted, MEAN is no
-    argument, and VARIANCE is the mean of the squares.
+    argument, and VARIANCE is the mean of the squares. Forward, dims, strides and offsets of plain
+    layouts may be RUNTIME_DIM: one primitive serves all of them.
 
     Backward arguments SRC, DIFF_DST, MEAN, VARIANCE, SCALE with ``use_scale``; DIFF_SRC, and
     DIFF_SCALE and DIFF_SHIFT with their flags, which only ``backward`` may have. With
@@ -177,20 +178,33 @@ class LayerNormalizationDesc(Desc):
         return MemoryDesc(self.src_desc.dims[-1:], data_type)
 
 
+def _conf(
+    desc: LayerNormalizationDesc, attr: PrimitiveAttr, post_ops: tuple[PostOp, ...]
+) -> kernel.Conf:
+    given = NormFlags.use_global_stats in desc.flags
+    return kernel.Conf(
+        desc.src_desc, desc.dst_desc, desc.stat_desc,
+        desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
+        desc.channels(NormFlags.use_shift, desc.scale_shift_data_type),
+        desc.epsilon, NormFlags.rms_norm in desc.flags, given,
+        desc.prop_kind is PropKind.forward_training and not given,
+        Quantization.of(attr), post_ops,
+    )  # fmt: skip
+
+
 def _forward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     def configure(post_ops: tuple[PostOp, ...]) -> kernel.Conf | Refusal:
-        given = NormFlags.use_global_stats in desc.flags
-        conf = kernel.Conf(
-            desc.src_desc, desc.dst_desc, desc.stat_desc,
-            desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
-            desc.channels(NormFlags.use_shift, desc.scale_shift_data_type),
-            desc.epsilon, NormFlags.rms_norm in desc.flags, given,
-            desc.prop_kind is PropKind.forward_training and not given,
-            Quantization.of(attr), post_ops,
-        )  # fmt: skip
-        return kernel.configure(conf)
+        return kernel.configure(_conf(desc, attr, post_ops))
 
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+
+
+def _open_sizes(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    def configure(post_ops: tuple[PostOp, ...], *, runtime: bool) -> kernel.Conf | Refusal:
+        return kernel.configure(_conf(desc, attr, post_ops), runtime=runtime)
+
+    supported = "post_ops", "scales"
+    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, *supported)
 
 
 def _backward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -328,6 +342,7 @@ LayerNormalizationDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
+        Implementation("open", _open_sizes, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),
     ),
 )  # fmt: skip

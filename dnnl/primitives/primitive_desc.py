@@ -20,7 +20,7 @@ from dnnl.primitives.implementation import (
     check_post_ops,
     resolve_dropout,
 )
-from dnnl.primitives.sizes import known
+from dnnl.primitives.sizes import known, known_post_ops, open_operands
 from dnnl.runtime.engine import Engine
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.attr import PrimitiveAttr
@@ -101,6 +101,7 @@ class PrimitiveDesc:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
         refused = refuse_compensation(self._asked, tuple(self._asked_attr.post_ops))
         refused = refused or _refuse_host_scalars(self._asked_attr, self.engine)
+        refused = refused or _refuse_open_operands(self._asked, self._asked_attr)
         for impl in self._settled.implementations[len(self._candidates) :]:
             answer = refused or impl.configure(self._settled, self._asked_attr, self.isa)
             if isinstance(answer, Plan):
@@ -195,10 +196,23 @@ class PrimitiveDesc:
 
     def with_sizes(self, given: Mapping[int, MemoryDesc]) -> PrimitiveDesc:
         """This description with the sizes of an execution: ``given`` are the descriptors of its
-        tensors by argument. Raises InvalidArguments where one does not match the description."""
+        tensors, and of those operands of post-ops that are open, by argument. Raises
+        InvalidArguments where one does not match the description."""
         made = copy(self)
-        made._plan = replace(self._plan, desc=known(self.desc, given))
+        operands = open_operands(self._attr.post_ops)
+        tensors = {arg: desc for arg, desc in given.items() if arg not in operands}
+        made._plan = replace(self._plan, desc=known(self.desc, tensors))
+        if operands:
+            post_ops = known_post_ops(self._attr.post_ops, given)
+            check_post_ops(post_ops, made.desc.outputs[0].desc)
+            made._attr = self._attr.with_layouts(post_ops, self._attr.dropout)
         return made
+
+    @property
+    def patterns(self) -> Mapping[int, MemoryDesc]:
+        """What the memories of an execution must match that decides on sizes, by argument."""
+        tensors = {tensor.argument: tensor.desc for tensor in self.desc.tensors}
+        return {**tensors, **open_operands(self._attr.post_ops)}
 
     @property
     def scratchpad_desc(self) -> MemoryDesc:
@@ -279,6 +293,14 @@ def _refuse_host_scalars(attr: PrimitiveAttr, engine: Engine) -> Refusal | None:
     if engine.host_memory or attr.dropout is None or not attr.dropout.use_host_scalars:
         return None
     return Refusal(Reason.ATTRIBUTE, f"dropout with use_host_scalars on {engine!r}")
+
+
+def _refuse_open_operands(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:
+    """A refusal of operands of post-ops whose sizes are open beside tensors whose are known."""
+    if any(tensor.desc.has_runtime_values for tensor in desc.tensors):
+        return None
+    found = [name_of(argument) for argument in open_operands(attr.post_ops)]
+    return Refusal(Reason.RUNTIME_DIM, f"of {found[0]} beside known sizes") if found else None
 
 
 def _written(desc: Desc, dropout: Dropout | None) -> tuple[Tensor, ...]:

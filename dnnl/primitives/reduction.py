@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Self
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
@@ -24,13 +25,13 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number
 from dnnl.primitives.checks import spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real
 from dnnl.reference.reduction import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import Alg, FormatKind, sizes_text
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -52,7 +53,8 @@ class ReductionDesc(Desc):
 
     Sums, means and extremes of integers into integers are computed in s32 without rounding, and
     sums beyond it wrap; everything else in f32. dst may be ``any``: it has the order of src, and
-    blocks of those dimensions that are kept.
+    blocks of those dimensions that are kept. Dims, strides and offsets of plain layouts may be
+    RUNTIME_DIM: one primitive serves all of them, and reduces what is 1 in its dst.
     """
 
     alg_kind: Alg
@@ -75,7 +77,7 @@ class ReductionDesc(Desc):
         """Each dimension of dst is that of src, or 1; norms have a power."""
         src, dst = self.src_desc.dims, self.dst_desc.dims
         fits = len(src) == len(dst) and all(
-            left == extent or (left == 1 and extent > 1)
+            left == extent or (left == 1 and (extent > 1 or extent == RUNTIME_DIM))
             for extent, left in zip(src, dst, strict=True)
         )
         if not fits:
@@ -84,6 +86,15 @@ class ReductionDesc(Desc):
         if "norm" in self.alg_kind.name and self.p < 1:
             rule = "the power of a norm must be at least 1"
             raise InvalidArguments("p", self.p, rule, "p=2 gives the Euclidean norm")
+
+    def check_execution(self, pattern: Self) -> None:
+        """What is reduced is known when the code is written."""
+        sizes = zip(pattern.src_desc.dims, self.src_desc.dims, self.dst_desc.dims, strict=True)
+        for dim, (described, extent, left) in enumerate(sizes):
+            if pattern.dst_desc.dims[dim] == described and left != extent:
+                rule = f"dimension {dim} is not reduced in the description, and is {extent} in src"
+                hint = "1 there in the dst_desc of the description reduces it"
+                raise InvalidArguments("args[DST].dims", self.dst_desc.dims, rule, hint)
 
     @property
     def problem(self) -> str:
@@ -103,12 +114,21 @@ def _choose_layout(desc: ReductionDesc) -> MemoryDesc:
     return dst.with_tag(FormatTag.of(order, blocks))
 
 
-def _nest(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    desc = replace(desc, dst_desc=_choose_layout(desc))
-    configure = partial(
+def _configure(desc: ReductionDesc, isa: Isa) -> partial[kernel.Conf | Refusal]:
+    return partial(
         kernel.configure, desc.alg_kind, desc.p, desc.eps, desc.src_desc, desc.dst_desc, isa
     )
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+
+
+def _nest(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    desc = replace(desc, dst_desc=_choose_layout(desc))
+    return plan_nest(desc, attr, isa, _configure(desc, isa), kernel.build, "post_ops")
+
+
+def _open_sizes(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    desc = replace(desc, dst_desc=_choose_layout(desc))
+    configure = _configure(desc, isa)
+    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, "post_ops")
 
 
 def _src(case: CaseValues) -> MemoryDesc:
@@ -159,5 +179,5 @@ ReductionDesc.operation = Operation(
         # Nothing is reduced; one element alone; many dimensions.
         "--alg=sum,norm_lp_sum --p=2 2x19x5:2x19x5 1x1:1x1 2x3x2x3x2x3x5:1x3x1x3x2x1x5",
     ),
-    implementations=(Implementation("nest", _nest),),
+    implementations=(Implementation("nest", _nest), Implementation("open", _open_sizes)),
 )  # fmt: skip

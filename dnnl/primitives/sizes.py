@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dnnl.errors import InvalidArguments
@@ -10,31 +10,79 @@ from dnnl.primitives.desc import Desc, check_outputs
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import RUNTIME_DIM, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
-
-_FIELDS: dict[int, str] = {Arg.SRC: "src_desc", Arg.DST: "dst_desc"}
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction
 
 
 def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
-    """The operation ``desc`` with the descriptors ``given`` of its source and destination, by
-    argument.
+    """The operation ``desc`` with the descriptors ``given`` of its tensors, by argument.
 
     Raises InvalidArguments unless each matches that of ``desc``, and for what breaks the rules of
     the operation itself.
     """
     patterns = {tensor.argument: tensor.desc for tensor in desc.tensors}
     for argument, found in given.items():
-        if argument not in patterns or argument not in _FIELDS:
+        if argument not in patterns:
             rule = f"a {desc.kind} has no such tensor whose sizes an execution decides on"
             raise InvalidArguments(f"given[{name_of(argument)}]", str(found), rule)
-        _check_match(name_of(argument), patterns[argument], found)
-    made = replace(desc, **{_FIELDS[argument]: found for argument, found in given.items()})
+        check_match(argument, patterns[argument], found)
+    made = replace(desc, **_fields(desc, given))
     check_outputs(made.tensors)
+    made.check_execution(desc)
     return made
 
 
-def _check_match(argument: str, pattern: MemoryDesc, given: MemoryDesc) -> None:
+def _fields(desc: Desc, given: Mapping[int, MemoryDesc]) -> dict[str, object]:
+    """The fields of the description that hold the descriptors ``given``; those that follow from
+    others have none, and what no argument is anyway is left out."""
+    fields: dict[str, object] = {}
+    for role in desc.operation.roles:
+        value = getattr(desc, role.field) if role.field else ()
+        if role.field and desc.has(role):
+            descs = value if role.many else (value,)
+            found = tuple(given.get(role.argument + n, own) for n, own in enumerate(descs))
+            fields[role.field] = found if role.many else found[0]
+        elif isinstance(value, MemoryDesc) and RUNTIME_DIM in value.dims:
+            fields.setdefault(role.field, MemoryDesc.zero())
+    return fields
+
+
+def open_operands(post_ops: Iterable[PostOp]) -> dict[int, MemoryDesc]:
+    """The operands of post-ops, by argument, of which an execution decides on the sizes."""
+    return {
+        Arg.post_op(number) | argument: desc
+        for number, entry in enumerate(post_ops)
+        for argument, desc in entry.operands
+        if desc.has_runtime_values
+    }
+
+
+def known_post_ops(
+    post_ops: Iterable[PostOp], given: Mapping[int, MemoryDesc]
+) -> tuple[PostOp, ...]:
+    """The post-ops with the descriptors ``given`` of their operands, by argument.
+
+    Raises InvalidArguments unless each matches that of the post-op.
+    """
+    made: list[PostOp] = []
+    for number, entry in enumerate(post_ops):
+        ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
+
+        def found(desc: MemoryDesc, ids: Iterator[int] = ids) -> MemoryDesc:
+            argument = next(ids)
+            own = given.get(argument, desc)
+            check_match(argument, desc, own)
+            return own
+
+        if isinstance(entry, PostOpBinary | PostOpFunction):
+            made.append(entry.mapped(found))
+        else:
+            made.append(entry)
+    return tuple(made)
+
+
+def check_match(argument: int, pattern: MemoryDesc, given: MemoryDesc) -> None:
     """Raise unless ``given`` is ``pattern`` with a number for each RUNTIME_DIM."""
-    where = f"args[{argument}]"
+    where = f"args[{name_of(argument)}]"
     for name in ("ndims", "data_type", "format_kind", "inner_blocks", "compensation"):
         wanted, found = getattr(pattern, name), getattr(given, name)
         if wanted != found:

@@ -168,7 +168,7 @@ def find_slots(pd: PrimitiveDesc, arguments: Sequence[int]) -> Callable[[Argumen
     if pd.plan.sizes is None:
         fixed = Slots(pd, arguments)
         return lambda _: fixed
-    patterns = tuple((tensor.argument, tensor.desc) for tensor in pd.desc.tensors)
+    patterns = tuple(pd.patterns.items())
 
     @lru_cache(_KEPT)
     def made(descs: tuple[MemoryDesc, ...]) -> Slots:

@@ -28,7 +28,13 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, resolve_dropout
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    plan_nest,
+    plan_open,
+    resolve_dropout,
+)
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
 from dnnl.primitives.parameters import Algorithm, Axis
 from dnnl.primitives.roles import data_roles, gradient_roles
@@ -44,7 +50,8 @@ class SoftmaxDesc(Desc):
     """dst = exp(src - max) / sum(exp(src - max)) along ``axis``, or src - max - log(sum).
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer. Where
-    all of a row is -inf the result is 0 (-inf for the logarithm).
+    all of a row is -inf the result is 0 (-inf for the logarithm). Forward, dims, strides and
+    offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
 
     Backward diff_src = dst * (diff_dst - sum(diff_dst * dst)), or of the logarithm
     diff_dst - exp(dst) * sum(diff_dst). Arguments DST, DIFF_DST, DIFF_SRC; gradients may be
@@ -143,6 +150,15 @@ def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
     return plan_nest(desc, attr, isa, configure, kernel.build, *supported)
 
 
+def _open_sizes(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    configure = partial(
+        kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
+        Quantization.of(attr), None,
+    )  # fmt: skip
+    supported = "post_ops", "scales"
+    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, *supported)
+
+
 def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     tensors = desc.diff_src_desc, desc.diff_dst_desc, desc.dst_desc
 
@@ -193,6 +209,7 @@ SoftmaxDesc.operation = Operation(
     examples=("--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",),
     implementations=(
         Implementation("nest", _forward, FORWARD),
+        Implementation("open", _open_sizes, FORWARD),
         Implementation("nest", _backward, BACKWARD_DATA),
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, coerce, float_text, nearest
+from dnnl.types.kinds import Alg, FormatKind, coerce, float_text, nearest
 from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scalar import traced
@@ -329,8 +329,6 @@ def read_mask(value: object) -> int:
 
 
 def _check_operand(argument: str, desc: object) -> None:
-    """Raise unless ``desc`` describes a tensor whose dims are known."""
+    """Raise unless ``desc`` describes a tensor."""
     if not isinstance(desc, MemoryDesc) or desc.is_zero:
         raise InvalidArguments(argument, desc, "expected the MemoryDesc of a tensor")
-    if desc.has_runtime_values or RUNTIME_DIM in desc.dims:
-        raise InvalidArguments(argument, str(desc), "a post-op takes no runtime dimensions")

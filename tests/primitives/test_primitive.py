@@ -409,9 +409,10 @@ class TestVerbose:
         desc = EltwiseDesc.forward(FORWARD, "eltwise_relu", small, small)
         with config.override("verbose", "dispatch"), pytest.raises(Unimplemented):
             PrimitiveDesc(desc, ENGINE)
-        (line,) = self.lines(capsys)
+        line, other = self.lines(capsys)
         assert "create:dispatch" in line
         assert "unsupported data type: s64" in line
+        assert "eltwise,open,unsupported shape: all sizes are known" in other
 
     def test_any_and_attributes_are_shown(self) -> None:
         attr = PrimitiveAttr()

@@ -317,9 +317,8 @@ def f32(*dims: int) -> MemoryDesc:
 
 FORWARD = "forward_inference"
 OTHERS = [
-    dnnl.BinaryDesc("binary_add", f32(R, 4), f32(R, 4), f32(R, 4)),
-    dnnl.EltwiseDesc.forward(FORWARD, "eltwise_relu", f32(R, 4), f32(R, 4)),
-    dnnl.SoftmaxDesc.forward(FORWARD, "softmax_accurate", f32(R, 4), f32(R, 4), 1),
+    dnnl.EltwiseDesc.backward("eltwise_relu", f32(R, 4), f32(R, 4), f32(R, 4)),
+    dnnl.SoftmaxDesc.backward("softmax_accurate", f32(R, 4), f32(R, 4), f32(R, 4), 1),
     dnnl.MatmulDesc(f32(R, 4), f32(4, 5), f32(R, 5)),
     dnnl.InnerProductDesc.forward(FORWARD, f32(R, 4), f32(5, 4), f32(R, 5)),
     dnnl.PoolingDesc.forward(FORWARD, "pooling_max", f32(R, R, 8), f32(R, R, 4), (2,), (2,), (0,)),
@@ -330,7 +329,6 @@ OTHERS = [
         FORWARD, f32(R, 3, 8), f32(R, 3, 8), 1e-3, "use_global_stats"
     ),
     dnnl.SumDesc([1.0, 1.0], [f32(R, 4)] * 2, f32(R, 4)),
-    dnnl.ConcatDesc(1, [f32(R, 4)] * 2, f32(R, 8)),
 ]
 
 

@@ -14,7 +14,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr, ScaleSpec
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FpmathMode, ScratchpadMode
+from dnnl.types.kinds import Alg, FpmathMode, ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import (
     PostOpBinary,
@@ -313,11 +313,6 @@ def call(name: str, *args: Any, **kwargs: Any) -> Callable[[PrimitiveAttr], obje
         (call("append_binary", "binary_add", FULL, FULL), "src2_desc", "none"),
         (call("append_binary", "binary_select", FULL), "src2_desc", "binary_select takes"),
         (call("append_binary", "binary_select", FULL, PER_CHANNEL), "src2_desc", "s8"),
-        (
-            call("append_binary", "binary_add", MemoryDesc((RUNTIME_DIM,), "f32")),
-            "src1_desc",
-            "runtime",
-        ),
         (call("append_sum", None), "scale", "number"),
         (call("append_sum", 1, 0.5), "zero_point", "integer"),
         (call("append_sum", 1, 0, "f31"), "data_type", "f32"),

@@ -1,0 +1,140 @@
+"""Kernels for all sizes: nests of descriptors with RUNTIME_DIM, and what they read at execution.
+
+A kernel that makes its nests of a configuration alone serves all sizes with no more said than which
+fields of it are tensors. Its code is written from a configuration in which everything is open, so
+that all descriptions with as many dimensions and the same types share it; what it has to know of an
+execution comes from the same nests, made of the descriptors of the memories.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dnnl.codegen.builder import Module
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import SIZES, Kernel, Reason, Refusal, Sizes
+from dnnl.codegen.nest import Nest
+from dnnl.codegen.open_nest import emit_open
+from dnnl.codegen.open_plan import Form, plan
+from dnnl.codegen.quantization import Quantization
+from dnnl.kernels.pointwise import symbol
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction
+
+_NIBBLE = 4  # bits
+
+
+@dataclass(frozen=True)
+class OpenKernel:
+    """What there is to a kernel for all sizes besides its configurations.
+
+    ``nests(conf, arguments)`` makes the nests, one for each phase. ``tensors`` are the arguments of
+    those fields of a configuration that are descriptors of tensors, or tuples of them, whose
+    arguments count up.
+    """
+
+    name: str
+    nests: Callable[[Any, Arguments], Iterable[Nest]]
+    tensors: Mapping[str, int]
+
+    def refuse(self, conf: Any, isa: Isa) -> Refusal | None:
+        """Why a configuration has no code for all sizes."""
+        descs = [desc for _, desc in self._tensors(conf)]
+        post_ops = getattr(conf, "post_ops", ())
+        operands = [desc for entry in post_ops for _, desc in entry.operands]
+        if isa.device is not None:
+            return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
+        for desc in (*descs, *operands):
+            if desc.format_kind is FormatKind.any:
+                return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes")
+            if desc.inner_blocks:
+                return Refusal(Reason.LAYOUT, f"{desc} in blocks beside run-time sizes")
+            if desc.data_type.bits == _NIBBLE:
+                return Refusal(Reason.DATA_TYPE, f"{desc.data_type} beside run-time sizes")
+        return None
+
+    def _tensors(self, conf: Any) -> Iterable[tuple[int, MemoryDesc]]:
+        """The tensors of a configuration by argument."""
+        for field, argument in self.tensors.items():
+            value = getattr(conf, field)
+            descs = value if isinstance(value, tuple) else (value,)
+            for number, desc in enumerate(descs):
+                if not desc.is_zero:
+                    yield argument + number, desc
+
+    def _replaced(self, conf: Any, made: Callable[[int, MemoryDesc], MemoryDesc]) -> Any:
+        """The configuration with other descriptors."""
+        fields: dict[str, object] = {}
+        for field, argument in self.tensors.items():
+            value = getattr(conf, field)
+            descs = value if isinstance(value, tuple) else (value,)
+            new = tuple(
+                desc if desc.is_zero else made(argument + number, desc)
+                for number, desc in enumerate(descs)
+            )
+            fields[field] = new if isinstance(value, tuple) else new[0]
+        if hasattr(conf, "post_ops"):
+            entries = enumerate(conf.post_ops)
+            fields["post_ops"] = tuple(_with_operands(n, entry, made) for n, entry in entries)
+        return replace(conf, **fields)
+
+    def shared(self, conf: Any) -> Any:
+        """The configuration of all descriptions with the same code."""
+        return self._replaced(conf, lambda _, desc: _opened(desc))
+
+    def sizes(self, conf: Any, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
+        """What the code needs to know of an execution on memories of these descriptors, by
+        argument."""
+        # What is no argument, as statistics that nobody wants, is not asked for by any nest.
+        known = self._replaced(conf, descs.get)
+        patterns = self.nests(self.shared(conf), Arguments())
+        pairs = zip(self.nests(known, Arguments()), patterns, strict=True)
+        plans = [plan(nest, pattern, isa) for nest, pattern in pairs]
+        words = [word for own in plans for word in own.words]
+        return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
+
+    def build(self, conf: Any, isa: Isa) -> Kernel:
+        """The phases; ``conf`` comes from `shared`."""
+        module, arguments = Module(self.name, isa), Arguments()
+        nests = list(self.nests(conf, arguments))
+        slot = arguments.slot(SIZES)
+        types = [desc for _, desc in self._tensors(conf)]
+        phases, start = [], 0
+        for number, nest in enumerate(nests):
+            name = f"{self.name}{number or ''}_open"
+            phases.append(emit_open(module, symbol(name, types, isa), nest, slot, start))
+            start += Form.of(nest).words
+        return Kernel(module, tuple(phases), arguments.ids)
+
+
+def refuse_groups(quantization: Quantization) -> Refusal | None:
+    """A refusal of scales that groups share, whose places are no affine forms."""
+    specs = (*quantization.scales, *quantization.zero_points)
+    if any(spec.groups for _, spec in specs):
+        return Refusal(Reason.ATTRIBUTE, "groups of scales beside run-time sizes")
+    return None
+
+
+def _with_operands(
+    number: int, entry: PostOp, made: Callable[[int, MemoryDesc], MemoryDesc]
+) -> PostOp:
+    if not isinstance(entry, PostOpBinary | PostOpFunction):
+        return entry
+    ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
+    return entry.mapped(lambda desc: made(next(ids), desc))
+
+
+def _opened(desc: MemoryDesc) -> MemoryDesc:
+    """The descriptor of all tensors with as many dimensions that are broadcast alike."""
+
+    def some(values: Sequence[int]) -> list[int]:
+        return [1 if extent == 1 else RUNTIME_DIM for extent in values]
+
+    strides = [RUNTIME_DIM] * desc.ndims
+    return MemoryDesc(some(desc.dims), desc.data_type, strides, offset0=RUNTIME_DIM)
