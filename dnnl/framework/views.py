@@ -35,31 +35,34 @@ class _Mover:
         self.uses = graph.uses()
         self.nodes: list[Node] = []
         self.producers: dict[str, Node] = {}
+        self.fixed: set[str] = set()  # values of views that were made for other sources
 
     def add(self, node: Node) -> None:
         """Append a node, or put it before the view that one of its sources is."""
         for value in node.inputs:
-            view = self.producers.get(value)
-            if view is not None and view.op in _VIEWS and self.uses[value] == 1:
-                moved = self._moved(node, view)
-                if moved is not None:
-                    self.nodes.remove(view)
-                    del self.producers[value]
-                    self.uses[view.inputs[0]] -= 1
-                    for each in moved[:-2]:
-                        self._append(each)
-                    self.add(moved[-2])
-                    self._append(moved[-1])
-                    return
+            moved = self._moved(node, value)
+            if moved is not None:
+                view = self.producers.pop(value)
+                self.nodes.remove(view)
+                self.uses[view.inputs[0]] -= 1
+                for each in moved[:-2]:
+                    self._append(each)
+                self.add(moved[-2])
+                self._append(moved[-1])
+                return
         self._append(node)
 
     def _append(self, node: Node) -> None:
         self.nodes.append(node)
         self.producers[node.output] = node
 
-    def _moved(self, node: Node, view: Node) -> list[Node] | None:
-        """The views of other sources, the node and its view; None where it cannot be moved."""
-        value, source = view.output, view.inputs[0]
+    def _moved(self, node: Node, value: str) -> list[Node] | None:
+        """The views of other sources, the node before the view that ``value`` is, and that view
+        behind it; None where it cannot be moved."""
+        view = self.producers.get(value)
+        if view is None or view.op not in _VIEWS or value in self.fixed or self.uses[value] != 1:
+            return None
+        source = view.inputs[0]
         post_op = post_op_of(node, value, self.graph)
         host = self._host(source)
         if post_op is None or host is None or post_op.kind not in operator_of(host).post_ops:
@@ -82,6 +85,7 @@ class _Mover:
         self.uses[early] += 1
         for each in before:
             self.uses[each.output] += 1
+            self.fixed.add(each.output)
         return [
             *before,
             replace(node, inputs=tuple(inputs), outputs=(early,)),
