@@ -1,5 +1,5 @@
-"""Resizing by the resampling primitive where it computes that, else axis by axis as products with
-matrices of weights."""
+"""Resizing by the resampling primitive where it computes that, else axis by axis: nearest elements
+are gathered, others are products with matrices of weights."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
-from onnx import helper
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
+from dnnl.framework.expand_data import gathered
 from dnnl.framework.graph import Shape
 from dnnl.framework.interpolation import (
     Axis,
     Rule,
     is_identity,
     is_resampling,
+    nearest,
     outside,
     weights,
 )
@@ -26,7 +27,6 @@ from dnnl.framework.writer import Writer
 from dnnl.runtime.storage import check_room
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
-_OF_PRODUCTS = tuple(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
 _MOST_SPATIAL = 3
 _PLACE = 64  # bytes that computing the place of an element takes for a while
 
@@ -48,6 +48,8 @@ def resize(writer: Writer) -> bool:
         writer.add("Identity", (source,), dst)
     elif _resamples(writer, rule, [axes[d] for d in changed]):
         _resampled(writer, rule.mode, changed, dst)
+    elif rule.mode == "nearest":
+        _chosen(writer, rule, axes, changed)
     else:
         _interpolated(writer, rule, axes, changed)
     return True
@@ -81,46 +83,47 @@ def _resampled(writer: Writer, mode: str, changed: Sequence[int], dst: Shape) ->
     writer.add("Transpose", (value,), dst, {"perm": back})
 
 
+def _chosen(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]) -> None:
+    """The nearest slices of each axis, those axes first that lose elements."""
+    value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
+    for d in sorted(changed, key=lambda d: axes[d].new / axes[d].old):
+        places = nearest(rule, axes[d])
+        shape = (*shape[:d], axes[d].new, *shape[d + 1 :])
+        value = gathered(writer, value, shape, d, tuple(places.tolist()))
+        beyond = outside(rule, axes[d])
+        if beyond.any():
+            mask = beyond.reshape([-1 if at == d else 1 for at in range(len(shape))])
+            other = writer.constant(rule.extrapolation)
+            sources = (writer.constant(mask, np.dtype(np.bool_)), other, value)
+            value = writer.add("Where", sources, shape)
+
+
 def _interpolated(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]) -> None:
     """Those axes first that lose elements, which leaves less to do for the others."""
-    value, dtype = writer.node.inputs[0], writer.dtype
+    value = writer.node.inputs[0]
     shape = [axis.old for axis in axes]
-    exact = not is_whole(dtype) or dtype in _OF_PRODUCTS
-    held = dtype if exact else np.dtype(np.int32)
-    if not exact:
-        value = _cast(writer, value, tuple(shape), held)
     for d in sorted(changed, key=lambda d: axes[d].new / axes[d].old):
         check_room(axes[d].new * axes[d].old * np.dtype(np.float64).itemsize)
         table = weights(rule, axes[d])
         around = prod(shape[:d]), prod(shape[d + 1 :])
-        value = _product(writer, value, table, around, held)
+        value = _product(writer, value, table, around)
         beyond = outside(rule, axes[d]) * np.float64(rule.extrapolation)
         shape[d] = axes[d].new
         if beyond.any():
             seen = (around[0], shape[d], around[1])[: 2 if around[1] == 1 else 3]
             column = beyond if around[1] == 1 else beyond[:, np.newaxis]
-            value = writer.add("Add", (value, writer.constant(column, held)), seen, dtype=held)
-    value = writer.reshape(value, tuple(shape), held)
-    if not exact:
-        _cast(writer, value, tuple(shape), dtype)
+            value = writer.add("Add", (value, writer.constant(column)), seen)
+    writer.reshape(value, tuple(shape))
 
 
-def _product(
-    writer: Writer, value: str, table: np.ndarray, around: tuple[int, int], held: np.dtype
-) -> str:
+def _product(writer: Writer, value: str, table: np.ndarray, around: tuple[int, int]) -> str:
     """``value`` [before, old, after] times ``table`` [new, old]: [before, new, after], without the
     last dimension where nothing is after."""
     new, old = table.shape
     before, after = around
     if after == 1:
-        value = writer.reshape(value, (before, old), held)
-        factors = (value, writer.constant(table.T, held))
-        return writer.add("MatMul", factors, (before, new), dtype=held)
-    value = writer.reshape(value, (before, old, after), held)
-    factors = (writer.constant(table[np.newaxis], held), value)
-    return writer.add("MatMul", factors, (before, new, after), dtype=held)
-
-
-def _cast(writer: Writer, value: str, shape: Shape, dtype: np.dtype) -> str:
-    to = int(helper.np_dtype_to_tensor_dtype(dtype))
-    return writer.add("Cast", (value,), shape, {"to": to}, dtype)
+        value = writer.reshape(value, (before, old))
+        return writer.add("MatMul", (value, writer.constant(table.T)), (before, new))
+    value = writer.reshape(value, (before, old, after))
+    factors = (writer.constant(table[np.newaxis]), value)
+    return writer.add("MatMul", factors, (before, new, after))

@@ -135,15 +135,12 @@ def nearest(rule: Rule, axis: Axis) -> Places:
 
 
 def weights(rule: Rule, axis: Axis) -> npt.NDArray[np.float64]:
-    """What each new element takes of each old one: [new, old], 0 where it is extrapolated."""
+    """What each new element takes of each old one in an interpolation: [new, old], 0 where it is
+    extrapolated."""
     table = np.zeros((axis.new, axis.old))
-    rows = np.arange(axis.new)
-    if rule.mode == "nearest":
-        table[rows, nearest(rule, axis)] = 1.0
-    else:
-        places, parts = _taps(rule, axis)
-        inside = np.clip(places, 0, axis.old - 1)
-        np.add.at(table, (rows[:, np.newaxis], inside), parts)
+    places, parts = _taps(rule, axis)
+    inside = np.clip(places, 0, axis.old - 1)
+    np.add.at(table, (np.arange(axis.new)[:, np.newaxis], inside), parts)
     table[outside(rule, axis)] = 0.0
     return table
 
