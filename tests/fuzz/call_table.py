@@ -89,6 +89,10 @@ GIVEN: dict[str, Arguments] = {
     "Primitive": {"pd": "pd"},
     "prim.execute": {"stream": "stream", "args": "args", "after": "()"},
     "prim.bind": {"stream": "stream", "args": "args"},
+    **{f"{name}.forward": {"prop_kind": "'forward_training'", "data_desc": "md", "axis": "1"}
+       for name in ("SoftmaxV1Desc", "LogSoftmaxDesc")},
+    **{f"{name}.backward": {"diff_data_desc": "md", "data_desc": "md", "axis": "1"}
+       for name in ("SoftmaxV1Desc", "LogSoftmaxDesc")},
     "load": {"path": "path"},
     "model": {"": "array"},
     "model.compile": {

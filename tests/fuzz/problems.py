@@ -134,8 +134,8 @@ def unknown_options() -> set[str]:
 
 def _begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
     """A problem, with options without which it makes no sense."""
-    if driver.name == "exact":
-        return _functions()
+    if driver.name in ("exact", "gather"):
+        return _functions() if driver.name == "exact" else _indexed()
     if isinstance(driver.problem, Grammar):
         return st.tuples(_sizes(driver.problem), st.just({}))
     made = {
@@ -160,6 +160,16 @@ def _functions(draw: Draw) -> tuple[str, dict[str, str]]:
     dst, *sources = draw(st.sampled_from(fitting))
     problem = draw(_broadcasts(signature.sources))
     return problem, {"alg": name, "ddt": str(dst), "sdt": ":".join(map(str, sources))}
+
+
+@st.composite
+def _indexed(draw: Draw) -> tuple[str, dict[str, str]]:
+    """A tensor, an axis of it, and how many slices are taken along that."""
+    dims = draw(_shapes(1, 5))
+    count = draw(st.sampled_from((2, 1, 3, *NEAR_VECTORS)))
+    kinds = draw(st.sampled_from(TYPES)), draw(st.sampled_from(("s32", "s64")))
+    axis = draw(st.integers(0, len(dims) - 1))
+    return _text(dims, (count,)), {"axis": str(axis), "sdt": ":".join(kinds)}
 
 
 def _text(*tensors: Sequence[int]) -> str:

@@ -163,6 +163,9 @@ class Trial:
         if argument != self.result.argument:
             return rule
         rule = scaled(rule, self.pd, self.parameters)
+        if self.previous is not None and Arg.DST not in self.pd.attr.scales:
+            size = np.abs(self.previous)  # what is added may cancel the result
+            rule = replace(rule, size=size if rule.size is None else np.maximum(size, rule.size))
         return loosened(rule, self.pd.attr, self.result.desc.data_type)
 
     def judge(self, expected: Expected) -> Verdict:
