@@ -34,6 +34,8 @@ OWN = {
     ("exact", "test_exact_ci"): 855,
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,
+    ("ip", "test_ip_forward_ci"): 720,
+    ("matmul", "test_matmul_forward_ci"): 448,
     ("pool", "test_pool_ci"): 3462,
     ("reduction", "test_reduction_ci"): 993,
     ("resampling", "test_resampling_ci"): 960,
