@@ -41,6 +41,7 @@ AGREES = """
 --reorder --ddt=f32,s8 --attr-scales=src:per_dim_1+dst:common:0.25 --attr-post-ops=sum:0.5 5x19x3
 --bnorm --dir=FWD_I --flags=G,GCH,GCHR --tag=abx,axb mb3ic19ih5
 --gnorm --dir=FWD_I,FWD_D,BWD_D,BWD_DW --flags=,CH --tag=abx,axb g4mb3ic20ih5iw7
+--gnorm --dir=BWD_DW --flags=CH --tag=axb:abx,axb,abx:axb g4mb3ic20iw7 g4ic20ih5iw7
 --pool --dir=FWD_I --alg=max,avg_np,avg_p --tag=abx,axb ic19ih13kh3sh2ph1 ic4id5kd2 ic4iw9kw3
 --prelu --dir=FWD_I,BWD_DW --stag=abx:abx,axb:axb 5x19x3:1x19 5x19x3:1 5x19x3:5x19x3
 --shuffle --dir=FWD_I,BWD_D --dt=f32,s8 --group=4 --tag=abx,axb 5x12x3
@@ -84,8 +85,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 266
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 266
+    assert out.count(":PASSED") == 272
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 272
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

@@ -251,10 +251,16 @@ def _group_normalization(desc: GroupNormalizationDesc, _: PrimitiveAttr) -> Prog
         mean, inverse = tensors[Arg.MEAN], (tensors[Arg.VARIANCE] + desc.epsilon).rsqrt()
         names = (Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
         wanted = [name in tensors for name in names]
-        operands = tensors[Arg.DIFF_DST], src, mean, inverse, scale
+        last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(src.ndim)
+        is_last = last is not None and src.is_contiguous(memory_format=last)
+        layout = last if is_last else torch.contiguous_format
 
         def gradient() -> dict[int, Any]:
-            made = aten.native_group_norm_backward(*operands, *sizes, wanted)
+            # It takes both for tensors of one of these layouts, which autograd gives it.
+            ends = (
+                tensor.contiguous(memory_format=layout) for tensor in (tensors[Arg.DIFF_DST], src)
+            )
+            made = aten.native_group_norm_backward(*ends, mean, inverse, scale, *sizes, wanted)
             return {int(name): made[n] for n, name in enumerate(names) if wanted[n]}
 
         return gradient
