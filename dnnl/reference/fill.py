@@ -60,7 +60,8 @@ def uniform(rng: np.random.Generator, dims: Dims, limit: float = 16.0) -> Array:
 
 
 def byte_range(data_type: DataType) -> tuple[int, int]:
-    """The whole numbers of a narrow integer type; those of s8 for every other type."""
+    """The whole numbers of a narrow integer type; those of s8 for every other type, and of u8 where
+    that has none below zero."""
     if data_type.is_integer and data_type.bits <= BYTE:
         return int(data_type.min), int(data_type.max)
-    return -128, 127
+    return (0, 255) if data_type.is_integer and not data_type.min else (-128, 127)

@@ -12,7 +12,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import byte_range, generator, integers
 from dnnl.reference.rule import Rule, core_eps
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Specification, Values, zero_limit
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -105,7 +105,8 @@ class _Resampling(Specification):
         kind = desc.desc_of(argument).data_type
         if desc.propagation.is_forward:
             exact = desc.alg_kind is Alg.resampling_nearest
-            return Rule(kind.eps if exact else kind.eps + 16 * core_eps(kind))
+            threshold = kind.eps if exact else kind.eps + 16 * core_eps(kind)
+            return Rule(threshold, zero_limit(kind))
         # Where dst is smaller, most elements of src are no part of it.
         return Rule(kind.eps + 64 * core_eps(kind), zeros=100)
 

@@ -52,4 +52,4 @@ def inputs(desc: Any) -> Iterator[tuple[int, MemoryDesc]]:
 
 def zero_limit(data_type: DataType, plain: float = 30) -> float:
     """The percentage of zeros that is no reason for mistrust."""
-    return max(plain, 65) if data_type is DataType.u8 else plain
+    return max(plain, 65) if data_type in (DataType.u8, DataType.boolean) else plain

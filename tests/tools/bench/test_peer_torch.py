@@ -20,6 +20,12 @@ AGREES = """
 --eltwise --alpha=2 --beta=3 --alg=relu,elu,clip,clip_v2,linear,soft_relu --tag=axb 2x3x4
 --eltwise --alpha=1 --beta=2 --alg=swish,pow --attr-post-ops=add:f32:per_oc+round 5x19x3
 --eltwise --alpha=0.16666667 --beta=0.5 --alg=hardswish,hardsigmoid 5x19x3
+--eltwise --dir=BWD_D --alg=relu,relu_dst,tanh_dst,logistic_dst,exp_dst,sqrt_dst,abs 5x19x3
+--eltwise --dir=BWD_D --alg=gelu_erf,gelu_tanh,mish,square,log --tag=abx,axb 5x19x3
+--eltwise --dir=BWD_D --alpha=2 --beta=3 --alg=relu,relu_dst,elu,elu_dst,linear,soft_relu 2x3x4
+--eltwise --dir=BWD_D --alpha=-2 --beta=3 --alg=relu,elu,clip_v2,clip_v2_dst,soft_relu 5x19x3
+--eltwise --dir=BWD_D --alpha=1 --beta=2.5 --alg=swish,pow --dt=f32,f16 5x19x3
+--eltwise --dir=BWD_D --alpha=0.16666667 --beta=0.5 --alg=hardswish,hardsigmoid --dt=f32,bf16 5x19
 --binary --alg=ADD,SUB,MUL,DIV,MAX,MIN,GE,GT,LE,LT,EQ,NE --stag=axb:any 5x19x3:1x19
 --binary --attr-post-ops=sum:0.5+linear:2:1 5x19x3:5x19x3
 --sum --sdt=f32:f32:f32 --scales=1,0.25:2:3 --stag=axb 5x19x3
@@ -35,6 +41,7 @@ AGREES = """
 --reorder --ddt=f32,s8 --attr-scales=src:per_dim_1+dst:common:0.25 --attr-post-ops=sum:0.5 5x19x3
 --bnorm --dir=FWD_I --flags=G,GCH,GCHR --tag=abx,axb mb3ic19ih5
 --gnorm --dir=FWD_I,FWD_D,BWD_D,BWD_DW --flags=,CH --tag=abx,axb g4mb3ic20ih5iw7
+--gnorm --dir=BWD_DW --flags=CH --tag=axb:abx,axb,abx:axb g4mb3ic20iw7 g4ic20ih5iw7
 --pool --dir=FWD_I --alg=max,avg_np,avg_p --tag=abx,axb ic19ih13kh3sh2ph1 ic4id5kd2 ic4iw9kw3
 --prelu --dir=FWD_I,BWD_DW --stag=abx:abx,axb:axb 5x19x3:1x19 5x19x3:1 5x19x3:5x19x3
 --shuffle --dir=FWD_I,BWD_D --dt=f32,s8 --group=4 --tag=abx,axb 5x12x3
@@ -53,6 +60,8 @@ HAS_NO_EQUAL = {
     "--eltwise --tag=aBx16b 5x32x3x4": "no layout aBcd16b for this",
     "--eltwise --dt=s8 5x32": "computes eltwise of s8 in another way",
     "--eltwise --alg=swish --alpha=2 5x32": "no swish with alpha 2, beta 0",
+    "--eltwise --dir=BWD_D --alg=tanh 5x32": "the gradient of tanh by dst: see --alg=tanh_dst",
+    "--eltwise --dir=BWD_D --alg=clip --beta=1 5x32": "no gradient of clip with alpha 0, beta 1",
     "--reorder --ddt=f8_e4m3 5x32": "saturates what f8_e4m3 does not hold",
     "--reorder --ddt=f4_e2m1 5x32": "no type f4_e2m1",
     "--pool --dir=FWD_I --alg=avg_p ic4ih9kh2dh1": "no average of dilated windows",
@@ -76,8 +85,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 230
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 230
+    assert out.count(":PASSED") == 272
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 272
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

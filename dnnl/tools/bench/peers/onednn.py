@@ -178,7 +178,8 @@ def _eltwise(asked: Asked) -> Handle:
 
 def _binary(asked: Asked) -> Handle:
     if not asked.desc.src2_desc.is_zero:
-        raise Unimplemented(f"{asked.peer.name} is asked for no selection")  # new in version 3.7
+        function = "dnnl_binary_primitive_desc_create takes two sources, and 3.7 came with a third"
+        raise Unimplemented(f"{asked.peer.name} is asked for no selection: {function}")
     tensors = asked.tensors(Arg.SRC_0, Arg.SRC_1, Arg.DST)
     return asked.create("binary", asked.desc.alg_kind.value, *tensors)
 

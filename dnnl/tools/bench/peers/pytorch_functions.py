@@ -38,7 +38,7 @@ def eltwise(torch: Any, alg: Alg, alpha: float, beta: float) -> Into:
     if name in _GELU:
         return lambda x, out: aten.gelu.out(x, approximate=_GELU[name], out=out)
     if name in _ATEN:
-        fits = alpha == 1 if name == "swish" else _hard(alpha, beta) or name == "mish"
+        fits = alpha == 1 if name == "swish" else is_hard(alpha, beta) or name == "mish"
         if not fits:
             raise Unimplemented(f"PyTorch has no {name} with alpha {alpha:g}, beta {beta:g}")
         operator = getattr(aten, _ATEN[name]).out
@@ -46,7 +46,8 @@ def eltwise(torch: Any, alg: Alg, alpha: float, beta: float) -> Into:
     return _with_parameters(torch, name, alpha, beta)
 
 
-def _hard(alpha: float, beta: float) -> bool:
+def is_hard(alpha: float, beta: float) -> bool:
+    """Whether these are the slope and the middle that PyTorch's hard functions have."""
     return abs(alpha - _ONE_SIXTH) < 1e-6 and beta == 1 / 2
 
 

@@ -28,6 +28,7 @@ from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.tools.bench.peers.pytorch_functions import binary, eltwise
+from dnnl.tools.bench.peers.pytorch_gradients import eltwise_backward
 from dnnl.tools.bench.peers.pytorch_products import convolution, inner_product, matmul
 from dnnl.tools.bench.peers.pytorch_program import (
     Program,
@@ -99,10 +100,15 @@ def _softmax_backward(desc: SoftmaxDesc, name: str) -> Program:
 def _eltwise(desc: EltwiseDesc, _: PrimitiveAttr) -> Program:
     equal_floats(desc)
 
+    parameters = desc.alg_kind, desc.alpha, desc.beta
+
     def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
-        function = eltwise(torch, desc.alg_kind, desc.alpha, desc.beta)
-        src = tensors[Arg.SRC]
-        return lambda: function(src, out)
+        if desc.propagation.is_forward:
+            function, src = eltwise(torch, *parameters), tensors[Arg.SRC]
+            return lambda: function(src, out)
+        gradient, diff_dst = eltwise_backward(torch, *parameters), tensors[Arg.DIFF_DST]
+        data = tensors[Arg.DST if desc.alg_kind.uses_dst else Arg.SRC]
+        return lambda: gradient(diff_dst, data, out)
 
     return Program(desc.alg_kind.name.removeprefix("eltwise_"), plain_views(desc), build)
 
@@ -245,10 +251,16 @@ def _group_normalization(desc: GroupNormalizationDesc, _: PrimitiveAttr) -> Prog
         mean, inverse = tensors[Arg.MEAN], (tensors[Arg.VARIANCE] + desc.epsilon).rsqrt()
         names = (Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT)
         wanted = [name in tensors for name in names]
-        operands = tensors[Arg.DIFF_DST], src, mean, inverse, scale
+        last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(src.ndim)
+        is_last = last is not None and src.is_contiguous(memory_format=last)
+        layout = last if is_last else torch.contiguous_format
 
         def gradient() -> dict[int, Any]:
-            made = aten.native_group_norm_backward(*operands, *sizes, wanted)
+            # It takes both for tensors of one of these layouts, which autograd gives it.
+            ends = (
+                tensor.contiguous(memory_format=layout) for tensor in (tensors[Arg.DIFF_DST], src)
+            )
+            made = aten.native_group_norm_backward(*ends, mean, inverse, scale, *sizes, wanted)
             return {int(name): made[n] for n, name in enumerate(names) if wanted[n]}
 
         return gradient
