@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dnnl.framework.elementwise import ELTWISE, post_op_of
-from dnnl.framework.graph import FUNCTION, Array, Graph, Node
+from dnnl.framework.graph import FUNCTION, Array, Graph, Node, blamed_on
 from dnnl.framework.shapes import Scope
 from dnnl.types.expression import Expression, Function
 from dnnl.types.scalar import Scalar, apply, trace
@@ -161,7 +161,8 @@ class _Finder:
 
     def __post_init__(self) -> None:
         for node in self.graph.nodes:
-            region = self._region(node)
+            with blamed_on(node):
+                region = self._region(node)
             if region is not None:
                 self.regions[node.output] = region
 
@@ -221,14 +222,16 @@ class _Finder:
     def wanted(self) -> Iterator[_Region]:
         """The regions that no chain of post-ops computes."""
         for region in self._ends():
-            for node in region.nodes:
-                source = self._sources(node)[0]
-                if node.op in ALONE or post_op_of(node, source, self.graph) is None:
-                    yield region
-                    break
-                if len(self._sources(node)) > 1:
-                    yield region
-                    break
+            if any(self._is_apart(node) for node in region.nodes):
+                yield region
+
+    def _is_apart(self, node: Node) -> bool:
+        """Whether a node of a region is no post-op of the one before it."""
+        sources = self._sources(node)
+        if node.op in ALONE or len(sources) > 1:
+            return True
+        with blamed_on(node):
+            return post_op_of(node, sources[0], self.graph) is None
 
 
 def _is_traceable(op: str) -> bool:

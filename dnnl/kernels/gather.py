@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen import exact
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module
+from dnnl.codegen.builder import I8, I16, I32, I64, Module
 from dnnl.codegen.convert import MOVED
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
@@ -20,6 +19,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 INDICES = frozenset({DataType.s32, DataType.s64})
+_OF_BITS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("gather", isa)
     entry = symbol("gather", [conf.src, conf.indices, conf.dst], isa)
     nest = Nest(
-        axes, (), (src, indices), (dst,), body, core=exact.core([conf.dst.data_type]),
+        axes, (), (src, indices), (dst,), body, core=_OF_BITS[conf.dst.data_type.bits],
         found=(found,),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

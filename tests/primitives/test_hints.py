@@ -20,7 +20,7 @@ def md(*dims: int, data_type: str = "f32") -> MemoryDesc:
     return MemoryDesc(dims, data_type)
 
 
-DOUBLE = md(4, data_type="f64")
+BYTES = md(4, data_type="f8_e4m3")
 
 
 def test_a_part_of_a_memory_begins_with_its_bytes() -> None:
@@ -75,8 +75,8 @@ def test_weights_of_groups_have_a_dimension_for_them() -> None:
     ("desc", "reason"),
     [
         (
-            dnnl.SumDesc([1.0], [DOUBLE], DOUBLE),
-            "f64; it takes f16, bf16, f32, s32, s8 or u8",
+            dnnl.SumDesc([1.0], [BYTES], BYTES),
+            "f8_e4m3; it takes f16, bf16, f32, s32, s8, u8 or f64",
         ),
         (
             dnnl.MatmulDesc(md(2, 3), md(3, 4, data_type="s8"), md(2, 4)),
