@@ -98,8 +98,10 @@ def test_right_results(line: str) -> None:
         (
             "--softmax --sdt=f64 --ddt=f64 2x3",
             State.UNIMPLEMENTED,
-            "nest: unsupported data type: f64; it takes f16, bf16, f32, s8, u8, f8_e5m2 or f8_e4m3"
-            "; open: unsupported shape: all sizes are known",
+            (
+                "nest: unsupported data type: f64; it takes f16, bf16, f32, s8, u8, f8_e5m2 or "
+                "f8_e4m3; open: unsupported shape: all sizes are known"
+            ),
         ),
         (
             "--binary --attr-dropout=0.5:1:any 2x3:2x3",
