@@ -104,11 +104,17 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     other = node.inputs[1] if first else node.inputs[0]
     scalar = scalar_of(graph.constants.get(other))
     rule = (_SCALAR if first else _SCALAR_FIRST).get(node.op)
-    if scalar is not None and rule is not None and not (node.op == "Div" and first and not scalar):
+    inverse = node.op != "Div" or not first or _has_inverse(scalar)
+    if scalar is not None and rule is not None and inverse:
         return PostOp("eltwise", *rule(scalar))
     if node.op in BINARY and other != value and (first or node.op in _COMMUTATIVE):
         return PostOp("binary", BINARY[node.op], operand=other)
     return None
+
+
+def _has_inverse(number: float | None) -> bool:
+    """Whether f32 holds one divided by a number with all its digits."""
+    return number is not None and 2.0**-126 <= abs(number) <= 2.0**126
 
 
 def unary_parameters(node: Node, graph: Graph) -> Parameters | None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, Shape
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_data import around, padding, slices
 from dnnl.framework.writer import Writer
+from dnnl.runtime.storage import check_room
 
 _TRUTH = np.dtype(np.bool_)
 _INDEX = np.dtype(np.int64)
+Places = npt.NDArray[np.integer[Any]]
 
 
 def slices_of(writer: Writer) -> bool:
@@ -27,8 +31,9 @@ def slices_of(writer: Writer) -> bool:
         whole = part.count == shape[part.axis] and part.step == 1
         shape = _with(shape, part.axis, part.count)
         if part.step < 0:
-            places = range(part.first, part.first + part.count * part.step, part.step)
-            value = gathered(writer, value, shape, part.axis, tuple(places))
+            check_room(prod(shape) * writer.dtype.itemsize + part.count * _INDEX.itemsize)
+            places = part.first + part.step * np.arange(part.count)
+            value = gathered(writer, value, shape, part.axis, places)
         elif not whole:
             end = part.first + part.count * part.step
             named = {"starts": (part.first,), "ends": (end,), "axes": (part.axis,)}
@@ -40,9 +45,11 @@ def tile(writer: Writer) -> bool:
     """Each axis by a Gather that goes around."""
     node, graph = writer.node, writer.graph
     value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
-    for axis, size in enumerate(graph.shape_of(node.output)):
+    out = graph.shape_of(node.output)
+    check_room(prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
+    for axis, size in enumerate(out):
         if size != shape[axis]:
-            places = tuple(place % shape[axis] for place in range(size))
+            places = np.arange(size) % max(1, shape[axis])
             shape = _with(shape, axis, size)
             value = gathered(writer, value, shape, axis, places)
     return _ended(writer, value)
@@ -57,28 +64,31 @@ def pad(writer: Writer) -> bool:
         raise ModelError(f"attribute 'mode' = {mode!r} is none of constant, edge, reflect, wrap")
     filler = scope.constant(2) if node.input(2) else np.asarray(scope.attr("value", 0.0))
     value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
-    for axis, before, behind in padding(scope):
-        extent = shape[axis]
-        if mode != "constant":
-            if not extent:
-                raise ModelError(f"there is nothing to repeat along axis {axis}")
-            places = tuple(around(mode, extent, before, behind))
-            shape = _with(shape, axis, len(places))
-            value = gathered(writer, value, shape, axis, places)
-            continue
-        kept = max(0, extent + min(before, 0) + min(behind, 0))
-        if kept < extent:
-            first = -min(before, 0)
+    out = graph.shape_of(node.output)
+    check_room(2 * prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
+    for axis, front, back in padding(scope):
+        first, kept = max(0, -front), shape[axis] + min(front, 0) + min(back, 0)
+        before, behind = (max(0, size + min(kept, 0)) for size in (front, back))
+        kept = max(0, kept)
+        if kept < shape[axis]:
+            shape = _with(shape, axis, kept)
             named = {"starts": (first,), "ends": (first + kept,), "axes": (axis,)}
-            value = writer.add("Slice", (value,), _with(shape, axis, kept), named)
-        parts = [
-            writer.constant(np.full(_with(shape, axis, size), filler)) if size > 0 else ""
-            for size in (before, behind)
-        ]
-        sources = tuple(filter(None, (parts[0], value, parts[1])))
-        shape = _with(shape, axis, extent + before + behind)
-        if len(sources) > 1:
-            value = writer.add("Concat", sources, shape, {"axis": axis})
+            value = writer.add("Slice", (value,), shape, named)
+        whole = _with(shape, axis, before + kept + behind)
+        if mode != "constant":
+            if not kept and prod(whole):
+                raise ModelError(f"there is nothing to repeat along axis {axis}")
+            value = gathered(writer, value, whole, axis, around(mode, kept, before, behind))
+        elif before or behind:
+            parts = [
+                writer.constant(np.full(_with(shape, axis, size), filler, writer.dtype))
+                if size
+                else ""
+                for size in (before, behind)
+            ]
+            sources = tuple(filter(None, (parts[0], value, parts[1])))
+            value = writer.add("Concat", sources, whole, {"axis": axis})
+        shape = whole
     return _ended(writer, value)
 
 
@@ -90,6 +100,7 @@ def trilu(writer: Writer) -> bool:
     if k is not None and k.size != 1:
         raise ModelError("k must be one number")
     offset = 0 if k is None else int(k.item())
+    check_room(prod(shape[-2:]))
     every = np.ones(shape[-2:], np.bool_)
     mask = np.triu(every, offset) if scope.attr("upper", 1) else np.tril(every, offset)
     sources = (writer.constant(mask, _TRUTH), node.inputs[0], writer.constant(0))
@@ -125,11 +136,10 @@ def is_inf(writer: Writer) -> bool:
     return True
 
 
-def gathered(writer: Writer, value: str, shape: Shape, axis: int, places: tuple[int, ...]) -> str:
+def gathered(writer: Writer, value: str, shape: Shape, axis: int, places: Places) -> str:
     """The slices of ``value`` along an axis at ``places``, which have the ``shape``."""
     if not prod(shape):
-        rule = "no elements in the order that indices say"
-        raise Unimplemented(f"{writer.node}: {rule}")
+        return writer.add("Identity", (writer.constant(np.zeros(shape)),), shape)
     indices = writer.constant(places, _INDEX)
     return writer.add("Gather", (value, indices), shape, {"axis": axis})
 

@@ -89,7 +89,7 @@ def _chosen(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]
     for d in sorted(changed, key=lambda d: axes[d].new / axes[d].old):
         places = nearest(rule, axes[d])
         shape = (*shape[:d], axes[d].new, *shape[d + 1 :])
-        value = gathered(writer, value, shape, d, tuple(places.tolist()))
+        value = gathered(writer, value, shape, d, places)
         beyond = outside(rule, axes[d])
         if beyond.any():
             mask = beyond.reshape([-1 if at == d else 1 for at in range(len(shape))])

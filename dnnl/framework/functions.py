@@ -48,7 +48,7 @@ _ALGORITHMS: Mapping[str, Traced] = {
     "logistic": lambda x, a, b: apply("sigmoid", x),
     "mish": lambda x, a, b: x * apply("tanh", apply("softplus", x)),
     "pow": lambda x, a, b: a * x**b,
-    "relu": lambda x, a, b: apply("where", x > 0, x, a * x),
+    "relu": lambda x, a, b: apply("where", x > 0, x, a * x) if a else apply("maximum", x, 0.0),
     "round": lambda x, a, b: apply("round", x),
     "soft_relu": lambda x, a, b: apply("softplus", a * x) / a,
     "sqrt": lambda x, a, b: apply("sqrt", x),
@@ -135,13 +135,11 @@ def fuse_functions(graph: Graph) -> Graph:
     written: dict[str, Node] = {}
     gone: set[str] = set()
     for region in finder.wanted():
-        last = region.nodes[-1]
         gone.update(node.name for node in region.nodes)
-        written[last.name] = replace(
-            last, op=FUNCTION, inputs=(region.root,), domain=FUNCTION,
-            attrs={"function": Function(_expression(region, graph), last.name)},
-            fused=tuple(node.name for node in region.nodes[:-1]),
-        )  # fmt: skip
+        written[region.nodes[-1].name] = _function(region, graph)
+    for node in graph.nodes:
+        if node.op in ALONE and node.name not in gone:  # what reads it is no number, or too long
+            written[node.name] = _function(_Region(node.inputs[0], (node,)), graph)
     nodes = [
         written.get(node.name, node)
         for node in graph.nodes
@@ -183,7 +181,10 @@ class _Finder:
         kind = self.graph.type_of(root)
         fits = kind.dtype == np.float32 and self.graph.shape_of(node.output) == kind.sizes
         region = _Region(root).joined(before, node)
-        return region if fits and len(region.nodes) <= _MOST_NODES else None
+        if fits and len(region.nodes) > _MOST_NODES:
+            region = _Region(sources[0], (node,))
+            fits = len(set(sources)) == 1
+        return region if fits else None
 
     def _sources(self, node: Node) -> list[str]:
         """The values that a node reads besides single floats; none if it reads what no function
@@ -236,6 +237,16 @@ class _Finder:
 
 def _is_traceable(op: str) -> bool:
     return op in ELTWISE or op in ALONE or op in _TOGETHER
+
+
+def _function(region: _Region, graph: Graph) -> Node:
+    last = region.nodes[-1]
+    with blamed_on(last):
+        function = Function(_expression(region, graph), last.name)
+    return replace(
+        last, op=FUNCTION, inputs=(region.root,), domain=FUNCTION, attrs={"function": function},
+        fused=tuple(node.name for node in region.nodes[:-1]),
+    )  # fmt: skip
 
 
 def _expression(region: _Region, graph: Graph) -> Expression:

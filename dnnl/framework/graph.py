@@ -23,6 +23,9 @@ from dnnl.types.expression import Function
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
+JOINT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+"""What is between the parts of the names that passes make; no name of a file has it."""
+
 FUNCTION = "dnnl.Function"
 """The operator, and its domain, of nodes that compute the traced ``function`` of one value; no file
 can hold one."""

@@ -61,7 +61,7 @@ def binary(lowering: Lowering, node: Node) -> None:
     if is_whole(lowering.graph.type_of(node.output).dtype):
         exact(lowering, node)
         return
-    fits_eltwise = all(post_op.kind == "binary" for post_op in node.post_ops)
+    fits_eltwise = all(post_op.kind != "eltwise" for post_op in node.post_ops)
     if fits_eltwise and unary_parameters(node, lowering.graph) is not None:
         unary(lowering, node)
         return

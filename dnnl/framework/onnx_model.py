@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper, version_converter
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.external_data import load_external_data
-from dnnl.framework.graph import Array, Graph, ModelError, Node, TensorType, blamed_on
+from dnnl.framework.graph import JOINT, Array, Graph, ModelError, Node, TensorType, blamed_on
 
 MIN_OPSET = 7
 """Older models broadcast by an attribute of each operator: they are converted first."""
@@ -255,7 +255,12 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         name = node.name
         if not name or name in names:
             name = f"{name or node.op_type}_{index}"
+        while name in names:
+            name += "_"
         names.add(name)
+        strange = [text for text in (name, *node.input, *node.output) if JOINT in text]
+        if strange:
+            raise ModelError(f"the name {strange[0]!r} has a {JOINT}, which is for names made here")
         domain = "" if node.domain in _OWN else node.domain
         sources, results = tuple(node.input), tuple(node.output)
         bare = Node(node.op_type, name, sources, results, domain=domain)

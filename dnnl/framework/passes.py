@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import Array, Graph, Node, blamed_on
+from dnnl.framework.graph import JOINT, Array, Graph, Node, blamed_on
 
 Pass = Callable[[Graph], Graph]
 Float64 = npt.NDArray[np.float64]
@@ -58,13 +58,13 @@ def split_variadic(graph: Graph) -> Graph:
         left = node.inputs[0]
         for index, right in enumerate(node.inputs[1:]):
             last = index == len(node.inputs) - 2
-            result = node.output if last else f"{node.output}:{index}"
+            result = node.output if last else f"{node.output}{JOINT}{index}"
             if not last:
                 shape = np.broadcast_shapes(
                     *(types[v].sizes if v in types else graph.shape_of(v) for v in (left, right))
                 )
                 types[result] = replace(types[node.output], shape=shape)
-            name = node.name if last else f"{node.name}:{index}"
+            name = node.name if last else f"{node.name}{JOINT}{index}"
             step = replace(node, op=op, name=name, inputs=(left, right), outputs=(result,))
             nodes.append(step)
             left = result
@@ -166,7 +166,7 @@ def _folded(node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str,
     dtype = constants[names[1]].dtype
 
     def store(index: int, array: Float64) -> None:
-        names[index] = f"{absorbed.name}:{index}"
+        names[index] = f"{absorbed.name}{JOINT}{index}"
         constants[names[index]] = array.astype(dtype)
 
     def load(index: int) -> Float64:

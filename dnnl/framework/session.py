@@ -21,6 +21,7 @@ from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
+from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
 from dnnl.primitives.primitive import Primitive, build_ahead
 from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
@@ -37,6 +38,7 @@ PASSES: tuple[Pass, ...] = (
     split_variadic,
     expand,
     drop_identities,
+    fold_constants,
     fuse_functions,
     factors_behind_products,
     sink_views,
@@ -220,7 +222,8 @@ class Session:
 
     def _memory(self, storage: int, desc: MemoryDesc) -> Memory:
         if storage in self._constants:
-            return self._constants[storage]
+            whole = self._constants[storage]
+            return whole if whole.desc == desc else Memory(desc, self.engine, whole.data)
         offset = self._arena.offsets[storage]
         return Memory(desc, self.engine, self._activations[offset : offset + desc.size])
 

@@ -84,7 +84,7 @@ class ShapedLayout:
 
         None where blocks lie across.
         """
-        place = self.permutation.index(axis)
+        place, step = self.permutation.index(axis), step if count > 1 else 1
         dims = list(self.desc.dims)
         dims[place] = (count - 1) * step + 1 if count else 0
         offsets = [first if dim == place else 0 for dim in range(len(dims))]
@@ -92,7 +92,7 @@ class ShapedLayout:
             region = unblocked(self.desc).submemory(dims, offsets)
         except InvalidArguments:
             return None
-        if step > 1 and count:
+        if step > 1:
             if region.inner_blocks:
                 return None
             dims[place] = count

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, TensorType
@@ -83,7 +84,7 @@ def parts_of(scope: Scope) -> list[Range]:
     sizes = scope.listed("split", 1)
     if sizes is None:
         number = scope.attr("num_outputs", count)
-        if number != count or count > max(shape[axis], 1):
+        if number != count:
             raise ModelError(f"num_outputs = {number} of {count} results, {shape[axis]} slices")
         each = -(-shape[axis] // count)
         sizes = tuple(max(0, min(each, shape[axis] - each * place)) for place in range(count))
@@ -147,16 +148,15 @@ def truth(scope: Scope) -> list[TensorType]:
     return [TensorType(np.dtype(np.bool_), scope.shape())]
 
 
-def around(mode: str, extent: int, before: int, behind: int) -> Sequence[int]:
+def around(mode: str, extent: int, before: int, behind: int) -> npt.NDArray[np.int64]:
     """Which slice of an axis each place of the padded one has, where padding repeats elements."""
-    places = np.arange(-before, extent + behind)
+    places = np.arange(-before, extent + behind, dtype=np.int64)
     if mode == "edge":
         places = places.clip(0, extent - 1)
     elif mode == "wrap":
-        places %= extent
+        places %= max(1, extent)
     else:
         period = max(1, 2 * (extent - 1))
         folded = np.abs(places) % period
         places = np.minimum(folded, period - folded)
-    found: list[int] = places.tolist()
-    return found
+    return places

@@ -15,12 +15,17 @@ from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.exact import exact_function, folded
-from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType, blamed_on
+from dnnl.framework.graph import JOINT, Array, Graph, ModelError, Node, Shape, TensorType, blamed_on
 from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form
 from dnnl.framework.shapes import Scope
 from dnnl.runtime.storage import check_room
 from dnnl.types.layout_input import read_sequence
+
+_AS_FILES_HAVE_THEM = frozenset(
+    {"Add", "Cast", "Div", "Equal", "Expand", "Gather", "Mul", "Not", "Or"}
+)
+"""Operators that passes write with the attributes and sources that files give them."""
 
 _RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"}
@@ -73,12 +78,28 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     for node in graph.nodes:
         with blamed_on(node):
             check_form(node)
-            folded = _constant_results(node, known)
+            folded = constant_results(node, known)
             if folded is None:
                 kept.append(node)
                 types.update(_infer(node, known))
             else:
                 constants.update(folded)
+    return replace(known, nodes=tuple(kept)).pruned()
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """The graph without nodes whose sources are constant, as what passes write may be."""
+    constants = dict(graph.constants)
+    known = replace(graph, constants=constants)
+    kept = []
+    for node in graph.nodes:
+        written = JOINT in node.name and node.op not in _AS_FILES_HAVE_THEM
+        with blamed_on(node):
+            folded = None if written else constant_results(node, known)
+        if folded is None:
+            kept.append(node)
+        else:
+            constants.update(folded)
     return replace(known, nodes=tuple(kept)).pruned()
 
 
@@ -108,7 +129,7 @@ def rebatched(graph: Graph, batch: int) -> Graph:
 
 
 def _target_name(node: str) -> str:
-    return f"{node}:shape"
+    return f"{node}{JOINT}shape"
 
 
 def _targets(graph: Graph, batch: int) -> dict[str, Array]:
@@ -211,7 +232,7 @@ def _counted(names: Sequence[str]) -> str:
     return first if len(names) == 1 else f"{len(names)} nodes, the first is {first}"
 
 
-def _constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
+def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     """The results of a node that needs no input of the model; None for any other."""
     if node.op == "Shape" and node.inputs[0] not in graph.constants:
         rank = len(graph.shape_of(node.inputs[0]))
@@ -228,6 +249,8 @@ def _constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     if node.op == "GatherElements":  # ONNX's own implementation fails for more than two dimensions
         data, indices = (graph.constants[value] for value in node.reads)
         axis = Scope(node, graph).axis(0)
+        sizes = enumerate(indices.shape)
+        data = data[tuple(slice(None if d == axis else size) for d, size in sizes)]
         return {node.output: np.take_along_axis(data, indices.astype(np.int64), axis)}
     return evaluate(node, {v: graph.constants[v] for v in node.reads}, graph.opset)
 

@@ -11,10 +11,13 @@ import numpy as np
 
 from dnnl.framework.elementwise import post_op_of, scalar_of
 from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import Graph, Node, Shape, TensorType
+from dnnl.framework.graph import JOINT, Graph, Node, Shape, TensorType
 from dnnl.framework.operators import operator_of
 from dnnl.framework.shapes import Scope, transposition
 
+_MOST_FACTOR = 2.0**8
+"""Products without larger or smaller factors than this leave the range of f32 where only numbers
+next to its ends would come of them."""
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
@@ -79,7 +82,7 @@ class _Mover:
                 return None
             before += seen
             inputs.append(seen[0].output if seen else name)
-        early = f"{node.output}:{view.name}"
+        early = f"{node.output}{JOINT}{view.name}"
         self.types[early] = TensorType(self.graph.type_of(node.output).dtype, shape)
         self.uses[source] += 1
         self.uses[early] += 1
@@ -109,7 +112,7 @@ class _Mover:
                 return []
         if own != full or (name not in self.producers and name not in self.graph.inputs):
             return None
-        seen = f"{name}:{node.name}"
+        seen = f"{name}{JOINT}{node.name}"
         self.types[seen] = TensorType(self.graph.type_of(name).dtype, shape)
         if view.op == "Transpose":
             perm = transposition(Scope(view, self.graph))
@@ -134,14 +137,14 @@ def factors_behind_products(graph: Graph) -> Graph:
             if found is not None:
                 factor *= found[1]
                 fused.append(producers[value].name)
-        if not fused or not np.isfinite(np.float32(factor)):
+        if not fused:
             nodes.append(node)
             continue
-        early, number = f"{node.output}:product", f"{node.output}:factor"
+        early, number = f"{node.output}{JOINT}product", f"{node.output}{JOINT}factor"
         types[early] = graph.type_of(node.output)
         constants[number] = np.array(factor, np.float32)
         nodes.append(replace(node, inputs=tuple(inputs), outputs=(early,)))
-        name = f"{node.name}:factor"
+        name = f"{node.name}{JOINT}factor"
         nodes.append(Node("Mul", name, (early, number), node.outputs, fused=tuple(fused)))
     return replace(graph, nodes=tuple(nodes), types=types, constants=constants).pruned()
 
@@ -155,6 +158,8 @@ def _factor(node: Node | None, graph: Graph) -> tuple[str, float] | None:
     if place is None or graph.shape_of(node.inputs[1 - place]) != graph.shape_of(node.output):
         return None
     number = scalars[place]
-    if number is None or (node.op == "Div" and (place == 0 or not number)):
+    if number is None or not 1 / _MOST_FACTOR <= abs(number) <= _MOST_FACTOR:
+        return None
+    if node.op == "Div" and place == 0:
         return None
     return node.inputs[1 - place], 1 / number if node.op == "Div" else number

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dnnl.framework.graph import Array, Graph, Node, Shape, TensorType
+from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, TensorType
 
 
 class Writer:
@@ -31,14 +31,14 @@ class Writer:
     ) -> str:
         """Append a node and return the name of its result, of the node's data type if no other is
         given."""
-        name = f"{self.node.name}:{len(self.nodes)}"
+        name = f"{self.node.name}{JOINT}{len(self.nodes)}"
         self.nodes.append(Node(op, name, inputs, (name,), attrs or {}))
         self.types[name] = TensorType(dtype or self.dtype, shape)
         return name
 
     def constant(self, array: Any, dtype: np.dtype[Any] | None = None) -> str:
         """The name of a new constant, of the node's data type if no other is asked for."""
-        name = f"{self.node.name}:constant{len(self.constants)}"
+        name = f"{self.node.name}{JOINT}constant{len(self.constants)}"
         self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
         return name
 
