@@ -76,7 +76,7 @@ def pad(writer: Writer) -> bool:
             value = writer.add("Slice", (value,), shape, named)
         whole = _with(shape, axis, before + kept + behind)
         if mode != "constant":
-            if not kept and prod(whole):
+            if not kept and 0 not in whole:
                 raise ModelError(f"there is nothing to repeat along axis {axis}")
             value = gathered(writer, value, whole, axis, around(mode, kept, before, behind))
         elif before or behind:
