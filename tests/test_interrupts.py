@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 import pytest
 
 from dnnl.interrupts import Deferred
+
+
+@pytest.fixture(autouse=True)
+def _as_python_has_it() -> Iterator[None]:
+    """A shell that starts the tests in the background has them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt() -> None:
@@ -41,7 +50,7 @@ def test_without_an_interrupt_nothing_happens() -> None:
         interrupt()
 
 
-def test_handlers_of_users_are_called_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handlers_of_users_are_called_once() -> None:
     called: list[int] = []
 
     def mine(number: int, _: FrameType | None) -> None:

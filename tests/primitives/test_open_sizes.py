@@ -117,7 +117,7 @@ EXAMPLES = [line for kind, line in records.LINES if kind in OPEN and "BWD" not i
 def test_every_example_of_the_records(line: str) -> None:
     """Of lines with many cases some: it is types and not sizes for which code is written."""
     cases = list(trials(line))
-    for made in cases[:: -(-len(cases) // 4)]:
+    for made in cases[:: -(-len(cases) // 2)]:
         if plain(made):
             run_open(made)
         else:
