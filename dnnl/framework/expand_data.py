@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, Shape
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_data import around, padding, slices
@@ -126,7 +125,9 @@ def is_inf(writer: Writer) -> bool:
         if scope.attr(name, 1)
     ]
     if not wanted:
-        raise Unimplemented(f"{node}: it asks for infinities of neither sign")
+        never = writer.constant(np.zeros(shape), _TRUTH)
+        writer.add("Identity", (never,), shape, dtype=_TRUTH)
+        return True
     found = [
         writer.add("Equal", (node.inputs[0], writer.constant(number)), shape, dtype=_TRUTH)
         for number in wanted
