@@ -70,6 +70,8 @@ def _text(source: str, text: str) -> str:
 
 
 def _path(source: str, text: str) -> Path:
+    if not text.strip():  # which Path takes for the current folder
+        raise InvalidArguments(source, text, "a path has characters; cache_limit = 0 keeps nothing")
     if "\0" in text:
         raise InvalidArguments(source, text, "a path has no NUL character")
     try:

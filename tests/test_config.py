@@ -118,6 +118,8 @@ def test_an_override_is_checked_like_the_environment() -> None:
         config.set("num_threads", 0)
     with pytest.raises(InvalidArguments, match=r"cache_dir = 'a.x00b': a path has no NUL"):
         config.set("cache_dir", "a\0b")
+    with pytest.raises(InvalidArguments, match=r"cache_dir = '': .*cache_limit = 0 keeps nothing"):
+        config.set("cache_dir", "")
     assert config.get("num_threads") is None
 
 

@@ -220,7 +220,7 @@ def test_one_primitive_for_many_sizes(kind: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Recipe, "kernel", kernel)
     pattern = MemoryDesc((R,) * 4, "f32")
     rng = np.random.default_rng(5)
-    with config.override("cache_dir", ""):
+    with config.override("cache_limit", 0):
         module._cache.clear()
         pd = PrimitiveDesc(DESCRIPTIONS[kind](pattern), ENGINE)
         primitive = Primitive(pd)
