@@ -29,6 +29,7 @@ from tests.fuzz.model_edits import edited, edits
 _SHAPE = (1, 4, 4, 4)
 _EACH = 5  # steps of a model
 _MOST_ELEMENTS = 2**20  # of an input that is run
+_MOST_BYTES = 2**28  # of the activations of a model that is run
 _MEMORY = 8 << 30
 _TOLERANCE = 1e-3
 _REASON = 24  # characters of a rule by which models that break it are one finding
@@ -120,6 +121,8 @@ def _beside(path: Path) -> Outcome:
     if any(prod(n for n in shape if isinstance(n, int)) > _MOST_ELEMENTS for shape in shapes):
         return Outcome(State.REFUSED, "an input that is too large to be run here")
     session = model.compile(dnnl.Engine("cpu"), num_threads=1)
+    if session.nbytes > _MOST_BYTES:
+        return Outcome(State.REFUSED, "activations that are too large to be computed here")
     feeds = feeds_for(model.graph)
     with np.errstate(all="ignore"):
         results = session.run(feeds)
