@@ -35,6 +35,15 @@ class Window:
     dilation: int = 1
     padding: int = 0
 
+    @property
+    def reached(self) -> range:
+        """The taps that lie on an element in some window, one at least: kernels may be far larger
+        than what they slide over."""
+        first = -(-(self.padding - (self.windows - 1) * self.stride) // self.dilation)
+        last = (self.elements - 1 + self.padding) // self.dilation
+        begin = min(max(first, 0), self.kernel - 1)
+        return range(begin, max(begin + 1, min(last + 1, self.kernel)))
+
 
 @dataclass(frozen=True, eq=False)
 class Containing:

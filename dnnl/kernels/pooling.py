@@ -15,7 +15,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
-from dnnl.codegen.windows import tap_number
+from dnnl.codegen.windows import Window, tap_number
 from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -70,11 +70,18 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     arguments = Arguments()
     axes = letters(conf.dst.dims)
     index = [Affine.of(axis) for axis in axes]
-    taps = tuple(Axis(size, f"k{dim}") for dim, size in enumerate(conf.kernel))
-    spatial = zip(index[2:], conf.strides, taps, conf.dilations, conf.padding, strict=True)
+    windows = [
+        Window(*sizes)
+        for sizes in zip(
+            conf.src.dims[2:], conf.dst.dims[2:], conf.kernel, conf.strides,
+            (dilation + 1 for dilation in conf.dilations), conf.padding, strict=True,
+        )
+    ]  # fmt: skip
+    taps = tuple(Axis(len(dim.reached), f"k{number}") for number, dim in enumerate(windows))
+    number = [Affine.of(tap) + dim.reached.start for tap, dim in zip(taps, windows, strict=True)]
     seen = [
-        form * stride + Affine.of(tap, dilation + 1) + -padding
-        for form, stride, tap, dilation, padding in spatial
+        form * dim.stride + tap * dim.dilation + -dim.padding
+        for form, dim, tap in zip(index[2:], windows, number, strict=True)
     ]
     bare = frozenset(range(2, len(axes)))  # what pads a block is no tap
     src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen), bare=bare)
@@ -83,7 +90,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     places = []
     if conf.workspace is not None:
         places.append(Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index)))
-    tap = Number(tap_number([Affine.of(axis) for axis in taps], conf.kernel))
+    tap = Number(tap_number(number, conf.kernel))
 
     def body(point: Point) -> None:
         if conf.alg is not Alg.pooling_max:
@@ -100,7 +107,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nest = Nest(
         axes, taps, (src, *epilogue.operands), (dst, *places), body,
         numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
-        registers=registers(conf.kernel),
+        registers=registers(tuple(tap.extent for tap in taps)),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 

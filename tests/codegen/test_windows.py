@@ -69,6 +69,24 @@ def test_every_element_has_its_windows_once(dim: Window) -> None:
         assert pairs == want
 
 
+@given(
+    st.builds(
+        Window,
+        elements=st.integers(1, 9), windows=st.integers(1, 9), kernel=st.integers(1, 30),
+        stride=st.integers(1, 7), dilation=st.integers(1, 7), padding=st.integers(0, 40),
+    )
+)  # fmt: skip
+def test_taps_that_no_window_has_on_an_element_are_known(dim: Window) -> None:
+    hit = {
+        tap
+        for window, tap in product(range(dim.windows), range(dim.kernel))
+        if 0 <= window * dim.stride + tap * dim.dilation - dim.padding < dim.elements
+    }
+    assert hit <= set(dim.reached)
+    span = dim.elements + (dim.windows - 1) * dim.stride  # of all windows together
+    assert 1 <= len(dim.reached) <= 1 + span // dim.dilation
+
+
 def test_an_iteration_that_divides_looks_at_nothing_else() -> None:
     """Where the kernel is a multiple of the stride, no tap is missing: only edges have bounds."""
     own = containing(Window(56, 28, 4, 2, 1, 1), "h")

@@ -93,6 +93,20 @@ def test_windows_in_the_padding(layout: str, alg: str) -> None:
 
 
 @pytest.mark.parametrize("alg", ALGS)
+def test_windows_far_larger_than_the_image(alg: str) -> None:
+    """2^31 taps, of which all but six lie in the padding of every window."""
+    memory = source((2, 3, 4, 5), "nchw")
+    huge, inside = 2**31 - 1, 4
+    window = Window((2, huge), (2, 2), (0, huge // 2), (0, huge // 2), (0, 0))
+    seen = window.desc(alg, memory.desc, describe((2, 3, 2, 3), "nchw"))
+    cut = Window((2, inside + 5), (2, 2), (0, inside), (0, inside), (0, 0))
+    want = cut.apply(logical(memory), alg)
+    if alg == "pooling_avg_include_padding":
+        want = want * (math.prod(cut.kernel) / (2 * huge))
+    check(execute(seen, {Arg.SRC: memory}), want, 1e-6)
+
+
+@pytest.mark.parametrize("alg", ALGS)
 @pytest.mark.parametrize(
     ("src", "dst"), [("nchw", "nhwc"), ("nhwc", "nchw"), ("nChw16c", "part"), ("gaps", "nChw8c")]
 )
