@@ -26,8 +26,9 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import Emitter, Values, i64
+from dnnl.codegen.builder import I8, Emitter, Values, i64
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.transpose import transpose_registers
 
@@ -195,11 +196,27 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """What is asked for while a product is computed: ``step`` bytes from ``pointer`` on in each
+    step of the innermost level."""
+
+    pointer: ir.Value
+    step: int
+
+    def ask(self, e: Emitter) -> Ahead:
+        """Ask for the lines of one step; the rest of them."""
+        for offset in range(0, self.step, LINE):
+            vector.prefetch(e, e.element(self.pointer, i64(offset), I8), second_level=True)
+        return replace(self, pointer=e.element(self.pointer, i64(self.step), I8))
+
+
+@dataclass(frozen=True)
 class Factors:
     """The operands of a product: the addresses of A and B, the offset of each row in A and of each
     vector in B, in elements, and how they are multiplied. A row of offset None is all ones.
 
-    The k of a group are side by side in B, or else ``apart``, in elements."""
+    The k of a group are side by side in B, or else ``apart``, in elements. A product of one level
+    asks for what lies ``ahead``."""
 
     a: ir.Value
     b: ir.Value
@@ -207,6 +224,7 @@ class Factors:
     vectors: tuple[int, ...]
     multiply: Multiply
     apart: int = 0
+    ahead: Ahead | None = None
 
     def columns(self, e: Emitter) -> list[Values]:
         """The operands of all vectors of B."""
@@ -250,15 +268,20 @@ def accumulate(
     first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
     first = first.opaque(e)
 
-    def body(_: ir.Value, a: ir.Value, b: ir.Value, *cells: ir.Value) -> Values:
-        here = replace(factors, a=a, b=b)
-        result = accumulate(e, Tile(tile.vectors, cells), here, levels[1:], leaf)
-        following = here.moved(e, i64(level.a_step), i64(level.b_step))
-        return (following.a, following.b, *result.cells)
+    ahead = factors.ahead if len(levels) == 1 else None
+    further = () if ahead is None else (e.opaque(ahead.pointer),)
 
-    carried = (first.a, first.b, *tile.cells)
-    cells = e.loop(level.begin, level.end, body, carried, unroll=False, name="k")[2:]
-    return Tile(tile.vectors, cells)
+    def body(_: ir.Value, a: ir.Value, b: ir.Value, *rest: ir.Value) -> Values:
+        here = replace(factors, a=a, b=b)
+        asked = () if ahead is None else (replace(ahead, pointer=rest[0]).ask(e).pointer,)
+        part = Tile(tile.vectors, rest[len(further) :])
+        result = accumulate(e, part, here, levels[1:], leaf)
+        following = here.moved(e, i64(level.a_step), i64(level.b_step))
+        return (following.a, following.b, *asked, *result.cells)
+
+    carried = (first.a, first.b, *further, *tile.cells)
+    after = e.loop(level.begin, level.end, body, carried, unroll=False, name="k")
+    return Tile(tile.vectors, after[2 + len(further) :])
 
 
 def _by_index(

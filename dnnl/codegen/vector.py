@@ -346,12 +346,14 @@ def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
     return e.b.bitcast(code if number is wide else e.b.trunc(code, number), mask.type)
 
 
-def prefetch(e: Emitter, pointer: ir.Value) -> None:
-    """Ask for the cache line at an address, which need not exist."""
+def prefetch(e: Emitter, pointer: ir.Value, *, second_level: bool = False) -> None:
+    """Ask for the cache line at an address, which need not exist; for the second-level cache, or
+    else for the first."""
     if not e.isa.caches.steered:
         return
-    reading, everywhere, data = (ir.Constant(I32, number) for number in (0, 3, 1))
-    e.intrinsic("llvm.prefetch.p0", ir.VoidType(), [pointer, reading, everywhere, data])
+    near = 2 if second_level else 3
+    reading, where, data = (ir.Constant(I32, number) for number in (0, near, 1))
+    e.intrinsic("llvm.prefetch.p0", ir.VoidType(), [pointer, reading, where, data])
 
 
 def _addresses(e: Emitter, pointer: ir.Value, offsets: ir.Value, element: ir.Type) -> ir.Value:

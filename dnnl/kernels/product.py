@@ -13,15 +13,15 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
 from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis, decode
-from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
+from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
+from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
@@ -38,6 +38,8 @@ from dnnl.kernels.conv_tiles import (
 )
 from dnnl.kernels.product_store import Columns, Store
 from dnnl.runtime.image import Phase
+
+_DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
 
 ONE = Spatial(1, 1, 1, 1, 0, 1)
 
@@ -271,6 +273,7 @@ class _Writer:
             problem.multiply,
             problem.apart,
         )
+        factors = replace(factors, ahead=self._ahead(env, block, factors.b))
         at = self.store.at(env, tile.width, len(places))
         zero = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
         if self.blocks == 1:
@@ -290,6 +293,27 @@ class _Writer:
             return ()
 
         e.branch(last, finish, keep)
+
+    def _ahead(self, env: Env, block: Value, b: Value) -> Ahead | None:
+        """What a tile asks for of panels that come from beyond the caches: its part of the next
+        one, where each meets several tiles, of which the first would wait for the whole panel;
+        what lies a little further on, where there is one tile."""
+        e, problem, panel = self.e, self.problem, self.problem.columns.panel
+        axes = (*problem.around, *problem.taps, *problem.inside)
+        line, *rest = merge_levels([self._level(axis) for axis in axes])
+        bits, size = problem.multiply.b.bits, self.b_form.stride(panel)
+        side_by_side = not rest and (line.count or 0) * line.b_step == size
+        if not (problem.blocking.panels and side_by_side and panel.extent > 1):
+            return None
+        steps = self.steps if self.blocks > 1 else line.count or 0
+        part = steps * line.b_step * bits // 8
+        tiles, tile = self.per_band, env[self.number]
+        if problem.blocking.places:
+            tiles, tile = self.chunk, e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
+        begin = i64(size * bits // 8 if tiles > 1 else _DISTANCE)
+        step = -(-part // (steps * tiles))
+        begin = e.add(begin, e.add(e.mul(tile, steps * step), e.mul(block, part)))
+        return Ahead(e.element(b, begin, I8), step)
 
     def _begun(self, kept: Value, zero: Tile, block: Value) -> Tile:
         """The sums of the blocks before this one, which lie at ``kept``; zero in the first."""
