@@ -128,22 +128,22 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
     """How many vectors wide a tile should be for this many columns.
 
     Two vectors need the fewest loads a product of those shapes whose rows still divide common
-    sizes; another width is taken only where it leaves fewer columns idle. ``row_step`` is the
+    sizes; another width is taken only where it leaves fewer columns idle, and more than a few where
+    it is one, which takes a load for each product. ``row_step`` is the
     distance of the rows of A in bytes: where the rows of such a tile would fall into the same
     few sets of the first-level cache and evict each other, the tile is made wide and low.
     Of scalars a tile is as square as registers allow: idle ones cost little.
     """
     if isa.lanes == 1:
         return 4 if columns > 2 else 2
-    widths: tuple[int, ...] = (2, 3, 1)
     if columns >= 4 * isa.lanes and max_rows(isa, 2) > isa.caches.lines_kept(row_step):
-        widths = (4,)
-    best, least = widths[0], None
-    for vectors in widths:
-        idle = -columns % (vectors * isa.lanes)
-        if least is None or idle < least:
-            best, least = vectors, idle
-    return best
+        return 4
+
+    def cost(vectors: int) -> int:
+        width = vectors * isa.lanes
+        return -(-columns // width) * width * (9 if vectors == 1 else 8)
+
+    return min((2, 3, 1), key=cost)
 
 
 @dataclass(frozen=True)
