@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
+from onnx.helper import np_dtype_to_tensor_dtype
 
 from dnnl.errors import Unimplemented
 from dnnl.framework import expand_data as data
@@ -137,16 +138,42 @@ def _slopes(writer: Writer) -> bool:
 
 
 def _power(writer: Writer) -> bool:
-    """An integer to the power of constant floats that are whole: the power of integers."""
+    """An integer to the power of constant floats that are whole: the power of integers. A float to
+    the power of many integers: that of floats, one of which has the shape of the result."""
     node, graph = writer.node, writer.graph
     exponent = graph.constants.get(node.inputs[1])
-    if not is_whole(writer.dtype) or is_whole(graph.type_of(node.inputs[1]).dtype):
+    if not is_whole(writer.dtype):
+        return _power_of_floats(writer)
+    if is_whole(graph.type_of(node.inputs[1]).dtype):
         return False
     if exponent is None or not _whole_numbers(exponent):
         rule = "an integer to the power of floats, which are no constant integers"
         raise Unimplemented(f"{node}: {rule}: Cast makes a float of it")
     name = writer.constant(exponent, np.dtype(np.int64))
     writer.add("Pow", (node.inputs[0], name), graph.shape_of(node.output))
+    return True
+
+
+def _power_of_floats(writer: Writer) -> bool:
+    """Exponents become floats, and a base that neither source has the size of is copied."""
+    node, graph = writer.node, writer.graph
+    base, exponent = node.inputs
+    shape, own = graph.shape_of(node.output), [graph.shape_of(value) for value in node.inputs]
+    known = graph.constants.get(exponent)
+    if known is not None and known.size == 1 and own[0] == shape:
+        return False
+    if is_whole(graph.type_of(exponent).dtype):
+        if known is not None:
+            exponent = writer.constant(known)
+        else:
+            kind = {"to": np_dtype_to_tensor_dtype(writer.dtype)}
+            exponent = writer.add("Cast", (exponent,), own[1], kind)
+    if shape not in own:
+        sizes = writer.constant(shape, np.dtype(np.int64))
+        base = writer.add("Expand", (base, sizes), shape)
+    if (base, exponent) == node.inputs:
+        return False
+    writer.add("Pow", (base, exponent), shape)
     return True
 
 

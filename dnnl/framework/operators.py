@@ -19,7 +19,7 @@ from dnnl.framework import shapes_resize as resized
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.functions import ALONE
-from dnnl.framework.graph import FUNCTION, ModelError, Node
+from dnnl.framework.graph import FUNCTION, ModelError, Node, PostOp
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.shapes import Infer
 
@@ -85,6 +85,12 @@ class Operator:
     post_ops: frozenset[str] = frozenset()
     inputs: tuple[int, int | None] = (1, 1)
     required: tuple[str, ...] = ()
+
+    def takes(self, post_op: PostOp) -> bool:
+        """Whether the primitive has such post-ops; what takes no second source takes no operands
+        of functions either."""
+        kinds = {post_op.kind, "binary"} if post_op.operands else {post_op.kind}
+        return kinds <= self.post_ops
 
 
 def _binary(post_ops: frozenset[str] = _ANY) -> Operator:

@@ -28,7 +28,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
+from dnnl.types.post_ops import PostOp, PostOpPrelu
 
 
 def configure(
@@ -68,9 +68,9 @@ def shared(conf: Conf) -> Conf:
         return MemoryDesc((1 if set(desc.dims) <= {1} else 2,), desc.data_type)
 
     def post_op(entry: PostOp) -> PostOp:
-        if isinstance(entry, PostOpBinary):
-            return entry.mapped(operand)
-        return replace(entry, mask=1) if isinstance(entry, PostOpPrelu) and entry.mask else entry
+        if isinstance(entry, PostOpPrelu) and entry.mask:
+            return replace(entry, mask=1)
+        return entry.mapped(operand)
 
     own = conf.quantization
     quantization = Quantization(specs(own.scales), specs(own.zero_points))

@@ -129,10 +129,7 @@ def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[Pos
             return desc
         return laid_out_as(desc, [dst] if desc.dims == dst.dims else [])
 
-    return tuple(
-        entry.mapped(resolve) if isinstance(entry, PostOpBinary | PostOpFunction) else entry
-        for entry in post_ops
-    )
+    return tuple(entry.mapped(resolve) for entry in post_ops)
 
 
 def check_dropout(dropout: Dropout | None, dst: MemoryDesc) -> None:
