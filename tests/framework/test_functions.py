@@ -126,6 +126,21 @@ JOINED: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
         ],
         {"w": random(16, 16, 1, 1)}, ["convolution", "convolution"],
     ),
+    "a product that others read": (
+        [
+            node("Conv", ["x", "w"], "c"), node("Conv", ["z", "w"], "d"),
+            node("Sigmoid", ["c"], "s"), node("Tanh", ["d"], "t"), node("Mul", ["s", "t"], "m"),
+            node("Concat", ["c", "m"], "y", axis=1),
+        ],
+        {"w": random(16, 16, 1, 1)}, ["convolution", "convolution", "concat"],
+    ),
+    "a power by a product": (
+        [
+            node("Exp", ["z"], "b"),
+            node("Conv", ["x", "w"], "c"), node("Pow", ["b", "c"], "y"),
+        ],
+        {"w": random(16, 16, 1, 1) / 4}, ["convolution"],
+    ),
     "parts that others read": (
         [*GATES[:2], node("Mul", ["s", "t"], "m"), node("Neg", ["s"], "n"),
             node("Concat", ["m", "n"], "y", axis=1)],
