@@ -212,6 +212,7 @@ def _matmul(writer: Writer) -> bool:
 _RULES: dict[str, Callable[[Writer], bool]] = {
     "Clip": _pieces,
     "Gemm": _gemm,
+    "GatherND": data.gather_nd,
     "IsInf": data.is_inf,
     "IsNaN": data.is_nan,
     "GroupNormalization": normalization.group,

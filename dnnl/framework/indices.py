@@ -14,6 +14,7 @@ _MOVING = frozenset(
     | {"Tile", "Transpose", "Unsqueeze"}
 )
 """Operators whose results are the numbers of their sources."""
+_GATHERS = frozenset({"Gather", "GatherElements"})
 
 
 def index_extents(graph: Graph) -> dict[str, int]:
@@ -42,7 +43,7 @@ def _extents(value: str, graph: Graph, readers: Mapping[str, list[Node]]) -> set
         if node.op in _MOVING:
             for result in filter(None, node.outputs):
                 found |= _extents(result, graph, readers)
-        elif node.op == "Gather" and node.inputs[0] != value:
+        elif node.op in _GATHERS and node.inputs[0] != value:
             scope = Scope(node, graph)
             found.add(scope.shape()[scope.axis(0)])
         elif node.op not in COMPARISONS:

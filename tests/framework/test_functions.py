@@ -179,7 +179,7 @@ POWERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], type]] = {
 def test_powers(known: bool, case: str, layout: str) -> None:
     """Of both signs, as a step and behind another one."""
     base, exponents, kind = POWERS[case]
-    exponent = np.random.default_rng(2).integers(-3, 5, exponents).astype(kind)
+    exponent: Any = np.random.default_rng(2).integers(-3, 5, exponents).astype(kind)
     x = random(*base)
     constants, feeds = ({"e": exponent}, {"x": x}) if known else ({}, {"x": x, "e": exponent})
     nodes = [node("Pow", ["x", "e"], "p"), node("Neg", ["x"], "n"), node("Pow", ["n", "e"], "q")]
