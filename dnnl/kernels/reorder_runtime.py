@@ -35,8 +35,6 @@ def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types of which something is known at execution only."""
-    if not (src.has_runtime_values or dst.has_runtime_values):
-        return Refusal(Reason.SHAPE, "all sizes are known")
     if dst.compensation is not None:
         return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
     refusal = refuse_types(src, dst, allowed=convert.SUPPORTED, runtime=True)
