@@ -55,6 +55,20 @@ def test_slice(case: str, kind: type, layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
+def test_slice_up_to_half_of_another_value(layout: str) -> None:
+    """Ends that the model computes from shapes are known where these are."""
+    constants = {"axis": [1], "two": [2], "first": [0], "channels": 1}
+    nodes = [
+        node("Shape", ["z"], "shape"), node("Gather", ["shape", "channels"], "count"),
+        node("Unsqueeze", ["count", "first"], "list"), node("Div", ["list", "two"], "half"),
+        node("Slice", ["x", "first", "half", "axis"], "s"), node("Neg", ["s"], "y"),
+    ]  # fmt: skip
+    arrays = {name: np.array(value) for name, value in constants.items()}
+    proto = make_model(nodes, {"x": SHAPE, "z": (3, 9)}, ["y"], arrays)
+    assert run(proto, layout) == ["eltwise"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_slices_are_views(layout: str) -> None:
     """What reads them reads the whole where it lies."""
     constants = {"a": [2], "b": [10], "axes": [1], "half": [10, 10]}
