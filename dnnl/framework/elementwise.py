@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import FUNCTION, Array, Graph, ModelError, Node, PostOp
 from dnnl.framework.shapes import Scope
@@ -148,16 +147,6 @@ def source_of(node: Node, graph: Graph) -> str:
     """The first input that is not constant (the first of all where each is)."""
     computed = [v for v in node.inputs if v not in graph.constants]
     return computed[0] if computed else node.inputs[0]
-
-
-def binary_algorithm(node: Node) -> str:
-    """Algorithm of an operator of two sources.
-
-    Raises Unimplemented where it only works with a scalar constant.
-    """
-    if node.op not in BINARY:
-        raise Unimplemented(f"{node}: its second source must be a scalar constant")
-    return BINARY[node.op]
 
 
 def scalar_of(array: Array | None) -> float | None:

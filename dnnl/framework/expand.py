@@ -124,6 +124,18 @@ def _pieces(writer: Writer) -> bool:
     return True
 
 
+def _sign(writer: Writer) -> bool:
+    """1 and -1 of floats that are above and below 0; 0 and NaN stay."""
+    value, shape = writer.node.inputs[0], writer.graph.shape_of(writer.node.output)
+    if is_whole(writer.dtype):
+        return False
+    zero, truth = writer.constant(0), np.dtype(np.bool_)
+    for op, sign in (("Less", -1), ("Greater", 1)):
+        found = writer.add(op, (writer.node.inputs[0], zero), shape, dtype=truth)
+        value = writer.add("Where", (found, writer.constant(sign), value), shape)
+    return True
+
+
 def _slopes(writer: Writer) -> bool:
     """PRelu of integers: what is above 0, and the slopes times what is below."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
@@ -227,6 +239,7 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     **dict.fromkeys(REDUCTIONS, reduction.reduction),
     "Relu": _pieces,
     "Resize": resizing.resize,
+    "Sign": _sign,
     "Slice": data.slices_of,
     "Tile": data.tile,
     "Trilu": data.trilu,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.elementwise import binary_algorithm, source_of, unary_parameters
+from dnnl.framework.elementwise import BINARY, source_of, unary_parameters
 from dnnl.framework.exact import exact_function, is_whole
 from dnnl.framework.graph import Node, PostOp
 from dnnl.framework.lowering import FORWARD, Lowering, Source, data_type, volume
@@ -78,7 +78,7 @@ def binary(lowering: Lowering, node: Node) -> None:
     sources = _aligned(lowering, node)
     shape = lowering.graph.shape_of(node.output)
     dst = lowering.result(shape, sources[0])
-    desc = BinaryDesc(Alg[binary_algorithm(node)], sources[0].desc, sources[1].desc, dst)
+    desc = BinaryDesc(Alg[BINARY[node.op]], sources[0].desc, sources[1].desc, dst)
     args: dict[int, Source] = {Arg.SRC_0: sources[0], Arg.SRC_1: sources[1]}
     lowering.define(node.output, lowering.emit(node, desc, args))
 

@@ -163,6 +163,18 @@ def test_functions_of_several_values(case: str, layout: str) -> None:
     assert [kind for kind in found if kind != "reorder"] == wanted
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_signs(layout: str) -> None:
+    x = random(3, 40)
+    x.flat[:5] = np.inf, -np.inf, 0.0, -0.0, 1e-45
+    proto = make_model([node("Sign", ["x"], "y")], {"x": x.shape}, ["y"])
+    session = model_of(proto).compile(Engine("cpu"), layout=layout)
+    assert kinds(session) == ["eltwise"]
+    np.testing.assert_array_equal(session.run({"x": x})["y"], np.sign(x))
+    x[:] = np.nan
+    assert np.isnan(session.run({"x": x})["y"]).all()
+
+
 POWERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], type]] = {
     "one of each": ((3, 5, 7), (3, 5, 7), np.float32),
     "one of a row": ((3, 5, 7), (5, 1), np.float32),
