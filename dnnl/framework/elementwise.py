@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
-from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import FUNCTION, Array, Graph, ModelError, Node, PostOp
 from dnnl.framework.shapes import Scope
+from dnnl.types.scalar import Scalar, replayed, trace
 
 Parameters = tuple[str, float, float]
 
@@ -95,7 +96,7 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     if is_whole(graph.type_of(value).dtype):
         return None
     if node.op == FUNCTION:
-        return PostOp("function", function=node.attrs["function"])
+        return _function_of(value, node, graph)
     if node.op in ELTWISE:
         return PostOp("eltwise", *ELTWISE[node.op](Scope(node, graph)))
     if len(node.inputs) != 2 or graph.shape_of(node.output) != graph.shape_of(value):
@@ -108,8 +109,24 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     if scalar is not None and rule is not None and inverse:
         return PostOp("eltwise", *rule(scalar))
     if node.op in BINARY and other != value and (first or node.op in _COMMUTATIVE):
-        return PostOp("binary", BINARY[node.op], operand=other)
+        return PostOp("binary", BINARY[node.op], operands=(other,))
     return None
+
+
+def _function_of(value: str, node: Node, graph: Graph) -> PostOp | None:
+    """A traced function whose first parameter is ``value``."""
+    if graph.shape_of(node.output) != graph.shape_of(value):
+        return None
+    function, place = node.attrs["function"], node.inputs.index(value)
+    operands = (*node.inputs[:place], *node.inputs[place + 1 :])
+    if place:
+
+        def turned(first: Scalar, *others: Scalar) -> Scalar:
+            sources = (*others[:place], first, *others[place:])
+            return replayed(function.expression, sources)
+
+        function = replace(function, expression=trace(turned, len(node.inputs)))
+    return PostOp("function", function=function, operands=operands)
 
 
 def _has_inverse(number: float | None) -> bool:
@@ -130,16 +147,6 @@ def source_of(node: Node, graph: Graph) -> str:
     """The first input that is not constant (the first of all where each is)."""
     computed = [v for v in node.inputs if v not in graph.constants]
     return computed[0] if computed else node.inputs[0]
-
-
-def binary_algorithm(node: Node) -> str:
-    """Algorithm of an operator of two sources.
-
-    Raises Unimplemented where it only works with a scalar constant.
-    """
-    if node.op not in BINARY:
-        raise Unimplemented(f"{node}: its second source must be a scalar constant")
-    return BINARY[node.op]
 
 
 def scalar_of(array: Array | None) -> float | None:

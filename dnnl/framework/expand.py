@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import prod
 
 import numpy as np
+from onnx.helper import np_dtype_to_tensor_dtype
 
 from dnnl.errors import Unimplemented
 from dnnl.framework import expand_data as data
@@ -123,6 +124,18 @@ def _pieces(writer: Writer) -> bool:
     return True
 
 
+def _sign(writer: Writer) -> bool:
+    """1 and -1 of floats that are above and below 0; 0 and NaN stay."""
+    value, shape = writer.node.inputs[0], writer.graph.shape_of(writer.node.output)
+    if is_whole(writer.dtype):
+        return False
+    zero, truth = writer.constant(0), np.dtype(np.bool_)
+    for op, sign in (("Less", -1), ("Greater", 1)):
+        found = writer.add(op, (writer.node.inputs[0], zero), shape, dtype=truth)
+        value = writer.add("Where", (found, writer.constant(sign), value), shape)
+    return True
+
+
 def _slopes(writer: Writer) -> bool:
     """PRelu of integers: what is above 0, and the slopes times what is below."""
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
@@ -137,16 +150,42 @@ def _slopes(writer: Writer) -> bool:
 
 
 def _power(writer: Writer) -> bool:
-    """An integer to the power of constant floats that are whole: the power of integers."""
+    """An integer to the power of constant floats that are whole: the power of integers. A float to
+    the power of many integers: that of floats, one of which has the shape of the result."""
     node, graph = writer.node, writer.graph
     exponent = graph.constants.get(node.inputs[1])
-    if not is_whole(writer.dtype) or is_whole(graph.type_of(node.inputs[1]).dtype):
+    if not is_whole(writer.dtype):
+        return _power_of_floats(writer)
+    if is_whole(graph.type_of(node.inputs[1]).dtype):
         return False
     if exponent is None or not _whole_numbers(exponent):
         rule = "an integer to the power of floats, which are no constant integers"
         raise Unimplemented(f"{node}: {rule}: Cast makes a float of it")
     name = writer.constant(exponent, np.dtype(np.int64))
     writer.add("Pow", (node.inputs[0], name), graph.shape_of(node.output))
+    return True
+
+
+def _power_of_floats(writer: Writer) -> bool:
+    """Exponents become floats, and a base that neither source has the size of is copied."""
+    node, graph = writer.node, writer.graph
+    base, exponent = node.inputs
+    shape, own = graph.shape_of(node.output), [graph.shape_of(value) for value in node.inputs]
+    known = graph.constants.get(exponent)
+    if known is not None and known.size == 1 and own[0] == shape:
+        return False
+    if is_whole(graph.type_of(exponent).dtype):
+        if known is not None:
+            exponent = writer.constant(known)
+        else:
+            kind = {"to": np_dtype_to_tensor_dtype(writer.dtype)}
+            exponent = writer.add("Cast", (exponent,), own[1], kind)
+    if shape not in own:
+        sizes = writer.constant(shape, np.dtype(np.int64))
+        base = writer.add("Expand", (base, sizes), shape)
+    if (base, exponent) == node.inputs:
+        return False
+    writer.add("Pow", (base, exponent), shape)
     return True
 
 
@@ -185,6 +224,7 @@ def _matmul(writer: Writer) -> bool:
 _RULES: dict[str, Callable[[Writer], bool]] = {
     "Clip": _pieces,
     "Gemm": _gemm,
+    "GatherND": data.gather_nd,
     "IsInf": data.is_inf,
     "IsNaN": data.is_nan,
     "GroupNormalization": normalization.group,
@@ -199,6 +239,7 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     **dict.fromkeys(REDUCTIONS, reduction.reduction),
     "Relu": _pieces,
     "Resize": resizing.resize,
+    "Sign": _sign,
     "Slice": data.slices_of,
     "Tile": data.tile,
     "Trilu": data.trilu,

@@ -16,6 +16,8 @@ from dnnl.runtime.storage import check_room
 
 _TRUTH = np.dtype(np.bool_)
 _INDEX = np.dtype(np.int64)
+_OUTSIDE = 2**56
+"""Larger than any tensor, and so small that a sum of one for each axis is an int64."""
 Places = npt.NDArray[np.integer[Any]]
 
 
@@ -105,6 +107,49 @@ def trilu(writer: Writer) -> bool:
     sources = (writer.constant(mask, _TRUTH), node.inputs[0], writer.constant(0))
     writer.add("Where", sources, shape)
     return True
+
+
+def gather_nd(writer: Writer) -> bool:
+    """Slices of the source seen with one axis instead of those that are indexed, by the place on it
+    that each row of indices means."""
+    node, graph = writer.node, writer.graph
+    shape, rows = graph.shape_of(node.inputs[0]), graph.shape_of(node.inputs[1])
+    batch = Scope(node, graph).attr("batch_dims", 0)
+    axes, rest = shape[batch : batch + rows[-1]], shape[batch + rows[-1] :]
+    first = prod(axes) * np.arange(prod(shape[:batch]))
+    first = first.reshape((*shape[:batch], *[1] * (len(rows) - 1 - batch)))
+    strides = np.cumprod((1, *axes[:0:-1]))[::-1]
+    known = graph.constants.get(node.inputs[1])
+    if known is None:
+        places = _places(writer, axes, strides)
+        if batch:
+            base = writer.constant(first, _INDEX)
+            places = writer.add("Add", (places, base), rows[:-1], dtype=_INDEX)
+    else:
+        wrapped = np.where(known < 0, known + axes, known)
+        places = writer.constant((wrapped * strides).sum(-1) + first, _INDEX)
+    seen = writer.reshape(node.inputs[0], (prod(shape[:batch]) * prod(axes), *rest))
+    writer.add("Gather", (seen, places), (*rows[:-1], *rest), {"axis": 0})
+    return True
+
+
+def _places(writer: Writer, axes: Shape, strides: Places) -> str:
+    """The places that rows of indices mean among ``axes`` seen as one; where one of a row lies
+    outside, a place far behind the end, which a run refuses."""
+    indices, rows = writer.node.inputs[1], writer.graph.shape_of(writer.node.inputs[1])
+
+    def add(op: str, *inputs: str, dtype: np.dtype[Any] = _INDEX) -> str:
+        return writer.add(op, inputs, rows, dtype=dtype)
+
+    zero, extents = writer.constant(0, _INDEX), writer.constant(axes, _INDEX)
+    negative = add("Less", indices, zero, dtype=_TRUTH)
+    wrapped = add("Where", negative, add("Add", indices, extents), indices)
+    low = add("GreaterOrEqual", wrapped, zero, dtype=_TRUTH)
+    inside = add("And", low, add("Less", wrapped, extents, dtype=_TRUTH), dtype=_TRUTH)
+    parts = add("Mul", wrapped, writer.constant(strides, _INDEX))
+    parts = add("Where", inside, parts, writer.constant(_OUTSIDE, _INDEX))
+    attrs = {"axes": (-1,), "keepdims": 0}
+    return writer.add("ReduceSum", (parts,), rows[:-1], attrs, _INDEX)
 
 
 def is_nan(writer: Writer) -> bool:

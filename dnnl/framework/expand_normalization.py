@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
+from onnx.helper import np_dtype_to_tensor_dtype
 
 from dnnl.framework.graph import Shape
 from dnnl.framework.shapes import Scope
@@ -12,12 +14,14 @@ from dnnl.framework.shapes_normalization import PER_CHANNEL
 from dnnl.framework.writer import Writer
 
 _MOST_DIMENSIONS = 5
+_F32 = np.dtype(np.float32)
 
 
 def layer(writer: Writer) -> bool:
     """Rows along the last dimension, which the dimensions from ``axis`` on become.
 
-    Scale and shift that have one number for each place in a row stay, others become nodes.
+    Scale and shift that have one number for each place in a row stay, others become nodes, and so
+    do statistics that are results.
     """
     node, shape = writer.node, writer.graph.shape_of(writer.node.output)
     axis = Scope(node, writer.graph).axis(-1)
@@ -30,12 +34,38 @@ def layer(writer: Writer) -> bool:
         seen = (prod(shape[:axis]), prod(row))
     source = _seen(writer, node.inputs[0], shape, seen)
     attrs = {"epsilon": node.attrs.get("epsilon", 1e-5)}
+    if any(node.outputs[1:]):
+        rows = (prod(shape[:axis]), prod(row))
+        _statistics(writer, _seen(writer, source, seen, rows), rows, attrs["epsilon"])
     result = writer.add(node.op, (source, *parameters), seen, attrs)
     result = _seen(writer, result, seen, shape)
     for index, op in ((1, "Mul"), (2, "Add")):
         if node.input(index) and not parameters[index - 1]:
             result = writer.add(op, (result, node.input(index)), shape)
     return True
+
+
+def _statistics(writer: Writer, source: str, shape: Shape, epsilon: float) -> None:
+    """The mean of each row of a matrix, and one divided by its deviation, in f32."""
+    rows = (shape[0], 1)
+
+    def add(op: str, inputs: tuple[str, ...], shape: Shape, **attrs: Any) -> str:
+        return writer.add(op, inputs, shape, attrs, _F32)
+
+    def mean(value: str) -> str:
+        return value if shape == rows else add("ReduceMean", (value,), rows, axes=(1,))
+
+    if writer.dtype != _F32:
+        source = add("Cast", (source,), shape, to=np_dtype_to_tensor_dtype(_F32))
+    means = mean(source)
+    distance = add("Sub", (source, means), shape)
+    variance = mean(add("Mul", (distance, distance), shape))
+    shifted = add("Add", (variance, writer.constant(epsilon, _F32)), rows)
+    inverse = add("Pow", (shifted, writer.constant(-0.5, _F32)), rows)
+    for index, value in ((1, means), (2, inverse)):
+        if index < len(writer.node.outputs) and writer.node.outputs[index]:
+            result = writer.graph.shape_of(writer.node.outputs[index])
+            writer.show(writer.reshape(value, result, _F32), index)
 
 
 def _per_place(writer: Writer, value: str, row: Shape) -> str:

@@ -2,7 +2,8 @@
 
 A region begins at a value and ends at a node; everything between them reads that value, constants
 of one element and the region itself, and nobody else reads what lies between. It becomes one node
-that computes a traced expression, as does an operator for which there is no algorithm.
+that computes a traced expression, as does an operator for which there is no algorithm. `joined`
+makes functions of several values in the same way.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dnnl.framework.elementwise import ELTWISE, post_op_of
+from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import FUNCTION, Array, Graph, Node, blamed_on
 from dnnl.framework.shapes import Scope
 from dnnl.types.expression import Expression, Function
-from dnnl.types.scalar import Scalar, apply, trace
+from dnnl.types.scalar import Scalar, apply, replayed, trace
 
 Traced = Callable[..., Scalar]
 
-_MOST_NODES = 64
+MOST_NODES = 64
 """Larger regions would make kernels that take long to compile."""
 
 
@@ -136,10 +138,16 @@ def fuse_functions(graph: Graph) -> Graph:
     gone: set[str] = set()
     for region in finder.wanted():
         gone.update(node.name for node in region.nodes)
-        written[region.nodes[-1].name] = _function(region, graph)
+        written[region.nodes[-1].name] = function_of((region.root,), region.nodes, graph)
     for node in graph.nodes:
-        if node.op in ALONE and node.name not in gone:  # what reads it is no number, or too long
-            written[node.name] = _function(_Region(node.inputs[0], (node,)), graph)
+        if node.name in gone:
+            continue
+        if node.op in ALONE:  # what reads it is no number, or too long
+            written[node.name] = function_of(node.inputs[:1], (node,), graph)
+        elif _is_power_of_values(node, graph):
+            whole = graph.shape_of(node.output)
+            first = sorted(node.inputs, key=lambda value: graph.shape_of(value) != whole)
+            written[node.name] = function_of(tuple(first), (node,), graph)
     nodes = [
         written.get(node.name, node)
         for node in graph.nodes
@@ -166,7 +174,7 @@ class _Finder:
 
     def _region(self, node: Node) -> _Region | None:
         """What ends at a node."""
-        if node.post_ops or node.domain or not _is_traceable(node.op):
+        if node.post_ops or node.domain or not is_traceable(node):
             return None
         sources = self._sources(node)
         if not sources or self.graph.type_of(node.output).dtype not in (np.float32, np.bool_):
@@ -181,7 +189,7 @@ class _Finder:
         kind = self.graph.type_of(root)
         fits = kind.dtype == np.float32 and self.graph.shape_of(node.output) == kind.sizes
         region = _Region(root).joined(before, node)
-        if fits and len(region.nodes) > _MOST_NODES:
+        if fits and len(region.nodes) > MOST_NODES:
             region = _Region(sources[0], (node,))
             fits = len(set(sources)) == 1
         return region if fits else None
@@ -235,36 +243,53 @@ class _Finder:
             return post_op_of(node, sources[0], self.graph) is None
 
 
-def _is_traceable(op: str) -> bool:
-    return op in ELTWISE or op in ALONE or op in _TOGETHER
+def is_traceable(node: Node) -> bool:
+    """Whether a node computes each element of its result from one of each source."""
+    return node.op in ELTWISE or node.op in ALONE or node.op in _TOGETHER or node.op == FUNCTION
 
 
-def _function(region: _Region, graph: Graph) -> Node:
-    last = region.nodes[-1]
+def _is_power_of_values(node: Node, graph: Graph) -> bool:
+    """Whether a power has exponents for which no primitive has an algorithm."""
+    if node.op != "Pow" or is_whole(graph.type_of(node.output).dtype):
+        return False
+    return post_op_of(node, node.inputs[0], graph) is None
+
+
+def function_of(sources: tuple[str, ...], nodes: tuple[Node, ...], graph: Graph) -> Node:
+    """One node for several in order, of which the last one gives the result: a traced function of
+    ``sources``, of which the first has the shape of the result."""
+    last = nodes[-1]
     with blamed_on(last):
-        function = Function(_expression(region, graph), last.name)
+        function = Function(_expression(sources, nodes, graph), last.name)
+    before = (name for node in nodes[:-1] for name in (*node.fused, node.name))
     return replace(
-        last, op=FUNCTION, inputs=(region.root,), domain=FUNCTION, attrs={"function": function},
-        fused=tuple(node.name for node in region.nodes[:-1]),
+        last, op=FUNCTION, inputs=sources, domain=FUNCTION, attrs={"function": function},
+        fused=(*before, *last.fused),
     )  # fmt: skip
 
 
-def _expression(region: _Region, graph: Graph) -> Expression:
-    def compute(x: Scalar) -> Scalar:
-        values: dict[str, Scalar] = {region.root: x}
-        for node in region.nodes:
-            scope = Scope(node, graph)
-            if node.op in ELTWISE:
-                alg, alpha, beta = ELTWISE[node.op](scope)
-                rule = _ALGORITHMS[alg.removeprefix("eltwise_")]
-                values[node.output] = rule(values[node.inputs[0]], alpha, beta)
-            else:
-                rule = ALONE.get(node.op) or _TOGETHER[node.op]
-                sources = (_value(v, values, graph.constants) for v in node.inputs)
-                values[node.output] = rule(scope, *sources)
-        return values[region.nodes[-1].output]
+def _expression(sources: tuple[str, ...], nodes: tuple[Node, ...], graph: Graph) -> Expression:
+    def compute(*parameters: Scalar) -> Scalar:
+        values: dict[str, Scalar] = dict(zip(sources, parameters, strict=True))
+        for node in nodes:
+            values[node.output] = _computed(node, values, graph)
+        return values[nodes[-1].output]
 
-    return trace(compute, 1)
+    return trace(compute, len(sources))
+
+
+def _computed(node: Node, values: Mapping[str, Scalar], graph: Graph) -> Scalar:
+    """The result of a node, of the scalars that its sources are."""
+    scope = Scope(node, graph)
+    if node.op in ELTWISE:
+        alg, alpha, beta = ELTWISE[node.op](scope)
+        rule = _ALGORITHMS[alg.removeprefix("eltwise_")]
+        return rule(values[node.inputs[0]], alpha, beta)
+    sources = [_value(v, values, graph.constants) for v in node.inputs]
+    if node.op == FUNCTION:
+        return replayed(node.attrs["function"].expression, sources)
+    rule = ALONE.get(node.op) or _TOGETHER[node.op]
+    return rule(scope, *sources)
 
 
 def _value(

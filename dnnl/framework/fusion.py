@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dnnl.framework.elementwise import post_op_of
-from dnnl.framework.graph import Graph, Node, PostOp, blamed_on
+from dnnl.framework.graph import FUNCTION, Graph, Node, PostOp, blamed_on
 from dnnl.framework.operators import operator_of
 
 MAX_POST_OPS = 32
@@ -48,7 +48,10 @@ def _host(node: Node, pending: dict[str, Node], graph: Graph) -> tuple[str, Post
             continue
         host = pending[value]
         post_op = post_op_of(node, value, graph)
-        accepts = operator_of(host).post_ops
-        if post_op is not None and post_op.kind in accepts and len(host.post_ops) < MAX_POST_OPS:
+        # A function of several values is a post-op itself.
+        own = host.op == FUNCTION and len(host.inputs) > 1
+        if post_op is None or len(host.post_ops) + own == MAX_POST_OPS:
+            continue
+        if operator_of(host).takes(post_op):
             return value, post_op
     return None

@@ -27,8 +27,8 @@ JOINT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 """What is between the parts of the names that passes make; no name of a file has it."""
 
 FUNCTION = "dnnl.Function"
-"""The operator, and its domain, of nodes that compute the traced ``function`` of one value; no file
-can hold one."""
+"""The operator, and its domain, of nodes that compute the traced ``function`` of their sources, of
+which the first has the shape of the result; no file can hold one."""
 
 
 class ModelError(Error, ValueError):
@@ -62,15 +62,15 @@ class PostOp:
     """An operation that a node applies to its result before it is stored.
 
     ``kind`` is "eltwise" (``alg`` with ``alpha`` and ``beta``), "binary" (``alg`` with the graph
-    value named ``operand`` as second source, aligned to the result as NumPy broadcasts) or
-    "function" (a traced ``function`` of the result).
+    value that is its operand as second source) or "function" (a traced ``function`` of the result
+    and ``operands``). Operands are aligned to the result as NumPy broadcasts.
     """
 
     kind: str
     alg: str = ""
     alpha: float = 0.0
     beta: float = 0.0
-    operand: str = ""
+    operands: tuple[str, ...] = ()
     function: Function | None = None
 
 
@@ -99,7 +99,7 @@ class Node:
     @property
     def reads(self) -> tuple[str, ...]:
         """Every value that the node needs, operands of its post-ops included."""
-        return (*(v for v in self.inputs if v), *(p.operand for p in self.post_ops if p.operand))
+        return (*filter(None, self.inputs), *(v for p in self.post_ops for v in p.operands))
 
     def input(self, index: int) -> str:
         """The name of input ``index``, "" where it is absent."""
@@ -151,8 +151,11 @@ class Graph:
                 value = names[value]
             return value
 
+        def with_operands(post_op: PostOp) -> PostOp:
+            return replace(post_op, operands=tuple(map(final, post_op.operands)))
+
         def reading(node: Node) -> Node:
-            post_ops = tuple(replace(p, operand=final(p.operand)) for p in node.post_ops)
+            post_ops = tuple(map(with_operands, node.post_ops))
             return replace(node, inputs=tuple(map(final, node.inputs)), post_ops=post_ops)
 
         outputs = {public: final(value) for public, value in self.outputs.items()}

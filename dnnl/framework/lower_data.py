@@ -7,7 +7,7 @@ from typing import NoReturn
 import numpy as np
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.graph import Node
+from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lowering import Lowering, Source, volume
 from dnnl.framework.shapes import Scope, transposition
 from dnnl.framework.shapes_data import parts_of, slices
@@ -65,14 +65,27 @@ def gather(lowering: Lowering, node: Node) -> None:
         if len(steps) == 1 and min(steps) > 0:
             lowering.part(node.output, value, axis, int(places[0]), places.size, *steps)
             return
-    source = lowering.source(value)
     indices = lowering.source(node.inputs[1], (volume(graph.shape_of(node.inputs[1])),))
     dims = (*shape[:axis], *indices.desc.dims, *shape[axis + 1 :])
-    desc = GatherDesc(source.desc, indices.desc, MemoryDesc(dims, source.desc.data_type), axis)
+    _gathered(lowering, node, indices, axis, dims)
+
+
+def gather_elements(lowering: Lowering, node: Node) -> None:
+    """Single elements, whose indices have the shape of the result."""
+    axis = Scope(node, lowering.graph).axis(0)
+    indices = lowering.source(node.inputs[1])
+    _gathered(lowering, node, indices, axis, lowering.graph.shape_of(node.output))
+
+
+def _gathered(lowering: Lowering, node: Node, indices: Source, axis: int, dims: Shape) -> None:
+    source, where = lowering.source(node.inputs[0]), indices.desc
+    if where.inner_blocks:  # a run looks at them as an array
+        where = MemoryDesc(where.dims, where.data_type)
+    desc = GatherDesc(source.desc, where, MemoryDesc(dims, source.desc.data_type), axis)
     args: dict[int, Source] = {Arg.SRC: source, Arg.SRC_1: indices}
     lowering.define(node.output, lowering.emit(node, desc, args))
-    if known is None:
-        lowering.check_indices(shape[axis])
+    if node.inputs[1] not in lowering.graph.constants:
+        lowering.check_indices(source.desc.dims[axis])
 
 
 def expand(lowering: Lowering, node: Node) -> None:

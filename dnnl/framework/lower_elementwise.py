@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dnnl.errors import Unimplemented
-from dnnl.framework.elementwise import binary_algorithm, source_of, unary_parameters
+from dnnl.framework.elementwise import BINARY, source_of, unary_parameters
 from dnnl.framework.exact import exact_function, is_whole
-from dnnl.framework.graph import Node
+from dnnl.framework.graph import Node, PostOp
 from dnnl.framework.lowering import FORWARD, Lowering, Source, data_type, volume
 from dnnl.framework.shapes import normal_axis
 from dnnl.primitives.binary import BinaryDesc
@@ -16,6 +18,7 @@ from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
+from dnnl.types.scalar import Scalar
 
 
 def exact(lowering: Lowering, node: Node) -> None:
@@ -47,12 +50,19 @@ def unary(lowering: Lowering, node: Node) -> None:
 
 
 def function(lowering: Lowering, node: Node) -> None:
-    """A traced function of one value."""
+    """A traced function: of one value, or of several as a post-op of the first of them."""
     source = lowering.source(node.inputs[0])
     dst = lowering.result(source.desc.dims, source)
     fn = node.attrs["function"]
+    if len(node.inputs) > 1:
+        post_op = PostOp("function", function=fn, operands=node.inputs[1:])
+        node, fn = replace(node, post_ops=(post_op, *node.post_ops)), _unchanged
     desc = EltwiseDesc.forward(FORWARD, "eltwise_function", source.desc, dst, fn=fn)
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
+
+
+def _unchanged(x: Scalar) -> Scalar:
+    return x
 
 
 def binary(lowering: Lowering, node: Node) -> None:
@@ -68,7 +78,7 @@ def binary(lowering: Lowering, node: Node) -> None:
     sources = _aligned(lowering, node)
     shape = lowering.graph.shape_of(node.output)
     dst = lowering.result(shape, sources[0])
-    desc = BinaryDesc(Alg[binary_algorithm(node)], sources[0].desc, sources[1].desc, dst)
+    desc = BinaryDesc(Alg[BINARY[node.op]], sources[0].desc, sources[1].desc, dst)
     args: dict[int, Source] = {Arg.SRC_0: sources[0], Arg.SRC_1: sources[1]}
     lowering.define(node.output, lowering.emit(node, desc, args))
 

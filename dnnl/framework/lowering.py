@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.framework.graph import Graph, Node, PostOp, Shape
+from dnnl.framework.graph import Graph, Node, Shape
 from dnnl.framework.shaped_buffer import ShapedLayout, same_places
 from dnnl.framework.shapes import Scope, transposition
 from dnnl.primitives.desc import Desc
@@ -50,6 +50,10 @@ class Source:
     desc: MemoryDesc
     storage: int = -1
     constant: str = ""
+
+
+Operands = Mapping[int, Sequence[Source]]
+"""The operands of the post-ops of a node, by their places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,23 +195,23 @@ class Lowering:
         dst = desc.outputs[0].desc
         rank = dst.ndims
         operands = {
-            index: self._operand(post_op, rank)
+            index: [self._operand(value, rank) for value in post_op.operands]
             for index, post_op in enumerate(node.post_ops)
-            if post_op.kind == "binary"
         }
         sum_index = self._sum_index(node, operands, sources, dst.dims)
         pd = self._describe(node, desc, operands, sum_index)
-        if sum_index is not None and not same_places(pd.dst_desc, operands[sum_index].desc):
+        if sum_index is not None and not same_places(pd.dst_desc, operands[sum_index][0].desc):
             sum_index = None
             pd = self._describe(node, desc, operands, None)
         wanted = dict(sources)
-        for index, operand in operands.items():
+        for index, values in operands.items():
             if index != sum_index:
-                wanted[Arg.post_op(index) | Arg.SRC_1] = operand
+                for place, operand in enumerate(values):
+                    wanted[Arg.post_op(index) | (Arg.SRC_1 + place)] = operand
         args = {arg: self._bring(node, arg, s, pd.arg_desc(arg)) for arg, s in wanted.items()}
         storage = self._overwritten(pd, args)
         if sum_index is not None:
-            storage = operands[sum_index].storage
+            storage = operands[sum_index][0].storage
         if storage is None:
             storage = self._storage(pd.dst_desc)
         else:
@@ -258,24 +262,26 @@ class Lowering:
             raise Unimplemented(f"{name}: {tensor.layout.shape} cannot be seen as {shape}")
         return Tensor(layout, tensor.storage, tensor.constant)
 
-    def _operand(self, post_op: PostOp, rank: int) -> Source:
-        shape = self.graph.shape_of(post_op.operand)
-        return self.source(post_op.operand, (1,) * (rank - len(shape)) + shape)
+    def _operand(self, value: str, rank: int) -> Source:
+        shape = self.graph.shape_of(value)
+        return self.source(value, (1,) * (rank - len(shape)) + shape)
 
     def _sum_index(
         self,
         node: Node,
-        operands: Mapping[int, Source],
+        operands: Operands,
         sources: Mapping[int, Source],
         dims: Shape,
     ) -> int | None:
         """The post-op whose operand nothing needs any more, so that dst may be added to it."""
         read = {s.storage for s in sources.values()}
-        for index, operand in operands.items():
-            others = read.union(o.storage for i, o in operands.items() if i != index)
+        for index, post_op in enumerate(node.post_ops):
+            if post_op.alg != "binary_add":
+                continue
+            (operand,) = operands[index]
+            others = read.union(o.storage for i in operands if i != index for o in operands[i])
             if (
-                node.post_ops[index].alg == "binary_add"
-                and operand.desc.dims == dims
+                operand.desc.dims == dims
                 and operand.storage not in self.prepared.values()
                 and not operand.constant
                 and operand.storage not in others
@@ -300,16 +306,17 @@ class Lowering:
         return all(self._last_use.get(value, -1) <= self._time for value in values)
 
     def _describe(
-        self, node: Node | None, desc: Desc, operands: Mapping[int, Source], sum_index: int | None
+        self, node: Node | None, desc: Desc, operands: Operands, sum_index: int | None
     ) -> PrimitiveDesc:
         attr = PrimitiveAttr(scratchpad_mode="user")
         for index, post_op in enumerate(node.post_ops if node else ()):
+            descs = tuple(operand.desc for operand in operands[index])
             if index == sum_index:
                 attr.post_ops.append_sum()
             elif post_op.kind == "binary":
-                attr.post_ops.append_binary(post_op.alg, operands[index].desc)
+                attr.post_ops.append_binary(post_op.alg, *descs)
             elif post_op.function is not None:
-                attr.post_ops.append(PostOpFunction(post_op.function))
+                attr.post_ops.append(PostOpFunction(post_op.function, descs))
             else:
                 attr.post_ops.append_eltwise(post_op.alg, post_op.alpha, post_op.beta)
         return PrimitiveDesc(desc, self.engine, attr)

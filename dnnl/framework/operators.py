@@ -19,7 +19,7 @@ from dnnl.framework import shapes_resize as resized
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.functions import ALONE
-from dnnl.framework.graph import FUNCTION, ModelError, Node
+from dnnl.framework.graph import FUNCTION, ModelError, Node, PostOp
 from dnnl.framework.lowering import Lowering
 from dnnl.framework.shapes import Infer
 
@@ -30,10 +30,10 @@ _ELTWISE = frozenset({"eltwise", "function"})
 _BINARY = frozenset({"binary", "function"})
 
 _INTEGER = (
-    *("allowzero", "antialias", "axis", "ceil_mode", "count_include_pad", "detect_negative"),
-    *("detect_positive", "exclude_outside", "fmod", "group", "keepdims", "noop_with_empty_axes"),
-    *("num_groups", "num_outputs", "saturate", "size", "spatial", "stash_type", "storage_order"),
-    *("to", "training_mode", "transA", "transB", "upper"),
+    *("allowzero", "antialias", "axis", "batch_dims", "ceil_mode", "count_include_pad"),
+    *("detect_negative", "detect_positive", "exclude_outside", "fmod", "group", "keepdims"),
+    *("noop_with_empty_axes", "num_groups", "num_outputs", "saturate", "size", "spatial"),
+    *("stash_type", "storage_order", "to", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
     *("alpha", "beta", "bias", "cubic_coeff_a", "epsilon", "extrapolation_value", "gamma", "max"),
@@ -86,6 +86,12 @@ class Operator:
     inputs: tuple[int, int | None] = (1, 1)
     required: tuple[str, ...] = ()
 
+    def takes(self, post_op: PostOp) -> bool:
+        """Whether the primitive has such post-ops; what takes no second source takes no operands
+        of functions either."""
+        kinds = {post_op.kind, "binary"} if post_op.operands else {post_op.kind}
+        return kinds <= self.post_ops
+
 
 def _binary(post_ops: frozenset[str] = _ANY) -> Operator:
     return Operator(shapes.elementwise, elementwise.binary, post_ops, (2, 2))
@@ -121,6 +127,8 @@ OPERATORS: dict[str, Operator] = {
     "Expand": Operator(shapes_data.expanded, data.expand, inputs=(2, 2)),
     "Flatten": Operator(shapes.flatten, data.reshape),
     "Gather": Operator(shapes_data.gather, data.gather, inputs=(2, 2)),
+    "GatherElements": Operator(shapes_data.gather_elements, data.gather_elements, inputs=(2, 2)),
+    "GatherND": Operator(shapes_data.gather_nd, data.unsupported, inputs=(2, 2)),
     "Gemm": Operator(shapes.gemm, product.gemm, _ANY, (2, 3)),
     "GlobalAveragePool": _pooling(),
     "GlobalMaxPool": _pooling(),

@@ -16,6 +16,7 @@ from dnnl.framework.expand import expand
 from dnnl.framework.functions import fuse_functions
 from dnnl.framework.fusion import fuse_post_ops
 from dnnl.framework.graph import Array, Graph, TensorType, blamed_on
+from dnnl.framework.joined import join_functions
 from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step, Tensor
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import operator_of
@@ -43,6 +44,7 @@ PASSES: tuple[Pass, ...] = (
     factors_behind_products,
     sink_views,
     fold_affine,
+    join_functions,
     fuse_post_ops,
 )
 """What happens to a specialized graph before it is lowered, in this order."""

@@ -29,14 +29,46 @@ def gather(scope: Scope) -> list[TensorType]:
     shape, indices, axis = scope.shape(), scope.shape(1), scope.axis(0)
     if not shape:
         raise ModelError("there is no axis to gather along")
+    _check_indices(scope, axis)
+    return scope.result((*shape[:axis], *indices, *shape[axis + 1 :]))
+
+
+def gather_elements(scope: Scope) -> list[TensorType]:
+    """The dims of the indices, which reach no further than the source beside the axis."""
+    shape, indices, axis = scope.shape(), scope.shape(1), scope.axis(0)
+    if not shape or len(indices) != len(shape):
+        raise ModelError(f"indices {indices} have not as many dimensions as the source {shape}")
+    if any(n > shape[d] for d, n in enumerate(indices) if d != axis):
+        raise ModelError(f"indices {indices} reach beyond the source {shape} beside axis {axis}")
+    _check_indices(scope, axis)
+    return scope.result(indices)
+
+
+def gather_nd(scope: Scope) -> list[TensorType]:
+    """A slice for each row of indices, which name its place on the axes behind ``batch_dims``."""
+    shape, indices, batch = scope.shape(), scope.shape(1), scope.attr("batch_dims", 0)
+    fits = 0 <= batch < min(len(shape), len(indices)) and shape[:batch] == indices[:batch]
+    if not fits or not 1 <= indices[-1] <= len(shape) - batch:
+        raise ModelError(f"indices {indices}, source {shape} and batch_dims = {batch} disagree")
+    axes = shape[batch : batch + indices[-1]]
+    if math.prod(indices) and not math.prod(axes):
+        raise ModelError(f"there is nothing to gather along axes of {axes}")
     known = scope.graph.constants.get(scope.node.inputs[1])
-    extent = shape[axis]
+    if known is not None:
+        outside = known[((known < np.negative(axes)) | (known >= axes)).any(-1)].tolist()
+        if outside:
+            raise ModelError(f"index {outside[0]} lies outside axes of {axes}")
+    return scope.result((*indices[:-1], *shape[batch + indices[-1] :]))
+
+
+def _check_indices(scope: Scope, axis: int) -> None:
+    """Raise ModelError where constant indices lie outside an axis, or where it has no elements."""
+    known, extent = scope.graph.constants.get(scope.node.inputs[1]), scope.shape()[axis]
     outside = [] if known is None else known[(known < -extent) | (known >= extent)].tolist()
     if outside:
         raise ModelError(f"index {outside[0]} lies outside axis {axis}, which has {extent}")
-    if math.prod(indices) and not extent:
-        raise ModelError(f"there is nothing to gather along axis {axis} of {shape}")
-    return scope.result((*shape[:axis], *indices, *shape[axis + 1 :]))
+    if math.prod(scope.shape(1)) and not extent:
+        raise ModelError(f"there is nothing to gather along axis {axis} of {scope.shape()}")
 
 
 def sliced(scope: Scope) -> list[TensorType]:

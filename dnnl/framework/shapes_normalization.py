@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import ModelError, TensorType
 from dnnl.framework.shapes import Scope, broadcast
 
 
 def layer(scope: Scope) -> list[TensorType]:
-    """Scale and shift broadcast to the source, which has an ``axis``."""
+    """Scale and shift broadcast to the source, which has an ``axis``; the mean and one divided by
+    the deviation of each row are f32."""
     shape = _floats(scope)
-    scope.axis(-1)
+    axis = scope.axis(-1)
     for index in range(1, len(scope.node.inputs)):
         if scope.node.input(index) and broadcast([scope.shape(index), shape]) != shape:
             raise ModelError(f"input {index}, {scope.shape(index)}, is not broadcast to {shape}")
-    return scope.result(shape)
+    rows = TensorType(np.dtype(np.float32), (*shape[:axis], *[1] * (len(shape) - axis)))
+    return [*scope.result(shape), *[rows] * (len(scope.node.outputs) - 1)]
 
 
 def instance(scope: Scope) -> list[TensorType]:

@@ -68,7 +68,7 @@ class _Mover:
         source = view.inputs[0]
         post_op = post_op_of(node, value, self.graph)
         host = self._host(source)
-        if post_op is None or host is None or post_op.kind not in operator_of(host).post_ops:
+        if post_op is None or host is None or not operator_of(host).takes(post_op):
             return None
         shape = self.graph.shape_of(source)
         before: list[Node] = []

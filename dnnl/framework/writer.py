@@ -46,6 +46,11 @@ class Writer:
         """``value`` in another shape."""
         return self.add("Reshape", (value,), shape, {"shape": shape}, dtype)
 
+    def show(self, value: str, index: int) -> None:
+        """The last result, ``value``, is result ``index`` of the node."""
+        self.nodes[-1] = replace(self.nodes[-1], outputs=(self.node.outputs[index],))
+        del self.types[value]
+
     def finish(self) -> None:
         """The last result is that of the node itself; a node alone keeps its name."""
         last = replace(self.nodes[-1], outputs=self.node.outputs[:1])

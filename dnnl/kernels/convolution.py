@@ -28,7 +28,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
+from dnnl.types.post_ops import PostOp, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
 _LETTERS = "abcdefghijkl"
@@ -157,10 +157,7 @@ def flatten(problem: Problem) -> Problem:
         return problem
     try:
         src, dst = _in_line(problem.src), _in_line(problem.dst)
-        post_ops = tuple(
-            entry.mapped(_in_line) if isinstance(entry, PostOpBinary) else entry
-            for entry in problem.post_ops
-        )
+        post_ops = tuple(entry.mapped(_in_line) for entry in problem.post_ops)
         weights = _in_line(problem.weights, 3 if problem.grouped else 2)
     except InvalidArguments:
         return problem
@@ -175,10 +172,8 @@ def _fits_line(dst: MemoryDesc, entry: PostOp) -> bool:
     """Whether the post-op treats all pixels alike or each by itself, not rows or columns."""
     if isinstance(entry, PostOpPrelu):
         return entry.mask <= 3
-    if isinstance(entry, PostOpBinary):
-        spatial = entry.src1_desc.dims[2:]
-        return spatial == dst.dims[2:] or set(spatial) == {1}
-    return True
+    found = (desc.dims[2:] for _, desc in entry.operands)
+    return all(spatial == dst.dims[2:] or set(spatial) == {1} for spatial in found)
 
 
 def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:

@@ -1,4 +1,4 @@
-"""Fetch slices along one axis, in the order that indices say."""
+"""Fetch slices or elements along one axis, in the order that indices say."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _OF_BITS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 @dataclass(frozen=True)
 class Conf:
-    """dst[.., j, ..] = src[.., indices[j], ..] along ``axis``."""
+    """dst[.., j, ..] = src[.., indices[j], ..] along ``axis``; indices of elements have the
+    dimensions of dst."""
 
     axis: int
     src: MemoryDesc
@@ -50,7 +51,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     found = Axis(extent, "found")
     place = (*index[: conf.axis], Affine.of(found), *index[conf.axis + 1 :])
     src = Operand(arguments.slot(Arg.SRC), conf.src, place)
-    indices = Operand(arguments.slot(Arg.SRC_1), conf.indices, (index[conf.axis],))
+    where = index if conf.indices.ndims == len(index) else (index[conf.axis],)
+    indices = Operand(arguments.slot(Arg.SRC_1), conf.indices, where)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
 
     def body(point: Point) -> None:

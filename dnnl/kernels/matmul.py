@@ -21,7 +21,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOpBinary, PostOpPrelu
+from dnnl.types.post_ops import PostOpPrelu
 from dnnl.types.tag import FormatTag
 
 # Vectors side by side for which weights in rows are worth reading as they are.
@@ -114,10 +114,7 @@ def _transposed(problem: Problem) -> Problem:
         last = desc.ndims - 1
         return desc.permute_axes((*range(last - 1), last, last - 1))
 
-    post_ops = tuple(
-        entry.mapped(turn) if isinstance(entry, PostOpBinary) else entry
-        for entry in problem.post_ops
-    )
+    post_ops = tuple(entry.mapped(turn) for entry in problem.post_ops)
     given = problem.quantization
     first = problem.dst.ndims - 2
     scales, zero_points = (

@@ -25,7 +25,7 @@ from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction
+from dnnl.types.post_ops import PostOp
 
 _NIBBLE = 4  # bits
 
@@ -124,8 +124,6 @@ def refuse_groups(quantization: Quantization) -> Refusal | None:
 def _with_operands(
     number: int, entry: PostOp, made: Callable[[int, MemoryDesc], MemoryDesc]
 ) -> PostOp:
-    if not isinstance(entry, PostOpBinary | PostOpFunction):
-        return entry
     ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
     return entry.mapped(lambda desc: made(next(ids), desc))
 

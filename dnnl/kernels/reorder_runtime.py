@@ -28,15 +28,13 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu
+from dnnl.types.post_ops import PostOp, PostOpPrelu
 
 
 def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types of which something is known at execution only."""
-    if not (src.has_runtime_values or dst.has_runtime_values):
-        return Refusal(Reason.SHAPE, "all sizes are known")
     if dst.compensation is not None:
         return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
     refusal = refuse_types(src, dst, allowed=convert.SUPPORTED, runtime=True)
@@ -68,9 +66,9 @@ def shared(conf: Conf) -> Conf:
         return MemoryDesc((1 if set(desc.dims) <= {1} else 2,), desc.data_type)
 
     def post_op(entry: PostOp) -> PostOp:
-        if isinstance(entry, PostOpBinary):
-            return entry.mapped(operand)
-        return replace(entry, mask=1) if isinstance(entry, PostOpPrelu) and entry.mask else entry
+        if isinstance(entry, PostOpPrelu) and entry.mask:
+            return replace(entry, mask=1)
+        return entry.mapped(operand)
 
     own = conf.quantization
     quantization = Quantization(specs(own.scales), specs(own.zero_points))

@@ -177,6 +177,8 @@ BinaryDesc.operation = Operation(
     sums=True,
     reference=SPECIFICATION,
     examples=("--alg=MUL,SELECT --stag=axb:any 3x19x5:1x19x5", "--alg=SELECT 1x19x5:3x19x1"),
-    implementations=(Implementation("nest", _nest), Implementation("open", _open_sizes),),
+    implementations=(
+        Implementation("nest", _nest), Implementation("open", _open_sizes, runtime=True)
+    ),
     invalid=_invalid,
 )  # fmt: skip

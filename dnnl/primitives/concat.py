@@ -167,5 +167,8 @@ ConcatDesc.operation = Operation(
     parameters=(Parameter("axis", Axis(), lambda case: case["axis"], "axis"),),
     reference=SPECIFICATION,
     examples=("--axis=1 --dtag=undef,axb 3x5x7:3x16x7",),
-    implementations=(Implementation("nest", _nest), Implementation("open", _open_sizes)),
+    implementations=(
+        Implementation("nest", _nest),
+        Implementation("open", _open_sizes, runtime=True),
+    ),
 )

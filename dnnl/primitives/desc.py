@@ -162,10 +162,17 @@ class Desc:
         return MemoryDesc.zero()
 
     @property
+    def has_runtime_values(self) -> bool:
+        """Whether only the execution knows some of the sizes, strides or offsets."""
+        return any(tensor.desc.has_runtime_values for tensor in self.tensors)
+
+    @property
     def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first."""
-        every = self.operation.implementations
-        return tuple(impl for impl in every if self.propagation in impl.passes)
+        """Who can do it, best first; with sizes that only the execution knows those who serve them,
+        if anybody does."""
+        every = [i for i in self.operation.implementations if self.propagation in i.passes]
+        alike = tuple(impl for impl in every if impl.runtime == self.has_runtime_values)
+        return alike or tuple(every)
 
     @property
     def auxiliary(self) -> str:

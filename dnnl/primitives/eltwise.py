@@ -264,7 +264,7 @@ EltwiseDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
-        Implementation("open", _open_sizes, FORWARD),
+        Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
     ),
     invalid=_invalid,

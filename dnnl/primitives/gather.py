@@ -1,8 +1,10 @@
-"""Gather: slices of a tensor in the order that indices say, as the rows of an embedding."""
+"""Gather: slices or elements of a tensor in the order that indices say, as rows of an embedding."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
@@ -19,6 +21,7 @@ from dnnl.primitives.parameters import Axis
 from dnnl.reference.gather import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -26,9 +29,12 @@ from dnnl.types.memory_desc import MemoryDesc
 class GatherDesc(Desc):
     """dst[.., j, ..] = src[.., indices[j], ..] along ``axis``, as ``numpy.take``.
 
-    Arguments SRC, SRC_1 (the indices, in one dimension, s32 or s64), DST; dst may be ``any``. An
-    index below zero counts from the end; one that lies outside all the same finds the nearest slice
-    that there is. The bits of elements are moved, of any type of whole bytes.
+    Indices with as many dimensions as src choose single elements, as ``numpy.take_along_axis``:
+    dst[i, j, ..] = src[i, indices[i, j, ..], ..], where ``axis`` is 1.
+
+    Arguments SRC, SRC_1 (the indices, s32 or s64), DST; dst may be ``any``. An index below zero
+    counts from the end; one that lies outside all the same finds the nearest slice that there is.
+    The bits of elements are moved, of any type of whole bytes.
     """
 
     src_desc: MemoryDesc
@@ -37,21 +43,34 @@ class GatherDesc(Desc):
     axis: int
 
     def check(self) -> None:
-        """dst has the dims of src, with as many slices along the axis as there are indices."""
+        """dst has the dims of src, with as many slices along the axis as there are indices, or
+        those of the indices of elements, which reach no further than src along the other axes."""
         src, indices = self.src_desc.dims, self.indices_desc.dims
-        if len(indices) != 1:
-            rule = "expected one dimension"
+        if len(indices) not in (1, len(src)):
+            rule = f"expected one dimension, or {len(src)} for single elements"
             raise InvalidArguments("indices_desc", indices, rule, "reshape() flattens them")
-        if indices[0] and not src[self.axis]:
+        if len(indices) == len(src):
+            for axis, (count, extent) in enumerate(zip(indices, src, strict=True)):
+                if axis != self.axis and count > extent != RUNTIME_DIM:
+                    rule = f"at most {extent} along axis {axis}, as src has"
+                    raise InvalidArguments("indices_desc", indices, rule)
+        if prod(indices) and not src[self.axis]:
             rule = f"there is nothing to index along axis {self.axis}"
             raise InvalidArguments("src_desc", src, rule)
-        wanted = (*src[: self.axis], indices[0], *src[self.axis + 1 :])
-        check_dims("dst_desc", self.dst_desc, wanted, "the dims of src with one slice an index")
+        rule = "the dims of src with one slice an index, or those of indices of elements"
+        check_dims("dst_desc", self.dst_desc, gathered(src, indices, self.axis), rule)
 
     @property
     def problem(self) -> str:
         """The dims of src and of the indices."""
         return f"{spelled(self.src_desc.dims)}:{spelled(self.indices_desc.dims)}"
+
+
+def gathered(src: Sequence[int], indices: Sequence[int], axis: int) -> tuple[int, ...]:
+    """The dims of what is gathered."""
+    if len(indices) == len(src):
+        return tuple(indices)
+    return (*src[:axis], *indices, *src[axis + 1 :])
 
 
 def _nest(desc: GatherDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -62,19 +81,19 @@ def _nest(desc: GatherDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 
 def _indices(case: CaseValues) -> MemoryDesc:
-    return tensor(case.shapes.tensors[1], case.part("sdt", 1), "a")
+    return tensor(case.shapes.tensors[1], case.part("sdt", 1), "abx")
 
 
 def _dst(case: CaseValues) -> MemoryDesc:
-    dims, axis = list(case.shapes.dims), case["axis"]
+    dims, axis = case.shapes.dims, case["axis"]
     if axis < len(dims):
-        dims[axis] = case.shapes.tensors[1][0]
-    return tensor(tuple(dims), case.part("sdt", 0), case["dtag"])
+        dims = gathered(dims, case.shapes.tensors[1], axis)
+    return tensor(dims, case.part("sdt", 0), case["dtag"])
 
 
 GatherDesc.operation = Operation(
     kind="gather",
-    summary="gather: slices along one axis in the order that indices say",
+    summary="gather: slices or elements along one axis in the order that indices say",
     driver=Driver(
         "gather",
         (
@@ -97,6 +116,7 @@ GatherDesc.operation = Operation(
         "--axis=0,1,2 --stag=abx,axb 13x19x5:7",
         "--sdt=bf16:s64,s8:s32,f64:s64 --axis=0 300x40:33",
         "--stag=aBx8b --dtag=abx,aBx16b --axis=0,1 5x20x7:9",
+        "--sdt=f32:s64,s8:s32 --stag=abx,axb,aBx16b --dtag=any --axis=0,1,2 5x20x7:4x20x6",
     ),
     implementations=(Implementation("nest", _nest),),
 )  # fmt: skip

@@ -40,11 +40,14 @@ class Plan:
 @dataclass(frozen=True)
 class Implementation:
     """One way to do an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
-    refuses; layouts that follow from others are decided before it is asked."""
+    refuses; layouts that follow from others are decided before it is asked. Of sizes that only the
+    execution knows, those that serve ``runtime`` sizes are asked alone, where there are any, and of
+    no others."""
 
     name: str
     configure: Callable[[Any, PrimitiveAttr, Isa], Plan | Refusal]
     passes: frozenset[PropKind] = frozenset(PropKind)
+    runtime: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,7 @@ def resolve_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> tuple[Pos
             return desc
         return laid_out_as(desc, [dst] if desc.dims == dst.dims else [])
 
-    return tuple(
-        entry.mapped(resolve) if isinstance(entry, PostOpBinary | PostOpFunction) else entry
-        for entry in post_ops
-    )
+    return tuple(entry.mapped(resolve) for entry in post_ops)
 
 
 def check_dropout(dropout: Dropout | None, dst: MemoryDesc) -> None:
@@ -188,8 +188,6 @@ def plan_open(
 
     ``configure(post_ops, runtime=True)`` gives the kernel's configuration, or a refusal.
     """
-    if not any(tensor.desc.has_runtime_values for tensor in desc.tensors):
-        return Refusal(Reason.SHAPE, "all sizes are known")
     refusal = refuse_attr(attr, *supported) or refuse_groups(Quantization.of(attr))
     if refusal is not None:
         return refusal

@@ -342,7 +342,7 @@ LayerNormalizationDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
-        Implementation("open", _open_sizes, FORWARD),
+        Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
     ),
 )  # fmt: skip

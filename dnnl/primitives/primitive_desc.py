@@ -297,7 +297,7 @@ def _refuse_host_scalars(attr: PrimitiveAttr, engine: Engine) -> Refusal | None:
 
 def _refuse_open_operands(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:
     """A refusal of operands of post-ops whose sizes are open beside tensors whose are known."""
-    if any(tensor.desc.has_runtime_values for tensor in desc.tensors):
+    if desc.has_runtime_values:
         return None
     found = [name_of(argument) for argument in open_operands(attr.post_ops)]
     return Refusal(Reason.RUNTIME_DIM, f"of {found[0]} beside known sizes") if found else None

@@ -179,5 +179,7 @@ ReductionDesc.operation = Operation(
         # Nothing is reduced; one element alone; many dimensions.
         "--alg=sum,norm_lp_sum --p=2 2x19x5:2x19x5 1x1:1x1 2x3x2x3x2x3x5:1x3x1x3x2x1x5",
     ),
-    implementations=(Implementation("nest", _nest), Implementation("open", _open_sizes)),
+    implementations=(
+        Implementation("nest", _nest), Implementation("open", _open_sizes, runtime=True)
+    ),
 )  # fmt: skip

@@ -177,7 +177,7 @@ ReorderDesc.operation = Operation(
     sums=True,
     reference=SPECIFICATION,
     examples=("--stag=abx --dtag=axb,aBx16b 3x19x5", "--ddt=s8 --attr-scales=dst:0:0.5 3x19"),
-    implementations=(Implementation("nest", _nest), Implementation("boxes", _boxes)),
+    implementations=(Implementation("nest", _nest), Implementation("boxes", _boxes, runtime=True)),
     invalid=_invalid,
     complete=_complete,
     mask=_mask,

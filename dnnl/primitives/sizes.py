@@ -10,7 +10,7 @@ from dnnl.primitives.desc import Desc, check_outputs
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import RUNTIME_DIM, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction
+from dnnl.types.post_ops import PostOp
 
 
 def known(desc: Desc, given: Mapping[int, MemoryDesc]) -> Desc:
@@ -73,10 +73,7 @@ def known_post_ops(
             check_match(argument, desc, own)
             return own
 
-        if isinstance(entry, PostOpBinary | PostOpFunction):
-            made.append(entry.mapped(found))
-        else:
-            made.append(entry)
+        made.append(entry.mapped(found))
     return tuple(made)
 
 

@@ -209,7 +209,7 @@ SoftmaxDesc.operation = Operation(
     examples=("--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",),
     implementations=(
         Implementation("nest", _forward, FORWARD),
-        Implementation("open", _open_sizes, FORWARD),
+        Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
     ),
 )  # fmt: skip

@@ -1,6 +1,7 @@
-"""Gather: slices along one axis, in the order that indices say.
+"""Gather: slices or elements along one axis, in the order that indices say.
 
-dst[.., j, ..] = src[.., indices[j], ..]
+dst[.., j, ..] = src[.., indices[j], ..], or of indices with as many dimensions as src
+dst[i, j, ..] = src[i, indices[i, j, ..], ..]
 
 An index below zero counts from the end; one that lies outside all the same finds the nearest slice
 that there is, as ``numpy.take`` has it with ``mode="clip"``.
@@ -25,11 +26,15 @@ TOLERANCE = EXACT
 
 
 def gather(src: ArrayLike, indices: ArrayLike, axis: int) -> Array:
-    """``indices`` are whole numbers in one dimension."""
+    """``indices`` are whole numbers, in one dimension or in those of src."""
     data = f64(src)
     wanted, extent = f64(indices), data.shape[axis]
     from_front = np.where(wanted < 0, wanted + extent, wanted)
-    return np.take(data, np.clip(from_front, 0, max(0, extent - 1)).astype(np.int64), axis)
+    places = np.clip(from_front, 0, max(0, extent - 1)).astype(np.int64)
+    if places.ndim < data.ndim:
+        return np.take(data, places, axis)
+    reached = tuple(slice(extent if d == axis else n) for d, n in enumerate(places.shape))
+    return np.take_along_axis(data[reached], places, axis)
 
 
 class _Gather(Specification):

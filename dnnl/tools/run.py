@@ -22,6 +22,7 @@ from rich.console import Console
 from dnnl.errors import InvalidArguments
 from dnnl.framework import Model, Session, load
 from dnnl.framework.graph import Array, ModelError, Shape, TensorType
+from dnnl.framework.indices import index_extents
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.onnx_model import read_tensor
 from dnnl.framework.session import Span
@@ -69,7 +70,8 @@ class Options:
     "inputs",
     multiple=True,
     metavar="NAME=FILE",
-    help="An input from a .npy file or a serialized ONNX tensor (.pb); seeded random values else.",
+    help="An input from a .npy file or a serialized ONNX tensor (.pb); seeded random values else, "
+    "for indices of Gather all that there are.",
 )
 @click.option("--batch", type=int, metavar="N", help="The first size of every input.")
 @click.option(
@@ -125,7 +127,7 @@ def execute(options: Options) -> int:
     with progress.status("building kernels") if progress.is_terminal else nullcontext():
         session = model.compile(num_threads=options.threads, layout=options.layout)
     prepared = perf_counter_ns()
-    feeds = _filled(session, given)
+    feeds = _filled(session, given, index_extents(model.graph))
     expected = _read_expected(options.expect, session) if options.expect else {}
     peer = _peer(options, model, session)
     outputs = session.run(feeds)
@@ -219,8 +221,11 @@ def _shapes(
     return shapes, notes
 
 
-def _filled(session: Session, given: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs, seeded random values where none were given.
+def _filled(
+    session: Session, given: Mapping[str, Array], extents: Mapping[str, int]
+) -> dict[str, Array]:
+    """The inputs, seeded random values where none were given: integers that index one of so many
+    slices, or else 0 and 1.
 
     Raises OutOfMemory where they have no room beside the session.
     """
@@ -229,7 +234,8 @@ def _filled(session: Session, given: Mapping[str, Array]) -> dict[str, Array]:
     check_room(session.nbytes + elements * _RANDOM_BYTES)
     rng = np.random.default_rng(INPUT_SEED)
     return {
-        name: given[name] if name in given else _random(rng, kind) for name, kind in inputs.items()
+        name: given[name] if name in given else _random(rng, kind, extents.get(name, 2))
+        for name, kind in inputs.items()
     }
 
 
@@ -248,10 +254,12 @@ def _read_inputs(texts: Sequence[str], model: Model) -> dict[str, Array]:
     return arrays
 
 
-def _random(rng: np.random.Generator, kind: TensorType) -> Array:
+def _random(rng: np.random.Generator, kind: TensorType, count: int) -> Array:
+    """Normal floats, or integers below ``count``."""
     if np.issubdtype(kind.dtype, np.floating):
         return rng.standard_normal(kind.sizes).astype(kind.dtype)
-    return rng.integers(0, 2, kind.sizes).astype(kind.dtype)
+    most = 1 if kind.dtype == np.bool_ else int(np.iinfo(kind.dtype).max)
+    return rng.integers(0, min(count - 1, most), kind.sizes, endpoint=True).astype(kind.dtype)
 
 
 def _read_expected(path: Path, session: Session) -> Mapping[str, Array]:

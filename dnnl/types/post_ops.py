@@ -35,6 +35,10 @@ class PostOp:
         """
         return ()
 
+    def mapped(self, change: Callable[[MemoryDesc], MemoryDesc]) -> PostOp:
+        """The entry with a change made to the descriptor of each operand."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class PostOpSum(PostOp):

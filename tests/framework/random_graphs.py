@@ -299,6 +299,22 @@ def _where_positive(b: Builder, x: str, *_: str) -> str:
     return b.add("Where", positive, b.add("Sin", x), b.add("Mul", x, _scalar(b, 0.5)))
 
 
+def _gated(b: Builder, x: str, y: str, _: str) -> str:
+    return b.add("Mul", b.add("Sigmoid", x), b.add("Tanh", y))
+
+
+def _rotated(b: Builder, x: str, y: str, z: str) -> str:
+    """Two products of values with constants, and a third value behind their sum."""
+    first = b.add("Mul", x, b.constant(b.rng.uniform(-1, 1, b.shape[2:])))
+    second = b.add("Mul", y, b.constant(b.rng.uniform(-1, 1, (b.shape[1], 1, 1))))
+    return b.add("Sub", z, b.add("Add", first, second))
+
+
+def _powers(b: Builder, x: str, *_: str) -> str:
+    exponents = b.rng.integers(0, 4, (b.shape[1], 1, 1)).astype(np.float32)
+    return b.add("Tanh", b.add("Pow", x, b.constant(exponents)))
+
+
 def _attended(b: Builder, x: str, y: str, _: str) -> str:
     n, c, h, w = b.shape
     keys = b.add("Transpose", b.add("Mul", y, _scalar(b, 0.7)), perm=[0, 1, 3, 2])
@@ -391,6 +407,9 @@ STEPS: dict[str, Step] = {
     "GeluOfTanh": _gelu_of_tanh,
     "WherePositive": _where_positive,
     **{op: _unary(op) for op in ("Erf", "Softsign", "Cos", "Selu")},
+    "Gated": _gated,
+    "Rotated": _rotated,
+    "Powers": _powers,
     "Attention": _attended,
     "Swapped": _swapped,
     "Backwards": _backwards,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.graph import ModelError
@@ -51,6 +52,20 @@ def test_slice(case: str, kind: type, layout: str) -> None:
     constants = dict(zip(names, map(np.array, SLICES[case]), strict=True))
     nodes = [node("Slice", ["x", *names], "y")]
     run(make_model(nodes, {"x": SHAPE}, ["y"], constants, kinds={"x": kind, "y": kind}), layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_slice_up_to_half_of_another_value(layout: str) -> None:
+    """Ends that the model computes from shapes are known where these are."""
+    constants = {"axis": [1], "two": [2], "first": [0], "channels": 1}
+    nodes = [
+        node("Shape", ["z"], "shape"), node("Gather", ["shape", "channels"], "count"),
+        node("Unsqueeze", ["count", "first"], "list"), node("Div", ["list", "two"], "half"),
+        node("Slice", ["x", "first", "half", "axis"], "s"), node("Neg", ["s"], "y"),
+    ]  # fmt: skip
+    arrays = {name: np.array(value) for name, value in constants.items()}
+    proto = make_model(nodes, {"x": SHAPE, "z": (3, 9)}, ["y"], arrays)
+    assert run(proto, layout) == ["eltwise"]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -105,6 +120,65 @@ def test_gather_of_computed_indices(kind: type, layout: str) -> None:
         feeds["i"][1, 2] = outside
         with pytest.raises(InvalidArguments, match=rf"node_y.* = {outside}: must lie in -30..29"):
             session.run(feeds)
+
+
+def refused(proto: Any, feeds: dict[str, Array], name: str, number: int, layout: str) -> None:
+    """One index of an input that is outside is refused when it runs."""
+    session = model_of(proto).compile(Engine("cpu"), layout=layout)
+    outside = feeds[name].copy()
+    outside.flat[-1] = number
+    with pytest.raises(InvalidArguments, match=r"indices of node 'node_[gy].*must lie in"):
+        session.run({**feeds, name: outside})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gather_elements(axis: int, known: bool, layout: str) -> None:
+    """Of a result and by a result that lie in blocks where they may."""
+    sizes = [2, 17, 4, 6]
+    sizes[axis] += 3 if axis < 0 else -1
+    rng = np.random.default_rng(4)
+    indices = rng.integers(-SHAPE[axis], SHAPE[axis], sizes)
+    nodes = [
+        node("Conv", ["x", "w"], "c"),
+        node("Max", ["i", "i"], "m") if known else node("Cast", ["i"], "m", to=TensorProto.INT64),
+        node("GatherElements", ["c", "m"], "g", axis=axis),
+        node("Relu", ["g"], "y"),
+    ]
+    constants: dict[str, Array] = {"w": rng.standard_normal((20, 20, 1, 1))}
+    feeds: dict[str, Array] = {"x": rng.standard_normal(SHAPE).astype(np.float32)}
+    if known:
+        constants["i"] = indices
+    else:
+        feeds["i"] = indices.astype(np.float32)
+    inputs = {name: array.shape for name, array in feeds.items()}
+    proto = make_model(nodes, inputs, ["y"], constants)
+    assert run(proto, layout, feeds).count("gather") == 1
+    if not known:
+        refused(proto, feeds, "i", SHAPE[axis], layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "batch"), [((3, 1), 0), ((2, 3, 2), 0), ((4,), 0), ((2, 7, 1), 1), ((2, 20, 3, 2), 2)]
+)
+def test_gather_nd(rows: tuple[int, ...], batch: int, known: bool, layout: str) -> None:
+    rng = np.random.default_rng(5)
+    extents = np.array(SHAPE[batch : batch + rows[-1]])
+    indices = rng.integers(-extents, extents, rows)
+    nodes = [node("Relu", ["x"], "r"), node("GatherND", ["r", "i"], "g", batch_dims=batch)]
+    nodes.append(node("Neg", ["g"], "y"))
+    feeds: dict[str, Array] = {"x": rng.standard_normal(SHAPE).astype(np.float32)}
+    constants = {"i": indices} if known else {}
+    feeds |= {} if known else {"i": indices}
+    inputs = {name: array.shape for name, array in feeds.items()}
+    proto = make_model(nodes, inputs, ["y"], constants, kinds={"i": np.int64})
+    run(proto, layout, feeds)
+    if not known:
+        refused(proto, feeds, "i", int(extents[-1]), layout)
+        refused(proto, feeds, "i", -int(extents[-1]) - 1, layout)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -174,6 +248,12 @@ def test_what_is_no_number(attrs: dict[str, int], op: str, layout: str) -> None:
         ),
         (node("Split", ["x", "a"], "y", "z", axis=1), {"a": [3, 3]}, "does not make 2 parts"),
         (node("Gather", ["x", "a"], "y", axis=1), {"a": [0, 20]}, "index 20 lies outside axis 1"),
+        (node("GatherElements", ["x", "a"], "y"), {"a": [0, 1]}, "not as many dimensions"),
+        (node("GatherElements", ["x", "a"], "y"), {"a": [[[[0] * 7]]]}, "reach beyond the source"),
+        (node("GatherElements", ["x", "a"], "y"), {"a": [[[[2]]]]}, "index 2 lies outside axis 0"),
+        (node("GatherND", ["x", "a"], "y"), {"a": [[0] * 5]}, "disagree"),
+        (node("GatherND", ["x", "a"], "y", batch_dims=1), {"a": [[0]]}, "disagree"),
+        (node("GatherND", ["x", "a"], "y"), {"a": [[1, -21]]}, r"index \[1, -21\] lies outside"),
         (node("Pad", ["x", "a"], "y"), {"a": [0, 0, 0]}, "has not two numbers"),
         (node("Pad", ["x", "a"], "y"), {"a": [0, 0, -6, 0, 0, 0, 0, 0]}, "takes more away"),
         (node("Tile", ["x", "a"], "y"), {"a": [1, 2]}, "has not one number for each axis"),

@@ -118,14 +118,19 @@ def test_nothing_is_normalized(shape: Shape) -> None:
     assert model.compile(Engine("cpu")).run(feeds)["y"].shape == shape
 
 
-def test_statistics_are_refused_where_something_reads_them() -> None:
-    layer = node("LayerNormalization", ["x", "s"], "y", "mean", "deviation")
-    constants = {"s": random(5)}
-    unread = make_model([layer], {"x": (3, 5)}, ["y"], constants)
-    agree(unread, "propagate")
-    read = model_of(make_model([layer], {"x": (3, 5)}, ["y", "deviation"], constants))
-    with pytest.raises(Unimplemented, match="its output 'deviation' is not computed"):
-        read.compile(Engine("cpu"))
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("read", [[], ["mean"], ["inverse"], ["mean", "inverse"]])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 5), -1), ((2, 3, 4, 6), 1), ((2, 3, 4, 6), -2), ((3, 5, 1), 2)]
+)
+def test_statistics(shape: Shape, axis: int, read: list[str], layout: str) -> None:
+    """Steps only where something reads them."""
+    layer = node("LayerNormalization", ["x", "s"], "y", "mean", "inverse", axis=axis, epsilon=0.1)
+    constants = {"s": random(shape[-1])}
+    proto = make_model([layer], {"x": shape}, ["y", *read], constants)
+    agree(proto, layout)
+    steps = model_of(proto).compile(Engine("cpu"), layout=layout).layers
+    assert ("reduction" in {step.primitive for step in steps}) == (bool(read) and shape[-1] > 1)
 
 
 def test_integers_and_shapes_that_do_not_fit_are_refused() -> None:

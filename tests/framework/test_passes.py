@@ -150,9 +150,9 @@ def test_relu_and_residual_become_post_ops() -> None:
     proto = make_model(nodes, IMAGE, ["y", "d"], {"w": random(4, 4, 1, 1)})
     graph = fuse_post_ops(specialize(graph_of(proto)))
     assert [n.name for n in graph.nodes] == ["node_a", "node_b", "node_y"]
-    assert [(p.kind, p.alg, p.operand) for p in graph.nodes[1].post_ops] == [
-        ("binary", "binary_add", "a"),
-        ("eltwise", "eltwise_relu", ""),
+    assert [(p.kind, p.alg, p.operands) for p in graph.nodes[1].post_ops] == [
+        ("binary", "binary_add", ("a",)),
+        ("eltwise", "eltwise_relu", ()),
     ]
     assert graph.nodes[1].output == "d"
     assert graph.nodes[1].fused == ("node_c", "node_d")

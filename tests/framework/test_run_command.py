@@ -110,6 +110,39 @@ def test_batch_and_random_weights(model: Path) -> None:
     assert main([*arguments, "--compare", "onnxruntime", "--layout", "plain"]) == 0
 
 
+def test_indices_choose_from_all_rows(tmp_path: Path) -> None:
+    """An input that is nothing but indices; a mask and what is computed with stay 0 and 1."""
+    nodes = [
+        node("Cast", ["ids"], "wide", to=onnx.TensorProto.INT64),
+        node("Unsqueeze", ["wide", "front"], "u"),
+        node("Gather", ["table", "u"], "y"),
+        node("Gather", ["short", "u"], "z"),
+        node("Equal", ["ids", "pad"], "p"),
+        node("Identity", ["mask"], "m"),
+        node("Add", ["at", "at"], "twice"),
+        node("Gather", ["table", "twice"], "t"),
+    ]
+    constants: dict[str, Array] = {
+        "table": np.arange(60.0), "short": np.arange(50.0), "front": np.array([0]),
+        "pad": np.array(3, np.int32),
+    }  # fmt: skip
+    kinds = {"ids": np.int32, "mask": np.int64, "at": np.int64, "p": np.bool_, "m": np.int64}
+    inputs = {"ids": [400], "mask": [400], "at": [400]}
+    outputs = ["y", "z", "p", "m", "t"]
+    path = tmp_path / "model.onnx"
+    onnx.save(make_model(nodes, inputs, outputs, constants, kinds=kinds), path)
+    found = []
+    for run in range(2):
+        output = tmp_path / f"{run}.npz"
+        assert main(["run", str(path), "--repeat", "1", "--output", str(output)]) == 0
+        found.append(dict(np.load(output)))
+    assert set(found[0]["y"].ravel()) == set(range(50))
+    assert set(found[0]["m"]) == {0, 1}
+    assert set(found[0]["t"]) == {0, 2}
+    for name, array in found[0].items():
+        np.testing.assert_array_equal(array, found[1][name])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

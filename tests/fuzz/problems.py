@@ -164,12 +164,14 @@ def _functions(draw: Draw) -> tuple[str, dict[str, str]]:
 
 @st.composite
 def _indexed(draw: Draw) -> tuple[str, dict[str, str]]:
-    """A tensor, an axis of it, and how many slices are taken along that."""
+    """A tensor, an axis of it, and how many slices are taken along that, or single elements."""
     dims = draw(_shapes(1, 5))
     count = draw(st.sampled_from((2, 1, 3, *NEAR_VECTORS)))
     kinds = draw(st.sampled_from(TYPES)), draw(st.sampled_from(("s32", "s64")))
     axis = draw(st.integers(0, len(dims) - 1))
-    return _text(dims, (count,)), {"axis": str(axis), "sdt": ":".join(kinds)}
+    elements = draw(st.booleans())
+    indices = [*dims[:axis], count, *dims[axis + 1 :]] if elements else [count]
+    return _text(dims, indices), {"axis": str(axis), "sdt": ":".join(kinds)}
 
 
 def _text(*tensors: Sequence[int]) -> str:

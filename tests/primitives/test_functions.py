@@ -105,6 +105,10 @@ OTHERS: dict[str, Desc] = {
     "matmul of many rows": MatmulDesc(
         MemoryDesc((40, 70), "bf16"), MemoryDesc((70, 35), "bf16"), MemoryDesc((40, 35), "f32")
     ),
+    "matmul by columns": MatmulDesc(
+        MemoryDesc((5, 70), "f32"), MemoryDesc((70, 35), "f32"), MemoryDesc((5, 35), "f32", "ba")
+    ),
+    "pointwise convolution": convolution_desc(Window((6, 7), (1, 1)), 2, (21, 5)),
     "convolution": convolution_desc(Window((6, 7), (3, 3), padding_l=(1, 1)), 2, (21, 5)),
     "depthwise": convolution_desc(Window((6, 7), (3, 3), padding_l=(1, 1)), 2, (21, 1, 1)),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -38,7 +40,9 @@ def indices(count: int, extent: int, kind: str = "s64", outside: int = 0) -> Mem
 
 
 def run(src: Memory, where: Memory, axis: int, layout: str) -> None:
-    dims = (*src.desc.dims[:axis], where.desc.dims[0], *src.desc.dims[axis + 1 :])
+    dims: tuple[int, ...] = where.desc.dims
+    if len(dims) == 1:
+        dims = (*src.desc.dims[:axis], *dims, *src.desc.dims[axis + 1 :])
     dst = describe(dims, layout).with_data_type(src.desc.data_type)
     got = execute(GatherDesc(src.desc, where.desc, dst, axis), {Arg.SRC: src, Arg.SRC_1: where})
     check(got, reference.gather(logical(src), logical(where), axis), reference.TOLERANCE("f32"))
@@ -49,6 +53,20 @@ def run(src: Memory, where: Memory, axis: int, layout: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout: str, axis: int, kind: str) -> None:
     run(source(DIMS, layout), indices(19, DIMS[axis], kind), axis, layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    ("order", "axis", "kind"), [("C", 0, "s64"), ("F", 1, "s32"), ("C", 2, "s32"), ("F", 3, "s64")]
+)
+def test_elements(order: Literal["C", "F"], layout: str, axis: int, kind: str) -> None:
+    """One index each, along the other axes for some of them only."""
+    dims = [2, 21, 5, 6]
+    dims[axis] = 19
+    rng = np.random.default_rng(axis)
+    numbers = rng.integers(-DIMS[axis] - 2, DIMS[axis] + 2, dims)
+    array = numbers.astype(np.int64 if kind == "s64" else np.int32, order=order)
+    run(source(DIMS, layout), Memory.from_numpy(array), axis, layout)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +128,10 @@ def test_pytorch_has_the_same() -> None:
 
 def test_wrong_arguments() -> None:
     src, where = MemoryDesc((5, 4), "f32"), MemoryDesc((3,), "s32")
-    with pytest.raises(InvalidArguments, match=r"indices_desc = .*expected one dimension"):
-        GatherDesc(src, MemoryDesc((3, 1), "s32"), MemoryDesc((3, 4), "f32"), 0)
+    with pytest.raises(InvalidArguments, match=r"indices_desc = .*one dimension, or 2 for single"):
+        GatherDesc(src, MemoryDesc((3, 1, 1), "s32"), MemoryDesc((3, 4), "f32"), 0)
+    with pytest.raises(InvalidArguments, match=r"indices_desc = .*at most 4 along axis 1"):
+        GatherDesc(src, MemoryDesc((3, 5), "s32"), MemoryDesc((3, 5), "f32"), 0)
     with pytest.raises(InvalidArguments, match=r"dst_desc = .*expected \(3, 4\)"):
         GatherDesc(src, where, src, 0)
     with pytest.raises(InvalidArguments, match="nothing to index along axis 0"):

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from dnnl import (
+    RUNTIME_DIM,
     Arg,
     BatchNormalizationDesc,
     EltwiseDesc,
@@ -409,10 +410,18 @@ class TestVerbose:
         desc = EltwiseDesc.forward(FORWARD, "eltwise_relu", small, small)
         with config.override("verbose", "dispatch"), pytest.raises(Unimplemented):
             PrimitiveDesc(desc, ENGINE)
-        line, other = self.lines(capsys)
+        (line,) = self.lines(capsys)
         assert "create:dispatch" in line
-        assert "unsupported data type: s64" in line
-        assert "eltwise,open,unsupported shape: all sizes are known" in other
+        assert "eltwise,nest,unsupported data type: s64" in line
+
+    def test_refusals_of_run_time_sizes(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Only who serves them is asked."""
+        small = MemoryDesc((RUNTIME_DIM, 3), "s64")
+        desc = EltwiseDesc.forward(FORWARD, "eltwise_relu", small, small)
+        with config.override("verbose", "dispatch"), pytest.raises(Unimplemented):
+            PrimitiveDesc(desc, ENGINE)
+        (line,) = self.lines(capsys)
+        assert "eltwise,open,unsupported data type: s64" in line
 
     def test_any_and_attributes_are_shown(self) -> None:
         attr = PrimitiveAttr()

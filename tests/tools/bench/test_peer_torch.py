@@ -45,7 +45,7 @@ AGREES = """
 --pool --dir=FWD_I --alg=max,avg_np,avg_p --tag=abx,axb ic19ih13kh3sh2ph1 ic4id5kd2 ic4iw9kw3
 --prelu --dir=FWD_I,BWD_DW --stag=abx:abx,axb:axb 5x19x3:1x19 5x19x3:1 5x19x3:5x19x3
 --shuffle --dir=FWD_I,BWD_D --dt=f32,s8 --group=4 --tag=abx,axb 5x12x3
---gather --sdt=f32:s32,s8:s32 --stag=abx,axb --axis=0,1,2 5x12x3:7
+--gather --sdt=f32:s32,s8:s32 --stag=abx,axb --axis=0,1,2 5x12x3:7 5x12x3:4x12x2
 --conv --attr-post-ops=,relu,sum+relu,add:f32:per_oc --dtag=any,abx g2ic16ih7oc32kh3ph1
 --conv --dir=FWD_B,FWD_I ic16iw9oc8kw3 ic3id4oc5kd2pd1 ic16ih14kh3sh2ph0oc32
 --ip --dir=FWD_B,FWD_I mb3ic16ih3oc33
@@ -85,8 +85,8 @@ def bench(*arguments: str) -> str:
 
 def test_every_driver_agrees_with_it() -> None:
     out = bench(*(f"--peer=torch -v1 {line}" for line in AGREES.strip().splitlines()))
-    assert out.count(":PASSED") == 272
-    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 272
+    assert out.count(":PASSED") == 284
+    assert len(re.findall(r"\ntorch 2\S+: \w[\w.]+(?=\n)", "\n" + out)) == 284
 
 
 def test_what_has_no_equal_is_said_and_counted() -> None:

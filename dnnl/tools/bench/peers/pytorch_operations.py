@@ -445,9 +445,13 @@ def _gather(desc: GatherDesc, _: PrimitiveAttr) -> Program:
         given = tensors[Arg.SRC_1]
         # It refuses what counts from the end or lies outside.
         places = torch.where(given < 0, given + extent, given).clamp(0, extent - 1)
+        if elements:
+            places = places.long()
+            return lambda: torch.gather(tensors[Arg.SRC], desc.axis, places, out=out)
         return lambda: torch.index_select(tensors[Arg.SRC], desc.axis, places, out=out)
 
-    return Program("index_select", plain_views(desc), build)
+    elements = desc.indices_desc.ndims > 1
+    return Program("gather" if elements else "index_select", plain_views(desc), build)
 
 
 _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {

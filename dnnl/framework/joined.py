@@ -1,0 +1,135 @@
+"""Elementwise nodes that are one function of several values, such as two gates that are multiplied.
+
+A region ends at a node and holds what only it needs: elementwise nodes of floats, all with results
+of one shape. It becomes one node where that leaves fewer steps than a chain of post-ops does; the
+values that it begins at are operands then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dnnl.framework.elementwise import ELTWISE
+from dnnl.framework.functions import MOST_NODES, function_of, is_traceable
+from dnnl.framework.fusion import fuse_post_ops
+from dnnl.framework.graph import Graph, Node
+from dnnl.types.post_ops import MAX_OPERANDS
+
+_KINDS = (np.float32, np.bool_)
+
+
+def join_functions(graph: Graph) -> Graph:
+    """The graph with each such region as one node."""
+    finder = _Finder(graph)
+    written: dict[str, Node] = {}
+    gone: set[str] = set()
+    for node in reversed(graph.nodes):
+        if node.name in gone or node.name not in finder.parts:
+            continue
+        region = finder.region(node)
+        joined = finder.joined(region)
+        if joined is not None:
+            gone.update(each.name for each in region)
+            written[node.name] = joined
+    nodes = [
+        written.get(node.name, node)
+        for node in graph.nodes
+        if node.name not in gone or node.name in written
+    ]
+    return replace(graph, nodes=tuple(nodes)).pruned()
+
+
+class _Finder:
+    """The regions of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.place = {node.name: place for place, node in enumerate(graph.nodes)}
+        self.producers = {value: node for node in graph.nodes for value in node.outputs}
+        self.readers: Mapping[str, list[Node]] = defaultdict(list)
+        for node in graph.nodes:
+            for value in node.reads:
+                self.readers[value].append(node)
+        self.results = set(graph.outputs.values())
+        self.parts: set[str] = set()
+        for node in graph.nodes:
+            if self._is_part(node):
+                self.parts.add(node.name)
+
+    def _is_part(self, node: Node) -> bool:
+        """Whether a function can compute a node; what computes its sources is known by now."""
+        sources = self._sources(node)
+        if node.post_ops or not sources or not is_traceable(node):
+            return False
+        if self.graph.type_of(node.output).dtype not in _KINDS:
+            return False
+        return all(self._is_known(value) for value in sources)
+
+    def region(self, last: Node) -> list[Node]:
+        """What only ``last`` needs, and itself, in order."""
+        shape = self.graph.shape_of(last.output)
+        region = {last.name: last}
+        waiting = [last]
+        while waiting and len(region) < MOST_NODES:
+            for value in self._sources(waiting.pop()):
+                node = self.producers.get(value)
+                if node is None or node.name in region or node.name not in self.parts:
+                    continue
+                inside = value not in self.results and self._is_within(value, region)
+                if inside and self.graph.shape_of(value) == shape:
+                    region[node.name] = node
+                    waiting.append(node)
+        return sorted(region.values(), key=self._place)
+
+    def joined(self, region: Sequence[Node]) -> Node | None:
+        """A region as one node; None where it cannot be one, or where no step is saved."""
+        graph, results = self.graph, {node.output for node in region}
+        read = dict.fromkeys(value for node in region for value in self._sources(node))
+        sources = [value for value in read if value not in results]
+        shape = graph.shape_of(region[-1].output)
+        sources.sort(key=lambda v: (graph.shape_of(v) != shape, v in graph.constants))
+        kinds = {graph.type_of(value).dtype for value in (*sources, region[-1].output)}
+        size = sum(1 + len(node.fused) for node in region)
+        fits = kinds == {np.dtype(np.float32)} and graph.shape_of(sources[0]) == shape
+        if not fits or len(sources) > 1 + MAX_OPERANDS or not 1 < size <= MOST_NODES:
+            return None
+        joined = function_of(tuple(sources), tuple(region), graph)
+        names = {node.name for node in region}
+        return joined if self._steps([joined], names) < self._steps(region, names) else None
+
+    def _steps(self, nodes: Sequence[Node], region: Container[str]) -> int:
+        """How many steps are left of nodes that stand for a region and of what computes their
+        sources."""
+        read = {value for node in nodes for value in node.reads} - {node.output for node in nodes}
+        before = {p.name: p for value in read if (p := self.producers.get(value)) is not None}
+        shown = {nodes[-1].output}
+        for value in read:
+            if value in self.results or not self._is_within(value, region):
+                shown.add(value)
+        inner = (*sorted(before.values(), key=self._place), *nodes)
+        part = replace(self.graph, nodes=inner, outputs={value: value for value in shown})
+        return len(fuse_post_ops(part).nodes)
+
+    def _sources(self, node: Node) -> list[str]:
+        """The values that a node reads besides single numbers."""
+        inputs = node.inputs[:1] if node.op in ELTWISE else node.inputs
+        known = self.graph.constants
+        return [value for value in inputs if value not in known or known[value].size != 1]
+
+    def _is_known(self, value: str) -> bool:
+        """Whether a value is a number, or a truth value of which nothing else is needed."""
+        if self.graph.type_of(value).dtype == np.float32:
+            return True
+        producer = self.producers.get(value)
+        one = len(self.readers[value]) == 1
+        return one and producer is not None and producer.name in self.parts
+
+    def _is_within(self, value: str, region: Container[str]) -> bool:
+        return all(reader.name in region for reader in self.readers[value])
+
+    def _place(self, node: Node) -> int:
+        return self.place[node.name]
