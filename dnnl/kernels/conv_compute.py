@@ -24,8 +24,8 @@ Space = tuple[Spatial, Spatial, Spatial]
 class Conf(product_conf.Conf):
     """A convolution whose layouts the product can walk.
 
-    ``channels`` and ``outputs`` are those of one group. ``channel_sums`` and ``tap_sums`` are the
-    parts of the scratchpad out of which ``row_sums`` and ``column_sums`` are added up (`conv_sums`).
+    ``channels`` and ``outputs`` are those of one group. Out of ``channel_sums`` and ``tap_sums``,
+    parts of the scratchpad, ``row_sums`` and ``column_sums`` are added up (`conv_sums`).
     """
 
     groups: int

@@ -109,8 +109,8 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     module = Module("depthwise", isa)
     entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), isa)
+    read = (*inputs, *epilogue.operands, *quantizer.operands)
     nest = Nest(
-        (n, c, *outs), tuple(taps), (*inputs, *epilogue.operands, *quantizer.operands), (dst,), body,
-        reads_dst=epilogue.reads_dst,
+        (n, c, *outs), taps, read, (dst,), body, reads_dst=epilogue.reads_dst,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
