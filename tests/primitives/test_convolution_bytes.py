@@ -11,6 +11,7 @@ import pytest
 from dnnl import (
     Arg,
     ConvolutionDesc,
+    Memory,
     MemoryDesc,
     PrimitiveAttr,
     PrimitiveDesc,
@@ -18,9 +19,17 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import isa as rows
-from tests.check import memory_of
-from tests.primitives.harness import ENGINE
-from tests.primitives.products import Dims, Window, attr_of, convolution_desc, verify, verify_on
+from tests.check import logical, memory_of
+from tests.primitives.harness import ENGINE, execute
+from tests.primitives.products import (
+    Dims,
+    Window,
+    attr_of,
+    convolution_desc,
+    inputs,
+    verify,
+    verify_on,
+)
 
 NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
 PAIRS = [("u8", "s8"), ("s8", "s8")]
@@ -79,6 +88,20 @@ def test_sums_are_exact(channels: Dims, types: tuple[str, str], isa: str) -> Non
         verify(convolution((*types, "s32"), channels), quantized((), (0, None)), "normal")
 
 
+@pytest.mark.parametrize("channels", [(5, 4), (5, 1, 1)], ids=str)
+def test_every_row_has_the_same_bits(channels: Dims) -> None:
+    window = Window((3, 4), (2, 2), padding_l=(1, 1))
+    desc = convolution(("s8", "s8", "u8"), channels, window, ("last", "plain", "last"), "f32")
+    attr = quantized((0, 1, 2), (0, 0, 0))
+    args = inputs(PrimitiveDesc(desc, ENGINE, attr))
+    results = []
+    for isa in NAMES:
+        with config.override("max_cpu_isa", isa):
+            results.append(logical(execute(desc, args, attr)))
+    assert all((result == results[0]).all() for result in results)
+    assert len(np.unique(results[0])) > 9
+
+
 @every_row
 def test_sums_of_single_channels_are_exact(isa: str) -> None:
     with config.override("max_cpu_isa", isa):
@@ -92,7 +115,7 @@ def test_no_sum_saturates(src: tuple[str, int], isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         pd = PrimitiveDesc(convolution((src[0], "s8", "s32")), ENGINE)
         for weight in (-128, 127):
-            args = {
+            args: dict[int, Memory] = {
                 arg: memory_of(np.full(pd.arg_desc(arg).dims, value), pd.arg_desc(arg), ENGINE)
                 for arg, value in ((Arg.SRC, src[1]), (Arg.WEIGHTS, weight))
             }
