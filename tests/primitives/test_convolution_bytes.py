@@ -151,6 +151,13 @@ def test_scales(channels: Dims, dst: int) -> None:
     verify(convolution(("u8", "s8", "u8"), channels, bias="f32"), attr, "normal")
 
 
+@pytest.mark.parametrize("channels", [(19, 8), DEPTHWISE], ids=str)
+def test_scales_of_floats(channels: Dims) -> None:
+    per_output = 3 if len(channels) == 3 else 1
+    desc = convolution(("f32", "f32", "f32"), channels, bias="f32")
+    verify(desc, quantized((0, per_output, 2)), "normal")
+
+
 @pytest.mark.parametrize("dst", DST)
 @pytest.mark.parametrize("channels", [(19, 8), DEPTHWISE], ids=str)
 def test_types_of_dst_and_bias(channels: Dims, dst: str) -> None:
