@@ -11,6 +11,9 @@ With stored integers a and w that stand for a - za and w - zw, and C and R the s
 weights and of a row of src, all of K terms::
 
     sum (a - za) * (w - zw) = sum a * w  -  zw * R  -  za * (C - K * zw)
+
+Where terms are left out of some sums, as those with padding are, the last part is not the same for
+all rows, and is given.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ class Finish:
     """The end of a product bound to what it reads.
 
     ``core`` is `core_type`. ``factors`` are the arguments that are src and weights of the product.
-    ``row_sums`` are the sums R of the rows of src, there where ``needs_row_sums``.
+    ``row_sums`` are the sums R of the rows of src, there where ``needs_row_sums``. With
+    ``column_sums``, which are what zero points of src add to each result, the quantizer has none.
     """
 
     def __init__(
@@ -71,18 +75,20 @@ class Finish:
         factors: tuple[int, int],
         depth: Depth,
         row_sums: Operand | None = None,
+        column_sums: Operand | None = None,
     ) -> None:
         self.dst = dst
         self.core = I32 if core is DataType.s32 else F32
         self._multiply, self._bias, self._epilogue = multiply, bias, epilogue
         self._quantizer, self._factors, self._depth = quantizer, factors, depth
-        self._row_sums = row_sums
+        self._row_sums, self._column_sums = row_sums, column_sums
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """dst and what is read besides src and weights."""
-        others = tuple(operand for operand in (self._bias, self._row_sums) if operand is not None)
-        return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *others)
+        others = (self._bias, self._row_sums, self._column_sums)
+        given = (operand for operand in others if operand is not None)
+        return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *given)
 
     def far(self, caches: Caches) -> list[Operand]:
         """What is better prefetched: what post-ops read, if it is too much to be in the second
@@ -119,6 +125,8 @@ class Finish:
             b = place.e.b
             if columns:
                 value = b.sub(value, b.mul(self._load_zero(place, 0), columns[v]))
+            elif self._column_sums is not None:
+                value = b.sub(value, place.load(self._column_sums))
             value = self._without_rows(place, value)
             if self.core is I32:
                 return value
@@ -140,9 +148,7 @@ class Finish:
     def _finished(self, place: Place, value: ir.Value) -> ir.Value:
         b = place.e.b
         for argument in self._factors:
-            scale = self._quantizer.scale(argument)
-            if scale is not None:
-                value = b.fmul(value, place.load(scale))
+            value = self._quantizer.scaled(place, argument, value)
         if self._bias is not None:
             value = b.fadd(value, place.load(self._bias))
         value = self._epilogue.apply(place, value)

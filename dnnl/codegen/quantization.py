@@ -43,6 +43,11 @@ class Quantization:
 
         return Quantization(some(self.scales), some(self.zero_points))
 
+    def without_zero_points(self, argument: int) -> Quantization:
+        """What is said of all, the zero points of an argument excepted."""
+        kept = tuple((arg, spec) for arg, spec in self.zero_points if arg != argument)
+        return Quantization(self.scales, kept)
+
     def refuse(self, tensors: Mapping[int, MemoryDesc]) -> Refusal | None:
         """Why this cannot be generated for ``tensors``, the quantizable arguments, or None.
 
@@ -96,8 +101,16 @@ class Quantizer:
 
     def dequantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
         """scale * (value - zero_point)."""
+        return self.scaled(place, argument, self.centred(place, argument, value))
+
+    def centred(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
+        """value - zero_point."""
         if argument in self._zero_points:
             value = place.e.b.fsub(value, place.load(self._zero_points[argument]))
+        return value
+
+    def scaled(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
+        """scale * value."""
         if argument in self._scales:
             value = place.e.b.fmul(value, place.load(self._scales[argument]))
         return value

@@ -6,52 +6,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module
-from dnnl.codegen.epilogue import Arguments, Epilogue
-from dnnl.codegen.finish import Depth, Finish, core_type
+from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.quantization import Quantization, Quantizer
-from dnnl.kernels.blocking import Blocking
+from dnnl.kernels import product_conf
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product import Product, emit_product
+from dnnl.kernels.product import Product
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
-from dnnl.runtime.image import Phase
-from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
+
+Space = tuple[Spatial, Spatial, Spatial]
+"""Depth, height and width; a missing one has size 1."""
 
 
-@dataclass(frozen=True)
-class Compute:
+@dataclass(frozen=True, kw_only=True)
+class Conf(product_conf.Conf):
     """A convolution whose layouts the product can walk.
 
-    ``src``, ``weights`` and ``dst`` are (argument, descriptor): an operand, or its copy in the
-    scratchpad. ``channels`` and ``outputs`` are those of one group. ``channel_block`` is how many
-    channels of src are contiguous before the next block; 0 if all of them are evenly spaced.
+    ``channels`` and ``outputs`` are those of one group. Out of ``channel_sums`` and ``tap_sums``,
+    parts of the scratchpad, ``row_sums`` and ``column_sums`` are added up (`conv_sums`).
     """
 
-    src: Argument
-    weights: Argument
-    dst: Argument
-    bias: MemoryDesc
-    post_ops: tuple[PostOp, ...]
     groups: int
     channels: int
     outputs: int
-    channel_block: int
-    space: tuple[Spatial, Spatial, Spatial]
-    multiply: Multiply
-    blocking: Blocking
+    space: Space
+    channel_sums: Argument | None
+    tap_sums: Argument | None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the weights have a dimension of groups."""
+        return self.weights[1].ndims > self.dst[1].ndims
+
+    def src_index(
+        self, n: Affine, g: Affine, c: Affine, at: Sequence[Affine]
+    ) -> tuple[Affine, ...]:
+        """The index of src for a channel of a group, which may be a dimension of its own."""
+        src = self.src[1]
+        split = src.ndims > self.dst[1].ndims
+        channel = (g, c) if split else (g * self.channels + c,)
+        return activation_index(src, n, channel, at)
+
+    def weights_index(
+        self, g: Affine, o: Affine, i: Affine, taps: Sequence[Affine]
+    ) -> tuple[Affine, ...]:
+        """The index of the weights."""
+        return weights_index(self.weights[1], self.grouped, g, o, i, taps)
 
 
-def src_index(
-    desc: MemoryDesc, n: Affine, c: Affine, spatial: Sequence[Affine]
+def activation_index(
+    desc: MemoryDesc, n: Affine, channel: tuple[Affine, ...], spatial: Sequence[Affine]
 ) -> tuple[Affine, ...]:
     """The index of an activation from its three spatial ones, of which it may have fewer."""
-    return (n, c, *spatial[3 - (desc.ndims - 2) :])
+    head = (n, *channel)
+    return (*head, *spatial[3 - (desc.ndims - len(head)) :])
 
 
 def weights_index(
@@ -62,77 +72,82 @@ def weights_index(
     return (*head, *taps[3 - (desc.ndims - len(head)) :])
 
 
-def emit_compute(module: Module, symbol: str, compute: Compute, arguments: Arguments) -> Phase:
-    """Write the phase ``symbol``."""
-    return emit_product(module, symbol, _product(compute, module.isa, arguments))
+def channel_block(src: MemoryDesc) -> int:
+    """How many channels of src are side by side before the next block, 0 if it has no blocks."""
+    sizes = block_boundaries(src, 1)
+    return sizes[-1] if sizes else 0
 
 
-def _channels(compute: Compute) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
-    """The axes around the taps and inside of them, and the channel of a group."""
-    block = compute.channel_block
-    if not block:
-        inner = Axis(-(-compute.channels // compute.multiply.group), "ic")
-        return (), (inner,), Affine.of(inner, compute.multiply.group)
-    outer = Axis(-(-compute.channels // block), "icb")
-    inner = Axis(block // compute.multiply.group, "ic")
-    form = Affine.of(outer, block) + Affine.of(inner, compute.multiply.group)
-    return (outer,), (inner,), form
+def axes_of_pixels(space: Space) -> tuple[Axis, Axis, Axis]:
+    """The axes of dst's depth, height and width."""
+    d, h, w = space
+    return Axis(d.dst, "od"), Axis(h.dst, "oh"), Axis(w.dst, "ow")
 
 
-def _product(compute: Compute, isa: Isa, arguments: Arguments) -> Product:
-    src, weights, dst = (part[1] for part in (compute.src, compute.weights, compute.dst))
-    n, g = Axis(dst.dims[0], "n"), Axis(compute.groups, "g")
-    names = (("od", "kd"), ("oh", "kh"), ("ow", "kw"))
-    od, oh, ow = places = tuple(
-        Axis(space.dst, name) for space, (name, _) in zip(compute.space, names, strict=True)
-    )
-    taps = tuple(
-        Axis(space.kernel, name) for space, (_, name) in zip(compute.space, names, strict=True)
-    )
-    spatial = [
-        Affine.of(out, space.stride) + Affine.of(tap, space.dilation) + -space.padding
-        for space, out, tap in zip(compute.space, places, taps, strict=True)
+def axes_of_taps(space: Space) -> tuple[Axis, Axis, Axis]:
+    """The axes of a kernel's depth, height and width."""
+    d, h, w = space
+    return Axis(d.kernel, "kd"), Axis(h.kernel, "kh"), Axis(w.kernel, "kw")
+
+
+def met(space: Space, pixels: Sequence[Affine], taps: Sequence[Affine]) -> list[Affine]:
+    """Where in src the taps of output pixels lie."""
+    return [
+        out * s.stride + tap * s.dilation + -s.padding
+        for s, out, tap in zip(space, pixels, taps, strict=True)
     ]
-    around, inside, c = _channels(compute)
-    columns = Columns.of(compute.outputs, compute.blocking.tile, isa.lanes)
+
+
+def _channels(conf: Conf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
+    """The axes around the taps and inside of them, and the channel of a group."""
+    block, group = channel_block(conf.src[1]), conf.multiply.group
+    if not block:
+        inner = Axis(-(-conf.channels // group), "ic")
+        return (), (inner,), Affine.of(inner, group)
+    outer, inner = Axis(-(-conf.channels // block), "icb"), Axis(block // group, "ic")
+    return (outer,), (inner,), Affine.of(outer, block) + Affine.of(inner, group)
+
+
+def product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
+    """What is to be multiplied."""
+    dst = conf.dst[1]
+    n, g = Axis(dst.dims[0], "n"), Axis(conf.groups, "g")
+    places, taps = axes_of_pixels(conf.space), axes_of_taps(conf.space)
+    at, offsets = [Affine.of(axis) for axis in places], [Affine.of(axis) for axis in taps]
+    around, inside, c = _channels(conf)
+    columns = Columns.of(conf.outputs, conf.blocking.tile, isa.lanes)
     batch, group = Affine.of(n), Affine.of(g)
-    oc = Affine.of(g, compute.outputs) + columns.form
+    oc, nothing = Affine.of(g, conf.outputs) + columns.form, (ZERO,) * 3
 
     def operand(part: Argument, index: tuple[Affine, ...]) -> Operand:
         return Operand(arguments.slot(part[0]), part[1], index)
 
-    a_index = src_index(src, batch, Affine.of(g, compute.channels) + c, spatial)
-    b_index = weights_index(
-        weights, weights.ndims > src.ndims, group, columns.form, c, [Affine.of(tap) for tap in taps]
+    src = operand(conf.src, conf.src_index(batch, group, c, met(conf.space, at, offsets)))
+    weights = operand(conf.weights, conf.weights_index(group, columns.form, c, offsets))
+    out = operand(conf.dst, activation_index(dst, batch, (oc,), at))
+    values = product_conf.Indices(
+        bias=(oc,),
+        src=conf.src_index(batch, group, ZERO, nothing),
+        weights=conf.weights_index(group, columns.form, ZERO, nothing),
+        row_sums=(batch, group, *at),
+        column_sums=(*at, oc),
     )
-    at = [Affine.of(axis) for axis in (od, oh, ow)]
-    a, b = operand(compute.src, a_index), operand(compute.weights, b_index)
-    out = operand(compute.dst, src_index(dst, batch, oc, at))
-    bias = None
-    if not compute.bias.is_zero:
-        bias = operand((Arg.BIAS, compute.bias), (oc,))
-    terms = compute.channels
-    bare = compute.bias.is_zero and not compute.post_ops
-    core = core_type(compute.multiply, dst.data_type, Quantization(), bare=bare)
-    finish = Finish(
-        compute.multiply, core, out, bias, Epilogue(compute.post_ops, out, arguments),
-        Quantizer(Quantization(), {}, arguments), (Arg.SRC, Arg.WEIGHTS), Depth(terms, terms),
-    )  # fmt: skip
     # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
     tail = (columns.inside,) if columns.inside.needed else ()
     return Product(
-        _order(compute, n, g, columns), compute.space, (od, oh, ow), (taps[0], taps[1], taps[2]),
-        around, inside, columns, a, b, compute.multiply, finish, compute.blocking,
-        domain=tail if compute.groups == 1 else (), exists=tail if compute.groups > 1 else (),
+        _order(conf, n, g, columns), conf.space, places, taps, around, inside, columns, src,
+        weights, conf.multiply,
+        product_conf.finish(conf, arguments, out, values, conf.channels), conf.blocking,
+        domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
     )  # fmt: skip
 
 
-def _order(compute: Compute, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
+def _order(conf: Conf, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
     """Groups outside. If panels are kept, each image meets all of them before the next one, which
     reads the weights once an image; or each panel meets all images, which reads src once a panel:
     what is less."""
-    if not compute.blocking.panels:
+    if not conf.blocking.panels:
         return (g, n)
-    src, weights = compute.src[1], compute.weights[1]
+    src, weights = conf.src[1], conf.weights[1]
     images_outside = weights.size * n.extent < src.size * columns.panel.extent
     return (g, n, columns.panel) if images_outside else (g, columns.panel, n)

@@ -1,72 +1,61 @@
 """Convolution on register tiles, for any layouts.
 
-The compute phase broadcasts single elements of src and reads whole vectors of weights, so src may
-lie in any order, weights must have neighbouring output channels side by side, and dst is best
-written in vectors of channels. What does not fit is copied to the scratchpad and back by phases
-of its own: weights into panels, src and dst into channels-last order.
+The compute phase broadcasts words of src, of one channel or as many as are multiplied at once, and
+reads whole vectors of weights. So channels of a word must be side by side in src, which may lie in
+any order besides; weights must have neighbouring output channels side by side, and dst is best
+written in vectors of channels. What does not fit is copied to the scratchpad and back by phases of
+its own: weights into panels, src and dst into channels-last order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
-from dnnl.codegen.address import block_boundaries
 from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
-from dnnl.codegen.builder import Module
-from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.finish import core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.multiply import multiply
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import product_conf
+from dnnl.kernels import conv_sums, product_conf
 from dnnl.kernels.blocking import Blocking
-from dnnl.kernels.conv_compute import Compute, emit_compute
+from dnnl.kernels.conv_compute import Conf, Space, channel_block, product
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.pointwise import emit_copies, emit_copy
+from dnnl.kernels.product_conf import LETTERS
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
-from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
+from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
-_LETTERS = "abcdefghijkl"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Problem(product_conf.Problem):
-    """A forward convolution. ``space`` has depth, height and width; a missing one has size 1.
+    """A forward convolution. The layout of src, weights and dst may be ``any``."""
 
-    The layout of src, weights and dst may be ``any``.
-    """
-
-    space: tuple[Spatial, Spatial, Spatial]
+    space: Space
 
     @property
     def grouped(self) -> bool:
         """Whether the weights have a dimension of groups."""
-        return self.weights.ndims > self.src.ndims
+        return self.weights.ndims > self.dst.ndims
 
     @property
     def groups(self) -> int:
         """The number of groups."""
         return self.weights.dims[0] if self.grouped else 1
 
+    @property
+    def outputs(self) -> int:
+        """The output channels of a group."""
+        return self.weights.dims[1 if self.grouped else 0]
 
-@dataclass(frozen=True)
-class Conf:
-    """A convolution with every layout decided: what to copy, what to compute.
-
-    ``copies_in`` go before it. ``copy_out`` goes after it, if dst is not computed in place, and
-    then does the ``post_ops`` too.
-    """
-
-    compute: Compute
-    copies_in: tuple[Relayout, ...]
-    copy_out: Relayout | None
-    post_ops: tuple[PostOp, ...]
-    scratchpad: int
+    @property
+    def channels(self) -> int:
+        """The channels of src in a group."""
+        return self.weights.dims[2 if self.grouped else 1]
 
 
 def resolve(problem: Problem, isa: Isa) -> Problem:
@@ -74,85 +63,112 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
     Activations get their channels in blocks of a vector, so that a tile reads neighbouring cache
     lines; with too few channels for that they stay plain, or channels-last if groups are cut.
+    Where bytes are multiplied they are channels-last, as models of bytes have them.
     """
     problem = resolve_activations(problem, isa)
-    if problem.weights.format_kind is FormatKind.any:
-        problem = replace(problem, weights=_panels(problem, isa))
+    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    if problem.weights.format_kind is FormatKind.any and way is not None:
+        src = problem.src if _reads(problem, way) else _packed(problem, way)
+        problem = replace(problem, weights=_panels(problem, src, way, isa))
     return problem
 
 
 def resolve_activations(problem: Problem, isa: Isa) -> Problem:
     """Decide src and dst only."""
-    src = _activation(problem.src, problem.groups, isa)
-    dst = _activation(problem.dst, problem.groups, isa)
-    return replace(problem, src=src, dst=dst)
+    bytes_in = problem.src.data_type in product_conf.BYTES
+    decide = partial(_activation, groups=problem.groups, isa=isa, last=bytes_in)
+    return replace(problem, src=decide(problem.src), dst=decide(problem.dst))
 
 
-def _activation(desc: MemoryDesc, groups: int, isa: Isa) -> MemoryDesc:
+def _activation(desc: MemoryDesc, groups: int, isa: Isa, last: bool) -> MemoryDesc:
     if desc.format_kind is not FormatKind.any:
         return desc
     channels = desc.dims[1]
-    spatial = _LETTERS[2 : desc.ndims]
-    if groups > 1 and channels // groups % isa.lanes:
-        return desc.with_tag(f"a{spatial}b")
+    spatial = LETTERS[2 : desc.ndims]
+    if last or (groups > 1 and channels // groups % isa.lanes):
+        return _channels_last(desc)
     if channels < isa.lanes or isa.lanes == 1:
         return desc.with_tag(f"ab{spatial}")
     return desc.with_tag(f"aB{spatial}{isa.lanes}b")
 
 
-def _channel_block(problem: Problem) -> int:
-    """How many channels of src are side by side before the next block, 0 if it has no blocks."""
-    sizes = block_boundaries(problem.src, 1)
-    return sizes[-1] if sizes else 0
+def _channels_last(desc: MemoryDesc) -> MemoryDesc:
+    return desc.with_tag(FormatTag(f"a{LETTERS[2 : desc.ndims]}b"))
 
 
-def _panels(problem: Problem, isa: Isa) -> MemoryDesc:
+def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> MemoryDesc:
     """The weights as the compute phase reads them: panels of a tile's output channels, each with
-    all that is summed in one stream, ordered as src is walked."""
+    all that is summed in one stream, ordered as ``src`` is walked."""
     first = 1 if problem.grouped else 0
-    outputs = problem.weights.dims[first]
-    width = _vectors(problem, outputs, isa) * isa.lanes
-    o, i = _LETTERS[first], _LETTERS[first + 1]
-    taps = _LETTERS[first + 2 : problem.weights.ndims]
-    group = "a" if problem.grouped else ""
-    block = _channel_block(problem)
+    width = _vectors(problem, src, isa) * isa.lanes
+    o, i = LETTERS[first], LETTERS[first + 1]
+    taps = LETTERS[first + 2 : problem.weights.ndims]
+    head, block, group = LETTERS[:first] + o.upper(), channel_block(src), way.group
+    word = f"{group}{i}" if group > 1 else ""
     if block:
-        tag = f"{group}{o.upper()}{i.upper()}{taps}{block}{i}{width}{o}"
+        step = f"{block // group}{i}" if block > group else ""
+        tag = f"{head}{i.upper()}{taps}{step}{width}{o}{word}"
     else:
-        tag = f"{group}{o.upper()}{taps}{i}{width}{o}"
-    return MemoryDesc(problem.weights.dims, problem.weights.data_type, FormatTag(tag))
+        tag = f"{head}{taps}{i.upper() if word else i}{width}{o}{word}"
+    return problem.weights.with_tag(FormatTag(tag))
 
 
-def _vectors(problem: Problem, outputs: int, isa: Isa) -> int:
-    """How many vectors wide the tile is; its rows are neighbouring pixels."""
-    step = problem.src.strides[-1] * problem.src.data_type.size
-    return choose_vectors(isa, outputs, step * problem.space[2].stride)
+def _vectors(problem: Problem, src: MemoryDesc, isa: Isa) -> int:
+    """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
+    step = src.strides[-1] * src.data_type.size
+    return choose_vectors(isa, problem.outputs, step * problem.space[2].stride)
 
 
 def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
     """Whether all offsets of an activation are affine in channel blocks, which belong to it as a
     whole, and pixels."""
-    sizes = block_boundaries(desc, 1)
-    if len(sizes) != len(desc.inner_blocks) or len(sizes) > 1:
+    block = channel_block(desc)
+    if len(desc.inner_blocks) != bool(block):
         return False
-    if sizes and desc.padded_dims[1] % sizes[0]:
+    if block and desc.padded_dims[1] % block:
         return False
-    return problem.groups == 1 or not sizes or channels % sizes[0] == 0
+    return problem.groups == 1 or not block or channels % block == 0
 
 
-def _covered(problem: Problem, outputs: int, isa: Isa) -> bool:
+def _reads(problem: Problem, way: Multiply) -> bool:
+    """Whether the product reads src as it is."""
+    src = problem.src
+    if src.data_type is not way.a or not _walkable(problem, src, problem.channels):
+        return False
+    block = channel_block(src)
+    if way.group == 1 or block:
+        return block % way.group == 0
+    return src.strides[1] == 1 and problem.channels % way.group == 0
+
+
+def _packed(problem: Problem, way: Multiply) -> MemoryDesc:
+    """The layout to which src is copied where the product does not read it as it is. Words that the
+    channels of a group do not fill are padded: there groups have a dimension of their own."""
+    src = problem.src.with_data_type(way.a)
+    if problem.channels % way.group:
+        dims = (src.dims[0], problem.groups, problem.channels, *src.dims[2:])
+        spatial = LETTERS[3 : len(dims)]
+        return MemoryDesc(dims, way.a, FormatTag(f"a{spatial}bC{way.group}c"))
+    if way.group == 1 and _walkable(problem, src, problem.channels) and src.tag is not None:
+        return src
+    return _channels_last(src)
+
+
+def _covered(problem: Problem, src: MemoryDesc, isa: Isa) -> bool:
     """Whether the panels reach over all of dst's padding, which is to become zero."""
     dst = problem.dst
     if any(dst.dims[dim] != dst.padded_dims[dim] for dim in range(dst.ndims) if dim != 1):
         return False
-    width = _vectors(problem, outputs, isa) * isa.lanes
-    return problem.groups > 1 or dst.padded_dims[1] <= -(-outputs // width) * width
+    width = _vectors(problem, src, isa) * isa.lanes
+    return problem.groups > 1 or dst.padded_dims[1] <= -(-problem.outputs // width) * width
 
 
 def flatten(problem: Problem) -> Problem:
     """A 1x1 convolution as one along a single line of pixels, where the layouts allow it."""
     plain = all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
     in_line = all(_fits_line(problem.dst, entry) for entry in problem.post_ops)
+    given = problem.quantization
+    in_line &= all(spec.mask <= 3 for _, spec in (*given.scales, *given.zero_points))
     if not (plain and in_line) or problem.src.ndims == 3:
         return problem
     try:
@@ -185,68 +201,97 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
-    refusal = product_conf.refuse_problem(problem, integers=False)
+    refusal = product_conf.refuse_problem(problem, integers=True) or refuse_quantization(problem)
     if refusal is not None:
         return refusal
     problem = flatten(problem)
     scratchpad = Scratchpad()
     copy_out: Relayout | None = None
-    post_ops = problem.post_ops
-    first = 1 if problem.grouped else 0
-    outputs, channels = problem.weights.dims[first : first + 2]
-    src: Argument = (Arg.SRC, problem.src)
     dst: Argument = (Arg.DST, problem.dst)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
-    way = multiply(isa, problem.src.data_type, problem.weights.data_type, grouped=False)
+    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
     assert way is not None, "refused before"
-    walkable = _walkable(problem, problem.src, channels)
-    if not walkable or problem.src.data_type is not way.a:
-        same = walkable and problem.src.tag is not None
-        wanted = problem.src if same else _channels_last(problem.src)
-        src = scratchpad.copy(src, wanted.with_data_type(way.a))
-        problem = replace(problem, src=src[1])
-    if not (_walkable(problem, problem.dst, outputs) and _covered(problem, outputs, isa)):
-        computed = scratchpad.take(_channels_last(problem.dst).with_data_type(DataType.f32))
+    src = _source(problem, way, scratchpad)
+    bare = problem.bias.is_zero and not problem.post_ops
+    core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
+    walkable = _walkable(problem, problem.dst, problem.outputs)
+    if not (walkable and _covered(problem, src[1], isa)):
+        computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
-        dst, post_ops = computed, ()
-    panels = _panels(problem, isa)
+        dst = computed
+    panels = _panels(problem, src[1], way, isa)
     if problem.weights != panels:
         weights = scratchpad.copy(weights, panels)
-    compute = Compute(
-        src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=post_ops,
-        groups=problem.groups, channels=channels, outputs=outputs,
-        channel_block=_channel_block(problem), space=problem.space,
-        multiply=way, blocking=_blocking(problem, panels, outputs, isa),
+    zero_points = dict(problem.quantization.zero_points)
+    channel_sums = rows = tap_sums = columns = None
+    if needs_row_sums(way, zero_points, Arg.WEIGHTS):
+        batch = problem.src.dims[0]
+        channel_sums, rows = conv_sums.take_row_sums(
+            scratchpad, batch, problem.groups, problem.space
+        )
+    if Arg.SRC in zero_points:
+        outputs = problem.groups * problem.outputs
+        tap_sums, columns = conv_sums.take_column_sums(scratchpad, outputs, problem.space)
+    return Conf(
+        src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
+        quantization=problem.quantization, dequantized=product_conf.NONE,
+        factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
+        blocking=_blocking(problem, src[1], panels, way, isa),
+        row_sums=rows, column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
+        copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
+        groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
+        space=problem.space,
     )  # fmt: skip
-    return Conf(compute, tuple(scratchpad.copies), copy_out, problem.post_ops, scratchpad.size)
 
 
-def _channels_last(desc: MemoryDesc) -> MemoryDesc:
-    return MemoryDesc(desc.dims, desc.data_type, FormatTag(f"a{_LETTERS[2 : desc.ndims]}b"))
+def refuse_quantization(problem: Problem) -> Refusal | None:
+    """Why scales and zero points cannot be generated, or None.
+
+    What changes within a sum can be taken off the sums only where it is added: zero points of src.
+    """
+    given = problem.quantization
+    tensors = {
+        int(Arg.SRC): problem.src,
+        int(Arg.WEIGHTS): problem.weights,
+        int(Arg.DST): problem.dst,
+    }
+    per_output = 0b11 if problem.grouped else 0b1
+    refusal = given.refuse(tensors)
+    for what, specs, of_src in (("scales", given.scales, 0), ("zero points", given.zero_points, 2)):
+        allowed = {int(Arg.SRC): of_src, int(Arg.WEIGHTS): per_output}
+        for arg, spec in specs:
+            if refusal is None and arg in allowed and spec.mask & ~allowed[arg]:
+                rule = f"it takes 0 or {allowed[arg]}" if allowed[arg] else "it takes 0"
+                detail = f"{what} of {name_of(arg)} with mask {spec.mask}; {rule}"
+                refusal = Refusal(Reason.ATTRIBUTE, detail)
+    return refusal
 
 
-def _blocking(problem: Problem, panels: MemoryDesc, outputs: int, isa: Isa) -> Blocking:
+def _source(problem: Problem, way: Multiply, scratchpad: Scratchpad) -> Argument:
+    """src as the product reads it."""
+    src: Argument = (Arg.SRC, problem.src)
+    if _reads(problem, way):
+        return src
+    packed = _packed(problem, way)
+    if packed.ndims == problem.src.ndims:
+        return scratchpad.copy(src, packed)
+    try:
+        return scratchpad.copy((Arg.SRC, problem.src.reshape(packed.dims)), packed)
+    except InvalidArguments:  # blocks of channels that groups cut
+        plain = scratchpad.copy(src, _channels_last(problem.src))
+        return scratchpad.copy((plain[0], plain[1].reshape(packed.dims)), packed)
+
+
+def _blocking(
+    problem: Problem, src: MemoryDesc, panels: MemoryDesc, way: Multiply, isa: Isa
+) -> Blocking:
     """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
     together would not."""
-    vectors = _vectors(problem, outputs, isa)
-    tile = TileShape(max_rows(isa, vectors), vectors)
+    vectors = _vectors(problem, src, isa)
+    tile = TileShape(max_rows(isa, vectors, way.parts), vectors)
     return Blocking(tile, panels=1 if panels.size > isa.caches.l2 // 2 else 0)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
-    """The copies in, the compute phase, the copy out."""
-    arguments = Arguments()
-    module = Module("convolution", isa)
-    phases = emit_copies(module, "convolution", conf.copies_in, arguments)
-    compute = conf.compute
-    shape = compute.blocking.tile
-    tile = f"{shape.rows}x{shape.vectors * isa.lanes}"
-    parts = compute.src, compute.weights, compute.dst
-    types = "_".join(dict.fromkeys(str(part[1].data_type) for part in parts))
-    symbol = f"convolution__{types}__{tile}__{isa.name}"
-    phases.append(emit_compute(module, symbol, compute, arguments))
-    if conf.copy_out is not None:
-        out = conf.copy_out[1][1].data_type
-        symbol = f"convolution_out__{out}__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops))
-    return Kernel(module, tuple(phases), arguments.ids)
+    """One product, with the sums that compensate it."""
+    return product_conf.build("convolution", conf, isa, product, conv_sums.emit)

@@ -4,23 +4,34 @@ are multiplied element by element. Bound by memory, hence a nest."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
+from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels import product_conf
-from dnnl.kernels.conv_compute import src_index, weights_index
-from dnnl.kernels.convolution import Problem, resolve_activations
+from dnnl.kernels.conv_compute import (
+    activation_index,
+    axes_of_pixels,
+    axes_of_taps,
+    met,
+    weights_index,
+)
+from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
 from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.tag import FormatTag
+
+# Products of bytes less their zero points, whose sums f32 holds exactly.
+_MOST_EXACT = 2**24 // 255**2
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,8 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     problem = resolve_activations(problem, isa)
     if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
         letters = "bcdefg"[: problem.weights.ndims - 1]
-        blocked = problem.weights.dims[0] >= isa.lanes > 1
+        whole = problem.src.data_type in product_conf.BYTES  # as their activations have channels
+        blocked = problem.weights.dims[0] >= isa.lanes > 1 and not whole
         tag = f"A{letters}{isa.lanes}a" if blocked else f"{letters}a"
         problem = replace(problem, weights=problem.weights.with_tag(FormatTag(tag)))
     return problem
@@ -50,7 +62,12 @@ def configure(problem: Problem) -> Conf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
-    return product_conf.refuse_problem(problem, integers=False) or Conf(problem)
+    taps = prod(problem.weights.dims[3:])
+    if problem.src.data_type in product_conf.BYTES and taps > _MOST_EXACT:
+        rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
+        return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
+    refusal = product_conf.refuse_problem(problem, integers=True) or refuse_quantization(problem)
+    return refusal or Conf(problem)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -58,43 +75,42 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     problem = conf.problem
     arguments = Arguments()
     n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
-    outs = [Axis(s.dst, name) for s, name in zip(problem.space, ("od", "oh", "ow"), strict=True)]
-    taps = [Axis(s.kernel, name) for s, name in zip(problem.space, ("kd", "kh", "kw"), strict=True)]
-    where = [
-        Affine.of(out, s.stride) + Affine.of(tap, s.dilation) + -s.padding
-        for s, out, tap in zip(problem.space, outs, taps, strict=True)
-    ]
+    outs, taps = axes_of_pixels(problem.space), axes_of_taps(problem.space)
+    at, offsets = [Affine.of(axis) for axis in outs], [Affine.of(axis) for axis in taps]
     batch, channel = Affine.of(n), Affine.of(c)
-    zero = Affine({})
-    src = Operand(
-        arguments.slot(Arg.SRC), problem.src, src_index(problem.src, batch, channel, where)
-    )
-    index = weights_index(
-        problem.weights, True, channel, zero, zero, [Affine.of(tap) for tap in taps]
-    )
+    seen = activation_index(problem.src, batch, (channel,), met(problem.space, at, offsets))
+    bare = frozenset(range(2, problem.src.ndims))  # what pads a block is no tap
+    src = Operand(arguments.slot(Arg.SRC), problem.src, seen, bare=bare)
+    index = weights_index(problem.weights, True, channel, ZERO, ZERO, offsets)
     weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index)
-    at = src_index(problem.dst, batch, channel, [Affine.of(out) for out in outs])
-    dst = Operand(arguments.slot(Arg.DST), problem.dst, at)
+    where = activation_index(problem.dst, batch, (channel,), at)
+    dst = Operand(arguments.slot(Arg.DST), problem.dst, where)
     inputs = [src, weights]
     bias = None
     if not problem.bias.is_zero:
         bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
         inputs.append(bias)
     epilogue = Epilogue(problem.post_ops, dst, arguments)
+    factors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights}
+    quantizer = Quantizer(problem.quantization, {**factors, int(Arg.DST): dst}, arguments)
 
     def tap(point: Point, total: Value) -> Values:
-        return (multiply_add(point.e, point.load(src), point.load(weights), total),)
+        a, w = (quantizer.centred(point, arg, point.load(op)) for arg, op in factors.items())
+        return (multiply_add(point.e, a, w, total),)
 
     def body(point: Point) -> None:
         (value,) = point.fold((0.0,), tap, added)
+        for argument in factors:
+            value = quantizer.scaled(point, argument, value)
         if bias is not None:
             value = point.e.b.fadd(value, point.load(bias))
-        point.store(dst, epilogue.apply(point, value))
+        value = epilogue.apply(point, value)
+        point.store(dst, quantizer.quantize(point, Arg.DST, value))
 
     module = Module("depthwise", isa)
     entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), isa)
+    read = (*inputs, *epilogue.operands, *quantizer.operands)
     nest = Nest(
-        (n, c, *outs), tuple(taps), (*inputs, *epilogue.operands), (dst,), body,
-        reads_dst=epilogue.reads_dst,
+        (n, c, *outs), taps, read, (dst,), body, reads_dst=epilogue.reads_dst,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

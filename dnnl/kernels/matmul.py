@@ -181,6 +181,7 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         dst.index,
         (*_batch_index(conf.src[1], outer), rows, ZERO),
         (*_batch_index(conf.weights[1], outer), ZERO, columns.form),
+        row_sums=(*_batch_index(conf.src[1], outer), rows),
     )
     space, places, taps = along_line(row)
     return Product(

@@ -1,11 +1,11 @@
-"""What matmul and inner product share besides the product itself: the problem, what is copied
-before and after, and the order of the phases."""
+"""What convolution, matmul and inner product share besides the product itself: the problem, what is
+copied before and after, and the order of the phases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
@@ -18,10 +18,11 @@ from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
+from dnnl.kernels.integer_sums import emit_row_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import Product, emit_product
-from dnnl.kernels.row_sums import emit_row_sums
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind
@@ -31,8 +32,8 @@ from dnnl.types.tag import FormatTag
 
 LETTERS = "abcdefghijkl"
 
-_BYTES = frozenset({DataType.u8, DataType.s8})
-_NONE = Quantization()
+BYTES = frozenset({DataType.u8, DataType.s8})
+NONE = Quantization()
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Problem:
     bias: MemoryDesc
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
-    quantization: Quantization = _NONE
+    quantization: Quantization = NONE
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class Conf:
     ``core`` is the type of results until they are stored in dst (`core_type`).
     ``factors`` are the arguments whose quantization is that of src and weights. What does not
     change within a sum is done at its end, as ``quantization``; otherwise both are ``dequantized``
-    where they are copied. ``row_sums`` are a part of the scratchpad, where they are needed.
+    where they are copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are
+    parts of the scratchpad, where they are needed (`Finish`).
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
     follows on the sums' compensation. ``scratchpad`` is in bytes.
     """
@@ -101,6 +103,10 @@ class Conf:
     copies_in: tuple[Relayout, ...]
     copy_out: Relayout | None
     scratchpad: int
+    column_sums: Argument | None = None
+
+
+AnyConf = TypeVar("AnyConf", bound=Conf)
 
 
 def plain(desc: MemoryDesc) -> MemoryDesc:
@@ -137,14 +143,14 @@ def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
 
 def refuse_problem(problem: Problem, *, integers: bool) -> Refusal | None:
     """Why the product cannot be generated, or None; ``integers`` allows bytes."""
-    allowed = FLOATS | _BYTES if integers else FLOATS
+    allowed = FLOATS | BYTES if integers else FLOATS
     others = [problem.dst] + ([] if problem.bias.is_zero else [problem.bias])
     src, weights = problem.src, problem.weights
     refusal = refuse_types(src, weights, allowed=allowed)
     refusal = refusal or refuse_types(*others, allowed=FLOATS | INTEGERS)
     types = {src.data_type, weights.data_type}
-    if refusal is None and len(types) > 1 and not types <= _BYTES:
-        bytes_too = f", or each {any_of(_BYTES)}" if integers else ""
+    if refusal is None and len(types) > 1 and not types <= BYTES:
+        bytes_too = f", or each {any_of(BYTES)}" if integers else ""
         rule = f"it takes both alike, {any_of(FLOATS)}{bytes_too}"
         return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
     return refusal or refuse(problem.post_ops, problem.dst)
@@ -156,7 +162,7 @@ def plan(
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
     sum has so many ``terms``."""
     factors = src[0], weights[0]
-    dequantized = _NONE
+    dequantized = NONE
     if _varies_within(problem, factors):
         dequantized = problem.quantization.of_arguments(factors)
         problem = _of_floats(problem)
@@ -166,7 +172,7 @@ def plan(
     dst: Argument = (Arg.DST, problem.dst)
     copy_out: Relayout | None = None
     read = _read(problem.src, way, shape)
-    stands_for = dequantized != _NONE  # something else, and is copied in any case
+    stands_for = dequantized != NONE  # something else, and is copied in any case
     if stands_for or read is not src[1]:
         src = scratchpad.copy(src, read)
     ones = factors[0] in dict(problem.quantization.zero_points)
@@ -226,12 +232,14 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
 
 @dataclass(frozen=True)
 class Indices:
-    """Where the values lie that belong to a result, in axes of dst: the index of bias, and those of
-    src and weights with zero for all that is summed up."""
+    """Where the values lie that belong to a result, in axes of dst: the index of bias, those of src
+    and weights with zero for all that is summed up, and those of the sums."""
 
     bias: tuple[Affine, ...]
     src: tuple[Affine, ...]
     weights: tuple[Affine, ...]
+    row_sums: tuple[Affine, ...] = ()
+    column_sums: tuple[Affine, ...] = ()
 
 
 def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: int) -> Finish:
@@ -245,30 +253,45 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: i
         conf.factors[1]: Operand(0, conf.weights[1], at.weights),
         int(Arg.DST): dst,
     }
-    wanted = tensors if here else conf.factors
-    sums = None
-    if conf.row_sums is not None:
-        slot, desc = conf.row_sums
-        sums = Operand(arguments.slot(slot), desc, broadcast(desc, at.src[:-1]))
+    quantization = conf.quantization.of_arguments(tensors if here else conf.factors)
+    if conf.column_sums is not None:
+        quantization = quantization.without_zero_points(conf.factors[0])
+
+    def given(part: Argument | None, index: tuple[Affine, ...]) -> Operand | None:
+        if part is None:
+            return None
+        return Operand(arguments.slot(part[0]), part[1], broadcast(part[1], index))
+
     padded = -(-terms // conf.multiply.group) * conf.multiply.group
     return Finish(
         conf.multiply, conf.core, dst, bias,
         Epilogue(conf.post_ops if here else (), dst, arguments),
-        Quantizer(conf.quantization.of_arguments(wanted), tensors, arguments),
-        conf.factors, Depth(terms, padded), sums,
+        Quantizer(quantization, tensors, arguments),
+        conf.factors, Depth(terms, padded), given(conf.row_sums, at.row_sums),
+        given(conf.column_sums, at.column_sums),
     )  # fmt: skip
 
 
+def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
+    """Write the sums of the rows of matrices, if they are needed."""
+    if conf.row_sums is not None:
+        isa = module.isa
+        symbol = f"{module.ir.name}_sums__{conf.src[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
+        yield emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments)
+
+
 def build(
-    name: str, conf: Conf, isa: Isa, product: Callable[[Conf, Isa, Arguments], Product]
+    name: str,
+    conf: AnyConf,
+    isa: Isa,
+    product: Callable[[AnyConf, Isa, Arguments], Product],
+    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> Kernel:
-    """The copies in, the product with what it does at its end, the copy out."""
+    """The copies in, the ``sums``, the product with what it does at its end, the copy out."""
     arguments = Arguments()
     module = Module(name, isa)
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
-    if conf.row_sums is not None:
-        symbol = f"{name}_sums__{conf.src[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments))
+    phases.extend(sums(module, conf, arguments))
     tile = conf.blocking.tile
     types = "_".join(
         dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))

@@ -8,6 +8,7 @@ from math import prod
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
 from dnnl.kernels import depthwise
@@ -199,7 +200,7 @@ def _problem(desc: ConvolutionDesc, attr: PrimitiveAttr) -> kernel.Problem:
         bias = MemoryDesc(bias.dims, bias.data_type)
     return kernel.Problem(
         desc.src_desc, desc.weights_desc, bias, desc.dst_desc, tuple(attr.post_ops),
-        space=desc.space,
+        Quantization.of(attr), space=desc.space,
     )  # fmt: skip
 
 
@@ -216,7 +217,7 @@ def _decided(
 
 
 def _brgemm(desc: ConvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops") or _refuse_winograd(desc)
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points") or _refuse_winograd(desc)
     if refusal is not None:
         return refusal
     decided, problem = _decided(desc, attr, kernel.resolve(_problem(desc, attr), isa))
@@ -228,7 +229,7 @@ def _brgemm(desc: ConvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
 
 
 def _depthwise(desc: ConvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops") or _refuse_winograd(desc)
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points") or _refuse_winograd(desc)
     if refusal is not None:
         return refusal
     decided, problem = _decided(desc, attr, depthwise.resolve(_problem(desc, attr), isa))

@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.product import ProductSpecification
 from dnnl.reference.specification import Values
-from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, Tolerance
+from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, QUANTIZED_SUM
 from dnnl.types.arg import Arg
 
 TOLERANCE = PRODUCT_SUM  # length: K
-# Sums of integers are exact. Roundings: to f32, by each scale, by bias, and by dst's zero point.
-QUANTIZED_TOLERANCE = Tolerance(ulps=6, floor=None)
+QUANTIZED_TOLERANCE = QUANTIZED_SUM
 # Nothing is done to them, and dst is s32.
 INTEGER_TOLERANCE = EXACT
 

@@ -100,3 +100,5 @@ class Tolerance:
 EXACT = Tolerance()
 # A sum of products: two roundings a term, whose signs are independent enough to grow as a root.
 PRODUCT_SUM = Tolerance(ulps=4, growth=2, floor=None)
+# Sums of integers are exact. Roundings: to f32, by each scale, by bias, and by dst's zero point.
+QUANTIZED_SUM = Tolerance(ulps=6, floor=None)

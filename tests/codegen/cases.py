@@ -193,6 +193,14 @@ CASES: dict[str, Case] = {
     "matmul": Case(
         dnnl.MatmulDesc(any_desc(2, 30, 40), any_desc(1, 40, 50), any_desc(2, 30, 50))
     ),
+    "convolution of bytes": Case(
+        dnnl.ConvolutionDesc.forward(
+            INFERENCE, "convolution_direct", dnnl.MemoryDesc((1, 12, 9, 7), "s8", "any"),
+            dnnl.MemoryDesc((2, 5, 6, 3, 3), "s8", "any"),
+            dnnl.MemoryDesc((1, 10, 9, 7), "u8", "any"), (1, 1), (1, 1),
+        ),
+        zero_points=((dnnl.Arg.SRC, 0), (dnnl.Arg.WEIGHTS, 3)),
+    ),
     "matmul with all": Case(
         dnnl.MatmulDesc(plain(2, 30, 40), plain(2, 40, 51), plain(2, 30, 51), plain(1, 1, 51)),
         (

@@ -198,17 +198,27 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
     )  # fmt: skip
     want = want[(slice(None), slice(None), *map(slice, outputs))]
     taps = desc.weights_desc.dims[desc.weights_desc.ndims - len(outputs) - 1 :]
-    return want, max(1, prod(taps)), convolution.TOLERANCE
+    return want, max(1, prod(taps)), convolution_tolerance(pd)
 
 
 def matmul_tolerance(pd: PrimitiveDesc) -> Tolerance:
     """The tolerance that the operation states for the types and attributes of ``pd``."""
     if not pd.src_desc.data_type.is_integer or _vary_along_k(pd):
         return matmul.TOLERANCE
+    return matmul.INTEGER_TOLERANCE if _bare(pd) else matmul.QUANTIZED_TOLERANCE
+
+
+def convolution_tolerance(pd: PrimitiveDesc) -> Tolerance:
+    """The tolerance that the operation states for the types and attributes of ``pd``."""
+    if not pd.src_desc.data_type.is_integer:
+        return convolution.TOLERANCE
+    return convolution.INTEGER_TOLERANCE if _bare(pd) else convolution.QUANTIZED_TOLERANCE
+
+
+def _bare(pd: PrimitiveDesc) -> bool:
+    """Whether sums of integers are stored as they are."""
     bare = pd.bias_desc.is_zero and not pd.attr.scales and Arg.DST not in pd.attr.zero_points
-    if bare and not tuple(pd.attr.post_ops) and str(pd.dst_desc.data_type) == "s32":
-        return matmul.INTEGER_TOLERANCE
-    return matmul.QUANTIZED_TOLERANCE
+    return bare and not tuple(pd.attr.post_ops) and str(pd.dst_desc.data_type) == "s32"
 
 
 def _vary_along_k(pd: PrimitiveDesc) -> bool:

@@ -1,0 +1,142 @@
+"""What zero points and shifted operands add to the sums of a convolution, pixel by pixel.
+
+Padding takes no part in a sum. Near borders the taps inside the image are fewer, so that what
+compensates the sums is another there::
+
+    channel sums    of src, over the channels of a group             for each pixel of src
+    row sums        of channel sums, over the taps in the image      for each pixel of dst
+    tap sums        of za * (w - zw), over the channels of a group   for each tap and output
+    column sums     of tap sums, over the taps in the image          for each pixel and output
+
+Without padding all pixels have the same column sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dnnl.codegen.access import Bound, Operand
+from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.builder import Module, Value
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.point import Point
+from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels.conv_compute import Conf, Space, axes_of_pixels, axes_of_taps, met
+from dnnl.kernels.integer_sums import emit_sums
+from dnnl.kernels.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
+
+
+def take_row_sums(
+    scratchpad: Scratchpad, batch: int, groups: int, space: Space
+) -> tuple[Argument, Argument]:
+    """Room for the channel sums and the row sums."""
+    before = (batch, groups, *(s.src for s in space))
+    after = (batch, groups, *(s.dst for s in space))
+    return scratchpad.take(MemoryDesc(before, "s32")), scratchpad.take(MemoryDesc(after, "s32"))
+
+
+def take_column_sums(
+    scratchpad: Scratchpad, outputs: int, space: Space
+) -> tuple[Argument, Argument]:
+    """Room for the tap sums and the column sums of so many output channels."""
+    taps = (*(s.kernel for s in space), outputs)
+    pixels = (*(s.dst if _padded(space) else 1 for s in space), outputs)
+    return scratchpad.take(MemoryDesc(taps, "s32")), scratchpad.take(MemoryDesc(pixels, "s32"))
+
+
+def _padded(space: Space) -> bool:
+    return any(s.padded for s in space)
+
+
+def emit(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
+    """Write the phases that ``conf`` needs."""
+    isa = module.isa
+
+    def symbol(name: str, part: Argument) -> str:
+        return f"convolution_{name}__{part[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
+
+    if conf.channel_sums is not None and conf.row_sums is not None:
+        yield _channel_sums(module, symbol("channel_sums", conf.src), conf, arguments)
+        yield _row_sums(module, symbol("row_sums", conf.row_sums), conf, arguments)
+    if conf.tap_sums is not None and conf.column_sums is not None:
+        yield _tap_sums(module, symbol("tap_sums", conf.weights), conf, arguments)
+        yield _column_sums(module, symbol("column_sums", conf.column_sums), conf, arguments)
+
+
+def _operand(part: Argument | None, index: tuple[Affine, ...], arguments: Arguments) -> Operand:
+    assert part is not None
+    return Operand(arguments.slot(part[0]), part[1], index)
+
+
+def _channel_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
+    n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
+    at = [Axis(s.src, name) for s, name in zip(conf.space, ("id", "ih", "iw"), strict=True)]
+    c = Axis(conf.channels, "ic")
+    batch, group, *pixel = (Affine.of(axis) for axis in (n, g, *at))
+    src = _operand(conf.src, conf.src_index(batch, group, Affine.of(c), pixel), arguments)
+    total = _operand(conf.channel_sums, (batch, group, *pixel), arguments)
+    axes = (n, g, *at), (c,)
+    return emit_sums(module, symbol, axes, (src,), total, lambda point: point.load(src))
+
+
+def _row_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
+    n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
+    places, taps = axes_of_pixels(conf.space), axes_of_taps(conf.space)
+    batch, group, *at = (Affine.of(axis) for axis in (n, g, *places))
+    seen = met(conf.space, at, [Affine.of(axis) for axis in taps])
+    sums = _operand(conf.channel_sums, (batch, group, *seen), arguments)
+    total = _operand(conf.row_sums, (batch, group, *at), arguments)
+    axes = (n, g, *places), taps
+    return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
+
+
+def _tap_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
+    taps, g = axes_of_taps(conf.space), Axis(conf.groups, "g")
+    o, c = Axis(conf.outputs, "oc"), Axis(conf.channels, "ic")
+    offsets = [Affine.of(axis) for axis in taps]
+    group, output, channel = Affine.of(g), Affine.of(o), Affine.of(c)
+    index = conf.weights_index(group, output, channel, offsets)
+    weights = _operand(conf.weights, index, arguments)
+    number = group * conf.outputs + output
+    total = _operand(conf.tap_sums, (*offsets, number), arguments)
+    # The zero points of src as it was given, whose channels are one dimension.
+    spatial = conf.dst[1].ndims - 2
+    pixel = MemoryDesc((1, conf.groups * conf.channels, *[1] * spatial), "u8")
+    src = Operand(0, pixel, (ZERO, group * conf.channels + channel, *[ZERO] * spatial))
+    source, factor = conf.factors
+    quantizer = Quantizer(
+        Quantization(zero_points=conf.quantization.zero_points).of_arguments(conf.factors),
+        {source: src, factor: weights}, arguments,
+    )  # fmt: skip
+    zero, shift = quantizer.zero_point(source), quantizer.zero_point(factor)
+    assert zero is not None, "there is nothing to compensate"
+
+    def term(point: Point) -> Value:
+        value = point.load(weights)
+        if shift is not None:
+            value = point.e.b.sub(value, point.load(shift))
+        return point.e.b.mul(value, point.load(zero))
+
+    inputs = (weights, *quantizer.operands)
+    return emit_sums(module, symbol, ((*taps, g, o), (c,)), inputs, total, term)
+
+
+def _column_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
+    assert conf.column_sums is not None
+    places = axes_of_pixels(conf.space) if _padded(conf.space) else ()
+    taps, o = axes_of_taps(conf.space), Axis(conf.groups * conf.outputs, "oc")
+    at = [Affine.of(axis) for axis in places] or [ZERO] * 3
+    offsets, output = [Affine.of(axis) for axis in taps], Affine.of(o)
+    inside = tuple(
+        Bound(form, s.src)
+        for form, s in zip(met(conf.space, at, offsets), conf.space, strict=True)
+        if places and s.padded
+    )
+    sums = _operand(conf.tap_sums, (*offsets, output), arguments)
+    sums = replace(sums, inside=inside)
+    total = _operand(conf.column_sums, (*at, output), arguments)
+    axes = (*places, o), taps
+    return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
