@@ -16,11 +16,13 @@ from dnnl.runtime.image import Phase
 def emit_row_sums(
     module: Module, symbol: str, src: Argument, sums: Argument, arguments: Arguments
 ) -> Phase:
-    """Write a phase that adds up integers over the last dimension of ``src``, in s32."""
+    """Write a phase that adds up integers over those dimensions of ``src`` that follow the ones of
+    ``sums``, in s32."""
     axes = letters(src[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
-    total = Operand(arguments.slot(sums[0]), sums[1], index[:-1])
+    kept = sums[1].ndims
+    total = Operand(arguments.slot(sums[0]), sums[1], index[:kept])
 
     def add(point: Point, value: Value) -> Values:
         return (point.e.b.add(value, point.load(given)),)
@@ -31,5 +33,5 @@ def emit_row_sums(
     def body(point: Point) -> None:
         point.store(total, *point.fold((0,), add, merge))
 
-    nest = Nest(axes[:-1], axes[-1:], (given,), (total,), body, core=I32)
+    nest = Nest(axes[:kept], axes[kept:], (given,), (total,), body, core=I32)
     return emit_nest(module, symbol, nest)
