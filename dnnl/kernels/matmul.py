@@ -125,7 +125,7 @@ def _transposed(problem: Problem) -> Problem:
     )
     return Problem(
         turn(problem.weights), turn(problem.src), turn(problem.bias), turn(problem.dst),
-        post_ops, Quantization(scales, zero_points),
+        post_ops, Quantization(scales, zero_points), problem.narrow,
     )  # fmt: skip
 
 

@@ -41,7 +41,7 @@ _NONE = Quantization()
 @dataclass(frozen=True)
 class Problem:
     """dst = post_ops(bias + src * weights) of quantized tensors; ``bias`` may be the zero
-    descriptor."""
+    descriptor. Factors of f32 may be held as ``narrow``."""
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -49,6 +49,7 @@ class Problem:
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
     quantization: Quantization = _NONE
+    narrow: DataType = DataType.f32
 
 
 @dataclass(frozen=True)
@@ -119,12 +120,16 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    way = way_of(isa, problem.src.data_type, problem.weights.data_type)
+    way = _way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = _read(problem.src, way, shape)
         panels = shape.panels(src, problem.weights, way, False).desc
         problem = replace(problem, weights=panels.with_data_type(problem.weights.data_type))
     return problem
+
+
+def _way(problem: Problem, isa: Isa) -> Multiply | None:
+    return way_of(isa, problem.src.data_type, problem.weights.data_type, problem.narrow)
 
 
 def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
@@ -171,7 +176,7 @@ def plan(
     if _needs_floats(problem, factors, shape):
         dequantized = problem.quantization.of_arguments(factors)
         problem = _of_floats(problem, factors)
-    way = way_of(isa, problem.src.data_type, problem.weights.data_type)
+    way = _way(problem, isa)
     assert way is not None, "refused before"
     stands_for = [dequantized.of_arguments((arg,)) != _NONE for arg in factors]
     scratchpad = Scratchpad()
@@ -228,7 +233,7 @@ def _needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> b
 
 def _of_floats(problem: Problem, factors: tuple[int, int]) -> Problem:
     """The product of what src and weights stand for, with nothing but dst quantized."""
-    wide = DataType.f64 if problem.src.data_type is DataType.f64 else DataType.f32
+    wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
 
     def meant(factor: int, desc: MemoryDesc) -> MemoryDesc:
         own = problem.quantization.of_arguments((factor,))

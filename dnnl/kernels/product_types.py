@@ -10,7 +10,9 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, SMALL_FLOATS, refuse_types
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, any_of
+from dnnl.types.kinds import FpmathMode
 from dnnl.types.memory_desc import MemoryDesc
 
 _F4 = frozenset({DataType.f4_e2m1})
@@ -55,9 +57,25 @@ def refuse_tensors(
     return refusal
 
 
-def way_of(isa: Isa, src: DataType, weights: DataType) -> Multiply | None:
-    """How two types are multiplied, those at least that `refuse_tensors` takes."""
-    return multiply(isa, _HELD.get(src, src), _HELD.get(weights, weights))
+def way_of(
+    isa: Isa, src: DataType, weights: DataType, narrow: DataType = DataType.f32
+) -> Multiply | None:
+    """How two types are multiplied, those at least that `refuse_tensors` takes; f32 may be held as
+    ``narrow``."""
+    held = {**_HELD, DataType.f32: narrow}
+    return multiply(isa, held.get(src, src), held.get(weights, weights))
+
+
+def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) -> DataType:
+    """What f32 is held as: a smaller type, if the attributes allow it, and both factors can then be
+    multiplied by an instruction that does more at a time."""
+    floats = {DataType.f32, DataType.bf16}
+    taken = floats | _COMPRESSED if attr.fpmath_apply_to_int else floats
+    allowed = attr.fpmath_mode in (FpmathMode.bf16, FpmathMode.any)
+    if not (allowed and src in floats and weights in taken):
+        return DataType.f32
+    faster = multiply(isa, DataType.bf16, DataType.bf16)
+    return DataType.bf16 if faster is not None and faster.group > 1 else DataType.f32
 
 
 def multiplies_integers(src: DataType, weights: DataType) -> bool:

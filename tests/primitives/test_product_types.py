@@ -3,9 +3,12 @@ weights, f64, and floats of 4 and 8 bits."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from dnnl import Arg, MemoryDesc, PrimitiveAttr, PrimitiveDesc, Unimplemented, config
+from dnnl import Arg, MatmulDesc, MemoryDesc, PrimitiveAttr, PrimitiveDesc, Unimplemented, config
+from dnnl.primitives.primitive_desc import select_isa
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
     ANY,
@@ -44,7 +47,6 @@ def test_decompression(
 ) -> None:
     """Scales and zero points of whole matrices, columns, and groups of weights."""
     attr = scaled({Arg.WEIGHTS: scale}, {Arg.WEIGHTS: zero_point} if zero_point else {})
-    attr.fpmath_mode, attr.fpmath_apply_to_int = "bf16", True
     for src, layout in (("f32", "plain"), ("bf16", "reversed")):
         layouts = (layout, "any", layout)
         verify(matmul_desc((7, 12, 20), (src, weights, "f32"), layouts, "f32"), attr, "normal")
@@ -110,6 +112,36 @@ def test_tiny_floats_with_groups_of_scales() -> None:
     attr.set_scales(Arg.WEIGHTS, 3, (32, 1), "e8m0")
     for kind in ("f4_e2m1", "f8_e4m3"):
         verify(matmul_desc((6, 64, 34), (kind, kind, "f32"), ROWS), attr, "normal")
+
+
+@some_rows
+@pytest.mark.parametrize("types", [("f32", "f32"), ("f32", "s4"), ("bf16", "u8")], ids="-".join)
+def test_floats_that_may_be_narrowed(types: tuple[str, str], isa: str) -> None:
+    """Small integers have no more digits than bf16, so that results are exact."""
+    attr = PrimitiveAttr(fpmath_mode="bf16", fpmath_apply_to_int=True)
+    if types[1] != "f32":
+        attr.set_zero_points(Arg.WEIGHTS, 2)
+    with config.override("max_cpu_isa", isa):
+        for layouts in (ANY, ROWS, ("reversed",) * 3):
+            desc = matmul_desc((15, 37, 35), (*types, "f32"), layouts)
+            verify(desc, attr)
+            narrow = "bf16" if any(dot.a == "bf16" for dot in select_isa(ENGINE).dots) else "f32"
+            assert _multiplied_as(desc, attr) == narrow
+        verify(inner_product_desc((15, 7, 3), 35, (*types, "f32")), attr)
+
+
+def test_nothing_is_narrowed_unasked() -> None:
+    of_floats, of_bytes = (matmul_desc((7, 12, 35), ("f32", b, "f32")) for b in ("f32", "s8"))
+    cases = [(of_floats, "strict"), (of_floats, "f16"), (of_bytes, "bf16")]
+    for desc, mode in cases:
+        attr = PrimitiveAttr(fpmath_mode=mode)
+        assert _multiplied_as(desc, attr) == "f32"
+
+
+def _multiplied_as(desc: MatmulDesc, attr: PrimitiveAttr) -> str:
+    conf: Any = PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf
+    name: str = conf.multiply.dot.a
+    return name
 
 
 @pytest.mark.parametrize(
