@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import dnnl.math
 from dnnl import Arg, MatmulDesc, MemoryDesc, PrimitiveAttr, PrimitiveDesc, Unimplemented, config
 from dnnl.primitives.primitive_desc import select_isa
 from tests.primitives.harness import ENGINE
@@ -158,6 +159,14 @@ def test_what_is_refused(types: Types, message: str) -> None:
     for desc in (matmul_desc((7, 12, 20), types), inner_product_desc((7, 12), 20, types)):
         with pytest.raises(Unimplemented, match=f"unsupported data type: {message}"):
             PrimitiveDesc(desc, ENGINE)
+
+
+def test_functions_without_f64_are_refused() -> None:
+    attr = PrimitiveAttr()
+    attr.post_ops.append_function(dnnl.math.sin)
+    PrimitiveDesc(matmul_desc((7, 12, 20), ("f32",) * 3), ENGINE, attr)
+    with pytest.raises(Unimplemented, match="post-op 0: sin of f64; dst of f32 has it"):
+        PrimitiveDesc(matmul_desc((7, 12, 20), ("f64",) * 3), ENGINE, attr)
 
 
 def test_zero_points_of_floats_are_refused() -> None:
