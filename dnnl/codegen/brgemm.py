@@ -124,7 +124,7 @@ def max_rows(isa: Isa, vectors: int, parts: int = 1, *, ones: bool = False) -> i
     return max(1, (isa.registers - registers(0, vectors, parts, ones=ones)) // vectors)
 
 
-def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
+def choose_vectors(isa: Isa, columns: int, row_step: int = 0, span: int = 1) -> int:
     """How many vectors wide a tile should be for this many columns.
 
     Two vectors need the fewest loads a product of those shapes whose rows still divide common
@@ -132,10 +132,13 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0) -> int:
     it is one, which takes a load for each product. ``row_step`` is the
     distance of the rows of A in bytes: where the rows of such a tile would fall into the same
     few sets of the first-level cache and evict each other, the tile is made wide and low.
-    Of scalars a tile is as square as registers allow: idle ones cost little.
+    Of scalars a tile is as square as registers allow: idle ones cost little. Vectors that ``span``
+    two registers are two side by side already.
     """
     if isa.lanes == 1:
         return 4 if columns > 2 else 2
+    if span > 1:
+        return 1
     if columns >= 4 * isa.lanes and max_rows(isa, 2) > isa.caches.lines_kept(row_step):
         return 4
 

@@ -13,7 +13,7 @@ from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import any_of
+from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import (
@@ -95,12 +95,22 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
             if not binary.supported(entry.alg):
                 return Refusal(Reason.POST_OP, f"{where}: {entry.alg}")
         elif isinstance(entry, PostOpFunction):
-            for operand in entry.operand_descs:
-                if operand.data_type not in convert.SUPPORTED:
-                    rule = f"it takes {any_of(convert.SUPPORTED)}"
-                    return Refusal(Reason.DATA_TYPE, f"{where}: {operand.data_type}; {rule}")
+            refusal = _refuse_function(entry, dst, where)
+            if refusal is not None:
+                return refusal
         elif not isinstance(entry, PostOpEltwise | PostOpPrelu):
             return Refusal(Reason.POST_OP, f"{where}: {type(entry).__name__}")
+    return None
+
+
+def _refuse_function(entry: PostOpFunction, dst: MemoryDesc, where: str) -> Refusal | None:
+    missing = expression.without_f64(entry.function.expression)
+    if missing is not None and dst.data_type is DataType.f64:
+        return Refusal(Reason.POST_OP, f"{where}: {missing} of f64; dst of f32 has it")
+    for operand in entry.operand_descs:
+        if operand.data_type not in convert.SUPPORTED:
+            rule = f"it takes {any_of(convert.SUPPORTED)}"
+            return Refusal(Reason.DATA_TYPE, f"{where}: {operand.data_type}; {rule}")
     return None
 
 

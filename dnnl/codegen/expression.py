@@ -19,6 +19,7 @@ _CALLS = frozenset(
 )
 _LONG = 20  # about the instructions of each of these
 _FREE = frozenset((PARAMETER, CONSTANT))
+_OF_F32 = frozenset(("expm1", "log1p", "sin", "cos"))
 
 _FUNCTIONS: Mapping[str, Function] = {
     "add": lambda e, a, b: e.b.fadd(a, b),
@@ -56,6 +57,11 @@ def instructions(expression: Expression) -> int:
     """About how many instructions a traced function takes."""
     names = [step.name for step in expression.steps]
     return sum(_LONG if name in _CALLS else 1 for name in names if name not in _FREE)
+
+
+def without_f64(expression: Expression) -> str | None:
+    """The first function in it that is not computed in f64, if any."""
+    return next((step.name for step in expression.steps if step.name in _OF_F32), None)
 
 
 def emit(e: Emitter, expression: Expression, parameters: Sequence[ir.Value]) -> ir.Value:

@@ -27,6 +27,7 @@ from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.brgemm import Tile
 from dnnl.codegen.builder import F32, I32, Values, i64
+from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Epilogue
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.multiply import Multiply
@@ -50,7 +51,10 @@ def core_type(
     multiply: Multiply, dst: DataType, quantization: Quantization, *, bare: bool
 ) -> DataType:
     """The type of results until they are stored in type ``dst``: s32 where sums of integers are
-    stored as they are, else f32. ``bare`` are results without bias and post-ops."""
+    stored as they are, f64 beside sums of that, else f32. ``bare`` are results without bias and
+    post-ops."""
+    if multiply.a is DataType.f64:
+        return DataType.f64
     scaled = quantization.scales or Arg.DST in dict(quantization.zero_points)
     exact = multiply.is_integer and dst is DataType.s32 and bare and not scaled
     return DataType.s32 if exact else DataType.f32
@@ -78,7 +82,7 @@ class Finish:
         column_sums: Operand | None = None,
     ) -> None:
         self.dst = dst
-        self.core = I32 if core is DataType.s32 else F32
+        self.core = storage(core).element
         self._multiply, self._bias, self._epilogue = multiply, bias, epilogue
         self._quantizer, self._factors, self._depth = quantizer, factors, depth
         self._row_sums, self._column_sums = row_sums, column_sums

@@ -11,8 +11,9 @@ Where B lies in rows, the same words are made in registers: of the rows of a gro
 of words as there are rows.
 
 Floats that no instruction multiplies as they are become f32: those of A before, those of B when
-they are loaded. Bytes that no instruction multiplies are widened to 16 bits, or 32, in registers;
-no sum on the way leaves 32 bits, so that they are exact everywhere.
+they are loaded, and so do bytes beside floats. Bytes that no instruction multiplies are widened to
+16 bits, or 32, in registers; no sum on the way leaves 32 bits, so that they are exact everywhere.
+A vector has as many f64 as f32, in two registers.
 """
 
 from __future__ import annotations
@@ -22,15 +23,16 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import BF16, F32, I8, I16, I32, Emitter, Values, i64
+from dnnl.codegen.builder import BF16, F32, F64, I8, I16, I32, Emitter, Values, i64
 from dnnl.codegen.convert import storage
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS, INTEGERS, Dot
+from dnnl.codegen.isa.row import DOUBLES, FLOATS, INTEGERS, Dot
 from dnnl.codegen.transpose import side_by_side
 from dnnl.types.dtype import DataType
 
 _FLOATS = (DataType.f32, DataType.bf16, DataType.f16)
 _BYTES = (DataType.u8, DataType.s8)
+_SUMS = {"f32": F32, "f64": F64, "s32": I32}
 _ELEMENTS = {"bf16": BF16, "u8": I8, "s8": I8, "s16": I16, "s32": I32}
 _HALF_RANGE = 128
 _SIGNS = 0x80808080
@@ -55,8 +57,13 @@ class Multiply:
 
     @property
     def accumulator(self) -> ir.Type:
-        """The type of the sums, f32 or i32."""
-        return F32 if self.dot.accumulator == "f32" else I32
+        """The type of the sums."""
+        return _SUMS[self.dot.accumulator]
+
+    @property
+    def span(self) -> int:
+        """How many registers a vector of sums fills."""
+        return 2 if self.accumulator is F64 else 1
 
     @property
     def is_integer(self) -> bool:
@@ -86,7 +93,8 @@ class Multiply:
         """The word of A at an address, in all lanes."""
         lanes = e.isa.lanes
         if self.group == 1:
-            return (vector.splat(e, e.b.load(pointer, typ=F32, align=4), lanes),)
+            element, _ = self.element
+            return (vector.splat(e, e.b.load(pointer, typ=element, align=self.a.size), lanes),)
         word = e.b.load(pointer, typ=I32, align=self.a.size)
         return self._registers(e, vector.splat(e, word, lanes), self.a)
 
@@ -94,7 +102,7 @@ class Multiply:
         """The words of a vector of columns at an address of a panel."""
         lanes = e.isa.lanes
         if self.group == 1:
-            row = storage(self.b)
+            row = storage(self.b, self.accumulator)
             kind = vector.vector_type(row.element, lanes)
             return (row.to_core(e, vector.load(e, pointer, kind)),)
         kind = vector.vector_type(I32, lanes)
@@ -127,10 +135,10 @@ class Multiply:
                 operands = [total, first, second] if dot.add else [first, second]
                 result = e.intrinsic(dot.instruction, total.type, operands)
                 total = result if dot.add else e.b.add(total, result)
-            elif self.accumulator is F32:
-                total = vector.multiply_add(e, first, second, total)
-            else:
+            elif self.accumulator is I32:
                 total = e.b.add(total, e.b.mul(first, second))
+            else:
+                total = vector.multiply_add(e, first, second, total)
         return total
 
     def _registers(self, e: Emitter, words: ir.Value, of: DataType) -> Values:
@@ -161,13 +169,15 @@ def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Valu
 def multiply(
     isa: Isa, src: DataType, weights: DataType, *, grouped: bool = True
 ) -> Multiply | None:
-    """The best way to multiply two types, or None: f32, bf16 and f16, or u8 and s8.
+    """The best way to multiply two types, or None: f64, or any two of f32, bf16, f16, u8 and s8.
 
     If not ``grouped``, floats are multiplied one k at a time, for layouts that have no groups.
     """
     if src in _BYTES and weights in _BYTES:
         return _of_bytes(isa, src, weights)
-    if src not in _FLOATS or weights not in _FLOATS:
+    if src is weights is DataType.f64:
+        return Multiply(src, weights, 1, DOUBLES)
+    if not {src, weights} <= {*_FLOATS, *_BYTES}:
         return None
     for dot in isa.dots:
         if grouped and dot.group > 1 and (dot.a, dot.b) == (src.name, weights.name):

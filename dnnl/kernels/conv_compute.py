@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.kernels import product_conf
 from dnnl.kernels.conv_tiles import Spatial
@@ -132,12 +133,14 @@ def product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         row_sums=(batch, group, *at),
         column_sums=(*at, oc),
     )
+    padded = -(-conf.channels // conf.multiply.group) * conf.multiply.group
+    depth = Depth(conf.channels, padded)
     # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
     tail = (columns.inside,) if columns.inside.needed else ()
     return Product(
         _order(conf, n, g, columns), conf.space, places, taps, around, inside, columns, src,
         weights, conf.multiply,
-        product_conf.finish(conf, arguments, out, values, conf.channels), conf.blocking,
+        product_conf.finish(conf, arguments, out, values, depth), conf.blocking,
         domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
     )  # fmt: skip
 

@@ -201,7 +201,7 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
-    refusal = product_conf.refuse_problem(problem, integers=True) or refuse_quantization(problem)
+    refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
     if refusal is not None:
         return refusal
     problem = flatten(problem)

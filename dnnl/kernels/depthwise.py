@@ -66,7 +66,7 @@ def configure(problem: Problem) -> Conf | Refusal:
     if problem.src.data_type in product_conf.BYTES and taps > _MOST_EXACT:
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
-    refusal = product_conf.refuse_problem(problem, integers=True) or refuse_quantization(problem)
+    refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
     return refusal or Conf(problem)
 
 

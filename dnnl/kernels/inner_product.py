@@ -9,6 +9,7 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.brgemm import choose_vectors
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
@@ -27,12 +28,16 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 
 def _shape(isa: Isa) -> Shape:
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain, grouped=False)
+    summed = slice(1, None)
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, (summed, summed))
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
-    """The summed dimensions as src has them in memory, outermost first."""
-    return tuple(sorted(range(1, src.ndims), key=lambda dim: (-src.strides[dim], dim)))
+    """The summed dimensions as src has them in memory, outermost first; those of size 1, which lie
+    anywhere, before all others."""
+    return tuple(
+        sorted(range(1, src.ndims), key=lambda dim: (src.dims[dim] != 1, -src.strides[dim], dim))
+    )
 
 
 def _block(src: MemoryDesc) -> int:
@@ -41,28 +46,46 @@ def _block(src: MemoryDesc) -> int:
     return sizes[-1] if sizes else 0
 
 
-def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, _: Multiply, __: bool) -> Panels:
+def _innermost(src: MemoryDesc) -> int:
+    """The dimension whose elements are side by side."""
+    return 1 if _block(src) else _order(src)[-1]
+
+
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
-    vectors = choose_vectors(isa, weights.dims[0], src.strides[0] * src.data_type.size)
-    block = _block(src)
+    step = src.strides[0] * src.data_type.size
+    vectors = choose_vectors(isa, weights.dims[0], step, way.span)
+    group, block, inner = way.group, _block(src), _innermost(src)
+    cut = bool(block) or group > 1
     names = "".join(
-        LETTERS[dim].upper() if dim == 1 and block else LETTERS[dim] for dim in _order(src)
+        LETTERS[dim].upper() if cut and dim == inner else LETTERS[dim] for dim in _order(src)
     )
-    channels = f"{block}b" if block else ""
-    tag = FormatTag(f"A{names}{channels}{vectors * isa.lanes}a")
-    return Panels(weights.with_tag(tag), vectors)
+    groups = f"{block // group}{LETTERS[inner]}" if block > group else ""
+    words = f"{group}{LETTERS[inner]}" if group > 1 else ""
+    tag = FormatTag(f"A{names}{groups}{vectors * isa.lanes}a{words}")
+    return Panels(weights.with_data_type(way.b).with_tag(tag), vectors)
 
 
-def _walkable(src: MemoryDesc, _: Multiply) -> bool:
+def _walkable(src: MemoryDesc, way: Multiply) -> bool:
     """Whether all offsets of src are affine in channel blocks, with blocks of channels only, all of
-    which belong to src as a whole."""
+    which belong to src as a whole, and whether those that are side by side are whole groups."""
     sizes = block_boundaries(src, 1)
     whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
-    return len(src.inner_blocks) == len(sizes) <= 1 and whole
+    if not (len(src.inner_blocks) == len(sizes) <= 1 and whole):
+        return False
+    if way.group == 1:
+        return True
+    inner = _innermost(src)
+    line, step = (sizes[-1], 1) if sizes else (src.dims[inner], src.strides[inner])
+    return step == 1 and line % way.group == 0
 
 
 def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
-    return product_conf.plain(src.with_data_type(way.a))
+    """Row-major, or groups of neighbouring channels, behind each other as the channels are."""
+    src = src.with_data_type(way.a)
+    if way.group == 1:
+        return product_conf.plain(src)
+    return src.with_tag(FormatTag(f"a{LETTERS[2 : src.ndims]}B{way.group}b"))
 
 
 def _plain(dst: MemoryDesc) -> bool:
@@ -73,7 +96,7 @@ def _plain(dst: MemoryDesc) -> bool:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan an inner product whose layouts are all decided (see :func:`resolve`): dst is (N, OC),
     bias (OC), weights have the dimensions of src with OC for N."""
-    return product_conf.refuse_problem(problem, integers=False) or product_conf.plan(
+    return product_conf.refuse_matrices(problem) or product_conf.plan(
         problem, isa, (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights),
         prod(problem.src.dims[1:]), _shape(isa),
     )  # fmt: skip
@@ -86,32 +109,36 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
 def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     src, weights = conf.src[1], conf.weights[1]
-    block = _block(src)
+    group, block, inner = conf.multiply.group, _block(src), _innermost(src)
     row = Axis(src.dims[0], "n")
     columns = Columns.of(weights.dims[0], conf.blocking.tile, isa.lanes)
     summed: list[Axis] = []
     forms: dict[int, Affine] = {}
     for dim in _order(src):
-        extent = src.dims[dim]
-        if dim == 1 and block:
-            extent = -(-extent // block)
-        axis = Axis(extent, LETTERS[dim])
+        step = (block or group) if dim == inner else 1
+        axis = Axis(-(-src.dims[dim] // step), LETTERS[dim])
         summed.append(axis)
-        forms[dim] = Affine.of(axis, block if dim == 1 and block else 1)
+        forms[dim] = Affine.of(axis, step)
     if block:
-        inner = Axis(block, "block")
-        summed.append(inner)
-        forms[1] = forms[1] + Affine.of(inner)
+        groups = Axis(block // group, "block")
+        summed.append(groups)
+        forms[inner] = forms[inner] + Affine.of(groups, group)
+    depth = Depth(prod(src.dims[1:]), prod(axis.extent for axis in summed) * group)
     tail = tuple(forms[dim] for dim in range(1, src.ndims))
     rows, nothing = Affine.of(row), (ZERO,) * len(tail)
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
-    at = product_conf.Indices((columns.form,), (rows, *nothing), (columns.form, *nothing))
+    at = product_conf.Indices(
+        bias=(columns.form,),
+        src=(rows, *nothing),
+        weights=(columns.form, *nothing),
+        row_sums=(rows,),
+    )
     space, places, taps = along_line(row)
     return Product(
         (), space, places, taps, (), tuple(summed), columns,
         Operand(arguments.slot(conf.src[0]), src, (rows, *tail)),
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
-        conf.multiply, product_conf.finish(conf, arguments, dst, at, prod(src.dims[1:])),
+        conf.multiply, product_conf.finish(conf, arguments, dst, at, depth),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
     )  # fmt: skip

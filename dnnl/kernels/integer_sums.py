@@ -42,10 +42,12 @@ def emit_sums(
 def emit_row_sums(
     module: Module, symbol: str, src: Argument, sums: Argument, arguments: Arguments
 ) -> Phase:
-    """Write a phase that adds up integers over the last dimension of ``src``."""
+    """Write a phase that adds up integers over those dimensions of ``src`` that follow the ones of
+    ``sums``, in s32."""
     axes = letters(src[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
-    total = Operand(arguments.slot(sums[0]), sums[1], index[:-1])
-    parts = axes[:-1], axes[-1:]
+    kept = sums[1].ndims
+    total = Operand(arguments.slot(sums[0]), sums[1], index[:kept])
+    parts = axes[:kept], axes[kept:]
     return emit_sums(module, symbol, parts, (given,), total, lambda point: point.load(given))

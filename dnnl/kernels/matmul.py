@@ -8,6 +8,7 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
 from dnnl.codegen.brgemm import choose_vectors, registers
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
@@ -34,7 +35,9 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 
 def _shape(isa: Isa) -> Shape:
-    return Shape(_walkable, _packed, partial(_panels, isa), _affine)
+    return Shape(
+        _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1))
+    )  # fmt: skip
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> Panels:
@@ -43,8 +46,9 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones:
     wide = _as_they_are(isa, src, weights, way, ones)
     if wide:
         return Panels(weights, wide)
+    weights = weights.with_data_type(way.b)
     row_step = src.strides[-2] * src.data_type.size
-    vectors = choose_vectors(isa, weights.dims[-1], row_step)
+    vectors = choose_vectors(isa, weights.dims[-1], row_step, way.span)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
     width, group = vectors * isa.lanes, way.group
     if group == 1:
@@ -61,12 +65,13 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
     if isa.lanes == 1 or tail or weights.dims[-2] % way.group:
         return 0
-    if not plain or weights.strides[-1] != 1:
+    if not plain or weights.strides[-1] != 1 or weights.data_type is not way.b:
         return 0
     widths = [
         width
         for width in range(max(_LEAST_RUN, way.group), isa.registers, way.group)
-        if vectors % width == 0 and registers(rows, width, way.parts, ones=ones) <= isa.registers
+        if vectors % width == 0
+        and registers(rows, width * way.span, way.parts, ones=ones) <= isa.registers
     ]
     return max(widths, default=0)
 
@@ -76,13 +81,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
     ``bias`` has as many dimensions as dst, each 1 or dst's.
     """
-    tensors = {
-        int(Arg.SRC): problem.src,
-        int(Arg.WEIGHTS): problem.weights,
-        int(Arg.DST): problem.dst,
-    }
-    refusal = product_conf.refuse_problem(problem, integers=True)
-    refusal = refusal or problem.quantization.refuse(tensors)
+    refusal = product_conf.refuse_matrices(problem)
     if refusal is not None:
         return refusal
     src: Argument = (Arg.SRC, problem.src)
@@ -123,7 +122,7 @@ def _transposed(problem: Problem) -> Problem:
     )
     return Problem(
         turn(problem.weights), turn(problem.src), turn(problem.bias), turn(problem.dst),
-        post_ops, Quantization(scales, zero_points),
+        post_ops, Quantization(scales, zero_points), problem.narrow,
     )  # fmt: skip
 
 
@@ -186,7 +185,8 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     space, places, taps = along_line(row)
     return Product(
         batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
-        product_conf.finish(conf, arguments, dst, at, terms), conf.blocking,
+        product_conf.finish(conf, arguments, dst, at, Depth(terms, k.extent * group)),
+        conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
     )  # fmt: skip

@@ -194,7 +194,9 @@ def emit_copies(
         isa = module.isa
         entry = f"{name}_in{number}__{part[1].data_type}__{isa.lanes}x1__{isa.name}"
         own = quantization.of_arguments((given[0],))
-        core = F32 if own != _NONE else bare_core(given[1].data_type, part[1].data_type)
+        core = core_of(part[1])
+        if own == _NONE:
+            core = bare_core(given[1].data_type, part[1].data_type)
         copy = emit_copy(module, entry, given, part, arguments, quantization=own, core=core)
         phases.append(copy)
     return phases

@@ -5,22 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, TypeVar
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.brgemm import TileShape, max_rows
-from dnnl.codegen.builder import F32, I32, Module
+from dnnl.codegen.builder import Module
+from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
 from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
-from dnnl.codegen.multiply import Multiply, multiply
+from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.integer_sums import emit_row_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import Product, emit_product
+from dnnl.kernels.product_types import multiplies_integers, refuse_tensors, way_of
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -39,7 +42,7 @@ NONE = Quantization()
 @dataclass(frozen=True)
 class Problem:
     """dst = post_ops(bias + src * weights) of quantized tensors; ``bias`` may be the zero
-    descriptor."""
+    descriptor. Factors of f32 may be held as ``narrow``."""
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -47,6 +50,7 @@ class Problem:
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
     quantization: Quantization = NONE
+    narrow: DataType = DataType.f32
 
 
 @dataclass(frozen=True)
@@ -63,15 +67,15 @@ class Shape:
 
     ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
     layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
-    being whether tiles have a row of ones beside those of src; ``grouped`` says whether they can
-    have groups of k.
+    being whether tiles have a row of ones beside those of src. Sums go over the dimensions
+    ``summed`` of src and of weights; of src, those are the last ones.
     """
 
     walkable: Callable[[MemoryDesc, Multiply], bool]
     packed: Callable[[MemoryDesc, Multiply], MemoryDesc]
     panels: Callable[[MemoryDesc, MemoryDesc, Multiply, bool], Panels]
     dst_walkable: Callable[[MemoryDesc], bool]
-    grouped: bool = True
+    summed: tuple[slice, slice]
 
 
 @dataclass(frozen=True)
@@ -122,16 +126,16 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    way = _way(problem, isa, shape)
+    way = _way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = _read(problem.src, way, shape)
-        problem = replace(problem, weights=shape.panels(src, problem.weights, way, False).desc)
+        panels = shape.panels(src, problem.weights, way, False).desc
+        problem = replace(problem, weights=panels.with_data_type(problem.weights.data_type))
     return problem
 
 
-def _way(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
-    types = problem.src.data_type, problem.weights.data_type
-    return multiply(isa, *types, grouped=shape.grouped)
+def _way(problem: Problem, isa: Isa) -> Multiply | None:
+    return way_of(isa, problem.src.data_type, problem.weights.data_type, problem.narrow)
 
 
 def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
@@ -141,18 +145,28 @@ def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
     return shape.packed(src, way)
 
 
-def refuse_problem(problem: Problem, *, integers: bool) -> Refusal | None:
-    """Why the product cannot be generated, or None; ``integers`` allows bytes."""
-    allowed = FLOATS | BYTES if integers else FLOATS
+def refuse_problem(problem: Problem) -> Refusal | None:
+    """Why a convolution cannot be generated, or None."""
     others = [problem.dst] + ([] if problem.bias.is_zero else [problem.bias])
     src, weights = problem.src, problem.weights
-    refusal = refuse_types(src, weights, allowed=allowed)
+    refusal = refuse_types(src, weights, allowed=FLOATS | BYTES)
     refusal = refusal or refuse_types(*others, allowed=FLOATS | INTEGERS)
     types = {src.data_type, weights.data_type}
     if refusal is None and len(types) > 1 and not types <= BYTES:
-        bytes_too = f", or each {any_of(BYTES)}" if integers else ""
-        rule = f"it takes both alike, {any_of(FLOATS)}{bytes_too}"
+        rule = f"it takes both alike, {any_of(FLOATS)}, or each {any_of(BYTES)}"
         return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
+    return refusal or refuse(problem.post_ops, problem.dst)
+
+
+def refuse_matrices(problem: Problem) -> Refusal | None:
+    """Why `plan` cannot take a problem, or None."""
+    tensors = {
+        int(Arg.SRC): problem.src,
+        int(Arg.WEIGHTS): problem.weights,
+        int(Arg.DST): problem.dst,
+    }
+    refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
+    refusal = refusal or problem.quantization.refuse(tensors)
     return refusal or refuse(problem.post_ops, problem.dst)
 
 
@@ -163,32 +177,33 @@ def plan(
     sum has so many ``terms``."""
     factors = src[0], weights[0]
     dequantized = NONE
-    if _varies_within(problem, factors):
+    if _needs_floats(problem, factors, shape):
         dequantized = problem.quantization.of_arguments(factors)
-        problem = _of_floats(problem)
-    way = _way(problem, isa, shape)
+        problem = _of_floats(problem, factors)
+    way = _way(problem, isa)
     assert way is not None, "refused before"
+    stands_for = [dequantized.of_arguments((arg,)) != NONE for arg in factors]
     scratchpad = Scratchpad()
     dst: Argument = (Arg.DST, problem.dst)
     copy_out: Relayout | None = None
     read = _read(problem.src, way, shape)
-    stands_for = dequantized != NONE  # something else, and is copied in any case
-    if stands_for or read is not src[1]:
+    if stands_for[0] or read is not src[1]:
         src = scratchpad.copy(src, read)
     ones = factors[0] in dict(problem.quantization.zero_points)
     wanted = shape.panels(src[1], problem.weights, way, ones)
-    if stands_for or weights[1] != wanted.desc:
+    if stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
-    if not shape.dst_walkable(problem.dst):
+    if problem.dst.data_type.bits < 8 or not shape.dst_walkable(problem.dst):
         computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
         copy_out = (computed, dst)
         dst = computed
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
-        sums = scratchpad.take(MemoryDesc(src[1].dims[:-1], "s32"))
-    tile = TileShape(max_rows(isa, wanted.vectors, way.parts, ones=ones), wanted.vectors)
+        sums = scratchpad.take(MemoryDesc(src[1].dims[: shape.summed[0].start], "s32"))
+    registers = wanted.vectors * way.span
+    tile = TileShape(max_rows(isa, registers, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     size = replace(size, in_rows=0 if wanted.desc.inner_blocks or ones else way.group)
@@ -201,22 +216,37 @@ def plan(
     )  # fmt: skip
 
 
-def _varies_within(problem: Problem, factors: tuple[int, int]) -> bool:
-    """Whether scales or zero points of a factor change from one term of a sum to the next."""
-    tensors = {factors[0]: (problem.src, -1), factors[1]: (problem.weights, -2)}
+def _needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:
+    """Whether scales or zero points of a factor cannot be left to the end of the sums: they change
+    from one term to the next, or shift what is no sum of integers."""
+    tensors = {
+        arg: (desc, summed)
+        for arg, desc, summed in zip(
+            factors, (problem.src, problem.weights), shape.summed, strict=True
+        )
+    }
+    given = problem.quantization.of_arguments(factors)
+    types = problem.src.data_type, problem.weights.data_type
+    if given.zero_points and not multiplies_integers(*types):
+        return True
     return any(
-        spec.shape(tensors[arg][0].dims)[tensors[arg][1]] != 1
-        for arg, spec in (*problem.quantization.scales, *problem.quantization.zero_points)
-        if arg in tensors
+        prod(spec.shape(tensors[arg][0].dims)[tensors[arg][1]]) != 1
+        for arg, spec in (*given.scales, *given.zero_points)
     )
 
 
-def _of_floats(problem: Problem) -> Problem:
+def _of_floats(problem: Problem, factors: tuple[int, int]) -> Problem:
     """The product of what src and weights stand for, with nothing but dst quantized."""
+    wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
+
+    def meant(factor: int, desc: MemoryDesc) -> MemoryDesc:
+        own = problem.quantization.of_arguments((factor,))
+        return desc if own == NONE else plain(desc.with_data_type(wide))
+
     return replace(
         problem,
-        src=plain(problem.src.with_data_type(DataType.f32)),
-        weights=plain(problem.weights.with_data_type(DataType.f32)),
+        src=meant(factors[0], problem.src),
+        weights=meant(factors[1], problem.weights),
         quantization=problem.quantization.of_arguments((Arg.DST,)),
     )
 
@@ -242,8 +272,8 @@ class Indices:
     column_sums: tuple[Affine, ...] = ()
 
 
-def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: int) -> Finish:
-    """The end of the product that computes ``dst`` from sums of so many terms."""
+def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth) -> Finish:
+    """The end of the product that computes ``dst`` from sums of that depth."""
     here = conf.copy_out is None
     bias = None
     if not conf.bias.is_zero:
@@ -262,12 +292,11 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, terms: i
             return None
         return Operand(arguments.slot(part[0]), part[1], broadcast(part[1], index))
 
-    padded = -(-terms // conf.multiply.group) * conf.multiply.group
     return Finish(
         conf.multiply, conf.core, dst, bias,
         Epilogue(conf.post_ops if here else (), dst, arguments),
         Quantizer(quantization, tensors, arguments),
-        conf.factors, Depth(terms, padded), given(conf.row_sums, at.row_sums),
+        conf.factors, depth, given(conf.row_sums, at.row_sums),
         given(conf.column_sums, at.column_sums),
     )  # fmt: skip
 
@@ -301,11 +330,10 @@ def build(
     if conf.copy_out is not None:
         given, dst = conf.copy_out
         symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
-        core = I32 if conf.core is DataType.s32 else F32
         phases.append(
             emit_copy(
                 module, symbol, given, dst, arguments, conf.post_ops,
-                conf.quantization.of_arguments((Arg.DST,)), core,
+                conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
             )
         )  # fmt: skip
     return Kernel(module, tuple(phases), arguments.ids)

@@ -67,8 +67,8 @@ _HARMLESS = frozenset({"scratchpad_mode", "deterministic", "fpmath_mode", "accum
 def refuse_attr(attr: PrimitiveAttr, *supported: str) -> Refusal | None:
     """A refusal if an attribute is set that is not in ``supported``.
 
-    Generated kernels always keep the strictest math and are deterministic, so that modes which
-    merely allow less are taken everywhere.
+    Generated kernels are deterministic, and modes which merely allow less than the strictest math
+    are taken everywhere, whether a kernel makes use of them or not.
     """
     extra = sorted(attr.non_default() - _HARMLESS - set(supported))
     return Refusal(Reason.ATTRIBUTE, ", ".join(extra)) if extra else None

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import inner_product as kernel
 from dnnl.kernels.product_conf import Problem
+from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import (
@@ -90,12 +92,14 @@ class InnerProductDesc(Desc):
 
 
 def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops")
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
     open_problem = Problem(
-        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops)
-    )
+        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+        Quantization.of(attr),
+        narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
+    )  # fmt: skip
     problem = kernel.resolve(open_problem, isa)
     problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
     conf = kernel.configure(problem, isa)

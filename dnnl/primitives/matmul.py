@@ -11,6 +11,7 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
 from dnnl.kernels import matmul_exact
 from dnnl.kernels.product_conf import Problem
+from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.errors import BadValue
 from dnnl.language.options import (
@@ -118,6 +119,7 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     open_problem = Problem(
         desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
         Quantization.of(attr),
+        narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
     problem = kernel.resolve(open_problem, isa)
     problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))

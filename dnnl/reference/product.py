@@ -16,6 +16,8 @@ from dnnl.types.dtype import DataType
 
 _SMALL = {
     DataType.bf16: (-4, 4), DataType.f16: (-4, 4), DataType.s8: (-4, 4), DataType.u8: (0, 8),
+    DataType.s4: (-4, 4), DataType.u4: (0, 8), DataType.f8_e5m2: (-4, 4),
+    DataType.f8_e4m3: (-4, 4), DataType.f4_e2m1: (-2, 2),
 }  # fmt: skip
 _BIAS = 4
 

@@ -59,7 +59,7 @@ def test_floats_are_paired_where_an_instruction_takes_pairs(data_type: DataType,
 
 def test_what_is_not_multiplied() -> None:
     isa = rows.find("avx2")
-    assert multiply(isa, DataType.f32, DataType.s8) is None
+    assert multiply(isa, DataType.f32, DataType.f64) is None
     assert multiply(isa, DataType.u8, DataType.s32) is None
 
 

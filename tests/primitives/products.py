@@ -7,11 +7,12 @@ the tolerance that the operation states for itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
+import pytest
 
 from dnnl import (
     Arg,
@@ -23,6 +24,7 @@ from dnnl import (
     PrimitiveAttr,
     PrimitiveDesc,
 )
+from dnnl.codegen import isa as isas
 from dnnl.primitives.desc import Desc
 from dnnl.reference import convolution, inner_product, matmul, post_ops, quantization
 from dnnl.reference.arrays import Array
@@ -32,6 +34,14 @@ from tests.check import Fill, check, logical, random_memory
 from tests.primitives.harness import ENGINE, describe, execute
 
 Dims = tuple[int, ...]
+Types = tuple[str, str, str]
+Layouts = tuple[str, str, str]
+ANY = ("any", "any", "any")
+ROWS = ("plain", "plain", "plain")
+_NAMES = [row.name for row in isas.available(ENGINE.features.arch, ENGINE.features.flags)]
+
+some_rows = pytest.mark.parametrize("isa", sorted({*_NAMES} & {"sse41", "avx2", _NAMES[-1]}))
+"""Instruction sets that multiply in different ways, the best one among them."""
 DIRECT = ("forward_inference", "convolution_direct")
 
 
@@ -85,6 +95,50 @@ def convolution_desc(
     return ConvolutionDesc.forward(
         *DIRECT, src, weights, dst, strides, left, right, dilations, bias_desc
     )
+
+
+def matmul_desc(
+    sizes: Dims,
+    types: Types,
+    layouts: Layouts = ANY,
+    bias: str | None = None,
+    batch: Dims = (),
+) -> MatmulDesc:
+    """A description of sizes (M, K, N), with as many matrices of weights as ``batch`` says."""
+    m, k, n = sizes
+    dims = ((*batch, m, k), (*batch, k, n), (*batch, m, n))
+    src, weights, dst = _descs(dims, types, layouts)
+    row = (*[1] * len(batch), 1, n)
+    return MatmulDesc(src, weights, dst, None if bias is None else MemoryDesc(row, bias))
+
+
+def inner_product_desc(
+    dims: Dims, outputs: int, types: Types, layouts: Layouts = ANY, bias: str | None = None
+) -> InnerProductDesc:
+    """A description for a source of ``dims``."""
+    every = dims, (outputs, *dims[1:]), (dims[0], outputs)
+    src, weights, dst = _descs(every, types, layouts)
+    bias_desc = None if bias is None else MemoryDesc((outputs,), bias)
+    return InnerProductDesc.forward("forward_inference", src, weights, dst, bias_desc)
+
+
+def _descs(dims: tuple[Dims, Dims, Dims], types: Types, layouts: Layouts) -> list[MemoryDesc]:
+    return [
+        lay_out(size, layout).with_data_type(data_type)
+        for size, layout, data_type in zip(dims, layouts, types, strict=True)
+    ]
+
+
+def scaled(
+    scales: Mapping[Arg, tuple[int, Dims]], zero_points: Mapping[Arg, tuple[int, Dims]]
+) -> PrimitiveAttr:
+    """Attributes with scales and zero points of masks and groups."""
+    attr = PrimitiveAttr()
+    for arg, (mask, groups) in scales.items():
+        attr.set_scales(arg, mask, groups)
+    for arg, (mask, groups) in zero_points.items():
+        attr.set_zero_points(arg, mask, groups, "s8")
+    return attr
 
 
 def lay_out(dims: Dims, layout: str) -> MemoryDesc:
@@ -184,10 +238,10 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
     operands = values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS)
     if isinstance(desc, MatmulDesc):
         length = max(1, operands[0].shape[-1])
-        return matmul.matmul(*operands), length, matmul_tolerance(pd)
+        return matmul.matmul(*operands), length, tolerance_of(pd)
     if isinstance(desc, InnerProductDesc):
         length = max(1, prod(operands[0].shape[1:]))
-        return inner_product.inner_product(*operands), length, inner_product.TOLERANCE
+        return inner_product.inner_product(*operands), length, tolerance_of(pd)
     assert isinstance(desc, ConvolutionDesc)
     outputs = desc.dst_desc.dims[2:]
     # Padding on the right may be negative, or zero where the last taps see nothing.
@@ -201,8 +255,8 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
     return want, max(1, prod(taps)), convolution_tolerance(pd)
 
 
-def matmul_tolerance(pd: PrimitiveDesc) -> Tolerance:
-    """The tolerance that the operation states for the types and attributes of ``pd``."""
+def tolerance_of(pd: PrimitiveDesc) -> Tolerance:
+    """The tolerance that matmul and inner product state for the types and attributes of ``pd``."""
     if not pd.src_desc.data_type.is_integer or _vary_along_k(pd):
         return matmul.TOLERANCE
     return matmul.INTEGER_TOLERANCE if _bare(pd) else matmul.QUANTIZED_TOLERANCE
@@ -223,10 +277,13 @@ def _bare(pd: PrimitiveDesc) -> bool:
 
 def _vary_along_k(pd: PrimitiveDesc) -> bool:
     """Whether scales or zero points differ from one term of a sum to the next."""
-    depth = {Arg.SRC: -1, Arg.WEIGHTS: -2}
+    rest = slice(1, None)
+    depth = {Arg.SRC: slice(-1, None), Arg.WEIGHTS: slice(-2, -1)}
+    if isinstance(pd.desc, InnerProductDesc):
+        depth = {Arg.SRC: rest, Arg.WEIGHTS: rest}
     every = (*pd.attr.scales.items(), *pd.attr.zero_points.items())
     return any(
-        arg in depth and spec.shape(pd.arg_desc(arg).dims)[depth[Arg(arg)]] != 1
+        arg in depth and prod(spec.shape(pd.arg_desc(arg).dims)[depth[Arg(arg)]]) != 1
         for arg, spec in every
     )
 

@@ -16,7 +16,6 @@ from dnnl import (
     MemoryDesc,
     PrimitiveAttr,
     PrimitiveDesc,
-    Unimplemented,
     config,
 )
 from dnnl.codegen import isa as isas
@@ -357,8 +356,3 @@ def test_zero_points_along_k_need_no_row_of_ones() -> None:
             plans.append(PrimitiveDesc(product, ENGINE, attr).plan.recipe.conf)
         scaled, shifted = plans
         assert (scaled.blocking, scaled.weights[1]) == (shifted.blocking, shifted.weights[1])
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(Unimplemented, match="unsupported data type: f32 times s8"):
-        PrimitiveDesc(matmul((7, 12, 19), ("f32", "s8", "f32")), ENGINE)

@@ -48,6 +48,7 @@ class Dot:
 
 
 FLOATS = Dot("f32", "f32", "f32")
+DOUBLES = Dot("f64", "f64", "f64")
 INTEGERS = Dot("s32", "s32", "s32")
 """The products that every vector unit has, of one instruction or two."""
 

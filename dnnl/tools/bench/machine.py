@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dnnl import config
 from dnnl.codegen import jit, vector
-from dnnl.codegen.builder import F32, Module, Value, Values, i64
+from dnnl.codegen.builder import I32, Module, Value, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.codegen.multiply import Multiply, multiply
@@ -70,7 +70,7 @@ def _build(conf: PeakConf, isa: Isa) -> Kernel:
     def item(number: Value) -> None:
         total, *others = e.loop(i64(0), i64(conf.steps), step, start, unroll=False)
         for value in others:
-            total = e.b.fadd(total, value) if how.accumulator is F32 else e.b.add(total, value)
+            total = e.b.add(total, value) if how.accumulator is I32 else e.b.fadd(total, value)
         vector.store(e, total, e.element(results, e.mul(number, isa.lanes), how.accumulator))
 
     phase.each_item(conf.items, item)
@@ -91,10 +91,11 @@ def peak(
     how = multiply(isa, src, weights)
     if how is None:
         raise Unimplemented(f"no kernel multiplies {src} by {weights}")
-    conf = PeakConf(num_threads, min(24, isa.registers - 4), _STEPS, how)
+    conf = PeakConf(num_threads, min(24, isa.registers - 4) // how.span, _STEPS, how)
     with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
         image, _ = jit.image(Recipe(conf, isa, _build))
-    operands, results = _bytes(4 * isa.lanes, engine), _bytes(4 * isa.lanes * num_threads, engine)
+    vector_size = 4 * isa.lanes * how.span
+    operands, results = _bytes(vector_size, engine), _bytes(vector_size * num_threads, engine)
     operands[:] = PATTERN
     executable, arguments = engine.load(image), (operands.ctypes.data, results.ctypes.data)
     buffers = (operands, results)

@@ -1,0 +1,83 @@
+"""Which types a product of matrices takes, and as what it multiplies them.
+
+The pairs are those of oneDNN. What no instruction multiplies, and registers do not widen, is copied
+as a larger type that has all of its values.
+"""
+
+from __future__ import annotations
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.multiply import Multiply, multiply
+from dnnl.kernels.pointwise import FLOATS, INTEGERS, SMALL_FLOATS, refuse_types
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType, any_of
+from dnnl.types.kinds import FpmathMode
+from dnnl.types.memory_desc import MemoryDesc
+
+_F4 = frozenset({DataType.f4_e2m1})
+_BYTES = frozenset({DataType.u8, DataType.s8})
+_COMPRESSED = _BYTES | {DataType.u4, DataType.s4}
+
+_WEIGHTS = {
+    DataType.f64: frozenset({DataType.f64}),
+    DataType.f32: _COMPRESSED | {DataType.f32},
+    DataType.bf16: _COMPRESSED | SMALL_FLOATS | _F4 | {DataType.bf16},
+    DataType.f16: _COMPRESSED | SMALL_FLOATS | _F4 | {DataType.f16},
+    **dict.fromkeys(SMALL_FLOATS, SMALL_FLOATS),
+    **dict.fromkeys(_F4, _F4),
+    **dict.fromkeys(_BYTES, _COMPRESSED),
+}
+"""What is multiplied by a src."""
+
+_HELD = {
+    DataType.s4: DataType.s8,
+    DataType.u4: DataType.u8,
+    **dict.fromkeys(SMALL_FLOATS | _F4, DataType.bf16),
+}
+
+
+def refuse_tensors(
+    src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc, dst: MemoryDesc
+) -> Refusal | None:
+    """Why a product of these types cannot be generated, or None."""
+    refusal = refuse_types(src, allowed=_WEIGHTS) or refuse_types(
+        weights, allowed=frozenset().union(*_WEIGHTS.values())
+    )
+    if refusal is not None:
+        return refusal
+    partners = _WEIGHTS[src.data_type]
+    if weights.data_type not in partners:
+        rule = f"{src.data_type} is multiplied by {any_of(partners)}"
+        return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
+    wide = frozenset({src.data_type}) & {DataType.f64}
+    refusal = refuse_types(dst, allowed=wide or FLOATS | INTEGERS | SMALL_FLOATS | _F4)
+    if refusal is None and not bias.is_zero:
+        refusal = refuse_types(bias, allowed=FLOATS | INTEGERS | wide)
+    return refusal
+
+
+def way_of(
+    isa: Isa, src: DataType, weights: DataType, narrow: DataType = DataType.f32
+) -> Multiply | None:
+    """How two types are multiplied, those at least that `refuse_tensors` takes; f32 may be held as
+    ``narrow``."""
+    held = {**_HELD, DataType.f32: narrow}
+    return multiply(isa, held.get(src, src), held.get(weights, weights))
+
+
+def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) -> DataType:
+    """What f32 is held as: a smaller type, if the attributes allow it, and both factors can then be
+    multiplied by an instruction that does more at a time."""
+    floats = {DataType.f32, DataType.bf16}
+    taken = floats | _COMPRESSED if attr.fpmath_apply_to_int else floats
+    allowed = attr.fpmath_mode in (FpmathMode.bf16, FpmathMode.any)
+    if not (allowed and src in floats and weights in taken):
+        return DataType.f32
+    faster = multiply(isa, DataType.bf16, DataType.bf16)
+    return DataType.bf16 if faster is not None and faster.group > 1 else DataType.f32
+
+
+def multiplies_integers(src: DataType, weights: DataType) -> bool:
+    """Whether sums are those of integers, in which zero points can be taken off at the end."""
+    return src.is_integer and weights.is_integer
