@@ -14,6 +14,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.blocking import Blocking
+from dnnl.kernels.conv_residues import Residues
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.product import Product, emit_product
 from dnnl.kernels.product_store import Columns
@@ -31,6 +32,7 @@ class Compute:
     ``src``, ``weights`` and ``dst`` are (argument, descriptor): an operand, or its copy in the
     scratchpad. ``channels`` and ``outputs`` are those of one group. ``channel_block`` is how many
     channels of src are contiguous before the next block; 0 if all of them are evenly spaced.
+    ``residues`` say which outputs and which taps of the weights those of ``space`` are.
     """
 
     src: Argument
@@ -45,6 +47,7 @@ class Compute:
     space: tuple[Spatial, Spatial, Spatial]
     multiply: Multiply
     blocking: Blocking
+    residues: tuple[Residues, Residues, Residues] = (Residues(), Residues(), Residues())
 
 
 def src_index(
@@ -93,6 +96,8 @@ def _product(compute: Compute, isa: Isa, arguments: Arguments) -> Product:
         Affine.of(out, space.stride) + Affine.of(tap, space.dilation) + -space.padding
         for space, out, tap in zip(compute.space, places, taps, strict=True)
     ]
+    residues = tuple(Axis(own.count, "residue") for own in compute.residues)
+    each = list(zip(compute.residues, residues, places, taps, strict=True))
     around, inside, c = _channels(compute)
     columns = Columns.of(compute.outputs, compute.blocking.tile, isa.lanes)
     batch, group = Affine.of(n), Affine.of(g)
@@ -103,9 +108,10 @@ def _product(compute: Compute, isa: Isa, arguments: Arguments) -> Product:
 
     a_index = src_index(src, batch, Affine.of(g, compute.channels) + c, spatial)
     b_index = weights_index(
-        weights, weights.ndims > src.ndims, group, columns.form, c, [Affine.of(tap) for tap in taps]
-    )
-    at = [Affine.of(axis) for axis in (od, oh, ow)]
+        weights, weights.ndims > src.ndims, group, columns.form, c,
+        [own.taps.of(residue, tap) for own, residue, _, tap in each],
+    )  # fmt: skip
+    at = [own.outputs.of(residue, out) for own, residue, out, _ in each]
     a, b = operand(compute.src, a_index), operand(compute.weights, b_index)
     out = operand(compute.dst, src_index(dst, batch, oc, at))
     bias = None
@@ -121,7 +127,7 @@ def _product(compute: Compute, isa: Isa, arguments: Arguments) -> Product:
     # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
     tail = (columns.inside,) if columns.inside.needed else ()
     return Product(
-        _order(compute, n, g, columns), compute.space, (od, oh, ow), (taps[0], taps[1], taps[2]),
+        (*residues, *_order(compute, n, g, columns)), compute.space, (od, oh, ow), (taps[0], taps[1], taps[2]),
         around, inside, columns, a, b, compute.multiply, finish, compute.blocking,
         domain=tail if compute.groups == 1 else (), exists=tail if compute.groups > 1 else (),
     )  # fmt: skip

@@ -8,6 +8,7 @@ of its own: weights into panels, src and dst into channels-last order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.address import block_boundaries
@@ -52,6 +53,11 @@ class Problem(product_conf.Problem):
     def groups(self) -> int:
         """The number of groups."""
         return self.weights.dims[0] if self.grouped else 1
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """How many pixels apart the neighbouring rows of a tile are, in src and in dst."""
+        return self.space[2].stride, 1
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ def _panels(problem: Problem, isa: Isa) -> MemoryDesc:
 def _vectors(problem: Problem, outputs: int, isa: Isa) -> int:
     """How many vectors wide the tile is; its rows are neighbouring pixels."""
     step = problem.src.strides[-1] * problem.src.data_type.size
-    return choose_vectors(isa, outputs, step * problem.space[2].stride)
+    return choose_vectors(isa, outputs, step * problem.step[0])
 
 
 def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
@@ -138,6 +144,12 @@ def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
     if sizes and desc.padded_dims[1] % sizes[0]:
         return False
     return problem.groups == 1 or not sizes or channels % sizes[0] == 0
+
+
+def _in_vectors(problem: Problem) -> bool:
+    """Whether tiles are stored in vectors: of channels, or turned, of pixels side by side."""
+    dst = problem.dst
+    return problem.step[1] == 1 or bool(dst.inner_blocks) or dst.strides[1] == 1
 
 
 def _covered(problem: Problem, outputs: int, isa: Isa) -> bool:
@@ -210,7 +222,8 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         wanted = problem.src if same else _channels_last(problem.src)
         src = scratchpad.copy(src, wanted.with_data_type(way.a))
         problem = replace(problem, src=src[1])
-    if not (_walkable(problem, problem.dst, outputs) and _covered(problem, outputs, isa)):
+    direct = _walkable(problem, problem.dst, outputs) and _covered(problem, outputs, isa)
+    if not (direct and _in_vectors(problem)):
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(DataType.f32))
         copy_out = (computed, dst)
         dst, post_ops = computed, ()
@@ -240,18 +253,24 @@ def _blocking(problem: Problem, panels: MemoryDesc, outputs: int, isa: Isa) -> B
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """The copies in, the compute phase, the copy out."""
+    return build_parts("convolution", conf, (conf.compute,), isa)
+
+
+def build_parts(name: str, conf: Conf, parts: Sequence[Compute], isa: Isa) -> Kernel:
+    """The copies in, a phase for each part of the computation, the copy out."""
     arguments = Arguments()
-    module = Module("convolution", isa)
-    phases = emit_copies(module, "convolution", conf.copies_in, arguments)
+    module = Module(name, isa)
+    phases = emit_copies(module, name, conf.copies_in, arguments)
     compute = conf.compute
     shape = compute.blocking.tile
     tile = f"{shape.rows}x{shape.vectors * isa.lanes}"
-    parts = compute.src, compute.weights, compute.dst
-    types = "_".join(dict.fromkeys(str(part[1].data_type) for part in parts))
-    symbol = f"convolution__{types}__{tile}__{isa.name}"
-    phases.append(emit_compute(module, symbol, compute, arguments))
+    tensors = compute.src, compute.weights, compute.dst
+    types = "_".join(dict.fromkeys(str(part[1].data_type) for part in tensors))
+    for number, part in enumerate(parts):
+        symbol = f"{name}{number or ''}__{types}__{tile}__{isa.name}"
+        phases.append(emit_compute(module, symbol, part, arguments))
     if conf.copy_out is not None:
         out = conf.copy_out[1][1].data_type
-        symbol = f"convolution_out__{out}__{isa.lanes}x1__{isa.name}"
+        symbol = f"{name}_out__{out}__{isa.lanes}x1__{isa.name}"
         phases.append(emit_copy(module, symbol, *conf.copy_out, arguments, conf.post_ops))
     return Kernel(module, tuple(phases), arguments.ids)

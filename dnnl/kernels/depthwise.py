@@ -3,9 +3,10 @@ are multiplied element by element. Bound by memory, hence a nest."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.access import Operand
+from dnnl.codegen.access import Bound, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue
@@ -16,6 +17,7 @@ from dnnl.codegen.point import Point, added
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels import product_conf
 from dnnl.kernels.conv_compute import src_index, weights_index
+from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, resolve_activations
 from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
@@ -53,27 +55,50 @@ def configure(problem: Problem) -> Conf | Refusal:
     return product_conf.refuse_problem(problem, integers=False) or Conf(problem)
 
 
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """One spatial dimension: the axes of the outputs, which exist inside ``where`` and are padding
+    outside of ``filled``, and that of their taps; what an iteration is about in each tensor.
+    Elements of src and taps meet inside ``pairs`` only."""
+
+    parallel: tuple[Axis, ...]
+    reduced: Axis
+    src: Affine
+    tap: Affine
+    dst: Affine
+    pairs: tuple[Bound, ...] = ()
+    where: tuple[Bound, ...] = ()
+    filled: tuple[Bound, ...] = ()
+
+
+def _walk(space: Spatial, name: str) -> Walk:
+    out, tap = Axis(space.dst, f"o{name}"), Axis(space.kernel, f"k{name}")
+    seen = Affine.of(out, space.stride) + Affine.of(tap, space.dilation) + -space.padding
+    return Walk((out,), tap, seen, Affine.of(tap), Affine.of(out))
+
+
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest over the output that folds over the taps."""
-    problem = conf.problem
+    walks = [_walk(space, name) for space, name in zip(conf.problem.space, "dhw", strict=True)]
+    return build_walk("depthwise", conf.problem, walks, isa)
+
+
+def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> Kernel:
+    """The kernel ``name``, one nest along ``walks``: depth, height and width."""
     arguments = Arguments()
     n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
-    outs = [Axis(s.dst, name) for s, name in zip(problem.space, ("od", "oh", "ow"), strict=True)]
-    taps = [Axis(s.kernel, name) for s, name in zip(problem.space, ("kd", "kh", "kw"), strict=True)]
-    where = [
-        Affine.of(out, s.stride) + Affine.of(tap, s.dilation) + -s.padding
-        for s, out, tap in zip(problem.space, outs, taps, strict=True)
-    ]
+    outs = [axis for walk in walks for axis in walk.parallel]
+    taps = [walk.reduced for walk in walks]
+    pairs = tuple(bound for walk in walks for bound in walk.pairs)
     batch, channel = Affine.of(n), Affine.of(c)
     zero = Affine({})
-    src = Operand(
-        arguments.slot(Arg.SRC), problem.src, src_index(problem.src, batch, channel, where)
-    )
+    index = src_index(problem.src, batch, channel, [walk.src for walk in walks])
+    src = Operand(arguments.slot(Arg.SRC), problem.src, index, inside=pairs)
     index = weights_index(
-        problem.weights, True, channel, zero, zero, [Affine.of(tap) for tap in taps]
+        problem.weights, True, channel, zero, zero, [walk.tap for walk in walks]
     )
-    weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index)
-    at = src_index(problem.dst, batch, channel, [Affine.of(out) for out in outs])
+    weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index, inside=pairs)
+    at = src_index(problem.dst, batch, channel, [walk.dst for walk in walks])
     dst = Operand(arguments.slot(Arg.DST), problem.dst, at)
     inputs = [src, weights]
     bias = None
@@ -91,10 +116,12 @@ def build(conf: Conf, isa: Isa) -> Kernel:
             value = point.e.b.fadd(value, point.load(bias))
         point.store(dst, epilogue.apply(point, value))
 
-    module = Module("depthwise", isa)
-    entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), isa)
+    module = Module(name, isa)
+    entry = symbol(name, (problem.src, problem.weights, problem.dst), isa)
     nest = Nest(
         (n, c, *outs), tuple(taps), (*inputs, *epilogue.operands), (dst,), body,
+        where=tuple(bound for walk in walks for bound in walk.where),
+        filled=tuple(bound for walk in walks for bound in walk.filled),
         reads_dst=epilogue.reads_dst,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

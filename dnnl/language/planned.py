@@ -63,25 +63,6 @@ def _weights(problem: Any) -> Sizes:
 _LIKE_SRC = {"src": ("nc*", _src), "dst": ("nc*", _src)}
 PLANNED = (
     Planned(
-        "deconvolution",
-        Driver(
-            "deconv",
-            (
-                DIR.but("FWD_B"), PRODUCT_DT, BIA_DT, STAG.but("any"), WTAG, DTAG,
-                algorithm(
-                    "DIRECT",
-                    {"DIRECT": "deconvolution_direct", "WINO": "deconvolution_winograd",
-                     "AUTO": "deconvolution_auto"},
-                ),
-                *ATTRIBUTES, MB,
-            ),
-            Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="up"),
-        ),
-        "deconvolution: each src element spreads its weighted value over dst",
-        {"src": ("nc*", _src), "dst": ("nc*", _window), "wei": ("[g]oi*", _weights),
-         "bia": ("o", lambda p: (p["oc"],))},
-    ),
-    Planned(
         "rnn",
         Driver(
             "rnn",
