@@ -126,8 +126,9 @@ def _product(compute: Compute, isa: Isa, arguments: Arguments) -> Product:
     )  # fmt: skip
     # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
     tail = (columns.inside,) if columns.inside.needed else ()
+    order = (*residues, *_order(compute, n, g, columns))
     return Product(
-        (*residues, *_order(compute, n, g, columns)), compute.space, (od, oh, ow), (taps[0], taps[1], taps[2]),
+        order, compute.space, (od, oh, ow), (taps[0], taps[1], taps[2]),
         around, inside, columns, a, b, compute.multiply, finish, compute.blocking,
         domain=tail if compute.groups == 1 else (), exists=tail if compute.groups > 1 else (),
     )  # fmt: skip

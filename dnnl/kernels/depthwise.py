@@ -94,9 +94,7 @@ def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> 
     zero = Affine({})
     index = src_index(problem.src, batch, channel, [walk.src for walk in walks])
     src = Operand(arguments.slot(Arg.SRC), problem.src, index, inside=pairs)
-    index = weights_index(
-        problem.weights, True, channel, zero, zero, [walk.tap for walk in walks]
-    )
+    index = weights_index(problem.weights, True, channel, zero, zero, [walk.tap for walk in walks])
     weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index, inside=pairs)
     at = src_index(problem.dst, batch, channel, [walk.dst for walk in walks])
     dst = Operand(arguments.slot(Arg.DST), problem.dst, at)

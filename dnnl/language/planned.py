@@ -7,21 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnnl.language.descriptor import WINDOW, Grammar
+from dnnl.language.descriptor import Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
-    BIA_DT,
-    DIR,
     DT,
-    DTAG,
     MB,
-    PRODUCT_DT,
-    STAG,
     TAG,
-    WTAG,
     Driver,
     Option,
-    algorithm,
     weights,
 )
 from dnnl.language.problem import Dims, Sizes

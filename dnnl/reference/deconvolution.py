@@ -53,16 +53,19 @@ def deconvolution(
     ]
     spread = np.zeros((n, groups, oc, *reach))
     grouped = data.reshape(n, groups, ic, *sizes)
+    everywhere = (slice(None),) * 3
     taps = itertools.product(*map(range, kernel)) if prod(sizes) else ()
     for tap in taps:
-        reached = (
+        reached = tuple(
             slice(k * step, k * step + (size - 1) * s + 1, s)
             for k, step, size, s in zip(tap, steps, sizes, strides, strict=True)
         )
-        values = kernels[(..., *tap)]
-        spread[(..., *reached)] += np.einsum("goi,ngi...->ngo...", values, grouped, optimize=True)
-    inside = (slice(p, p + out) for p, out in zip(padding_l, spatial, strict=True))
-    dst = spread[(..., *inside)].reshape(n, groups * oc, *spatial)
+        values = kernels[everywhere + tap]
+        spread[everywhere + reached] += np.einsum(
+            "goi,ngi...->ngo...", values, grouped, optimize=True
+        )
+    inside = tuple(slice(p, p + out) for p, out in zip(padding_l, spatial, strict=True))
+    dst = spread[everywhere + inside].reshape(n, groups * oc, *spatial)
     if bias is not None:
         dst = dst + f64(bias).reshape(-1, *[1] * len(spatial))
     return dst
