@@ -95,7 +95,7 @@ def with_random_weights(graph: Graph, seed: int) -> Graph:
 
 
 def _product(filler: _Filler, node: Node) -> Moments:
-    """Conv, ConvTranspose, Gemm and MatMul: unit variance out of weights [..] with a fan-in per result."""
+    """Convolutions, Gemm and MatMul: unit variance out of weights [..] with a fan-in per result."""
     source, weights = node.inputs[0], node.inputs[1]
     if filler.is_parameter(source) and not filler.is_parameter(weights):
         source, weights = weights, source

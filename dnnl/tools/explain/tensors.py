@@ -11,7 +11,6 @@ from dnnl.errors import Error
 from dnnl.language.descriptor import SPATIAL, Descriptor
 from dnnl.language.errors import BadValue
 from dnnl.language.options import Problem
-from dnnl.language.planned import PLANNED
 from dnnl.language.problem import Sizes
 from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.primitives.desc import Desc
@@ -84,11 +83,7 @@ _OLD = {"data": "src", "src_a": "src", "src_b": "wei", "stat": "stats"}
 def _shapes(line: OperationLine) -> dict[str, list[_Shape]]:
     """The shapes of the tensors by name, gradients under the names of their tensors."""
     found: dict[str, list[_Shape]] = {}
-    planned = next((row for row in PLANNED if row.kind == line.kind), None)
     sizes = problem(line)
-    if planned is not None and sizes is not None:
-        for name, (pattern, shape) in planned.tensors.items():
-            found[name] = [_Shape(shape(sizes), _letters(pattern, shape(sizes), sizes))]
     desc = _described(line)
     if desc is None or sizes is None:
         return found
