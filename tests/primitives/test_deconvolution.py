@@ -18,7 +18,6 @@ PEERS = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 # The image, kernel, strides, paddings and dilations of the convolution that each is a transpose of:
 # ``src`` is the destination.
-TWICE = Window((10, 12), (4, 4), (2, 2), (1, 1))
 WINDOWS = [
     Window((9,), (3,), padding_l=(1,)),
     Window((23,), (5,), (3,), (2,)),
@@ -63,14 +62,17 @@ def deconvolution(
     )
 
 
-@pytest.mark.parametrize("layout", ["any", "plain"])
 @pytest.mark.parametrize("window", WINDOWS + TAPLESS, ids=str)
-def test_windows(window: Window, layout: str) -> None:
-    verify(deconvolution(window, (20, 18), (layout, "any", layout)))
+def test_windows(window: Window) -> None:
+    # Tails are others' business, and cost LLVM most.
+    verify(deconvolution(window, (32, 16)))
 
 
-@pytest.mark.parametrize("channels", [(20, 18), (2, 3, 5), (5, 1, 1)], ids=str)
-@pytest.mark.parametrize("window", [WINDOWS[1], WINDOWS[3], WINDOWS[8]], ids=str)
+@pytest.mark.parametrize(
+    ("window", "channels"),
+    [(WINDOWS[1], (20, 18)), (WINDOWS[3], (5, 1, 1)), (WINDOWS[8], (2, 3, 5))],
+    ids=str,
+)
 def test_agrees_with_pytorch(window: Window, channels: Dims) -> None:
     desc = deconvolution(window, channels, ("plain", "plain", "plain"))
     args = inputs(PrimitiveDesc(desc, ENGINE))
@@ -96,29 +98,37 @@ def test_agrees_with_pytorch(window: Window, channels: Dims) -> None:
 @pytest.mark.parametrize(
     ("src", "dst"),
     [
-        ("last", "last"), ("plain", "block8"), ("block16", "reversed"), ("reversed", "gaps"),
-        ("part", "behind"), ("aBcd4b4b", "Abcd16a"), ("gaps", "part16"), ("behind", "part"),
+        ("last", "last"), ("plain", "block8"), ("block16", "reversed"), ("aBcd4b4b", "gaps"),
+        ("part", "behind"),
     ],
 )  # fmt: skip
 def test_layouts(src: str, dst: str) -> None:
-    verify(deconvolution(WINDOWS[3], (21, 19), (src, "any", dst)))
+    verify(deconvolution(WINDOWS[2], (21, 19), (src, "any", dst)))
+    verify(deconvolution(WINDOWS[4], (21, 19), (src, "any", dst)))
 
 
-@pytest.mark.parametrize("weights", ["plain", "dcba", "ABcd16b16a", "gaps"])
+@pytest.mark.parametrize("weights", ["dcba", "gaps"])
 def test_layouts_of_weights(weights: str) -> None:
-    verify(deconvolution(TWICE, (34, 19), ("any", weights, "any")))
+    verify(deconvolution(WINDOWS[4], (34, 19), ("any", weights, "any")))
 
 
-@pytest.mark.parametrize("layout", ["any", "plain", "last", "block8"])
-@pytest.mark.parametrize("channels", [(3, 17), (48, 1), (2, 16, 16), (3, 5, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("channels", "layout"),
+    [((3, 17), "plain"), ((48, 1), "last"), ((2, 16, 16), "block8"), ((3, 5, 3), "any")],
+    ids=str,
+)
 def test_channels(channels: Dims, layout: str) -> None:
     verify(deconvolution(WINDOWS[1], channels, (layout, "any", layout)))
 
 
 @pytest.mark.parametrize(
-    ("src", "dst"), [("any", "any"), ("plain", "plain"), ("last", "block8"), ("block16", "part")]
-)
-@pytest.mark.parametrize("window", [WINDOWS[3], *TAPLESS[2:]], ids=str)
+    ("window", "src", "dst"),
+    [
+        (WINDOWS[3], "any", "any"), (WINDOWS[1], "last", "block8"), (TAPLESS[2], "plain", "plain"),
+        (TAPLESS[3], "block16", "part"),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_depthwise(window: Window, src: str, dst: str) -> None:
     desc = deconvolution(window, (19, 1, 1), (src, "any", dst))
     assert PrimitiveDesc(desc, ENGINE).impl_info.startswith("depthwise:")
@@ -128,7 +138,7 @@ def test_depthwise(window: Window, src: str, dst: str) -> None:
 @every_isa
 @pytest.mark.parametrize(
     ("window", "channels"),
-    [(WINDOWS[3], (35, 19)), (WINDOWS[1], (2, 17, 5)), (WINDOWS[5], (20, 1, 1))],
+    [(WINDOWS[1], (35, 19)), (WINDOWS[1], (20, 1, 1))],
     ids=str,
 )
 def test_every_instruction_set(isa: str, window: Window, channels: Dims) -> None:
@@ -140,25 +150,23 @@ def test_every_instruction_set(isa: str, window: Window, channels: Dims) -> None
 @pytest.mark.parametrize(
     "types", [("bf16", "bf16"), ("bf16", "f32"), ("f16", "f16"), ("f32", "s8")], ids="-".join
 )
-@pytest.mark.parametrize("layout", ["any", "plain"])
-@pytest.mark.parametrize("channels", [(19, 35), (20, 1, 1)], ids=str)
+@pytest.mark.parametrize(("channels", "layout"), [((19, 5), "plain"), ((20, 1, 1), "any")], ids=str)
 def test_types(channels: Dims, layout: str, types: tuple[str, str]) -> None:
     desc = deconvolution(WINDOWS[1], channels, (layout, "any", layout), types)
     verify(desc, attr_of(("eltwise", "eltwise_relu"), ("sum", 0.5)), "normal")
 
 
-@pytest.mark.parametrize("layout", ["any", "plain", "last"])
-@pytest.mark.parametrize("window", [WINDOWS[3], TAPLESS[0]], ids=str)
+@pytest.mark.parametrize("layout", ["any", "plain"])
+@pytest.mark.parametrize("window", [WINDOWS[1], TAPLESS[1]], ids=str)
 def test_post_ops_of_single_elements(window: Window, layout: str) -> None:
     operand = MemoryDesc((2, 19, *window.src), "f32")
     attr = attr_of(("binary", "binary_mul", operand), ("prelu", 2), ("sum", 0.5))
     verify(deconvolution(window, (19, 5), ("any", "any", layout)), attr)
 
 
-@pytest.mark.parametrize("layout", ["plain", "any"])
 @pytest.mark.parametrize("channels", [(5, 3), (3, 1, 1)], ids=str)
-def test_padding_in_space_becomes_zero(channels: Dims, layout: str) -> None:
-    plain = deconvolution(WINDOWS[3], channels, (layout, "any", "plain"))
+def test_padding_in_space_becomes_zero(channels: Dims) -> None:
+    plain = deconvolution(WINDOWS[3], channels, ("plain", "any", "plain"))
     n, c, h, w = plain.dst_desc.dims
     padded = (n, c, h + 1, w + 3)
     strides = MemoryDesc(padded, "f32").strides
@@ -175,8 +183,7 @@ def test_no_channels(channels: Dims) -> None:
 
 def test_a_kernel_that_covers_much_has_little_code() -> None:
     # 32 residues a dimension, of which neighbours are alike.
-    window = Window((64, 64), (64, 64), (32, 32), (16, 16))
-    desc = deconvolution(window, (3, 5))
+    desc = deconvolution(Window((64, 64), (64, 64), (32, 32), (16, 16)), (16, 2))
     recipe = PrimitiveDesc(desc, ENGINE).plan.recipe
     assert sum("_in" not in p.symbol and "_out" not in p.symbol for p in recipe.kernel().phases) < 5
     verify(desc)

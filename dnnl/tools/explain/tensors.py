@@ -95,11 +95,15 @@ def _shapes(line: OperationLine) -> dict[str, list[_Shape]]:
 
 
 def _described(line: OperationLine) -> Desc | None:
-    """The operation with the sizes and parameters of a line, types and layouts left aside."""
+    """The operation with the sizes and parameters of a line, types and layouts left aside, and the
+    direction too where there is none such here."""
     driver, kind = KINDS.get(line.kind), OPERATIONS.get(line.kind)
     if driver is None or kind is None or problem(line) is None:
         return None
-    counted = [option for option in driver.options if not option.layout]
+    known = line.prop in {passed.name for passed in kind.operation.passes}
+    counted = [
+        option for option in driver.options if not option.layout and (known or option.name != "dir")
+    ]
     told = [(option.name, option.told(line)) for option in counted]
     options = [f"--{name}={value}" for name, value in told if value is not None]
     text = driver.problem.told(line.problem)
