@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.binary import BinaryDesc as BinaryDesc
     from dnnl.primitives.concat import ConcatDesc as ConcatDesc
     from dnnl.primitives.convolution import ConvolutionDesc as ConvolutionDesc
+    from dnnl.primitives.deconvolution import DeconvolutionDesc as DeconvolutionDesc
     from dnnl.primitives.eltwise import EltwiseDesc as EltwiseDesc
     from dnnl.primitives.exact import ExactDesc as ExactDesc
     from dnnl.primitives.gather import GatherDesc as GatherDesc
@@ -76,6 +77,7 @@ _HOMES = {
     "BinaryDesc": "primitives.binary",
     "ConcatDesc": "primitives.concat",
     "ConvolutionDesc": "primitives.convolution",
+    "DeconvolutionDesc": "primitives.deconvolution",
     "EltwiseDesc": "primitives.eltwise",
     "ExactDesc": "primitives.exact",
     "GatherDesc": "primitives.gather",

@@ -1,14 +1,24 @@
-"""Convolution, pooling and normalization of images: [batch, channels, ...]."""
+"""Convolution and its transpose, pooling and normalization of images: [batch, channels, ...]."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
-from dnnl.framework.shapes import Scope, convolution_window, pooling_window
+from dnnl.framework.shapes import (
+    Scope,
+    convolution_window,
+    deconvolution_window,
+    pooling_window,
+)
 from dnnl.framework.window import Window
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.deconvolution import DeconvolutionDesc
+from dnnl.primitives.desc import Desc
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import NormFlags
@@ -17,20 +27,45 @@ from dnnl.types.kinds import NormFlags
 def convolution(lowering: Lowering, node: Node) -> None:
     """Weights [M, C / group, ...] gain an axis of groups where there is more than one."""
     scope = Scope(node, lowering.graph)
-    window = convolution_window(scope)
     shape, group = scope.shape(1), scope.attr("group", 1)
     grouped = shape if group == 1 else (group, shape[0] // group, *shape[1:])
-    source = lowering.source(node.inputs[0])
     weights = lowering.source(node.inputs[1], grouped)
+    describe = partial(ConvolutionDesc.forward, FORWARD, "convolution_direct")
+    flops = 2.0 * volume(lowering.graph.shape_of(node.output)) * volume(shape[1:])
+    _slide(lowering, node, describe, convolution_window(scope), weights, flops)
+
+
+def deconvolution(lowering: Lowering, node: Node) -> None:
+    """Weights [C, M / group, ...] gain an axis of groups where there is more than one, and are seen
+    with M before C."""
+    scope = Scope(node, lowering.graph)
+    shape, group = scope.shape(1), scope.attr("group", 1)
+    grouped = shape if group == 1 else (group, shape[0] // group, *shape[1:])
+    taps = range(len(grouped))[2 - len(shape) :]
+    order = (1, 0, *taps) if group == 1 else (0, 2, 1, *taps)
+    weights = lowering.source(node.inputs[1], grouped, order)
+    describe = partial(DeconvolutionDesc.forward, FORWARD, "deconvolution_direct")
+    flops = 2.0 * volume(scope.shape()) * volume(shape[1:])
+    _slide(lowering, node, describe, deconvolution_window(scope), weights, flops)
+
+
+def _slide(
+    lowering: Lowering,
+    node: Node,
+    describe: Callable[..., Desc],
+    window: Window,
+    weights: Source,
+    flops: float,
+) -> None:
+    """A convolution or its transpose, with weights as the library has them."""
+    source = lowering.source(node.inputs[0])
     out = lowering.graph.shape_of(node.output)
     args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: weights}
     bias = None
     if node.input(2):
         args[Arg.BIAS] = lowering.source(node.input(2))
         bias = args[Arg.BIAS].desc
-    desc = ConvolutionDesc.forward(
-        FORWARD,
-        "convolution_direct",
+    desc = describe(
         lowering.wish(source),
         lowering.weights(weights),
         lowering.result(out, source),
@@ -40,7 +75,6 @@ def convolution(lowering: Lowering, node: Node) -> None:
         _dilations(window),
         bias,
     )
-    flops = 2.0 * volume(out) * volume(shape[1:])
     lowering.define(node.output, lowering.emit(node, desc, args, flops))
 
 

@@ -44,8 +44,8 @@ _TEXT = (
     *("keep_aspect_ratio_policy", "mode", "nearest_mode", "round_mode"),
 )
 _INTEGERS = (
-    *("axes", "dilations", "ends", "kernel_shape", "paddings", "pads", "perm", "shape", "split"),
-    *("starts", "strides"),
+    *("axes", "dilations", "ends", "kernel_shape", "output_padding", "output_shape", "paddings"),
+    *("pads", "perm", "shape", "split", "starts", "strides"),
 )
 _NUMBERS = ("scales",)
 
@@ -122,6 +122,7 @@ OPERATORS: dict[str, Operator] = {
     "Cast": _exact(shapes.cast, 1, "to"),
     "Concat": Operator(shapes.concat, data.concat, inputs=(1, None), required=("axis",)),
     "Conv": Operator(shapes.convolution, spatial.convolution, _ANY, (2, 3)),
+    "ConvTranspose": Operator(shapes.deconvolution, spatial.deconvolution, _ANY, (2, 3)),
     "Div": _binary(),
     "Dropout": Operator(shapes.dropout, data.unsupported, inputs=(1, 3)),
     "Expand": Operator(shapes_data.expanded, data.expand, inputs=(2, 2)),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import JOINT, Array, Graph, Node, blamed_on
+from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, blamed_on
 
 Pass = Callable[[Graph], Graph]
 Float64 = npt.NDArray[np.float64]
@@ -18,7 +18,7 @@ Float64 = npt.NDArray[np.float64]
 _NO_CHANGE = frozenset({"Identity", "Dropout"})
 _SAME_IF_SHAPE = frozenset({"Expand", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _VARIADIC = frozenset({"Sum", "Max", "Min"})
-_NORMALIZED = frozenset({"Conv", "Gemm", "BatchNormalization"})
+_NORMALIZED = frozenset({"Conv", "ConvTranspose", "Gemm", "BatchNormalization"})
 
 
 def drop_identities(graph: Graph) -> Graph:
@@ -178,11 +178,9 @@ def _folded(node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str,
         store(2, load(2) * affine.scale + affine.shift)
     else:
         alpha, beta = attrs.pop("alpha", 1.0), attrs.pop("beta", 1.0)
-        rows = node.op == "Conv" or attrs.get("transB", 0)
         weights = np.asarray(constants[names[1]])
-        scale = affine.scale.reshape((-1, *[1] * (weights.ndim - 1))) if rows else affine.scale
         shift = affine.shift + (beta * load(2) * affine.scale if names[2] else 0.0)
-        store(1, weights * (alpha * scale))
+        store(1, weights * (alpha * _along(affine.scale, node, weights.shape)))
         store(2, shift)
     return replace(
         node,
@@ -191,3 +189,13 @@ def _folded(node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str,
         attrs=attrs,
         fused=(*node.fused, absorbed.name),
     )
+
+
+def _along(scale: Float64, node: Node, shape: Shape) -> Float64:
+    """One number for each output as weights of a ``shape`` have it, for broadcasting."""
+    taps = (1,) * (len(shape) - 2)
+    if node.op == "ConvTranspose":  # [C, M / group, ...]
+        groups = scale.reshape(node.attrs.get("group", 1), -1)
+        return np.repeat(groups, shape[0] // len(groups), axis=0).reshape(*shape[:2], *taps)
+    rows = node.op == "Conv" or node.attrs.get("transB", 0)
+    return scale.reshape(-1, 1, *taps) if rows else scale

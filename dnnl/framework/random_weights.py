@@ -95,7 +95,7 @@ def with_random_weights(graph: Graph, seed: int) -> Graph:
 
 
 def _product(filler: _Filler, node: Node) -> Moments:
-    """Conv, Gemm and MatMul: unit variance out of weights [..] with a fan-in per result."""
+    """Convolutions, Gemm and MatMul: unit variance out of weights [..] with a fan-in per result."""
     source, weights = node.inputs[0], node.inputs[1]
     if filler.is_parameter(source) and not filler.is_parameter(weights):
         source, weights = weights, source
@@ -104,6 +104,9 @@ def _product(filler: _Filler, node: Node) -> Moments:
     shape = filler.graph.shape_of(weights)
     if node.op == "Conv":
         fan_in = math.prod(shape[1:])
+    elif node.op == "ConvTranspose":
+        steps = node.attrs.get("group", 1) * math.prod(node.attrs.get("strides", ()))
+        fan_in = shape[0] * math.prod(shape[2:]) // steps
     else:
         rows_first = node.attrs.get("transB", 0) or weights == node.inputs[0]
         fan_in = shape[-1] if rows_first else shape[0] if len(shape) == 1 else shape[-2]
@@ -196,6 +199,7 @@ _RULES: dict[str, Callable[[_Filler, Node], Moments]] = {
     "BatchNormalization": _batch_normalization,
     "Concat": _concat,
     "Conv": _product,
+    "ConvTranspose": _product,
     "Div": _scale,
     "Gemm": _product,
     "GlobalAveragePool": _average_pool,

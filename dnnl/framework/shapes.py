@@ -137,11 +137,34 @@ def convolution(scope: Scope) -> list[TensorType]:
 
 def convolution_window(scope: Scope) -> Window:
     """The window of a convolution; its kernel is the weights' shape."""
+    return Window.over(scope.shape()[2:], _kernel(scope), scope.node.attrs)
+
+
+def _kernel(scope: Scope) -> Shape:
     kernel = scope.shape(1)[2:]
     declared = tuple(scope.attr("kernel_shape", kernel))
     if declared != kernel:
         raise ModelError(f"kernel_shape {declared} is not the weights' {kernel}")
-    return Window.over(scope.shape()[2:], kernel, scope.node.attrs)
+    return kernel
+
+
+def deconvolution(scope: Scope) -> list[TensorType]:
+    """[N, C, ...] with weights [C, M / group, ...] gives [N, M, ...]."""
+    source, weights = scope.shape(), scope.shape(1)
+    group = scope.attr("group", 1)
+    if group < 1 or len(source) < 3:
+        raise ModelError(f"group {group} and source {source} are no transposed convolution")
+    if len(source) != len(weights) or source[1] != weights[0] or weights[0] % group:
+        raise ModelError(f"source {source}, weights {weights} and group {group} disagree")
+    channels = weights[1] * group
+    if scope.node.input(2) and scope.shape(2) != (channels,):
+        raise ModelError(f"bias {scope.shape(2)} has not one value for each of {channels}")
+    return scope.result((source[0], channels, *deconvolution_window(scope).out))
+
+
+def deconvolution_window(scope: Scope) -> Window:
+    """The window of a transposed convolution; its kernel is the weights' shape."""
+    return Window.onto(scope.shape()[2:], _kernel(scope), scope.node.attrs)
 
 
 def batch_normalization(scope: Scope) -> list[TensorType]:

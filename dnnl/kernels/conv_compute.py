@@ -11,8 +11,9 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.kernels import product_conf
+from dnnl.kernels.conv_residues import Residues
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product import Product
+from dnnl.kernels.product import Axes, Product
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.memory_desc import MemoryDesc
@@ -21,18 +22,42 @@ Space = tuple[Spatial, Spatial, Spatial]
 """Depth, height and width; a missing one has size 1."""
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A convolution of a part of dst with a part of the weights: its sizes, and which outputs and
+    which taps those of ``space`` are. By default all of both."""
+
+    space: Space
+    residues: tuple[Residues, Residues, Residues] = (Residues(), Residues(), Residues())
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """The axes of a piece, each for depth, height and width, and what an iteration is about: the
+    pixel ``at`` in dst, the tap ``offsets`` in the weights, the pixel ``seen`` in src."""
+
+    residues: Axes
+    places: Axes
+    taps: Axes
+    at: list[Affine]
+    offsets: list[Affine]
+    seen: list[Affine]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Conf(product_conf.Conf):
     """A convolution whose layouts the product can walk.
 
-    ``channels`` and ``outputs`` are those of one group. Out of ``channel_sums`` and ``tap_sums``,
-    parts of the scratchpad, ``row_sums`` and ``column_sums`` are added up (`conv_sums`).
+    ``channels`` and ``outputs`` are those of one group; ``pieces`` make up dst. Out of
+    ``channel_sums`` and ``tap_sums``, parts of the scratchpad, ``row_sums`` and ``column_sums`` are
+    added up (`conv_sums`), the latter for all pixels alike unless there are ``borders``.
     """
 
     groups: int
     channels: int
     outputs: int
-    space: Space
+    pieces: tuple[Piece, ...]
+    borders: bool
     channel_sums: Argument | None
     tap_sums: Argument | None
 
@@ -79,24 +104,23 @@ def channel_block(src: MemoryDesc) -> int:
     return sizes[-1] if sizes else 0
 
 
-def axes_of_pixels(space: Space) -> tuple[Axis, Axis, Axis]:
-    """The axes of dst's depth, height and width."""
-    d, h, w = space
-    return Axis(d.dst, "od"), Axis(h.dst, "oh"), Axis(w.dst, "ow")
-
-
-def axes_of_taps(space: Space) -> tuple[Axis, Axis, Axis]:
-    """The axes of a kernel's depth, height and width."""
-    d, h, w = space
-    return Axis(d.kernel, "kd"), Axis(h.kernel, "kh"), Axis(w.kernel, "kw")
-
-
-def met(space: Space, pixels: Sequence[Affine], taps: Sequence[Affine]) -> list[Affine]:
-    """Where in src the taps of output pixels lie."""
-    return [
-        out * s.stride + tap * s.dilation + -s.padding
-        for s, out, tap in zip(space, pixels, taps, strict=True)
-    ]
+def walk(piece: Piece) -> Walk:
+    """Walk all outputs and taps of a piece."""
+    d, h, w = piece.space
+    places = Axis(d.dst, "od"), Axis(h.dst, "oh"), Axis(w.dst, "ow")
+    taps = Axis(d.kernel, "kd"), Axis(h.kernel, "kh"), Axis(w.kernel, "kw")
+    in_d, in_h, in_w = (Axis(own.count, "residue") for own in piece.residues)
+    residues = in_d, in_h, in_w
+    each = list(zip(piece.space, piece.residues, residues, places, taps, strict=True))
+    return Walk(
+        residues, places, taps,
+        at=[own.outputs.of(residue, out) for _, own, residue, out, _ in each],
+        offsets=[own.taps.of(residue, tap) for _, own, residue, _, tap in each],
+        seen=[
+            Affine.of(out, s.stride) + Affine.of(tap, s.dilation) + -s.padding
+            for s, _, _, out, tap in each
+        ],
+    )  # fmt: skip
 
 
 def _channels(conf: Conf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
@@ -109,12 +133,14 @@ def _channels(conf: Conf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
     return (outer,), (inner,), Affine.of(outer, block) + Affine.of(inner, group)
 
 
-def product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
+def products(conf: Conf, isa: Isa, arguments: Arguments) -> list[Product]:
     """What is to be multiplied."""
-    dst = conf.dst[1]
+    return [_product(conf, piece, isa, arguments) for piece in conf.pieces]
+
+
+def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Product:
+    dst, here = conf.dst[1], walk(piece)
     n, g = Axis(dst.dims[0], "n"), Axis(conf.groups, "g")
-    places, taps = axes_of_pixels(conf.space), axes_of_taps(conf.space)
-    at, offsets = [Affine.of(axis) for axis in places], [Affine.of(axis) for axis in taps]
     around, inside, c = _channels(conf)
     columns = Columns.of(conf.outputs, conf.blocking.tile, isa.lanes)
     batch, group = Affine.of(n), Affine.of(g)
@@ -123,23 +149,23 @@ def product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
     def operand(part: Argument, index: tuple[Affine, ...]) -> Operand:
         return Operand(arguments.slot(part[0]), part[1], index)
 
-    src = operand(conf.src, conf.src_index(batch, group, c, met(conf.space, at, offsets)))
-    weights = operand(conf.weights, conf.weights_index(group, columns.form, c, offsets))
-    out = operand(conf.dst, activation_index(dst, batch, (oc,), at))
+    src = operand(conf.src, conf.src_index(batch, group, c, here.seen))
+    weights = operand(conf.weights, conf.weights_index(group, columns.form, c, here.offsets))
+    out = operand(conf.dst, activation_index(dst, batch, (oc,), here.at))
     values = product_conf.Indices(
         bias=(oc,),
         src=conf.src_index(batch, group, ZERO, nothing),
         weights=conf.weights_index(group, columns.form, ZERO, nothing),
-        row_sums=(batch, group, *at),
-        column_sums=(*at, oc),
+        row_sums=(batch, group, *here.at),
+        column_sums=(*here.at, oc),
     )
     padded = -(-conf.channels // conf.multiply.group) * conf.multiply.group
     depth = Depth(conf.channels, padded)
     # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
     tail = (columns.inside,) if columns.inside.needed else ()
     return Product(
-        _order(conf, n, g, columns), conf.space, places, taps, around, inside, columns, src,
-        weights, conf.multiply,
+        (*here.residues, *_order(conf, n, g, columns)), piece.space, here.places, here.taps,
+        around, inside, columns, src, weights, conf.multiply,
         product_conf.finish(conf, arguments, out, values, depth), conf.blocking,
         domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from dnnl.codegen.builder import Module, Value
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
-from dnnl.kernels.conv_compute import Conf, Space, axes_of_pixels, axes_of_taps, met
+from dnnl.kernels.conv_compute import Conf, Piece, Space, walk
 from dnnl.kernels.integer_sums import emit_sums
 from dnnl.kernels.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
@@ -39,31 +39,34 @@ def take_row_sums(
 
 
 def take_column_sums(
-    scratchpad: Scratchpad, outputs: int, space: Space
+    scratchpad: Scratchpad, outputs: int, space: Space, *, borders: bool
 ) -> tuple[Argument, Argument]:
-    """Room for the tap sums and the column sums of so many output channels."""
+    """Room for the tap sums and the column sums of so many output channels, which differ near
+    ``borders``."""
     taps = (*(s.kernel for s in space), outputs)
-    pixels = (*(s.dst if _padded(space) else 1 for s in space), outputs)
+    pixels = (*(s.dst if borders else 1 for s in space), outputs)
     return scratchpad.take(MemoryDesc(taps, "s32")), scratchpad.take(MemoryDesc(pixels, "s32"))
-
-
-def _padded(space: Space) -> bool:
-    return any(s.padded for s in space)
 
 
 def emit(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
     """Write the phases that ``conf`` needs."""
     isa = module.isa
 
-    def symbol(name: str, part: Argument) -> str:
-        return f"convolution_{name}__{part[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
+    def symbol(name: str, part: Argument, number: int = 0) -> str:
+        return (
+            f"convolution_{name}{number or ''}__{part[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
+        )
 
     if conf.channel_sums is not None and conf.row_sums is not None:
         yield _channel_sums(module, symbol("channel_sums", conf.src), conf, arguments)
-        yield _row_sums(module, symbol("row_sums", conf.row_sums), conf, arguments)
+        for number, piece in enumerate(conf.pieces):
+            name = symbol("row_sums", conf.row_sums, number)
+            yield _row_sums(module, name, conf, piece, arguments)
     if conf.tap_sums is not None and conf.column_sums is not None:
         yield _tap_sums(module, symbol("tap_sums", conf.weights), conf, arguments)
-        yield _column_sums(module, symbol("column_sums", conf.column_sums), conf, arguments)
+        for number, piece in enumerate(conf.pieces if conf.borders else conf.pieces[:1]):
+            name = symbol("column_sums", conf.column_sums, number)
+            yield _column_sums(module, name, conf, piece, arguments)
 
 
 def _operand(part: Argument | None, index: tuple[Affine, ...], arguments: Arguments) -> Operand:
@@ -73,7 +76,8 @@ def _operand(part: Argument | None, index: tuple[Affine, ...], arguments: Argume
 
 def _channel_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
     n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
-    at = [Axis(s.src, name) for s, name in zip(conf.space, ("id", "ih", "iw"), strict=True)]
+    assert conf.channel_sums is not None
+    at = [Axis(size, "pixel") for size in conf.channel_sums[1].dims[2:]]
     c = Axis(conf.channels, "ic")
     batch, group, *pixel = (Affine.of(axis) for axis in (n, g, *at))
     src = _operand(conf.src, conf.src_index(batch, group, Affine.of(c), pixel), arguments)
@@ -82,19 +86,18 @@ def _channel_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments)
     return emit_sums(module, symbol, axes, (src,), total, lambda point: point.load(src))
 
 
-def _row_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
+def _row_sums(module: Module, symbol: str, conf: Conf, piece: Piece, arguments: Arguments) -> Phase:
     n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
-    places, taps = axes_of_pixels(conf.space), axes_of_taps(conf.space)
-    batch, group, *at = (Affine.of(axis) for axis in (n, g, *places))
-    seen = met(conf.space, at, [Affine.of(axis) for axis in taps])
-    sums = _operand(conf.channel_sums, (batch, group, *seen), arguments)
-    total = _operand(conf.row_sums, (batch, group, *at), arguments)
-    axes = (n, g, *places), taps
+    here, batch, group = walk(piece), Affine.of(n), Affine.of(g)
+    sums = _operand(conf.channel_sums, (batch, group, *here.seen), arguments)
+    total = _operand(conf.row_sums, (batch, group, *here.at), arguments)
+    axes = (n, g, *here.residues, *here.places), here.taps
     return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
 
 
 def _tap_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
-    taps, g = axes_of_taps(conf.space), Axis(conf.groups, "g")
+    assert conf.tap_sums is not None
+    taps, g = [Axis(size, "tap") for size in conf.tap_sums[1].dims[:-1]], Axis(conf.groups, "g")
     o, c = Axis(conf.outputs, "oc"), Axis(conf.channels, "ic")
     offsets = [Affine.of(axis) for axis in taps]
     group, output, channel = Affine.of(g), Affine.of(o), Affine.of(c)
@@ -124,19 +127,20 @@ def _tap_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> 
     return emit_sums(module, symbol, ((*taps, g, o), (c,)), inputs, total, term)
 
 
-def _column_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
-    assert conf.column_sums is not None
-    places = axes_of_pixels(conf.space) if _padded(conf.space) else ()
-    taps, o = axes_of_taps(conf.space), Axis(conf.groups * conf.outputs, "oc")
-    at = [Affine.of(axis) for axis in places] or [ZERO] * 3
-    offsets, output = [Affine.of(axis) for axis in taps], Affine.of(o)
+def _column_sums(
+    module: Module, symbol: str, conf: Conf, piece: Piece, arguments: Arguments
+) -> Phase:
+    here, o = walk(piece), Axis(conf.groups * conf.outputs, "oc")
+    output = Affine.of(o)
+    places = (*here.residues, *here.places) if conf.borders else ()
+    at = here.at if conf.borders else [ZERO] * 3
     inside = tuple(
         Bound(form, s.src)
-        for form, s in zip(met(conf.space, at, offsets), conf.space, strict=True)
-        if places and s.padded
+        for form, s in zip(here.seen, piece.space, strict=True)
+        if conf.borders and s.padded
     )
-    sums = _operand(conf.tap_sums, (*offsets, output), arguments)
+    sums = _operand(conf.tap_sums, (*here.offsets, output), arguments)
     sums = replace(sums, inside=inside)
     total = _operand(conf.column_sums, (*at, output), arguments)
-    axes = (*places, o), taps
+    axes = (*places, o), here.taps
     return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))

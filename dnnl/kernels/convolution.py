@@ -20,7 +20,7 @@ from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import conv_sums, product_conf
 from dnnl.kernels.blocking import Blocking
-from dnnl.kernels.conv_compute import Conf, Space, channel_block, product
+from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.product_conf import LETTERS
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
@@ -56,6 +56,21 @@ class Problem(product_conf.Problem):
     def channels(self) -> int:
         """The channels of src in a group."""
         return self.weights.dims[2 if self.grouped else 1]
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """How many pixels apart the neighbouring rows of a tile are, in src and in dst."""
+        return self.space[2].stride, 1
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The convolutions that dst is made of."""
+        return (Piece(self.space),)
+
+    @property
+    def borders(self) -> bool:
+        """Whether some outputs have fewer taps inside src than others."""
+        return any(s.padded for s in self.space)
 
 
 def resolve(problem: Problem, isa: Isa) -> Problem:
@@ -116,7 +131,7 @@ def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> Memor
 def _vectors(problem: Problem, src: MemoryDesc, isa: Isa) -> int:
     """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
     step = src.strides[-1] * src.data_type.size
-    return choose_vectors(isa, problem.outputs, step * problem.space[2].stride)
+    return choose_vectors(isa, problem.outputs, step * problem.step[0])
 
 
 def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
@@ -128,6 +143,12 @@ def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
     if block and desc.padded_dims[1] % block:
         return False
     return problem.groups == 1 or not block or channels % block == 0
+
+
+def _in_vectors(problem: Problem) -> bool:
+    """Whether tiles are stored in vectors: of channels, or turned, of pixels side by side."""
+    dst = problem.dst
+    return problem.step[1] == 1 or bool(dst.inner_blocks) or dst.strides[1] == 1
 
 
 def _reads(problem: Problem, way: Multiply) -> bool:
@@ -214,8 +235,8 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     src = _source(problem, way, scratchpad)
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
-    walkable = _walkable(problem, problem.dst, problem.outputs)
-    if not (walkable and _covered(problem, src[1], isa)):
+    direct = _walkable(problem, problem.dst, problem.outputs) and _in_vectors(problem)
+    if not (direct and _covered(problem, src[1], isa)):
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
         dst = computed
@@ -231,7 +252,9 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         )
     if Arg.SRC in zero_points:
         outputs = problem.groups * problem.outputs
-        tap_sums, columns = conv_sums.take_column_sums(scratchpad, outputs, problem.space)
+        tap_sums, columns = conv_sums.take_column_sums(
+            scratchpad, outputs, problem.space, borders=problem.borders
+        )
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         quantization=problem.quantization, dequantized=product_conf.NONE,
@@ -240,7 +263,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         row_sums=rows, column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
-        space=problem.space,
+        pieces=problem.pieces, borders=problem.borders,
     )  # fmt: skip
 
 
@@ -294,4 +317,4 @@ def _blocking(
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product, with the sums that compensate it."""
-    return product_conf.build("convolution", conf, isa, product, conv_sums.emit)
+    return product_conf.build("convolution", conf, isa, products, conv_sums.emit)

@@ -3,10 +3,11 @@ are multiplied element by element. Bound by memory, hence a nest."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from dnnl.codegen.access import Operand
+from dnnl.codegen.access import Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue
@@ -17,13 +18,8 @@ from dnnl.codegen.point import Point, added
 from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels import product_conf
-from dnnl.kernels.conv_compute import (
-    activation_index,
-    axes_of_pixels,
-    axes_of_taps,
-    met,
-    weights_index,
-)
+from dnnl.kernels.conv_compute import activation_index, weights_index
+from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
 from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
@@ -70,20 +66,49 @@ def configure(problem: Problem) -> Conf | Refusal:
     return refusal or Conf(problem)
 
 
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """One spatial dimension: the axes of the outputs, which exist inside ``where`` and are padding
+    outside of ``filled``, and that of their taps; what an iteration is about in each tensor.
+    Elements of src and taps meet inside ``pairs`` only."""
+
+    parallel: tuple[Axis, ...]
+    reduced: Axis
+    src: Affine
+    tap: Affine
+    dst: Affine
+    pairs: tuple[Bound, ...] = ()
+    where: tuple[Bound, ...] = ()
+    filled: tuple[Bound, ...] = ()
+
+
+def _walk(space: Spatial, name: str) -> Walk:
+    out, tap = Axis(space.dst, f"o{name}"), Axis(space.kernel, f"k{name}")
+    seen = Affine.of(out, space.stride) + Affine.of(tap, space.dilation) + -space.padding
+    return Walk((out,), tap, seen, Affine.of(tap), Affine.of(out))
+
+
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest over the output that folds over the taps."""
-    problem = conf.problem
+    walks = [_walk(space, name) for space, name in zip(conf.problem.space, "dhw", strict=True)]
+    return build_walk("depthwise", conf.problem, walks, isa)
+
+
+def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> Kernel:
+    """The kernel ``name``, one nest along ``walks``: depth, height and width."""
     arguments = Arguments()
     n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
-    outs, taps = axes_of_pixels(problem.space), axes_of_taps(problem.space)
-    at, offsets = [Affine.of(axis) for axis in outs], [Affine.of(axis) for axis in taps]
+    outs = [axis for walk in walks for axis in walk.parallel]
+    taps = [walk.reduced for walk in walks]
+    pairs = tuple(bound for walk in walks for bound in walk.pairs)
     batch, channel = Affine.of(n), Affine.of(c)
-    seen = activation_index(problem.src, batch, (channel,), met(problem.space, at, offsets))
+    seen = activation_index(problem.src, batch, (channel,), [walk.src for walk in walks])
     bare = frozenset(range(2, problem.src.ndims))  # what pads a block is no tap
-    src = Operand(arguments.slot(Arg.SRC), problem.src, seen, bare=bare)
+    src = Operand(arguments.slot(Arg.SRC), problem.src, seen, inside=pairs, bare=bare)
+    offsets = [walk.tap for walk in walks]
     index = weights_index(problem.weights, True, channel, ZERO, ZERO, offsets)
-    weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index)
-    where = activation_index(problem.dst, batch, (channel,), at)
+    weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index, inside=pairs)
+    where = activation_index(problem.dst, batch, (channel,), [walk.dst for walk in walks])
     dst = Operand(arguments.slot(Arg.DST), problem.dst, where)
     inputs = [src, weights]
     bias = None
@@ -107,10 +132,13 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         value = epilogue.apply(point, value)
         point.store(dst, quantizer.quantize(point, Arg.DST, value))
 
-    module = Module("depthwise", isa)
-    entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), isa)
+    module = Module(name, isa)
+    entry = symbol(name, (problem.src, problem.weights, problem.dst), isa)
     read = (*inputs, *epilogue.operands, *quantizer.operands)
     nest = Nest(
-        (n, c, *outs), taps, read, (dst,), body, reads_dst=epilogue.reads_dst,
+        (n, c, *outs), tuple(taps), read, (dst,), body,
+        where=tuple(bound for walk in walks for bound in walk.where),
+        filled=tuple(bound for walk in walks for bound in walk.filled),
+        reads_dst=epilogue.reads_dst,
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

@@ -104,10 +104,10 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product."""
-    return product_conf.build("inner_product", conf, isa, _product)
+    return product_conf.build("inner_product", conf, isa, _products)
 
 
-def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
+def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     src, weights = conf.src[1], conf.weights[1]
     group, block, inner = conf.multiply.group, _block(src), _innermost(src)
     row = Axis(src.dims[0], "n")
@@ -134,7 +134,7 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         row_sums=(rows,),
     )
     space, places, taps = along_line(row)
-    return Product(
+    product = Product(
         (), space, places, taps, (), tuple(summed), columns,
         Operand(arguments.slot(conf.src[0]), src, (rows, *tail)),
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
@@ -142,3 +142,4 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
     )  # fmt: skip
+    return (product,)

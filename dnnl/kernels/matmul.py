@@ -157,10 +157,10 @@ def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product with the batch around it."""
-    return product_conf.build("matmul", conf, isa, _product)
+    return product_conf.build("matmul", conf, isa, _products)
 
 
-def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
+def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     *batch_dims, m, n = conf.dst[1].dims
     group, terms = conf.multiply.group, conf.src[1].dims[-1]
     batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))
@@ -183,13 +183,14 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Product:
         row_sums=(*_batch_index(conf.src[1], outer), rows),
     )
     space, places, taps = along_line(row)
-    return Product(
+    product = Product(
         batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
         product_conf.finish(conf, arguments, dst, at, Depth(terms, k.extent * group)),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
     )  # fmt: skip
+    return (product,)
 
 
 def _batch_index(desc: MemoryDesc, outer: list[Affine]) -> tuple[Affine, ...]:

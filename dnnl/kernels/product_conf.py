@@ -313,10 +313,10 @@ def build(
     name: str,
     conf: AnyConf,
     isa: Isa,
-    product: Callable[[AnyConf, Isa, Arguments], Product],
+    products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
     sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> Kernel:
-    """The copies in, the ``sums``, the product with what it does at its end, the copy out."""
+    """The copies in, the ``sums``, the products with what they do at their ends, the copy out."""
     arguments = Arguments()
     module = Module(name, isa)
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
@@ -325,8 +325,11 @@ def build(
     types = "_".join(
         dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))
     )
-    symbol = f"{name}__{types}__{tile.rows}x{tile.vectors * isa.lanes}__{isa.name}"
-    phases.append(emit_product(module, symbol, product(conf, isa, arguments)))
+    for number, product in enumerate(products(conf, isa, arguments)):
+        symbol = (
+            f"{name}{number or ''}__{types}__{tile.rows}x{tile.vectors * isa.lanes}__{isa.name}"
+        )
+        phases.append(emit_product(module, symbol, product))
     if conf.copy_out is not None:
         given, dst = conf.copy_out
         symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"

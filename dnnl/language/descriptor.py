@@ -93,11 +93,12 @@ class Descriptor:
 
     @property
     def padding_r(self) -> tuple[int, ...]:
-        """What a convolution or a pooling is padded with behind.
+        """What a convolution or a pooling is padded with behind, or the result of a transpose.
 
         Where the last window ends before the source does, less than a step, that is nothing.
         """
-        columns = zip(*(self.spatial(key) for key in "iokspd"), strict=True)
+        keys = "oikspd" if self.grammar.window == "up" else "iokspd"
+        columns = zip(*(self.spatial(key) for key in keys), strict=True)
         needed = [
             ((o - 1) * s - i + (k - 1) * (d + 1) + 1 - p, s) for i, o, k, s, p, d in columns
         ]  # fmt: skip

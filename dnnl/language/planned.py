@@ -3,30 +3,12 @@ and their verbose lines be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from dnnl.language.descriptor import WINDOW, Grammar
-from dnnl.language.options import (
-    ATTRIBUTES,
-    BIA_DT,
-    DIR,
-    DT,
-    DTAG,
-    MB,
-    PRODUCT_DT,
-    STAG,
-    TAG,
-    WTAG,
-    Driver,
-    Option,
-    algorithm,
-    weights,
-)
-from dnnl.language.problem import Dims, Sizes
+from dnnl.language.descriptor import Grammar
+from dnnl.language.options import ATTRIBUTES, DT, MB, TAG, Driver, Option
+from dnnl.language.problem import Dims
 from dnnl.language.values import direction, flag, integer, letters, several, text
-from dnnl.language.verbose import OperationLine, Tensor
 
 
 @dataclass(frozen=True)
@@ -36,51 +18,9 @@ class Planned:
     kind: str
     driver: Driver
     summary: str
-    tensors: Mapping[str, tuple[str, Callable[[Any], Sizes]]] = field(default_factory=dict)
-    """The letters and the dims of each tensor, by its name in verbose lines."""
 
 
-def _with_weights(line: OperationLine) -> list[Tensor]:
-    return [line.source, *weights(line)]
-
-
-def _src(problem: Any) -> Sizes:
-    dims: Sizes = problem.src_dims
-    return dims
-
-
-def _window(problem: Any) -> Sizes:
-    dims: Sizes = problem.window_dims
-    return dims
-
-
-def _weights(problem: Any) -> Sizes:
-    groups = (problem.groups,) if problem.grouped else ()
-    channels = problem["oc"] // problem.groups, problem["ic"] // problem.groups
-    return (*groups, *channels, *problem.spatial("k"))
-
-
-_LIKE_SRC = {"src": ("nc*", _src), "dst": ("nc*", _src)}
 PLANNED = (
-    Planned(
-        "deconvolution",
-        Driver(
-            "deconv",
-            (
-                DIR.but("FWD_B"), PRODUCT_DT, BIA_DT, STAG.but("any"), WTAG, DTAG,
-                algorithm(
-                    "DIRECT",
-                    {"DIRECT": "deconvolution_direct", "WINO": "deconvolution_winograd",
-                     "AUTO": "deconvolution_auto"},
-                ),
-                *ATTRIBUTES, MB,
-            ),
-            Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="up"),
-        ),
-        "deconvolution: each src element spreads its weighted value over dst",
-        {"src": ("nc*", _src), "dst": ("nc*", _window), "wei": ("[g]oi*", _weights),
-         "bia": ("o", lambda p: (p["oc"],))},
-    ),
     Planned(
         "rnn",
         Driver(

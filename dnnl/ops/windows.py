@@ -9,6 +9,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.ops.call import Problem, call, dense, present
 from dnnl.ops.reading import read_sizes
 from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.parameters import Whole
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.types.arg import Arg
@@ -104,6 +105,92 @@ def conv3d(
     array([[[[[4., 4.]]]]], dtype=float32)
     """
     return _convolved(3, x, weight, bias, stride, padding, dilation, groups, out)
+
+
+def _transposed(
+    count: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any,
+    groups: int, dilation: Any, out: Any,
+) -> Any:  # fmt: skip
+    given = (
+        ("stride", stride, 1), ("padding", padding, 0), ("output_padding", output_padding, 0),
+        ("dilation", dilation, 1),
+    )  # fmt: skip
+    sizes = tuple(read_sizes(name, value, count, low) for name, value, low in given)
+    arrays, names = present({"x": x, "weight": weight}, bias=bias)
+    params = count, *sizes, Whole(1).read("groups", groups, 0)
+    return call(_deconvolution, arrays, params, out, names)
+
+
+def _deconvolution(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    count: int,
+    strides: tuple[int, ...],
+    padding: tuple[int, ...],
+    behind: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> Problem:
+    src, weights, *bias = descs
+    for name, desc in (("x", src), ("weight", weights)):
+        if desc.ndims != count + 2:
+            raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
+    channels, outputs, *kernel = weights.dims
+    if channels % groups or src.dims[1] != channels:
+        rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
+        raise InvalidArguments("groups", groups, f"does not fit: {rule}")
+    window = zip(src.dims[2:], kernel, strides, padding, behind, dilation, strict=True)
+    spatial = [(i - 1) * s - 2 * p + (k - 1) * d + more + 1 for i, k, s, p, more, d in window]
+    if min(spatial) < 1:
+        raise InvalidArguments("padding", padding, f"leaves the result the size {tuple(spatial)}")
+    shape = (src.dims[0], groups * outputs, *spatial)
+    weights = weights.reshape((groups, channels // groups, outputs, *kernel))
+    weights = weights.permute_axes((0, 2, 1, *range(3, count + 3)))
+    cut = tuple(p - more for p, more in zip(padding, behind, strict=True))
+    described = DeconvolutionDesc.forward(
+        _INFERENCE, "deconvolution_direct", src, weights, dst or dense(shape, src), strides,
+        padding, cut, tuple(d - 1 for d in dilation), *bias,
+    )  # fmt: skip
+    return Problem(described, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)], shape)
+
+
+def conv_transpose1d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0,
+    output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1, out: Any = None,
+) -> Any:  # fmt: skip
+    """The transpose of a convolution, of x [N, C, W] with weight [C, K / groups, k], as
+    torch has it: the padding is cut off on both sides, the output padding is added behind.
+
+    >>> conv_transpose1d(np.ones((1, 1, 2), np.float32), np.ones((1, 1, 3), np.float32))
+    array([[[1., 2., 2., 1.]]], dtype=float32)
+    """
+    return _transposed(1, x, weight, bias, stride, padding, output_padding, groups, dilation, out)
+
+
+def conv_transpose2d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0,
+    output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1, out: Any = None,
+) -> Any:  # fmt: skip
+    """The transpose of a convolution, of x [N, C, H, W] with weight [C, K / groups, h, w], as
+    torch has it: the padding is cut off on both sides, the output padding is added behind.
+
+    >>> conv_transpose2d(np.ones((1, 1, 1, 2), np.float32), np.ones((1, 1, 1, 3), np.float32))
+    array([[[[1., 2., 2., 1.]]]], dtype=float32)
+    """
+    return _transposed(2, x, weight, bias, stride, padding, output_padding, groups, dilation, out)
+
+
+def conv_transpose3d(
+    x: Any, weight: Any, bias: Any = None, stride: Sizes = 1, padding: Sizes = 0,
+    output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1, out: Any = None,
+) -> Any:  # fmt: skip
+    """The transpose of a convolution, of x [N, C, D, H, W] with weight [C, K / groups, d, h, w], as
+    torch has it: the padding is cut off on both sides, the output padding is added behind.
+
+    >>> conv_transpose3d(np.ones((1, 1, 1, 1, 2), np.float32), np.ones((1, 1, 1, 1, 3), np.float32))
+    array([[[[[1., 2., 2., 1.]]]]], dtype=float32)
+    """
+    return _transposed(3, x, weight, bias, stride, padding, output_padding, groups, dilation, out)
 
 
 def _pooled(

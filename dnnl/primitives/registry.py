@@ -6,6 +6,7 @@ from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
@@ -29,6 +30,7 @@ _EVERY: tuple[type[Desc], ...] = (
     BinaryDesc,
     ConcatDesc,
     ConvolutionDesc,
+    DeconvolutionDesc,
     EltwiseDesc,
     ExactDesc,
     GatherDesc,

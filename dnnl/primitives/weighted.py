@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from dnnl.language.case import CaseValues, bias_type
 from dnnl.primitives.operation import FORWARD, Role
@@ -17,6 +18,20 @@ def bias_of_channels(case: CaseValues) -> MemoryDesc | None:
     """One value for each output channel of a case, if it has a bias."""
     kind = bias_type(case)
     return None if kind is None else MemoryDesc((case.sizes["oc"],), kind)
+
+
+def kernel_dims(sizes: Any) -> tuple[int, ...]:
+    """The dims of the weights of a kernel that slides over images."""
+    groups = (sizes.groups,) if sizes.grouped else ()
+    channels = sizes["oc"] // sizes.groups, sizes["ic"] // sizes.groups
+    return (*groups, *channels, *sizes.spatial("k"))
+
+
+def mask_of_outputs(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
+    """The output channels of the weights are the first dimension, behind the groups if any."""
+    if (argument, name) == ("wei", "per_oc"):
+        return 3 if case.sizes.grouped else 1
+    return None
 
 
 def weighted_roles(

@@ -113,6 +113,13 @@ def _convolution(size: int, groups: int = 1, dilation: int = 1) -> Step:
     return step
 
 
+def _spread(b: Builder, x: str, *_: str) -> str:
+    """Back to the size of x: what is twice as large is cut by a convolution with a stride."""
+    c = b.shape[1]
+    twice = b.add("ConvTranspose", x, b.weights(c, c, 2, 2), strides=[2, 2])
+    return b.add("Conv", twice, b.weights(c, c, 2, 2), strides=[2, 2])
+
+
 def _biased(b: Builder, x: str, *_: str) -> str:
     c = b.shape[1]
     return b.add("Conv", x, b.weights(c, c, 3, 1), b.channels(), pads=[1, 0, 1, 0])
@@ -378,6 +385,7 @@ STEPS: dict[str, Step] = {
     "Depthwise": _convolution(3, groups=0),
     "Dilated": _convolution(3, dilation=2),
     "Biased": _biased,
+    "Spread": _spread,
     "MaxPool": _unary("MaxPool", **_POOL),
     "AveragePool": _unary("AveragePool", **_POOL),
     "BatchNormalization": _normalized,

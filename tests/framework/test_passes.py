@@ -89,6 +89,17 @@ def test_normalization_goes_into_convolution(bias: bool, group: int) -> None:
     assert graph.nodes[0].fused == ("node_n", "node_f", "node_y")
 
 
+@pytest.mark.parametrize("group", [1, 2])
+def test_normalization_goes_into_deconvolution(group: int) -> None:
+    constants = {"w": random(4, 6, 3, 3), "c": random(6 * group), **normalization(6 * group)}
+    nodes = [
+        node("ConvTranspose", ["x", "w", "c"], "a", group=group, strides=[2, 2]),
+        node("BatchNormalization", ["a", "s", "b", "m", "v"], "y"),
+    ]
+    graph = unchanged_by(make_model(nodes, IMAGE, ["y"], constants), [fold_affine])
+    assert [n.op for n in graph.nodes] == ["ConvTranspose"]
+
+
 @pytest.mark.parametrize("trans_b", [0, 1])
 def test_arithmetic_goes_into_matrix_products(trans_b: int) -> None:
     constants = {"w": random(6, 5) if trans_b else random(5, 6), "c": random(6), "d": random(6)}

@@ -127,6 +127,8 @@ _OWN: dict[str, Arguments] = {
        for number, image in _IMAGES.items() for kind in ("max", "avg")},
     **{f"conv{number}": {"x": image, "weight": f"{image}[:{1 + (number == '1d')}]"}
        for number, image in _IMAGES.items()},
+    **{f"conv_transpose{number}": {"x": image, "weight": f"{image}[:1].swapaxes(0, 1)"}
+       for number, image in _IMAGES.items()},
 }  # fmt: skip
 """What some of them are given instead."""
 

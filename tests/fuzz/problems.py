@@ -268,7 +268,7 @@ def _sizes(draw: Draw, grammar: Grammar) -> str:
         size = draw(st.sampled_from(_IMAGE[:most]))
         parts.append(f"i{letter}{size}")
         if windows:
-            parts += draw(_window(letter, size))
+            parts += draw(_window(letter, size, grammar.window == "up"))
         elif resized:
             parts.append(f"o{letter}{draw(st.sampled_from(_IMAGE[:most]))}")
     for key in grammar.tail:
@@ -284,8 +284,9 @@ _TAILS = {
 
 
 @st.composite
-def _window(draw: Draw, letter: str, size: int) -> list[str]:
-    """Sizes for one letter of space: a window that fits, with steps, padding and dilation."""
+def _window(draw: Draw, letter: str, size: int, up: bool) -> list[str]:
+    """Sizes for one letter of space: a window that fits, with steps, padding and dilation; the
+    result of a transpose, which goes ``up``, may be smaller or larger than that."""
     kernel = draw(st.sampled_from((1, 3, 2, 4, 5, 7)))
     step, padding = draw(st.sampled_from((1, 2, 3))), draw(st.sampled_from((0, 1, 2, 3)))
     dilation = draw(st.sampled_from((0, 0, 0, 1, 2)))
@@ -293,6 +294,10 @@ def _window(draw: Draw, letter: str, size: int) -> list[str]:
     reach = (kernel - 1) * (dilation + 1) + 1
     windows = (size + 2 * padding - reach) // step + 1
     windows += draw(st.sampled_from((0, 0, 0, -1, 1)))
+    if up:
+        steps = (size - 1) * step + reach
+        padding = min(padding, steps - 1)
+        windows = steps - 2 * padding + draw(st.sampled_from((0, 0, -1, 1, 2)))
     if windows <= 0:
         windows, dilation = 1, 0
     numbers = {"o": windows, "k": kernel, "s": step, "p": padding, "d": dilation}

@@ -17,6 +17,7 @@ import pytest
 from dnnl import (
     Arg,
     ConvolutionDesc,
+    DeconvolutionDesc,
     InnerProductDesc,
     MatmulDesc,
     Memory,
@@ -26,7 +27,7 @@ from dnnl import (
 )
 from dnnl.codegen import isa as isas
 from dnnl.primitives.desc import Desc
-from dnnl.reference import convolution, inner_product, matmul, post_ops, quantization
+from dnnl.reference import convolution, deconvolution, inner_product, matmul, post_ops, quantization
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu, PostOpSum
@@ -242,6 +243,12 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
     if isinstance(desc, InnerProductDesc):
         length = max(1, prod(operands[0].shape[1:]))
         return inner_product.inner_product(*operands), length, tolerance_of(pd)
+    if isinstance(desc, DeconvolutionDesc):
+        want = deconvolution.deconvolution(
+            *operands, spatial=desc.dst_desc.dims[2:], strides=desc.strides,
+            padding_l=desc.padding_l, dilations=desc.dilations,
+        )  # fmt: skip
+        return want, max(1, deconvolution.SPECIFICATION.length(desc)), deconvolution.TOLERANCE
     assert isinstance(desc, ConvolutionDesc)
     outputs = desc.dst_desc.dims[2:]
     # Padding on the right may be negative, or zero where the last taps see nothing.

@@ -11,7 +11,6 @@ from dnnl.errors import Error
 from dnnl.language.descriptor import SPATIAL, Descriptor
 from dnnl.language.errors import BadValue
 from dnnl.language.options import Problem
-from dnnl.language.planned import PLANNED
 from dnnl.language.problem import Sizes
 from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.primitives.desc import Desc
@@ -84,11 +83,7 @@ _OLD = {"data": "src", "src_a": "src", "src_b": "wei", "stat": "stats"}
 def _shapes(line: OperationLine) -> dict[str, list[_Shape]]:
     """The shapes of the tensors by name, gradients under the names of their tensors."""
     found: dict[str, list[_Shape]] = {}
-    planned = next((row for row in PLANNED if row.kind == line.kind), None)
     sizes = problem(line)
-    if planned is not None and sizes is not None:
-        for name, (pattern, shape) in planned.tensors.items():
-            found[name] = [_Shape(shape(sizes), _letters(pattern, shape(sizes), sizes))]
     desc = _described(line)
     if desc is None or sizes is None:
         return found
@@ -100,11 +95,15 @@ def _shapes(line: OperationLine) -> dict[str, list[_Shape]]:
 
 
 def _described(line: OperationLine) -> Desc | None:
-    """The operation with the sizes and parameters of a line, types and layouts left aside."""
+    """The operation with the sizes and parameters of a line, types and layouts left aside, and the
+    direction too where there is none such here."""
     driver, kind = KINDS.get(line.kind), OPERATIONS.get(line.kind)
     if driver is None or kind is None or problem(line) is None:
         return None
-    counted = [option for option in driver.options if not option.layout]
+    known = line.prop in {passed.name for passed in kind.operation.passes}
+    counted = [
+        option for option in driver.options if not option.layout and (known or option.name != "dir")
+    ]
     told = [(option.name, option.told(line)) for option in counted]
     options = [f"--{name}={value}" for name, value in told if value is not None]
     text = driver.problem.told(line.problem)

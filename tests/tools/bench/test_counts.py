@@ -31,6 +31,7 @@ COUNTS = {
 }
 
 OWN = {
+    ("deconv", "test_deconv_forward_ci"): 1450,
     ("exact", "test_exact_ci"): 855,
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,

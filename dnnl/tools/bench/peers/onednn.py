@@ -12,6 +12,7 @@ from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.inner_product import InnerProductDesc
@@ -283,7 +284,7 @@ def _convolution(asked: Asked) -> Handle:
     kinds = desc.prop_kind.value, desc.alg_kind.value
     window = (desc.strides, desc.dilations, desc.padding_l, desc.padding_r)
     tensors = asked.tensors(*_WEIGHTED)
-    return asked.create("convolution_forward", *kinds, *tensors, *map(dims, window))
+    return asked.create(f"{desc.kind}_forward", *kinds, *tensors, *map(dims, window))
 
 
 def _inner_product(asked: Asked) -> Handle:
@@ -324,6 +325,7 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     ResamplingDesc: _resampling,
     ShuffleDesc: _shuffle,
     ConvolutionDesc: _convolution,
+    DeconvolutionDesc: _convolution,
     InnerProductDesc: _inner_product,
     MatmulDesc: _matmul,
 }

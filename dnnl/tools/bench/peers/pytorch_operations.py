@@ -11,6 +11,7 @@ from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.gather import GatherDesc
@@ -29,7 +30,12 @@ from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
 from dnnl.tools.bench.peers.pytorch_functions import binary, eltwise
 from dnnl.tools.bench.peers.pytorch_gradients import eltwise_backward
-from dnnl.tools.bench.peers.pytorch_products import convolution, inner_product, matmul
+from dnnl.tools.bench.peers.pytorch_products import (
+    convolution,
+    deconvolution,
+    inner_product,
+    matmul,
+)
 from dnnl.tools.bench.peers.pytorch_program import (
     Program,
     Tensors,
@@ -472,6 +478,7 @@ _MAKERS: dict[type[Desc], Callable[[Any, PrimitiveAttr], Program]] = {
     ResamplingDesc: _resampling,
     ShuffleDesc: _shuffle,
     ConvolutionDesc: convolution,
+    DeconvolutionDesc: deconvolution,
     InnerProductDesc: inner_product,
     MatmulDesc: matmul,
 }

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from dnnl.errors import Unimplemented
 from dnnl.primitives.convolution import ConvolutionDesc
+from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.matmul import MatmulDesc
+from dnnl.primitives.sliding import SlidingDesc
 from dnnl.tools.bench.peers.pytorch_program import (
     Program,
     Tensors,
@@ -50,6 +52,40 @@ def convolution(desc: ConvolutionDesc, attr: PrimitiveAttr) -> Program:
         return lambda: call(src, weights, bias, *_geometry(desc))
 
     return Program(f"conv{space}d", views, build)
+
+
+def deconvolution(desc: DeconvolutionDesc, _: PrimitiveAttr) -> Program:
+    """conv_transpose1d, 2d or 3d."""
+    equal_floats(desc)
+    space = len(desc.strides)
+    behind = _output_padding(desc)
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        strides, padding, dilations, groups = _geometry(desc)
+        weights, bias = tensors[Arg.WEIGHTS], tensors.get(Arg.BIAS)
+        # The source's channels come first, those of all groups one behind the other.
+        grouped = desc.weights_desc.ndims > desc.src_desc.ndims
+        turned = weights.transpose(1, 2).flatten(0, 1) if grouped else weights.transpose(0, 1)
+        own, src = turned.contiguous(), tensors[Arg.SRC]
+        call = getattr(torch.nn.functional, f"conv_transpose{space}d")
+        return lambda: call(src, own, bias, strides, padding, behind, groups, dilations)
+
+    return Program(f"conv_transpose{space}d", plain_views(desc, channels_last=True), build)
+
+
+def _output_padding(desc: DeconvolutionDesc) -> list[int]:
+    """What dst has beyond the size that the same padding at both ends leaves."""
+    space = len(desc.strides)
+    columns = zip(
+        desc.src_desc.dims[2:], desc.dst_desc.dims[2:], desc.weights_desc.dims[-space:],
+        desc.strides, desc.padding_l, desc.dilations, strict=True,
+    )  # fmt: skip
+    behind = []
+    for i, o, k, s, p, d in columns:
+        behind.append(o - ((i - 1) * s + (k - 1) * (d + 1) + 1 - 2 * p))
+        if not 0 <= behind[-1] < max(s, d + 1):
+            raise Unimplemented("PyTorch cuts both ends alike, and adds less than a step behind")
+    return behind
 
 
 def _step(entry: object) -> str:
@@ -103,7 +139,7 @@ def _weights(desc: ConvolutionDesc, tensors: Tensors) -> Any:
     return weights.flatten(0, 1) if grouped else weights
 
 
-def _geometry(desc: ConvolutionDesc) -> tuple[list[int], list[int], list[int], int]:
+def _geometry(desc: SlidingDesc) -> tuple[list[int], list[int], list[int], int]:
     """Strides, padding, dilations and groups."""
     grouped = desc.weights_desc.ndims > desc.src_desc.ndims
     groups = desc.weights_desc.dims[0] if grouped else 1

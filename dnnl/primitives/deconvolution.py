@@ -1,0 +1,194 @@
+"""Deconvolution: the transpose of a convolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
+from dnnl.errors import InvalidArguments
+from dnnl.kernels import convolution_transposed as kernel
+from dnnl.kernels import depthwise
+from dnnl.language.case import CaseValues, tensor
+from dnnl.language.descriptor import WINDOW, Grammar
+from dnnl.language.options import (
+    ATTRIBUTES,
+    BIA_DT,
+    DIR,
+    DTAG,
+    MB,
+    PRODUCT_DT,
+    STAG,
+    WTAG,
+    Driver,
+    algorithm,
+)
+from dnnl.primitives import parameters
+from dnnl.primitives.checks import dilation_hint
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    refuse_attr,
+    resolve_post_ops,
+)
+from dnnl.primitives.operation import FORWARD, Operation, Parameter
+from dnnl.primitives.sliding import SlidingDesc, meetings
+from dnnl.primitives.weighted import (
+    bias_of_channels,
+    kernel_dims,
+    mask_of_outputs,
+    weighted_roles,
+)
+from dnnl.reference.deconvolution import SPECIFICATION
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class DeconvolutionDesc(SlidingDesc):
+    """dst[n,oc,i*S + k*(D+1) - P] = bias[oc] + sum src[n,ic,i] * weights[oc,ic,k].
+
+    src is (N, IC, [[D,] H,] W), dst (N, OC, ...), weights ([G,] OC/G, IC/G, ...) with one more
+    dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may
+    be ``any``. Dilation 0 is a dense kernel. A convolution of dst with the same strides, paddings
+    and dilations has the size of src.
+    """
+
+    def check_spatial(self) -> None:
+        """src has a pixel for each place of the kernel in the padded dst."""
+        for dim in range(self.src_desc.ndims - 2):
+            size, out = self.src_desc.dims[dim + 2], self.dst_desc.dims[dim + 2]
+            kernel = self.weights_desc.dims[dim - (self.src_desc.ndims - 2)]
+            if RUNTIME_DIM in (size, kernel, out):
+                continue
+            stride, padding = self.strides[dim], self.padding_l[dim] + self.padding_r[dim]
+            reach = (kernel - 1) * (self.dilations[dim] + 1) + 1
+            room = out + padding - reach
+            if (room // stride + 1 if room >= 0 else 0) != size:
+                least = max(0, (size - 1) * stride + reach - padding) if size else 0
+                rule = f"spatial dimension {dim} of dst must be {least}"
+                if stride > 1:
+                    rule += f", or up to {stride - 1} more"
+                hint = dilation_hint(self.dilations)
+                raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
+
+
+def _problem(desc: DeconvolutionDesc, attr: PrimitiveAttr) -> kernel.Problem:
+    bias = desc.bias_desc
+    if bias.format_kind is FormatKind.any:
+        bias = MemoryDesc(bias.dims, bias.data_type)
+    return kernel.Problem(
+        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, tuple(attr.post_ops),
+        Quantization.of(attr), space=desc.space,
+    )  # fmt: skip
+
+
+def _decided(
+    desc: DeconvolutionDesc, attr: PrimitiveAttr, problem: Any
+) -> tuple[DeconvolutionDesc, Any]:
+    """The description and the problem with the layouts of ``problem`` and of its post-ops."""
+    post_ops = resolve_post_ops(tuple(attr.post_ops), problem.dst)
+    decided = replace(
+        desc, src_desc=problem.src, weights_desc=problem.weights,
+        bias_desc=problem.bias, dst_desc=problem.dst,
+    )  # fmt: skip
+    return decided, replace(problem, post_ops=post_ops)
+
+
+def _brgemm(desc: DeconvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = _refuse(desc, attr)
+    if refusal is not None:
+        return refusal
+    decided, problem = _decided(desc, attr, kernel.resolve(_problem(desc, attr), isa))
+    conf = kernel.configure(problem, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _depthwise(desc: DeconvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = _refuse(desc, attr)
+    if refusal is not None:
+        return refusal
+    decided, problem = _decided(desc, attr, depthwise.resolve(_problem(desc, attr), isa))
+    conf = depthwise.configure(problem)
+    if isinstance(conf, Refusal):
+        return conf
+    return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build_depthwise))
+
+
+def _refuse(desc: DeconvolutionDesc, attr: PrimitiveAttr) -> Refusal | None:
+    if desc.alg_kind is Alg.deconvolution_winograd:
+        return Refusal(Reason.PARAMETER, "no Winograd kernel; take deconvolution_direct")
+    return refuse_attr(attr, "post_ops", "scales", "zero_points")
+
+
+def _src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.src_dims, case.part("dt", 0), case["stag"])
+
+
+def _weights(case: CaseValues) -> MemoryDesc:
+    return tensor(kernel_dims(case.sizes), case.part("dt", 1), case["wtag"])
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.window_dims, case.part("dt", 2), case["dtag"])
+
+
+def _flops(desc: DeconvolutionDesc) -> int:
+    """What falls beside dst is not counted: nobody needs to compute it."""
+    src, dst = desc.src_desc.dims[2:], desc.dst_desc.dims[2:]
+    kernel = desc.weights_desc.dims[-len(src) :]
+    geometry = zip(dst, src, kernel, desc.strides, desc.padding_l, desc.dilations, strict=True)
+    channels = desc.dst_desc.dims[1] * desc.channels[2]
+    return 2 * desc.src_desc.dims[0] * channels * prod(meetings(*numbers) for numbers in geometry)
+
+
+DeconvolutionDesc.operation = Operation(
+    kind="deconvolution",
+    summary="deconvolution: each src element spreads its weighted value over dst",
+    driver=Driver(
+        "deconv",
+        (
+            DIR.but("FWD_B"), PRODUCT_DT, BIA_DT, STAG.but("any"), WTAG, DTAG,
+            algorithm(
+                "DIRECT",
+                {
+                    "DIRECT": "deconvolution_direct", "WINO": "deconvolution_winograd",
+                    "AUTO": "deconvolution_direct",
+                },
+            ),
+            *ATTRIBUTES, MB,
+        ),
+        Grammar(("g", "mb", "ic", "oc"), WINDOW, need=("ic", "oc"), lowest=3, window="up"),
+    ),
+    roles=weighted_roles(
+        (_src, _weights, bias_of_channels, _dst), ("nc*", "[g]oi*", "o", "nc*")
+    ),
+    parameters=(
+        Parameter(
+            "alg_kind", parameters.Algorithm("deconvolution_"), lambda case: case["alg"].alg, "alg"
+        ),
+        Parameter("strides", parameters.Spatial(1), lambda case: case.sizes.spatial("s")),
+        Parameter("padding_l", parameters.Spatial(0), lambda case: case.sizes.spatial("p")),
+        Parameter("padding_r", parameters.Spatial(), lambda case: case.sizes.padding_r,
+            default=lambda desc: desc.padding_l,
+        ),
+        Parameter("dilations", parameters.Spatial(0), lambda case: case.sizes.spatial("d"),
+            default=lambda desc: (0,) * len(desc.strides),
+        ),
+    ),
+    flops=_flops,
+    sums=True,
+    reference=SPECIFICATION,
+    examples=("--attr-post-ops=sum+relu g2ic6ih7oc10kh3sh2ph1",),
+    implementations=(
+        Implementation("depthwise", _depthwise, FORWARD),
+        Implementation("brgemm", _brgemm, FORWARD),
+    ),
+    mask=mask_of_outputs,
+)  # fmt: skip

@@ -1,0 +1,152 @@
+"""Descriptions of kernels that slide over images: a convolution, and its transpose."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from dnnl.errors import InvalidArguments
+from dnnl.kernels.conv_tiles import Spatial
+from dnnl.primitives.checks import check_dims, spelled_size
+from dnnl.primitives.desc import Desc
+from dnnl.types.kinds import Alg, PropKind
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class SlidingDesc(Desc):
+    """src (N, IC, [[D,] H,] W), dst (N, OC, ...), weights ([G,] OC/G, IC/G, ...) with one more
+    dimension if there are groups, bias (OC)."""
+
+    prop_kind: PropKind
+    alg_kind: Alg
+    src_desc: MemoryDesc
+    weights_desc: MemoryDesc
+    bias_desc: MemoryDesc
+    dst_desc: MemoryDesc
+    strides: tuple[int, ...]
+    padding_l: tuple[int, ...]
+    padding_r: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    @classmethod
+    def forward(
+        cls,
+        prop_kind: PropKind | str,
+        alg_kind: Alg | str,
+        src_desc: MemoryDesc,
+        weights_desc: MemoryDesc,
+        dst_desc: MemoryDesc,
+        strides: Sequence[int],
+        padding_l: Sequence[int],
+        padding_r: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        bias_desc: MemoryDesc | None = None,
+    ) -> Self:
+        """Describe a forward pass; raises InvalidArguments where sizes do not agree.
+
+        ``padding_r`` is ``padding_l`` by default, ``dilations`` are 0.
+        """
+        return cls.made(
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, weights_desc=weights_desc,
+            bias_desc=bias_desc, dst_desc=dst_desc, strides=strides, padding_l=padding_l,
+            padding_r=padding_r, dilations=dilations,
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """The channels and the sizes of the images agree."""
+        self._check_channels()
+        self.check_spatial()
+
+    def check_dims(self) -> None:
+        """The tensors have the ranks of an image and its kernel."""
+        ndims = self.src_desc.ndims
+        if not 3 <= ndims <= 5:
+            rule = "expected (N, C, W), (N, C, H, W) or (N, C, D, H, W)"
+            raise InvalidArguments("src_desc", self.src_desc.dims, rule)
+        if self.dst_desc.ndims != ndims:
+            rule = f"expected {ndims} dimensions, as src has"
+            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
+        if self.weights_desc.ndims not in (ndims, ndims + 1):
+            rule = f"expected {ndims} dimensions, or {ndims + 1} with groups first"
+            raise InvalidArguments("weights_desc", self.weights_desc.dims, rule)
+
+    def _check_channels(self) -> None:
+        groups, outputs, channels = self.channels
+        if self.src_desc.dims[1] != groups * channels:
+            rule = f"weights {self.weights_desc.dims} take {groups * channels} channels"
+            raise InvalidArguments("src_desc", self.src_desc.dims, rule, self._hint_of_groups())
+        if self.dst_desc.dims[1] != groups * outputs:
+            rule = f"weights {self.weights_desc.dims} make {groups * outputs} channels"
+            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
+        if self.dst_desc.dims[0] != self.src_desc.dims[0]:
+            rule = f"the batch must be that of src, which is {self.src_desc.dims[0]}"
+            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
+        if not self.bias_desc.is_zero:
+            check_dims("bias_desc", self.bias_desc, (groups * outputs,), "the channels of dst")
+
+    def _hint_of_groups(self) -> str:
+        """What to do with weights that have groups, but no dimension for them."""
+        _, outputs, channels = self.channels
+        groups, rest = divmod(self.src_desc.dims[1], max(channels, 1))
+        if self.weights_desc.ndims > self.src_desc.ndims or groups < 2 or rest or outputs % groups:
+            return ""
+        dims = groups, outputs // groups, *self.weights_desc.dims[1:]
+        return f"weights of {groups} groups have the dims (g, o, i, ...): reshape({dims})"
+
+    @abstractmethod
+    def check_spatial(self) -> None:
+        """Raise unless the sizes of src, kernel and dst agree."""
+
+    @property
+    def channels(self) -> tuple[int, int, int]:
+        """(groups, output channels of one, input channels of one)."""
+        grouped = self.weights_desc.ndims > self.src_desc.ndims
+        dims = self.weights_desc.dims if grouped else (1, *self.weights_desc.dims)
+        return dims[0], dims[1], dims[2]
+
+    @property
+    def problem(self) -> str:
+        """The sizes as benchdnn spells a convolution."""
+        groups, outputs, channels = self.channels
+        group = f"g{spelled_size(groups)}" if self.weights_desc.ndims > self.src_desc.ndims else ""
+        text = f"{group}mb{spelled_size(self.src_desc.dims[0])}"
+        text += f"_ic{spelled_size(groups, channels)}oc{spelled_size(groups, outputs)}"
+        spatial = "dhw"[3 - len(self.strides) :]
+        kernel = self.weights_desc.dims[-len(self.strides) :]
+        for dim, letter in enumerate(spatial):
+            sizes = {
+                "i": self.src_desc.dims[dim + 2], "o": self.dst_desc.dims[dim + 2],
+                "k": kernel[dim], "s": self.strides[dim],
+                "d": self.dilations[dim], "p": self.padding_l[dim],
+            }  # fmt: skip
+            text += "_" + "".join(f"{k}{letter}{spelled_size(n)}" for k, n in sizes.items())
+        return text
+
+    @property
+    def space(self) -> tuple[Spatial, Spatial, Spatial]:
+        """Depth, height and width; a missing one has size 1."""
+        count = len(self.strides)
+        given = [
+            Spatial(
+                self.src_desc.dims[dim + 2],
+                self.dst_desc.dims[dim + 2],
+                self.weights_desc.dims[dim - count],
+                self.strides[dim],
+                self.padding_l[dim],
+                self.dilations[dim] + 1,
+            )
+            for dim in range(count)
+        ]
+        one = Spatial(1, 1, 1, 1, 0, 1)
+        d, h, w = [one] * (3 - count) + given
+        return d, h, w
+
+
+def meetings(src: int, dst: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    """How often a tap meets an element of src, in one dimension and over all places of a window."""
+    starts = [position * stride - padding for position in range(dst)]
+    offsets = [tap * (dilation + 1) for tap in range(kernel)]
+    return sum(0 <= start + offset < src for start in starts for offset in offsets)
