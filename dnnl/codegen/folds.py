@@ -227,8 +227,8 @@ class Parts:
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
         """The values of those parts over which ``part`` goes, the first of which has the number
         ``first``; without an axis, of that one."""
-        axes = tuple(axis for axis in self.kept if axis.extent > 1)
-        axes = axes if part is None else (part, *axes)
+        # Also those of one point, behind which what is stored on the way may have padding.
+        axes = self.kept if part is None else (part, *self.kept)
         dims, index = tuple(axis.extent for axis in axes), tuple(map(Affine.of, axes))
         begin = self.room.offset0 + first * prod(axis.extent for axis in self.kept)
         apart = self.room.nelems() // self.values

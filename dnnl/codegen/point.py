@@ -224,8 +224,8 @@ class Point(Place):
         self.e.loop(i64(0), i64(end), step, name=axis.name)
 
     def at(self, found: Mapping[Axis, ir.Value]) -> Point:
-        """The point where axes that no loop walks have these values: i64, or vectors of them with
-        one for each lane."""
+        """The point where axes that no loop walks have these values, all of them inside what is
+        indexed by them: i64, or vectors of them with one for each lane."""
         env: Env = {}
         for axis, value in found.items():
             rest, pieces = value, self._site.plan.space.found[axis].strides

@@ -65,20 +65,22 @@ class Space:
         split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced, *found)}
         ends = [Bound(split[axis], axis.extent) for axis in (*parallel, *reduced)]
 
+        # What is looked up lies inside, though blocks may have room for more.
+        within = {piece for axis in found for piece in split[axis].strides}
+
+        def access(operand: Operand) -> Access:
+            index = tuple(_substitute(form, split) for form in operand.index)
+            made = Access.of(operand, index, bounds(operand.inside))
+            ends = tuple(end for end in made.ends if not set() < end.form.strides.keys() <= within)
+            return replace(made, ends=ends)
+
         def bounds(given: Sequence[Bound]) -> tuple[Bound, ...]:
             return tuple(Bound(_substitute(bound.form, split), bound.limit) for bound in given)
 
         return Space(
             axes=tuple(piece for axis in parallel for piece in split[axis].strides),
             inner=tuple(piece for axis in reduced for piece in split[axis].strides),
-            accesses={
-                operand: Access.of(
-                    operand,
-                    tuple(_substitute(form, split) for form in operand.index),
-                    bounds(operand.inside),
-                )
-                for operand in (*inputs, *outputs)
-            },
+            accesses={operand: access(operand) for operand in (*inputs, *outputs)},
             outputs=tuple(outputs),
             numbers={number: _substitute(number.form, split) for number in numbers},
             domain=tuple(bound for bound in (*ends, *bounds(filled)) if bound.above),

@@ -29,6 +29,9 @@ _OWN = ("", "ai.onnx")
 _LARGEST = 2**31
 """Bytes that are too many for a protobuf."""
 
+_FIRST_IR_VERSION = 3
+"""The first one whose models say which operator sets they use."""
+
 _IR_VERSION_KEY = b"\x08"
 """The first byte of a serialized model: field 1, the IR version."""
 
@@ -208,6 +211,9 @@ def _parse(path: Path, content: bytes) -> onnx.ModelProto:
         raise ModelError(f"{path}: {state}: it does not parse as an ONNX protobuf") from error
     if not proto.ir_version:
         raise ModelError(f"{path}: not an ONNX model: it has no IR version")
+    if proto.ir_version < _FIRST_IR_VERSION:
+        rule = f"models with operator sets have {_FIRST_IR_VERSION} or more"
+        raise ModelError(f"{path}: damaged: IR version {proto.ir_version}; {rule}")
     if not proto.opset_import or not proto.graph.output:
         raise ModelError(f"{path}: truncated or damaged: no operator set or no output")
     return proto

@@ -49,6 +49,7 @@ DAMAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "operator set 0": (operator_sets(0), rf"expected one version .* from 1 to {NEWEST}"),
     "operator set below 0": (operator_sets(-1), r"expected one version"),
     "two operator sets": (operator_sets(13, 17), r"operator sets \[13, 17\]: expected one"),
+    "IR version below 0": (lambda p: setattr(p, "ir_version", -1), "IR version -1; models with"),
     "IR version": (lambda p: setattr(p, "ir_version", 99), "ir_version 99 is higher"),
     "attribute": (
         lambda p: p.graph.node[0].attribute.append(helper.make_attribute("foo", 1)),

@@ -21,6 +21,7 @@ from onnx import external_data_helper
 
 import dnnl
 from dnnl.framework.model import Model, load
+from dnnl.framework.onnx_model import MIN_OPSET
 from tests.framework.models import Array, assert_same, feeds_for, run_peer
 from tests.framework.random_graphs import STEPS, Builder
 from tests.fuzz.kind import PASSED, Kind, Outcome, State, failed
@@ -137,6 +138,13 @@ def _compared(
         expected = run_peer(proto, feeds)
     except Exception as error:
         return _alone(proto, error)
+    if _has_unfinite_kernel(proto):
+        results = {
+            name: np.where(np.isnan(expected[name]), np.nan, array)
+            if array.dtype.kind == "f"
+            else array
+            for name, array in results.items()
+        }
     try:
         assert_same(results, expected, _TOLERANCE)
     except AssertionError as error:
@@ -145,6 +153,17 @@ def _compared(
         if not (lost and "LRN" in _operators(model)) and not _undefined(proto, feeds):
             return failed(f"wrong: {_operators(model)}", str(error))
     return PASSED
+
+
+def _has_unfinite_kernel(proto: Any) -> bool:
+    """Whether a convolution has weights that are no numbers: ONNX Runtime multiplies them by the
+    zeros of its padding, where there is no product for us."""
+    weights = {node.input[1] for node in proto.graph.node if node.op_type.startswith("Conv")}
+    return any(
+        not np.isfinite(onnx.numpy_helper.to_array(tensor)).all()
+        for tensor in proto.graph.initializer
+        if tensor.name in weights
+    )
 
 
 def _undefined(proto: Any, feeds: Mapping[str, Array]) -> bool:
@@ -170,7 +189,9 @@ def _operators(model: Model) -> str:
 
 def _alone(proto: Any, refusal: Exception) -> Outcome:
     """What is right where ONNX Runtime has no result: a model that ONNX's checker takes, but for
-    stale shapes, with which models run elsewhere."""
+    stale shapes, with which models run elsewhere, and for operators that are converted."""
+    if any(o.version < MIN_OPSET for o in proto.opset_import):
+        return Outcome(State.PASSED, "refused by ONNX Runtime alone")
     try:
         made = onnx.ModelProto()
         made.CopyFrom(proto)
