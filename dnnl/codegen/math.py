@@ -37,9 +37,9 @@ from dnnl.codegen.builder import F64, I32, I64, Emitter
 
 __all__ = [
     "absolute", "at_least", "at_most", "clamp", "constant", "copy_sign", "erf", "exp",
-    "exp_of_negative", "expm1", "expm1_of_negative", "log", "log1p", "logistic", "normal_cdf",
-    "polynomial", "power", "reciprocal", "reciprocal_root", "round_to_even", "rounded_bits",
-    "softplus", "square_root", "tanh", "tanh_of_softplus",
+    "exp_of_negative", "expm1", "expm1_of_negative", "gate", "log", "log1p", "logistic",
+    "normal_cdf", "polynomial", "power", "reciprocal", "reciprocal_root", "round_to_even",
+    "rounded_bits", "softplus", "square_root", "tanh", "tanh_of_softplus",
 ]  # fmt: skip
 
 _LN2 = math.log(2.0)
@@ -47,8 +47,13 @@ _LN2 = math.log(2.0)
 _LN2_HIGH = 0.693359375
 _LN2_PARTS = (_LN2_HIGH, _LN2 - _LN2_HIGH)
 
-# e^x is 0 below the one and inf above the other.
-_EXP_LOW, _EXP_HIGH = -104.0, 89.0
+# Underflow costs processors some hundred cycles. Where far more arguments than those with denormal
+# results have it, they are cut off where a power of two becomes 0, or inf in a denominator.
+#
+# e^x is 0 below the one, where 2^n is a product of zeros, and inf above the other.
+_EXP_LOW, _EXP_HIGH = -176.0, 89.0
+# The logistic function is 0 from here on down, with a denominator of 2^152 * 2^-24.
+_LOGISTIC_LOW = -105.5
 # e^x is a normal number from here on.
 _EXP_NORMAL = -87.0
 # The nearest power of two to e^x is 2^-127.
@@ -239,27 +244,35 @@ def logistic(e: Emitter, x: ir.Value) -> ir.Value:
     if _is_f64(x):
         grown = math_f64.exp(e, at_most(e, x, _LOGISTIC_HIGH))
         return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
-    # With e^x = v * 2^n it is v / (v + 2^-n). The powers reach from 2^-58 to 2^150: with both terms
-    # scaled by 2^-24 no power is too large, and the scale of v is in the coefficients.
-    x = clamp(e, x, _EXP_LOW, _LOGISTIC_HIGH)
-    rest, number = _reduce(e, x, _BIAS - 24, -1.0)
-    value = polynomial(e, rest, [coefficient * 2.0**-24 for coefficient in _EXP])
+    return _scaled_logistic(e, x, 24, _LOGISTIC_LOW)
+
+
+def gate(e: Emitter, x: ir.Value) -> ir.Value:
+    """`logistic` for factors that need no denormal numbers: 0 where it would be one."""
+    return logistic(e, x) if _is_f64(x) else _scaled_logistic(e, x, -1, _EXP_VANISHES)
+
+
+def _scaled_logistic(e: Emitter, x: ir.Value, scale: int, low: float) -> ir.Value:
+    # With e^x = v * 2^n it is v / (v + 2^-n). Powers are 2^-58 or more: with both terms scaled by
+    # 2^-scale the one of ``low`` is inf, and the scale of v is in the coefficients.
+    x = clamp(e, x, low, _LOGISTIC_HIGH)
+    rest, number = _reduce(e, x, _BIAS - scale, -1.0)
+    value = polynomial(e, rest, [coefficient * 2.0**-scale for coefficient in _EXP])
     return e.b.fdiv(value, e.b.fadd(value, _power(e, number, x)))
 
 
 def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
-    """tanh(ln(1 + e^x)); 4 ulps."""
+    """tanh(ln(1 + e^x)); 4 ulps, and 0 where it would be denormal."""
     # With w = e^x it is ((1 + w)^2 - 1) / ((1 + w)^2 + 1), which is 1 for large x.
     x, two = at_most(e, x, _SOFTPLUS_HIGH), constant(x, 2.0)
     if _is_f64(x):
         grown = math_f64.exp(e, x)
         numerator = e.b.fmul(grown, e.b.fadd(grown, two))
         return e.b.fdiv(numerator, e.b.fadd(numerator, two))
-    # Both terms are scaled by 2^24, as is w: its power of two is then always a normal number.
-    rest, number = _reduce(e, at_least(e, x, _EXP_LOW), _BIAS + 24)
+    rest, number = _reduce(e, at_least(e, x, _EXP_VANISHES), _BIAS)
     grown = e.b.fmul(polynomial(e, rest, _EXP), _power(e, number, x))
-    numerator = e.b.fmul(grown, vector.multiply_add(e, grown, constant(x, 2.0**-24), two))
-    return e.b.fdiv(numerator, e.b.fadd(numerator, constant(x, 2.0**25)))
+    numerator = e.b.fmul(grown, e.b.fadd(grown, two))
+    return e.b.fdiv(numerator, e.b.fadd(numerator, two))
 
 
 def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:

@@ -76,8 +76,9 @@ CASES = {
     "softplus of slope -1": _softplus(-1.0),
     "tanh_of_softplus": Case(
         math.tanh_of_softplus,
-        lambda x: np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))), 5,
+        lambda x: np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))), 5, low=-87.0,
     ),
+    "gate": Case(math.gate, lambda x: 1 / (1 + np.exp(-x)), 2.5, low=-87.0),
     "absolute": Case(math.absolute, np.abs, 0),
     "square_root": Case(math.square_root, np.sqrt, 0),
     "reciprocal": Case(math.reciprocal, np.reciprocal, 0),
@@ -126,7 +127,9 @@ def test_any_number_of_lanes(name: str, lanes: int, isa: Isa) -> None:
 
 
 @ISAS
-@pytest.mark.parametrize("name", ["tanh", "erf", "logistic", "normal_cdf", "tanh_of_softplus"])
+@pytest.mark.parametrize(
+    "name", ["tanh", "erf", "logistic", "gate", "normal_cdf", "tanh_of_softplus"]
+)
 def test_bounded_functions_stay_within_bounds_and_reach_them(name: str, isa: Isa) -> None:
     x = np.linspace(-12, 12, 200_001).astype(np.float32)
     got = apply(isa, CASES[name].function, np.append(x, f32(-3e38, 3e38)))
@@ -159,6 +162,14 @@ def test_the_exponential_of_negative_numbers_vanishes(isa: Isa) -> None:
     assert (got[x < -88] == 0).all()
     assert (got[(x < -87) & ~(x < -88)] <= np.exp(-87.0)).all()
     assert np.isnan(got[-1])
+
+
+@ISAS
+@pytest.mark.parametrize("name", ["gate", "tanh_of_softplus"])
+def test_factors_are_no_denormal_numbers(name: str, isa: Isa) -> None:
+    """Each would cost processors some hundred cycles."""
+    x = np.append(np.linspace(-200, -87.8, 10_001), [-1e4, -1e30, -np.inf]).astype(np.float32)
+    assert (apply(isa, CASES[name].function, x) == 0).all()
 
 
 @ISAS
