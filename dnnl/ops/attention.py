@@ -50,7 +50,7 @@ def attention(
     masks = _masks(attn_mask, read_bool("is_causal", is_causal), shape)
     names = ("query", "key", *("attn_mask" for _ in masks))
     scores = call(_scores, (rows, keys, *masks), (shape, factor), None, names)
-    # Integers hold no shares: a product of both types refuses them.
+    # Integers hold no shares, which stay f32 then.
     narrow = values.dtype.kind not in "biu" and values.dtype != scores.dtype
     shares = np.empty(shape, values.dtype) if narrow else scores
     softmax(scores, out=shares)

@@ -95,7 +95,7 @@ FUNCTIONS = {
     "swish": Function(_alg("swish"), lambda x: x * _logistic(x), 4, _GATE),
     "mish": Function(_alg("mish"), lambda x: x * np.tanh(_softplus(x)), 5, _GATE),
     "gelu_tanh": Function(_alg("gelu_tanh"), _gelu_tanh, 32, _GATE),
-    "gelu_erf": Function(_alg("gelu_erf"), lambda x: x * _normal_cdf(x), 32, _GATE),
+    "gelu_erf": Function(_alg("gelu_erf"), lambda x: x * _normal_cdf(x), 34, _GATE),
 }
 
 

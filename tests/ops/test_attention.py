@@ -96,6 +96,11 @@ def test_wrong_arguments(arrays: tuple[Any, ...], named: dict[str, Any], text: s
         untyped.attention(*arrays, **named)
 
 
-def test_integers_are_refused() -> None:
+def test_integers_have_shares_of_f32() -> None:
+    given = [np.rint(8 * array).astype(np.int8) for array in (Q, K, V)]
+    want = untyped.attention(*(array.astype(np.float32) for array in given), scale=0.01)
+    result = untyped.attention(*given, scale=0.01)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-5)
     with pytest.raises(Unimplemented):
-        untyped.attention(Q.astype(np.int8), K.astype(np.int8), V.astype(np.int8))
+        untyped.attention(*(array.astype(np.int32) for array in given))

@@ -45,6 +45,7 @@ LINES = (
     "--matmul --dt=u8:s8:s32 --attr-post-ops=sum:0.5:0:f32 3x20:20x33",
     f"--conv --dt=bf16 --stag=abx --dtag=aBx8b {NARROW} ic16oc20ih5kh3ph1",
     f"--conv --dt=bf16 {NARROW} g16ic16oc16ih5kh3ph1",
+    f"--deconv --dt=bf16 {NARROW} ic16oc20ih5oh9kh3sh2ph1",
     f"--ip --dt=bf16 {NARROW} mb3ic20oc17",
 )
 
