@@ -70,7 +70,7 @@ def _gelu_tanh(e: Emitter, value: ir.Value, _alpha: float, _beta: float) -> ir.V
     # (1 + tanh y) / 2 is logistic(2 y), which loses nothing where tanh y comes close to -1.
     factors = (2.0 * GELU_SLOPE, 2.0 * GELU_SLOPE * GELU_CUBIC)
     factor = functions.polynomial(e, e.b.fmul(value, value), factors)
-    return e.b.fmul(value, functions.gate(e, e.b.fmul(value, factor)))
+    return e.b.fmul(value, functions.logistic(e, e.b.fmul(value, factor)))
 
 
 def _clip(e: Emitter, value: ir.Value, alpha: float, beta: float) -> ir.Value:
@@ -92,7 +92,7 @@ _FORWARD: dict[Alg, Function] = {
     Alg.eltwise_log: lambda e, s, _a, _b: functions.log(e, s),
     Alg.eltwise_gelu_tanh: _gelu_tanh,
     Alg.eltwise_gelu_erf: lambda e, s, _a, _b: e.b.fmul(s, functions.normal_cdf(e, s)),
-    Alg.eltwise_swish: lambda e, s, a, _: e.b.fmul(s, functions.gate(e, times(e, s, a))),
+    Alg.eltwise_swish: lambda e, s, a, _: e.b.fmul(s, functions.logistic(e, times(e, s, a))),
     Alg.eltwise_clip: _clip,
     Alg.eltwise_clip_v2: _clip,
     Alg.eltwise_pow: lambda e, s, a, b: times(e, functions.power(e, s, b), a),

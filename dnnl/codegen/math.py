@@ -37,7 +37,7 @@ from dnnl.codegen.builder import F64, I32, I64, Emitter
 
 __all__ = [
     "absolute", "at_least", "at_most", "clamp", "constant", "copy_sign", "erf", "exp",
-    "exp_of_negative", "expm1", "expm1_of_negative", "gate", "log", "log1p", "logistic",
+    "exp_of_negative", "expm1", "expm1_of_negative", "log", "log1p", "logistic",
     "normal_cdf", "polynomial", "power", "reciprocal", "reciprocal_root", "round_to_even",
     "rounded_bits", "softplus", "square_root", "tanh", "tanh_of_softplus",
 ]  # fmt: skip
@@ -52,8 +52,6 @@ _LN2_PARTS = (_LN2_HIGH, _LN2 - _LN2_HIGH)
 #
 # e^x is 0 below the one, where 2^n is a product of zeros, and inf above the other.
 _EXP_LOW, _EXP_HIGH = -176.0, 89.0
-# The logistic function is 0 from here on down, with a denominator of 2^152 * 2^-24.
-_LOGISTIC_LOW = -105.5
 # e^x is a normal number from here on.
 _EXP_NORMAL = -87.0
 # The nearest power of two to e^x is 2^-127.
@@ -240,24 +238,15 @@ def _normal_tail(e: Emitter, size: ir.Value) -> ir.Value:
 
 
 def logistic(e: Emitter, x: ir.Value) -> ir.Value:
-    """1 / (1 + e^-x); 3 ulps."""
+    """1 / (1 + e^-x); 3 ulps, and 0 where it would be denormal."""
     if _is_f64(x):
         grown = math_f64.exp(e, at_most(e, x, _LOGISTIC_HIGH))
         return e.b.fdiv(grown, e.b.fadd(grown, constant(x, 1.0)))
-    return _scaled_logistic(e, x, 24, _LOGISTIC_LOW)
-
-
-def gate(e: Emitter, x: ir.Value) -> ir.Value:
-    """`logistic` for factors that need no denormal numbers: 0 where it would be one."""
-    return logistic(e, x) if _is_f64(x) else _scaled_logistic(e, x, -1, _EXP_VANISHES)
-
-
-def _scaled_logistic(e: Emitter, x: ir.Value, scale: int, low: float) -> ir.Value:
-    # With e^x = v * 2^n it is v / (v + 2^-n). Powers are 2^-58 or more: with both terms scaled by
-    # 2^-scale the one of ``low`` is inf, and the scale of v is in the coefficients.
-    x = clamp(e, x, low, _LOGISTIC_HIGH)
-    rest, number = _reduce(e, x, _BIAS - scale, -1.0)
-    value = polynomial(e, rest, [coefficient * 2.0**-scale for coefficient in _EXP])
+    # With e^x = v * 2^n it is v / (v + 2^-n), in which all is doubled: the powers reach from 2^-57
+    # to 2^128, which is inf, and the factor of v is in the coefficients.
+    x = clamp(e, x, _EXP_VANISHES, _LOGISTIC_HIGH)
+    rest, number = _reduce(e, x, _BIAS + 1, -1.0)
+    value = polynomial(e, rest, [coefficient * 2.0 for coefficient in _EXP])
     return e.b.fdiv(value, e.b.fadd(value, _power(e, number, x)))
 
 

@@ -117,6 +117,9 @@ class Place:
             return self._broadcast(access, pointer, row.element, mask)
         if stride is not None and 1 < stride <= NEAR:
             return self._pick(access, pointer, kind, stride, bounds)
+        dim = self._between_vectors(access, bounds)
+        if dim is not None:
+            return self._neighbours(access, dim, pointer, kind, mask)
         return vector.gather(self.e, pointer, self._lane_offsets(access), kind, mask)
 
     def store(self, operand: Operand, value: ir.Value) -> None:
@@ -372,6 +375,42 @@ class Place:
                 choose = [lanes + at if 0 <= at < lanes else lane for lane, at in enumerate(inside)]
                 picked = vector.shuffle(self.e, picked, part, choose)
         return picked
+
+    def _between_vectors(self, access: Access, bounds: Sequence[Bound]) -> int | None:
+        """The dimension in which lanes are neighbours, if its blocks are whole vectors, the first
+        lane is inside of one, and nothing but that dimension has bounds here; else None."""
+        lane, lanes, blocks = self._lane, self._lanes, access.operand.desc.inner_blocks
+        if access.offset is not None or lane is None or not blocks or access.operand.groups:
+            return None
+        dim, size = blocks[-1]
+        form = access.index[dim]
+        if form.stride(lane) != 1 or form.const % lanes == 0:
+            return None
+        others = (other for number, other in enumerate(access.index) if number != dim)
+        if any(other.stride(lane) for other in others) or any(map(self._apart, access.index)):
+            return None
+        unknown = (bound for bound in bounds if bound not in self._known)
+        alone = all(form.strides.keys() >= bound.form.strides.keys() for bound in unknown)
+        steps = (size, *form.without(lane).strides.values())
+        return dim if alone and all(step % lanes == 0 for step in steps) else None
+
+    def _neighbours(
+        self, access: Access, dim: int, pointer: ir.Value, kind: ir.VectorType, mask: vector.Mask
+    ) -> ir.Value:
+        """Elements that lie in two vectors along a dimension, each of which is loaded whole."""
+        e, lanes, desc = self.e, self._lanes, access.operand.desc
+        index, shift = [self._start(form) for form in access.index], access.index[dim].const % lanes
+
+        def part(step: int) -> ir.Value:
+            begin = e.add(index[dim], i64(step))
+            if mask is not None:  # one of both may not exist
+                begin = e.larger(i64(0), e.smaller(begin, i64(desc.padded_dims[dim] - lanes)))
+            offset = emit_offset(e, desc, [*index[:dim], begin, *index[dim + 1 :]])
+            return registers.load(e, e.element(pointer, offset, kind.element), kind, None)
+
+        chosen = [shift + lane for lane in range(lanes)]
+        value = vector.shuffle(e, part(-shift), part(lanes - shift), chosen)
+        return value if mask is None else e.b.select(mask, value, vector.splat_constant(kind, 0))
 
 
 def _is_vector(value: ir.Value | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -150,7 +150,7 @@ FUNCTIONS: dict[str, Eltwise] = {
     "eltwise_logistic": Eltwise(
         lambda s, _a, _b: _logistic(s),
         lambda s, _a, _b: _logistic_derivative(s),
-        CLOSE,
+        replace(CLOSE, floor=2.0**-100),  # and 0 where it would be denormal
     ),
     "eltwise_exp": Eltwise(lambda s, _a, _b: np.exp(s), lambda s, _a, _b: np.exp(s), CLOSE),
     "eltwise_log": Eltwise(lambda s, _a, _b: np.log(s), lambda s, _a, _b: 1 / s, CANCELS),

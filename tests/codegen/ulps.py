@@ -84,7 +84,7 @@ FUNCTIONS = {
     "log": Function(functions.log, np.log, 1.5),
     "tanh": Function(functions.tanh, np.tanh, 2),
     "erf": Function(functions.erf, _erf, 2),
-    "logistic": Function(functions.logistic, _logistic, 2.5),
+    "logistic": Function(functions.logistic, _logistic, 2.5, 2.0**-125),
     "sqrt": Function(arithmetic.square_root, np.sqrt, 0.5),
     "rsqrt": Function(_rsqrt, lambda x: 1.0 / np.sqrt(x), 1.5),
     "sin": Function(trigonometry.sin, np.sin, 1.6),
