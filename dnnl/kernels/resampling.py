@@ -12,7 +12,7 @@ from dnnl.codegen.builder import F64, Module, Type, Value, Values
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.kernels.pointwise import (
@@ -33,6 +33,8 @@ Taps = tuple[tuple[int, float], ...]
 _TABLE = -1  # the slot of what no argument holds
 # So many registers share what is looked up for a pixel.
 _SIDE_BY_SIDE = 4
+# Elements along an axis, for which a kernel is built in some ten seconds.
+_LONGEST = 2**20
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,10 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types; those of gradients are floats."""
     allowed = WIDE_FLOATS if gradient else WIDE_FLOATS | INTEGERS
+    longest = max(*src.dims[2:], *dst.dims[2:])
+    if longest > _LONGEST:
+        rule = f"at most {_LONGEST}, as the places of all elements are part of the code"
+        return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
     refusal = refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst)
     return refusal or Conf(linear, gradient, src, dst, post_ops)
 

@@ -238,3 +238,8 @@ def test_refusals() -> None:
     narrow = sized((9, 36), "nchw", "s8")
     with pytest.raises(Unimplemented, match="unsupported data type: s8"):
         PrimitiveDesc(ResamplingDesc.backward(ALGS[0], describe(DIMS, "nchw"), narrow), ENGINE)
+    long = MemoryDesc((1, 1, 2**20 + 1), "f32")
+    with pytest.raises(Unimplemented, match="1048577 elements along an axis; at most 1048576"):
+        PrimitiveDesc(
+            ResamplingDesc.forward(INFERENCE, ALGS[0], MemoryDesc((1, 1, 9), "f32"), long), ENGINE
+        )
