@@ -66,7 +66,7 @@ def test_scales(channels: Dims) -> None:
 
 def test_every_row_has_the_same_bits() -> None:
     layouts = "last", "plain", "last"
-    desc = of_bytes(STRIDED, (5, 4), ("s8", "s8", "u8"), layouts)
+    desc = of_bytes(LINE, (5, 4), ("s8", "s8", "u8"), layouts)
     attr = quantized((0, 1, 2), (0, 0, 0))
     args = inputs(PrimitiveDesc(desc, ENGINE, attr))
     with config.override("max_cpu_isa", NAMES[0]):
