@@ -379,7 +379,8 @@ class Place:
     def _between_vectors(self, access: Access, bounds: Sequence[Bound]) -> int | None:
         """The dimension in which lanes are neighbours, if its blocks are whole vectors, the first
         lane is inside of one, and nothing but that dimension has bounds here; else None."""
-        lane, lanes, blocks = self._lane, self._lanes, access.operand.desc.inner_blocks
+        lane, lanes, desc = self._lane, self._lanes, access.operand.desc
+        blocks = desc.inner_blocks
         if access.offset is not None or lane is None or not blocks or access.operand.groups:
             return None
         dim, size = blocks[-1]
@@ -391,7 +392,8 @@ class Place:
             return None
         unknown = (bound for bound in bounds if bound not in self._known)
         alone = all(form.strides.keys() >= bound.form.strides.keys() for bound in unknown)
-        steps = (size, *form.without(lane).strides.values())
+        # A region of a tensor may end inside of a block.
+        steps = (size, desc.padded_dims[dim], *form.without(lane).strides.values())
         return dim if alone and all(step % lanes == 0 for step in steps) else None
 
     def _neighbours(

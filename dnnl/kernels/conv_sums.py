@@ -8,7 +8,8 @@ compensates the sums is another there::
     tap sums        of za * (w - zw), over the channels of a group   for each tap and output
     column sums     of tap sums, over the taps in the image          for each pixel and output
 
-Without padding all pixels have the same column sums.
+Without padding all pixels of a convolution have the same column sums; those of a transposed one
+have other taps from residue to residue.
 """
 
 from __future__ import annotations

@@ -363,6 +363,7 @@ class _Writer:
                 return accumulate(e, sums, at, inner)
 
             return accumulate(self.e, sums, factors, levels, block)
+        factors = replace(factors, ahead=None)  # taps that are written out begin anew each
         if run.taps is None or len(set(run.taps)) == 1:
             spans = run.taps[0] if run.taps else None
             levels.append(self._taps(kh, h, env[problem.places[1]], spans))

@@ -71,6 +71,13 @@ def test_layouts(layout: str, alg: str) -> None:
     run(memory, memory.desc, alg)
 
 
+@pytest.mark.parametrize("channels", [12, 20, 31])
+def test_a_region_that_ends_inside_of_a_block(channels: int) -> None:
+    """Neighbours in blocks are found in two vectors, the second of which may not be whole."""
+    part = MemoryDesc((2, 64, 3, 3), "f32", "aBcd32b").submemory((2, channels, 3, 3), (0, 0, 0, 0))
+    run(random_memory(part, ENGINE), MemoryDesc((2, channels, 3, 3), "f32", "abcd"), ALGS[0])
+
+
 @pytest.mark.parametrize(
     ("src", "dst", "alg"),
     [
