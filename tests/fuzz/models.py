@@ -50,12 +50,12 @@ def models() -> list[Any]:
 
 
 def _with_types(proto: Any) -> Any:
-    """The model with the shapes of its outputs, which ONNX's checker wants."""
+    """The model with the shapes of its outputs, each once, which ONNX's checker wants."""
     made = onnx.ModelProto()
     made.CopyFrom(proto)
     del made.graph.output[:]
-    for output in proto.graph.output:
-        made.graph.output.append(onnx.ValueInfoProto(name=output.name))
+    for name in dict.fromkeys(output.name for output in proto.graph.output):
+        made.graph.output.append(onnx.ValueInfoProto(name=name))
     inferred = onnx.shape_inference.infer_shapes(made, strict_mode=True)
     del made.graph.output[:]
     made.graph.output.extend(inferred.graph.output)
