@@ -207,6 +207,15 @@ def at_once(fold: Fold) -> Nest:
     )
 
 
+def _padded(fold: Fold, axis: Axis) -> bool:
+    """Whether what is stored on the way has padding along an axis, also behind a single point."""
+    return any(
+        form.strides == {axis: 1} and operand.desc.padded_dims[dim] > operand.desc.dims[dim]
+        for operand in fold.stored
+        for dim, form in enumerate(operand.index)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Parts:
     """The partial results of a fold to so many ``values`` for each point of ``kept``, in the
@@ -222,12 +231,12 @@ class Parts:
     def of(fold: Fold, slot: int, room: MemoryDesc) -> Parts:
         """Those of a fold."""
         reduction = fold.reduction
-        return Parts(fold.kept, len(reduction.neutral), slot, room, reduction.data_type)
+        kept = tuple(axis for axis in fold.kept if axis.extent > 1 or _padded(fold, axis))
+        return Parts(kept, len(reduction.neutral), slot, room, reduction.data_type)
 
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
         """The values of those parts over which ``part`` goes, the first of which has the number
         ``first``; without an axis, of that one."""
-        # Also those of one point, behind which what is stored on the way may have padding.
         axes = self.kept if part is None else (part, *self.kept)
         dims, index = tuple(axis.extent for axis in axes), tuple(map(Affine.of, axes))
         begin = self.room.offset0 + first * prod(axis.extent for axis in self.kept)
