@@ -36,6 +36,11 @@ class Conf:
 
     problem: Problem
 
+    @property
+    def scratchpad(self) -> int:
+        """Its bytes: nothing is copied."""
+        return 0
+
 
 def is_depthwise(problem: Problem) -> bool:
     """Whether every group has one channel on both sides."""
@@ -54,7 +59,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return problem
 
 
-def configure(problem: Problem) -> Conf | Refusal:
+def configure(problem: Problem, _: Isa) -> Conf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")

@@ -221,7 +221,7 @@ def local_response_norm(
 
     ``size`` is odd: the window reaches equally far to both sides.
 
-    >>> local_response_norm(np.ones((1, 1, 2), np.float32), 1, alpha=3.0, beta=0.5)
+    >>> local_response_norm(np.ones((1, 1, 2), np.float32), 1, alpha=1.0, beta=1.0)
     array([[[0.5, 0.5]]], dtype=float32)
     """
     width = Whole(1).read("size", size, 0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
 from dnnl.kernels import depthwise
@@ -27,16 +25,13 @@ from dnnl.language.options import (
     operands,
     strides,
 )
-from dnnl.primitives import parameters
 from dnnl.primitives.checks import dilation_hint
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
-    refuse_attr,
-    resolve_post_ops,
 )
-from dnnl.primitives.operation import FORWARD, Operation, Parameter
-from dnnl.primitives.sliding import SlidingDesc, meetings
+from dnnl.primitives.operation import FORWARD, Operation
+from dnnl.primitives.sliding import SlidingDesc, flops, plan, sliding_parameters
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
@@ -45,7 +40,7 @@ from dnnl.primitives.weighted import (
 )
 from dnnl.reference.convolution import SPECIFICATION
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -78,55 +73,14 @@ class ConvolutionDesc(SlidingDesc):
                 raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
 
 
-def _problem(desc: ConvolutionDesc, attr: PrimitiveAttr) -> kernel.Problem:
-    bias = desc.bias_desc
-    if bias.format_kind is FormatKind.any:
-        bias = MemoryDesc(bias.dims, bias.data_type)
-    return kernel.Problem(
-        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, tuple(attr.post_ops),
-        Quantization.of(attr), space=desc.space,
-    )  # fmt: skip
+def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan(desc, attr, isa, kernel.Problem, kernel.resolve, kernel.configure, kernel.build)
 
 
-def _decided(
-    desc: ConvolutionDesc, attr: PrimitiveAttr, problem: kernel.Problem
-) -> tuple[ConvolutionDesc, kernel.Problem]:
-    """The description and the problem with the layouts of ``problem`` and of its post-ops."""
-    post_ops = resolve_post_ops(tuple(attr.post_ops), problem.dst)
-    decided = replace(
-        desc, src_desc=problem.src, weights_desc=problem.weights,
-        bias_desc=problem.bias, dst_desc=problem.dst,
-    )  # fmt: skip
-    return decided, replace(problem, post_ops=post_ops)
-
-
-def _brgemm(desc: ConvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points") or _refuse_winograd(desc)
-    if refusal is not None:
-        return refusal
-    decided, problem = _decided(desc, attr, kernel.resolve(_problem(desc, attr), isa))
-    conf = kernel.configure(problem, isa)
-    if isinstance(conf, Refusal):
-        return conf
-    recipe = Recipe(conf, isa, kernel.build)
-    return Plan(decided, problem.post_ops, recipe, conf.scratchpad)
-
-
-def _depthwise(desc: ConvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points") or _refuse_winograd(desc)
-    if refusal is not None:
-        return refusal
-    decided, problem = _decided(desc, attr, depthwise.resolve(_problem(desc, attr), isa))
-    conf = depthwise.configure(problem)
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(decided, problem.post_ops, Recipe(conf, isa, depthwise.build))
-
-
-def _refuse_winograd(desc: ConvolutionDesc) -> Refusal | None:
-    if desc.alg_kind is Alg.convolution_winograd:
-        return Refusal(Reason.PARAMETER, "no Winograd kernel; take convolution_auto")
-    return None
+def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan(
+        desc, attr, isa, kernel.Problem, depthwise.resolve, depthwise.configure, depthwise.build
+    )
 
 
 def _src(case: CaseValues) -> MemoryDesc:
@@ -144,13 +98,8 @@ def _dst(case: CaseValues) -> MemoryDesc:
     return tensor(case.sizes.window_dims, case.part("dt", 2), case["dtag"], strides)
 
 
-def _flops(desc: ConvolutionDesc) -> int:
-    """Products with padding are not counted: nobody needs to do them."""
-    src, dst = desc.src_desc.dims[2:], desc.dst_desc.dims[2:]
-    kernel = desc.weights_desc.dims[-len(src) :]
-    geometry = zip(src, dst, kernel, desc.strides, desc.padding_l, desc.dilations, strict=True)
-    channels = desc.dst_desc.dims[1] * desc.channels[2]
-    return 2 * desc.src_desc.dims[0] * channels * prod(meetings(*numbers) for numbers in geometry)
+def _flops(desc: SlidingDesc) -> int:
+    return flops(desc, desc.src_desc.dims[2:], desc.dst_desc.dims[2:])
 
 
 ConvolutionDesc.operation = Operation(
@@ -175,19 +124,7 @@ ConvolutionDesc.operation = Operation(
     roles=weighted_roles(
         (_src, _weights, bias_of_channels, _dst), ("nc*", "[g]oi*", "o", "nc*")
     ),
-    parameters=(
-        Parameter(
-            "alg_kind", parameters.Algorithm("convolution_"), lambda case: case["alg"].alg, "alg"
-        ),
-        Parameter("strides", parameters.Spatial(1), lambda case: case.sizes.spatial("s")),
-        Parameter("padding_l", parameters.Spatial(0), lambda case: case.sizes.spatial("p")),
-        Parameter("padding_r", parameters.Spatial(), lambda case: case.sizes.padding_r,
-            default=lambda desc: desc.padding_l,
-        ),
-        Parameter("dilations", parameters.Spatial(0), lambda case: case.sizes.spatial("d"),
-            default=lambda desc: (0,) * len(desc.strides),
-        ),
-    ),
+    parameters=sliding_parameters("convolution_"),
     flops=_flops,
     sums=True,
     reference=SPECIFICATION,

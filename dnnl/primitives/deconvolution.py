@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import prod
-from typing import Any
+from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution_transposed as kernel
 from dnnl.kernels import depthwise
@@ -26,16 +23,13 @@ from dnnl.language.options import (
     Driver,
     algorithm,
 )
-from dnnl.primitives import parameters
 from dnnl.primitives.checks import dilation_hint
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
-    refuse_attr,
-    resolve_post_ops,
 )
-from dnnl.primitives.operation import FORWARD, Operation, Parameter
-from dnnl.primitives.sliding import SlidingDesc, meetings
+from dnnl.primitives.operation import FORWARD, Operation
+from dnnl.primitives.sliding import SlidingDesc, flops, plan, sliding_parameters
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
@@ -44,7 +38,7 @@ from dnnl.primitives.weighted import (
 )
 from dnnl.reference.deconvolution import SPECIFICATION
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind
+from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -77,54 +71,20 @@ class DeconvolutionDesc(SlidingDesc):
                 raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
 
 
-def _problem(desc: DeconvolutionDesc, attr: PrimitiveAttr) -> kernel.Problem:
-    bias = desc.bias_desc
-    if bias.format_kind is FormatKind.any:
-        bias = MemoryDesc(bias.dims, bias.data_type)
-    return kernel.Problem(
-        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, tuple(attr.post_ops),
-        Quantization.of(attr), space=desc.space,
-    )  # fmt: skip
+def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan(desc, attr, isa, kernel.Problem, kernel.resolve, kernel.configure, kernel.build)
 
 
-def _decided(
-    desc: DeconvolutionDesc, attr: PrimitiveAttr, problem: Any
-) -> tuple[DeconvolutionDesc, Any]:
-    """The description and the problem with the layouts of ``problem`` and of its post-ops."""
-    post_ops = resolve_post_ops(tuple(attr.post_ops), problem.dst)
-    decided = replace(
-        desc, src_desc=problem.src, weights_desc=problem.weights,
-        bias_desc=problem.bias, dst_desc=problem.dst,
-    )  # fmt: skip
-    return decided, replace(problem, post_ops=post_ops)
-
-
-def _brgemm(desc: DeconvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = _refuse(desc, attr)
-    if refusal is not None:
-        return refusal
-    decided, problem = _decided(desc, attr, kernel.resolve(_problem(desc, attr), isa))
-    conf = kernel.configure(problem, isa)
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
-
-
-def _depthwise(desc: DeconvolutionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = _refuse(desc, attr)
-    if refusal is not None:
-        return refusal
-    decided, problem = _decided(desc, attr, depthwise.resolve(_problem(desc, attr), isa))
-    conf = depthwise.configure(problem)
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build_depthwise))
-
-
-def _refuse(desc: DeconvolutionDesc, attr: PrimitiveAttr) -> Refusal | None:
-    if desc.alg_kind is Alg.deconvolution_winograd:
-        return Refusal(Reason.PARAMETER, "no Winograd kernel; take deconvolution_direct")
-    return refuse_attr(attr, "post_ops", "scales", "zero_points")
+def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan(
+        desc,
+        attr,
+        isa,
+        kernel.Problem,
+        depthwise.resolve,
+        depthwise.configure,
+        kernel.build_depthwise,
+    )
 
 
 def _src(case: CaseValues) -> MemoryDesc:
@@ -139,13 +99,8 @@ def _dst(case: CaseValues) -> MemoryDesc:
     return tensor(case.sizes.window_dims, case.part("dt", 2), case["dtag"])
 
 
-def _flops(desc: DeconvolutionDesc) -> int:
-    """What falls beside dst is not counted: nobody needs to compute it."""
-    src, dst = desc.src_desc.dims[2:], desc.dst_desc.dims[2:]
-    kernel = desc.weights_desc.dims[-len(src) :]
-    geometry = zip(dst, src, kernel, desc.strides, desc.padding_l, desc.dilations, strict=True)
-    channels = desc.dst_desc.dims[1] * desc.channels[2]
-    return 2 * desc.src_desc.dims[0] * channels * prod(meetings(*numbers) for numbers in geometry)
+def _flops(desc: SlidingDesc) -> int:
+    return flops(desc, desc.dst_desc.dims[2:], desc.src_desc.dims[2:])
 
 
 DeconvolutionDesc.operation = Operation(
@@ -169,19 +124,7 @@ DeconvolutionDesc.operation = Operation(
     roles=weighted_roles(
         (_src, _weights, bias_of_channels, _dst), ("nc*", "[g]oi*", "o", "nc*")
     ),
-    parameters=(
-        Parameter(
-            "alg_kind", parameters.Algorithm("deconvolution_"), lambda case: case["alg"].alg, "alg"
-        ),
-        Parameter("strides", parameters.Spatial(1), lambda case: case.sizes.spatial("s")),
-        Parameter("padding_l", parameters.Spatial(0), lambda case: case.sizes.spatial("p")),
-        Parameter("padding_r", parameters.Spatial(), lambda case: case.sizes.padding_r,
-            default=lambda desc: desc.padding_l,
-        ),
-        Parameter("dilations", parameters.Spatial(0), lambda case: case.sizes.spatial("d"),
-            default=lambda desc: (0,) * len(desc.strides),
-        ),
-    ),
+    parameters=sliding_parameters("deconvolution_"),
     flops=_flops,
     sums=True,
     reference=SPECIFICATION,

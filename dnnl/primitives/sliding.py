@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Self
 
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.conv_tiles import Spatial
+from dnnl.primitives import parameters
 from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc
-from dnnl.types.kinds import Alg, PropKind
+from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
+from dnnl.primitives.operation import Parameter
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -145,7 +153,69 @@ class SlidingDesc(Desc):
         return d, h, w
 
 
-def meetings(src: int, dst: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+def sliding_parameters(prefix: str) -> tuple[Parameter, ...]:
+    """What a description has besides its tensors; names of its algorithms begin with ``prefix``."""
+    return (
+        Parameter("alg_kind", parameters.Algorithm(prefix), lambda case: case["alg"].alg, "alg"),
+        Parameter("strides", parameters.Spatial(1), lambda case: case.sizes.spatial("s")),
+        Parameter("padding_l", parameters.Spatial(0), lambda case: case.sizes.spatial("p")),
+        Parameter("padding_r", parameters.Spatial(), lambda case: case.sizes.padding_r,
+            default=lambda desc: desc.padding_l,
+        ),
+        Parameter("dilations", parameters.Spatial(0), lambda case: case.sizes.spatial("d"),
+            default=lambda desc: (0,) * len(desc.strides),
+        ),
+    )  # fmt: skip
+
+
+def plan(
+    desc: SlidingDesc,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    problem_type: Callable[..., Any],
+    resolve: Callable[[Any, Isa], Any],
+    configure: Callable[[Any, Isa], Any],
+    build: Callable[[Any, Isa], Kernel],
+) -> Plan | Refusal:
+    """The kernel of the problem that a description is, with the layouts that ``resolve`` decides,
+    as ``configure`` plans it; or why there is none."""
+    kind, _, way = str(desc.alg_kind).rpartition("_")
+    if way == "winograd":
+        return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
+    if refusal is not None:
+        return refusal
+    bias = desc.bias_desc
+    if bias.format_kind is FormatKind.any:
+        bias = MemoryDesc(bias.dims, bias.data_type)
+    given = problem_type(
+        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, tuple(attr.post_ops),
+        Quantization.of(attr), space=desc.space,
+    )  # fmt: skip
+    problem = resolve(given, isa)
+    post_ops = resolve_post_ops(problem.post_ops, problem.dst)
+    conf = configure(replace(problem, post_ops=post_ops), isa)
+    if isinstance(conf, Refusal):
+        return conf
+    decided = replace(
+        desc, src_desc=problem.src, weights_desc=problem.weights,
+        bias_desc=problem.bias, dst_desc=problem.dst,
+    )  # fmt: skip
+    return Plan(decided, post_ops, Recipe(conf, isa, build), conf.scratchpad)
+
+
+def flops(desc: SlidingDesc, elements: Sequence[int], places: Sequence[int]) -> int:
+    """Twice the products of taps that meet one of ``elements`` from one of their ``places``: those
+    with padding are not counted, as nobody needs to compute them."""
+    kernel = desc.weights_desc.dims[-len(elements) :]
+    geometry = zip(
+        elements, places, kernel, desc.strides, desc.padding_l, desc.dilations, strict=True
+    )
+    channels = desc.dst_desc.dims[1] * desc.channels[2]
+    return 2 * desc.src_desc.dims[0] * channels * prod(_meetings(*numbers) for numbers in geometry)
+
+
+def _meetings(src: int, dst: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """How often a tap meets an element of src, in one dimension and over all places of a window."""
     starts = [position * stride - padding for position in range(dst)]
     offsets = [tap * (dilation + 1) for tap in range(kernel)]

@@ -15,11 +15,14 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.product import ProductSpecification
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Values
-from dnnl.reference.tolerance import PRODUCT_SUM
+from dnnl.reference.tolerance import EXACT, PRODUCT_SUM, QUANTIZED_SUM
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 
 TOLERANCE = PRODUCT_SUM  # length: IC / G times the kernel's volume
+QUANTIZED_TOLERANCE = QUANTIZED_SUM
+# Nothing is done to them, and dst is s32.
+INTEGER_TOLERANCE = EXACT
 
 
 def deconvolution(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -248,7 +249,8 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
             *operands, spatial=desc.dst_desc.dims[2:], strides=desc.strides,
             padding_l=desc.padding_l, dilations=desc.dilations,
         )  # fmt: skip
-        return want, max(1, deconvolution.SPECIFICATION.length(desc)), deconvolution.TOLERANCE
+        length = max(1, deconvolution.SPECIFICATION.length(desc))
+        return want, length, sliding_tolerance(pd, deconvolution)
     assert isinstance(desc, ConvolutionDesc)
     outputs = desc.dst_desc.dims[2:]
     # Padding on the right may be negative, or zero where the last taps see nothing.
@@ -259,7 +261,7 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
     )  # fmt: skip
     want = want[(slice(None), slice(None), *map(slice, outputs))]
     taps = desc.weights_desc.dims[desc.weights_desc.ndims - len(outputs) - 1 :]
-    return want, max(1, prod(taps)), convolution_tolerance(pd)
+    return want, max(1, prod(taps)), sliding_tolerance(pd, convolution)
 
 
 def tolerance_of(pd: PrimitiveDesc) -> Tolerance:
@@ -269,11 +271,15 @@ def tolerance_of(pd: PrimitiveDesc) -> Tolerance:
     return matmul.INTEGER_TOLERANCE if _bare(pd) else matmul.QUANTIZED_TOLERANCE
 
 
-def convolution_tolerance(pd: PrimitiveDesc) -> Tolerance:
-    """The tolerance that the operation states for the types and attributes of ``pd``."""
-    if not pd.src_desc.data_type.is_integer:
-        return convolution.TOLERANCE
-    return convolution.INTEGER_TOLERANCE if _bare(pd) else convolution.QUANTIZED_TOLERANCE
+def sliding_tolerance(pd: PrimitiveDesc, reference: ModuleType) -> Tolerance:
+    """The tolerance that the module of the operation states for the types and attributes of
+    ``pd``."""
+    if pd.src_desc.data_type.is_integer:
+        stated = reference.INTEGER_TOLERANCE if _bare(pd) else reference.QUANTIZED_TOLERANCE
+    else:
+        stated = reference.TOLERANCE
+    assert isinstance(stated, Tolerance)
+    return stated
 
 
 def _bare(pd: PrimitiveDesc) -> bool:
