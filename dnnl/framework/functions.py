@@ -295,4 +295,7 @@ def _computed(node: Node, values: Mapping[str, Scalar], graph: Graph) -> Scalar:
 def _value(
     name: str, values: Mapping[str, Scalar], constants: Mapping[str, Array]
 ) -> Scalar | float:
-    return values[name] if name in values else float(constants[name].reshape(()))
+    if name in values:
+        return values[name]
+    constant = constants[name].reshape(())
+    return bool(constant) if constant.dtype == bool else float(constant)
