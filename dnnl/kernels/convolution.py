@@ -223,9 +223,11 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    if refusal is not None:
-        return refusal
-    problem = flatten(problem)
+    return refusal or plan(flatten(problem), isa)
+
+
+def plan(problem: Problem, isa: Isa) -> Conf:
+    """Plan a convolution that nothing refuses, along the places that it has."""
     scratchpad = Scratchpad()
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)

@@ -316,9 +316,22 @@ def build(
     products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
     sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> Kernel:
-    """The copies in, the ``sums``, the products with what they do at their ends, the copy out."""
-    arguments = Arguments()
-    module = Module(name, isa)
+    """The kernel with the phases of `emit` and no others."""
+    module, arguments = Module(name, isa), Arguments()
+    phases = emit(module, conf, arguments, products, sums)
+    return Kernel(module, tuple(phases), arguments.ids)
+
+
+def emit(
+    module: Module,
+    conf: AnyConf,
+    arguments: Arguments,
+    products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
+    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
+) -> list[Phase]:
+    """Write the copies in, the ``sums``, the products with what they do at their ends, the copy
+    out."""
+    name, isa = module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     phases.extend(sums(module, conf, arguments))
     tile = conf.blocking.tile
@@ -339,4 +352,4 @@ def build(
                 conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
             )
         )  # fmt: skip
-    return Kernel(module, tuple(phases), arguments.ids)
+    return phases
