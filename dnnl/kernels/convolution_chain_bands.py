@@ -90,7 +90,7 @@ def open_weights(first: Problem, second: Problem, isa: Isa) -> MemoryDesc:
     open where there are no bands."""
     if not _divisible(first, second):
         return first.weights
-    part = _part(first, _channels(first, isa), 1)
+    part = _part(replace(first, post_ops=()), _channels(first, isa), 1)
     tag = convolution.resolve(part, isa).weights.tag
     return first.weights if tag is None else first.weights.with_tag(tag)
 

@@ -161,6 +161,10 @@ class ChainedDesc(ConvolutionDesc):
             return self.second.dst_desc
         return self.desc_of(argument)
 
+    def quantizes(self, output: int) -> int:
+        """DST has those of the second convolution."""
+        return output | Arg.POST_OP_DW
+
 
 def _chain(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if not isinstance(desc, ChainedDesc):
@@ -217,7 +221,8 @@ def _dst(case: CaseValues) -> MemoryDesc:
 
 
 def _flops(desc: SlidingDesc) -> int:
-    return flops(desc, desc.src_desc.dims[2:], desc.dst_desc.dims[2:])
+    own = flops(desc, desc.src_desc.dims[2:], desc.dst_desc.dims[2:])
+    return own + _flops(desc.second) if isinstance(desc, ChainedDesc) else own
 
 
 ConvolutionDesc.operation = Operation(
@@ -246,7 +251,10 @@ ConvolutionDesc.operation = Operation(
     flops=_flops,
     sums=True,
     reference=SPECIFICATION,
-    examples=("--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",),
+    examples=(
+        "--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",
+        "--attr-post-ops=relu+dw:k3s2p1+relu ic6ih9oc20kh1",
+    ),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD),

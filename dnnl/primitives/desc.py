@@ -188,6 +188,10 @@ class Desc:
         """The descriptor of what the scales and zero points of an argument belong to."""
         return self.desc_of(argument)
 
+    def quantizes(self, output: int) -> int:
+        """The argument whose scales and zero points an output has."""
+        return output
+
     @property
     def has_runtime_values(self) -> bool:
         """Whether only the execution knows some of the sizes, strides or offsets."""

@@ -31,6 +31,8 @@ def mask_of_outputs(case: CaseValues, argument: str, name: str, ndims: int) -> i
     """The output channels of the weights are the first dimension, behind the groups if any."""
     if (argument, name) == ("wei", "per_oc"):
         return 3 if case.sizes.grouped else 1
+    if (argument, name) == ("attr_post_op_dw_wei", "per_oc"):
+        return 3
     return None
 
 
