@@ -160,23 +160,28 @@ def emit_copy(
     post_ops: Sequence[PostOp] = (),
     quantization: Quantization = _NONE,
     core: Type = F32,
+    dropout: Dropout | None = None,
 ) -> Phase:
-    """Write a phase that copies one argument into another through its ``quantization``, post-ops
-    and that of dst, as values of ``core``."""
+    """Write a phase that copies one argument into another through its ``quantization``, a dropout,
+    post-ops and that of dst, as values of ``core``."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
     output = Operand(arguments.slot(dst[0]), dst[1], index)
     epilogue = Epilogue(post_ops, output, arguments)
     quantizer = Quantizer(quantization, {src[0]: given, int(Arg.DST): output}, arguments)
+    dropper = Dropper(dropout, output, arguments)
 
     def body(point: Point) -> None:
         value = quantizer.dequantize(point, src[0], point.load(given))
-        value = epilogue.apply(point, value)
+        value = epilogue.apply(point, dropper.apply(point, value))
         point.store(output, quantizer.quantize(point, Arg.DST, value))
 
-    read = (given, *epilogue.operands, *quantizer.operands)
-    nest = Nest(axes, (), read, (output,), body, reads_dst=epilogue.reads_dst, core=core)
+    read = (given, *epilogue.operands, *quantizer.operands, *dropper.inputs)
+    nest = Nest(
+        axes, (), read, (output, *dropper.outputs), body, numbers=dropper.numbers,
+        reads_dst=epilogue.reads_dst, registers=dropper.registers, core=core,
+    )  # fmt: skip
     return emit_nest(module, symbol, nest)
 
 

@@ -250,6 +250,7 @@ ConvolutionDesc.operation = Operation(
     parameters=sliding_parameters("convolution_"),
     flops=_flops,
     sums=True,
+    compensated=(Arg.WEIGHTS,),
     reference=SPECIFICATION,
     examples=(
         "--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",

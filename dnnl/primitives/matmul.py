@@ -39,11 +39,13 @@ from dnnl.primitives.implementation import (
     laid_out_as,
     plan_nest,
     refuse_attr,
+    resolve_dropout,
     resolve_post_ops,
 )
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.weighted import weighted_roles
+from dnnl.primitives.weighted import bare, refuse_adjusted, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
@@ -113,20 +115,27 @@ def _broadcast(a: int, b: int) -> int:
 
 
 def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
+    refusal = refuse_adjusted(desc.weights_desc)
+    refusal = refusal or refuse_attr(attr, "post_ops", "scales", "zero_points", "dropout")
     if refusal is not None:
         return refusal
     open_problem = Problem(
-        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+        desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
         Quantization.of(attr),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
     problem = kernel.resolve(open_problem, isa)
-    problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
+    problem = replace(
+        problem,
+        post_ops=resolve_post_ops(problem.post_ops, problem.dst),
+        dropout=resolve_dropout(attr.dropout, problem.dst),
+    )
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
-    decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
+    compensated = desc.weights_desc.compensation is not None
+    weights = desc.weights_desc if compensated else problem.weights
+    decided = MatmulDesc(problem.src, weights, problem.dst, problem.bias)
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
@@ -231,6 +240,7 @@ MatmulDesc.operation = Operation(
     flops=lambda desc: 2 * desc.dst_desc.nelems() * desc.src_desc.dims[-1],
     formerly={"gemm": "", "gemm_api": ""},
     sums=True,
+    compensated=(Arg.WEIGHTS,),
     channels=-1,
     reference=SPECIFICATION,
     examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),

@@ -18,6 +18,7 @@ from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import Parameter
+from dnnl.primitives.weighted import bare, refuse_adjusted
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -201,7 +202,8 @@ def refuse_sliding(desc: SlidingDesc, attr: PrimitiveAttr) -> Refusal | None:
     kind, _, way = str(desc.alg_kind).rpartition("_")
     if way == "winograd":
         return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
-    return refuse_attr(attr, "post_ops", "scales", "zero_points")
+    refusal = refuse_adjusted(desc.weights_desc)
+    return refusal or refuse_attr(attr, "post_ops", "scales", "zero_points")
 
 
 def problem_of(
@@ -215,15 +217,16 @@ def problem_of(
     if bias.format_kind is FormatKind.any:
         bias = MemoryDesc(bias.dims, bias.data_type)
     return problem_type(
-        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, post_ops, quantization,
+        desc.src_desc, bare(desc.weights_desc), bias, desc.dst_desc, post_ops, quantization,
         space=desc.space,
     )  # fmt: skip
 
 
 def decided(desc: AnySliding, problem: Any) -> AnySliding:
     """The description with the layouts of a problem."""
+    weights = problem.weights if desc.weights_desc.compensation is None else desc.weights_desc
     return replace(
-        desc, src_desc=problem.src, weights_desc=problem.weights, bias_desc=problem.bias,
+        desc, src_desc=problem.src, weights_desc=weights, bias_desc=problem.bias,
         dst_desc=problem.dst,
     )  # fmt: skip
 
