@@ -95,7 +95,9 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 def _column_major(problem: Problem) -> bool:
     """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows."""
     dst = problem.dst
-    if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops) or problem.dropout:
+    if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
+        return False
+    if problem.dropout is not None or problem.stochastic:
         return False
     both = 0b11 << (dst.ndims - 2)
     quantization = (*problem.quantization.scales, *problem.quantization.zero_points)

@@ -43,7 +43,8 @@ NONE = Quantization()
 @dataclass(frozen=True)
 class Problem:
     """dst = post_ops(dropout(bias + src * weights)) of quantized tensors; ``bias`` may be the zero
-    descriptor. Factors of f32 may be held as ``narrow``."""
+    descriptor. Factors of f32 may be held as ``narrow``. Results may be rounded by chance, which is
+    ``stochastic``."""
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -53,6 +54,7 @@ class Problem:
     quantization: Quantization = NONE
     narrow: DataType = DataType.f32
     dropout: Dropout | None = None
+    stochastic: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,8 @@ class Conf:
     where they are copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are
     parts of the scratchpad, where they are needed (`Finish`).
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
-    follows on the bias, ``dropout`` among it. ``scratchpad`` is in bytes.
+    follows on the bias, ``dropout`` and ``stochastic`` rounding among it. ``scratchpad`` is in
+    bytes.
     """
 
     src: Argument
@@ -111,6 +114,7 @@ class Conf:
     scratchpad: int
     column_sums: Argument | None = None
     dropout: Dropout | None = None
+    stochastic: bool = False
 
 
 AnyConf = TypeVar("AnyConf", bound=Conf)
@@ -198,7 +202,8 @@ def plan(
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
-    walkable = shape.dst_walkable(problem.dst) and problem.dropout is None
+    chance = problem.dropout is not None or problem.stochastic
+    walkable = shape.dst_walkable(problem.dst) and not chance
     if problem.dst.data_type.bits < 8 or not walkable:
         computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
         copy_out = (computed, dst)
@@ -217,7 +222,7 @@ def plan(
         quantization=problem.quantization, dequantized=dequantized, factors=factors,
         multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
-        dropout=problem.dropout,
+        dropout=problem.dropout, stochastic=problem.stochastic,
     )  # fmt: skip
 
 
@@ -355,7 +360,7 @@ def emit(
             emit_copy(
                 module, symbol, given, dst, arguments, conf.post_ops,
                 conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
-                conf.dropout,
+                conf.dropout, stochastic=conf.stochastic,
             )
         )  # fmt: skip
     return phases

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.stochastic import ROUNDED
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
 from dnnl.kernels import matmul_exact
@@ -45,12 +46,14 @@ from dnnl.primitives.implementation import (
 from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import bare, refuse_adjusted, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
-from dnnl.types.arg import Arg
+from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+
+_SUPPORTED = ("post_ops", "scales", "zero_points", "dropout", "rounding_mode")
 
 
 @dataclass(frozen=True, init=False)
@@ -115,8 +118,8 @@ def _broadcast(a: int, b: int) -> int:
 
 
 def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_adjusted(desc.weights_desc)
-    refusal = refusal or refuse_attr(attr, "post_ops", "scales", "zero_points", "dropout")
+    refusal = refuse_adjusted(desc.weights_desc) or refuse_attr(attr, *_SUPPORTED)
+    refusal = refusal or _refuse_rounding(desc, attr)
     if refusal is not None:
         return refusal
     open_problem = Problem(
@@ -129,6 +132,7 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         problem,
         post_ops=resolve_post_ops(problem.post_ops, problem.dst),
         dropout=resolve_dropout(attr.dropout, problem.dst),
+        stochastic=bool(attr.rounding_modes),
     )
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
@@ -137,6 +141,18 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     weights = desc.weights_desc if compensated else problem.weights
     decided = MatmulDesc(problem.src, weights, problem.dst, problem.bias)
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _refuse_rounding(desc: MatmulDesc, attr: PrimitiveAttr) -> Refusal | None:
+    """Why results cannot be rounded by chance, or None."""
+    kind = desc.dst_desc.data_type
+    for argument in attr.rounding_modes:
+        if argument != Arg.DST:
+            return Refusal(Reason.ATTRIBUTE, f"rounding_mode of {name_of(argument)}")
+        if kind.is_integer or kind.bits < 8:
+            rule = f"it takes {any_of((*ROUNDED, DataType.f32, DataType.f64))}"
+            return Refusal(Reason.DATA_TYPE, f"{kind} rounded by chance; {rule}")
+    return None
 
 
 def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:

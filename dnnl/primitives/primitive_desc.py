@@ -180,6 +180,8 @@ class PrimitiveDesc:
         dropout = self._attr.dropout
         if dropout is not None and argument in dropout.descs:
             return dropout.descs[argument]
+        if argument == Arg.ROUNDING_SEED and self._attr.rounding_modes:
+            return MemoryDesc((1,), "s32")
         return self._operand_desc(argument)
 
     def _operand_desc(self, argument: int) -> MemoryDesc:
@@ -349,8 +351,8 @@ def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
 
 
 def is_parameter(argument: int) -> bool:
-    """Whether an argument holds scales, zero points or a number for a dropout."""
-    return bool(argument & _QUANTIZATION) or argument in SCALARS
+    """Whether an argument holds scales, zero points or a number for what is done by chance."""
+    return bool(argument & _QUANTIZATION) or argument in {*SCALARS, Arg.ROUNDING_SEED}
 
 
 def describe(argument: int, desc: MemoryDesc) -> str:

@@ -1,4 +1,4 @@
-"""Attributes of products besides quantization: dropout, and sums behind the weights."""
+"""Attributes of products besides quantization: dropout, rounding, sums behind the weights."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 from dnnl import (
     Arg,
+    DataType,
+    InvalidArguments,
     Memory,
     MemoryDesc,
     Primitive,
@@ -22,6 +24,8 @@ from dnnl import (
 )
 from dnnl.primitives.desc import Desc
 from dnnl.reference import dropout as reference
+from dnnl.reference import stochastic
+from dnnl.reference.conversions import convert
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.types.compensation import Compensation
 from tests.check import check, logical, poisoned_memory
@@ -38,6 +42,8 @@ from tests.primitives.products import (
 )
 
 SEED, CHANCE = 0x123456789, 0.3
+# Sums of integers and this have more digits than narrow floats, and no more than f32.
+SHIFT = 2.0**-3 + 2.0**-10
 
 
 def told(offset: int | None) -> dict[int, Memory]:
@@ -60,7 +66,7 @@ def verify_dropout(desc: Desc, mask: str | None = "any", offset: int | None = No
     attr.post_ops.append_eltwise("eltwise_linear", 2.0, 1.0)
     pd = PrimitiveDesc(desc, ENGINE, attr)
     args = inputs(pd, "integers")
-    written = {}
+    written: dict[int, Memory] = {}
     if mask is not None:
         written[Arg.DROPOUT_MASK] = poisoned_memory(pd.arg_desc(Arg.DROPOUT_MASK), ENGINE)
     results = execute_all(pd, {**args, **told(offset)}, written)
@@ -103,6 +109,70 @@ def test_what_drops_nothing() -> None:
     ):
         with pytest.raises(Unimplemented, match="unsupported attribute: dropout"):
             PrimitiveDesc(desc, ENGINE, attr)
+
+
+@some_rows
+@pytest.mark.parametrize(
+    ("dst", "layout"),
+    [("bf16", "plain"), ("bf16", "ba"), ("f16", "plain"), ("f8_e5m2", "plain"), ("f8_e4m3", "ba"),
+     ("f32", "plain")],
+)  # fmt: skip
+def test_stochastic_rounding(dst: str, layout: str, isa: str) -> None:
+    attr = PrimitiveAttr()
+    attr.set_rounding_mode(Arg.DST, "stochastic")
+    attr.post_ops.append_eltwise("eltwise_linear", 1.0, SHIFT)
+    desc = matmul_desc((9, 40, 37), ("f32", "f32", dst), ("any", "any", layout), "f32")
+    with config.override("max_cpu_isa", isa):
+        pd = PrimitiveDesc(desc, ENGINE, attr)
+        args = inputs(pd, "integers")
+        args[Arg.ROUNDING_SEED] = Memory.from_numpy(np.array([-77], np.int32))
+        got = execute_all(pd, args)[Arg.DST]
+    sums, _, _ = expected(pd, {arg: logical(memory) for arg, memory in args.items()})
+    want = stochastic.rounded(sums + SHIFT, pd.dst_desc.data_type, -77)
+    nearest = convert(sums + SHIFT, pd.dst_desc.data_type)
+    check(got, want, 0.0)
+    assert dst == "f32" or (logical(got) != nearest).any()
+
+
+def test_stochastic_rounding_is_right_on_the_mean() -> None:
+    values = np.full(100000, 1 + 0.3 * 2**-7)
+    made = stochastic.rounded(values, DataType.bf16, 5)
+    assert {*made} == {1.0, 1 + 2**-7}
+    assert abs((made.mean() - 1) * 2**7 - 0.3) < 0.005
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16", "f8_e5m2", "f8_e4m3"])
+def test_ends_of_stochastic_rounding(name: str) -> None:
+    attr = PrimitiveAttr()
+    attr.set_rounding_mode("DST", "stochastic")
+    row = np.array([[np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-38, -1e-41, 0.0]], np.float32)
+    pd = PrimitiveDesc(
+        matmul_desc((1, 1, 8), ("f32", "f32", name), ("plain", "plain", "plain")), ENGINE, attr
+    )
+    dst = Memory(pd.dst_desc, ENGINE)
+    args = {
+        Arg.SRC: Memory.from_numpy(np.ones((1, 1), np.float32)),
+        Arg.WEIGHTS: Memory.from_numpy(row), Arg.DST: dst,
+        Arg.ROUNDING_SEED: Memory.from_numpy(np.array([3], np.int32)),
+    }  # fmt: skip
+    Primitive(pd).execute(Stream(ENGINE), args)
+    got, most = logical(dst)[0], pd.dst_desc.data_type.max
+    assert (got[0], got[1]) == (most, -most)
+    assert np.isnan(got[2])
+    check(dst, stochastic.rounded(row, pd.dst_desc.data_type, 3), 0.0)
+
+
+def test_what_is_not_rounded_by_chance() -> None:
+    attr = PrimitiveAttr()
+    attr.set_rounding_mode(Arg.DST, "stochastic")
+    with pytest.raises(Unimplemented, match="s8 rounded by chance"):
+        PrimitiveDesc(matmul_desc((4, 4, 4), ("u8", "s8", "s8")), ENGINE, attr)
+    with pytest.raises(Unimplemented, match="unsupported attribute: rounding_mode"):
+        PrimitiveDesc(inner_product_desc((4, 4), 4, ("f32", "f32", "f32")), ENGINE, attr)
+    with pytest.raises(InvalidArguments, match="expected DST, DIFF_SRC or DIFF_WEIGHTS"):
+        attr.set_rounding_mode(Arg.SRC, "stochastic")
+    attr.set_rounding_mode(Arg.DST, "environment")
+    assert attr == PrimitiveAttr()
 
 
 def compensated(desc: Any, mask: int, scale_adjust: float = 1.0) -> Any:

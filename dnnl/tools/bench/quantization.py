@@ -20,6 +20,7 @@ from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.post_ops import apply_post_ops, undecided
 from dnnl.reference.quantization import dequantize, expand, quantize
 from dnnl.reference.rule import Rule
+from dnnl.reference.stochastic import rounded
 from dnnl.tools.bench.cases import Case
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr, ScaleSpec
@@ -30,7 +31,6 @@ from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOp
 
 _MISSING = {
     "attr-precomputed-reductions": "precomputed reductions",
-    "attr-rounding-mode": "stochastic rounding",
 }
 _EXACT_STEPS = (Alg.binary_add, Alg.binary_sub, Alg.binary_mul, Alg.binary_div)
 
@@ -55,7 +55,7 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
     """
     ndims = {tensor.argument: tensor.desc.ndims for tensor in desc.tensors}
     for name, what in _MISSING.items():
-        if str(case[name]) not in ("", "dst:environment"):
+        if str(case[name]):
             raise Unimplemented(f"attributes know no {what}")
     fpmath, _, whole = str(case["attr-fpmath"]).partition(":")
     attr = PrimitiveAttr(
@@ -65,6 +65,8 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
         fpmath_apply_to_int=bool(whole),
         accumulation_mode=str(case["attr-acc-mode"]),
     )
+    arg, mode, *_ = str(case["attr-rounding-mode"]).split(":")
+    attr.set_rounding_mode(arg.upper(), mode)
     for entry in case["attr-scales"].items:
         rank = _rank(entry, ndims)
         bits = _bits(case, operation, entry, rank)
@@ -156,9 +158,17 @@ def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
             spec = specs[entry.argument]
             _add_quantization(made, kind | entry.argument, entry, spec.shape(dims), pd)
     _add_dropout(made, case["attr-dropout"], pd.attr)
+    if pd.attr.rounding_modes:
+        made.add(Arg.ROUNDING_SEED, f64([_seed(case)]), pd.arg_desc(Arg.ROUNDING_SEED))
     for number, entry in enumerate(pd.attr.post_ops):
         _add_operands(made, number, entry, pd)
     return made
+
+
+def _seed(case: Case) -> int:
+    """The seed of a case's rounding."""
+    seed = str(case["attr-rounding-mode"]).split(":")[2:]
+    return int(seed[0]) if seed else 0
 
 
 def _add_dropout(made: Parameters, asked: object, attr: PrimitiveAttr) -> None:
@@ -245,7 +255,10 @@ def finished(
     values = apply_post_ops(result, post_ops, operands, previous, core, kind, begin)
     open_at = undecided(result, post_ops, operands, previous, kind, exact=exact, begin=begin)
     owner = pd.desc.quantizes(argument)
-    written[argument] = quantize(values, *both(values.shape, owner, pd, made))
+    values = quantize(values, *both(values.shape, owner, pd, made))
+    if argument in pd.attr.rounding_modes:
+        values = rounded(values, kind, int(made.values[Arg.ROUNDING_SEED].item()))
+    written[argument] = values
     return written, open_at
 
 
@@ -299,6 +312,8 @@ def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
             relative = max(relative, 2 * DataType.f32.eps)
         if isinstance(entry, PostOpBinary) and entry.alg is Alg.binary_mul:
             zeros = max(zeros, 65)
+    if attr.rounding_modes and (attr.post_ops or attr.scales):
+        relative = max(relative, 2 * data_type.eps)  # one step away where f32 is a digit off
     if Arg.DST in attr.scales and data_type is DataType.f32:
         relative = max(relative, 1e-5)
     return replace(rule, zeros=zeros, absolute=absolute, relative=relative, non_finite=non_finite)
