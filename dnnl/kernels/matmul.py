@@ -97,6 +97,8 @@ def _column_major(problem: Problem) -> bool:
     dst = problem.dst
     if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
         return False
+    if problem.dropout is not None or problem.stochastic:
+        return False
     both = 0b11 << (dst.ndims - 2)
     quantization = (*problem.quantization.scales, *problem.quantization.zero_points)
     if any(spec.mask & both == both for _, spec in quantization):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.stochastic import ROUNDED
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
 from dnnl.kernels import matmul_exact
@@ -39,16 +40,20 @@ from dnnl.primitives.implementation import (
     laid_out_as,
     plan_nest,
     refuse_attr,
+    resolve_dropout,
     resolve_post_ops,
 )
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.weighted import weighted_roles
+from dnnl.primitives.weighted import bare, refuse_adjusted, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
+from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+
+_SUPPORTED = ("post_ops", "scales", "zero_points", "dropout", "rounding_mode")
 
 
 @dataclass(frozen=True, init=False)
@@ -113,21 +118,41 @@ def _broadcast(a: int, b: int) -> int:
 
 
 def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
+    refusal = refuse_adjusted(desc.weights_desc) or refuse_attr(attr, *_SUPPORTED)
+    refusal = refusal or _refuse_rounding(desc, attr)
     if refusal is not None:
         return refusal
     open_problem = Problem(
-        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+        desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
         Quantization.of(attr),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
     problem = kernel.resolve(open_problem, isa)
-    problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
+    problem = replace(
+        problem,
+        post_ops=resolve_post_ops(problem.post_ops, problem.dst),
+        dropout=resolve_dropout(attr.dropout, problem.dst),
+        stochastic=bool(attr.rounding_modes),
+    )
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
-    decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
+    compensated = desc.weights_desc.compensation is not None
+    weights = desc.weights_desc if compensated else problem.weights
+    decided = MatmulDesc(problem.src, weights, problem.dst, problem.bias)
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _refuse_rounding(desc: MatmulDesc, attr: PrimitiveAttr) -> Refusal | None:
+    """Why results cannot be rounded by chance, or None."""
+    kind = desc.dst_desc.data_type
+    for argument in attr.rounding_modes:
+        if argument != Arg.DST:
+            return Refusal(Reason.ATTRIBUTE, f"rounding_mode of {name_of(argument)}")
+        if kind.is_integer or kind.bits < 8:
+            rule = f"it takes {any_of((*ROUNDED, DataType.f32, DataType.f64))}"
+            return Refusal(Reason.DATA_TYPE, f"{kind} rounded by chance; {rule}")
+    return None
 
 
 def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -231,6 +256,7 @@ MatmulDesc.operation = Operation(
     flops=lambda desc: 2 * desc.dst_desc.nelems() * desc.src_desc.dims[-1],
     formerly={"gemm": "", "gemm_api": ""},
     sums=True,
+    compensated=(Arg.WEIGHTS,),
     channels=-1,
     reference=SPECIFICATION,
     examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
