@@ -61,6 +61,11 @@ class Multiply:
         return _SUMS[self.dot.accumulator]
 
     @property
+    def accumulator_bytes(self) -> int:
+        """The size of a sum."""
+        return 8 if self.accumulator is F64 else 4
+
+    @property
     def span(self) -> int:
         """How many registers a vector of sums fills."""
         return 2 if self.accumulator is F64 else 1
@@ -140,6 +145,13 @@ class Multiply:
             else:
                 total = vector.multiply_add(e, first, second, total)
         return total
+
+    def total(self, e: Emitter, words: ir.Value, sums: ir.Value) -> ir.Value:
+        """sums + the bytes of words of A."""
+        signed = self.a is DataType.s8
+        for number in range(self.group):
+            sums = e.b.add(sums, _byte(e, words, number, signed=signed))
+        return sums
 
     def _registers(self, e: Emitter, words: ir.Value, of: DataType) -> Values:
         """The operands of the instruction out of words of elements of a type."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
-from dnnl.kernels import matmul_exact
+from dnnl.kernels import matmul_exact, matmul_open, open_product
 from dnnl.kernels.product_conf import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
@@ -116,18 +117,36 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
-    open_problem = Problem(
-        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
-        Quantization.of(attr),
-        narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
-    )  # fmt: skip
-    problem = kernel.resolve(open_problem, isa)
+    problem = kernel.resolve(_problem(desc, attr, isa), isa)
     problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
     decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
+    if refusal is not None:
+        return refusal
+    problem = matmul_open.resolve(_problem(desc, attr, isa), isa)
+    problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
+    conf = matmul_open.configure(problem, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    recipe = Recipe(matmul_open.shared(conf), isa, open_product.build)
+    sizes = partial(matmul_open.sizes, conf, isa)
+    decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
+    return Plan(decided, problem.post_ops, recipe, sizes=sizes)
+
+
+def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Problem:
+    return Problem(
+        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+        Quantization.of(attr),
+        narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
+    )  # fmt: skip
 
 
 def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -235,7 +254,8 @@ MatmulDesc.operation = Operation(
     reference=SPECIFICATION,
     examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
     implementations=(
-        Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD)
+        Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
+        Implementation("brgemm", _open_sizes, FORWARD, runtime=True),
     ),
     invalid=_invalid,
     mask=_mask,
