@@ -113,12 +113,12 @@ class Multiply:
         kind = vector.vector_type(I32, lanes)
         return self._of_words(e, e.b.load(pointer, typ=kind, align=self.b.size))
 
-    def load_rows(self, e: Emitter, pointer: ir.Value, apart: int) -> list[Values]:
+    def load_rows(self, e: Emitter, pointer: ir.Value, apart: int | ir.Value) -> list[Values]:
         """The words of as many vectors of columns side by side as a group has k, whose rows lie
         ``apart``, in elements."""
         element = ir.IntType(8 * self.b.size)
         kind = vector.vector_type(element, e.isa.lanes * self.group)
-        starts = [e.element(pointer, i64(k * apart), element) for k in range(self.group)]
+        starts = [e.element(pointer, e.mul(i64(k), apart), element) for k in range(self.group)]
         rows = side_by_side(e, [vector.load(e, start, kind) for start in starts])
         words = vector.vector_type(I32, e.isa.lanes)
         return [self._of_words(e, e.b.bitcast(row, words)) for row in rows]

@@ -61,6 +61,9 @@ class Word(IntEnum):
     SRC_ORDER = 10
     WEIGHTS_ORDER = 11
     VECTORS = 12  # whether all tensors at the end of a tile have columns for neighbours
+    AS_THEY_ARE = 13  # whether weights in rows are read where they lie
+    TILE_ROWS = 14  # at most
+    TILE_COLUMNS = 15
 
 
 HEAD = len(Word)
@@ -290,10 +293,12 @@ def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     weights = _steps(found.weights, found, (found.column, found.depth))
     order = _order(weights)
     words = -(-terms // group)
+    in_rows = order is Order.LINES and may_stay(conf) and not terms % group
     blocks = choose_blocks(isa, here, Extents(
-        prod(batch), rows, columns, words, terms, conf.panels, order is Order.LINES,
+        prod(batch), rows, columns, words, terms, conf.panels, in_rows,
     ))  # fmt: skip
-    panels = -(-columns // here.width)
+    width = blocks.tile.vectors * here.lanes
+    panels = -(-columns // width)
     units = prod(batch) * -(-rows // blocks.rows) * -(-panels // blocks.panels)
     ends = [_steps(operand, found, (found.row, found.column)) for operand in found.ends]
     pattern = tensors(shared(conf), Arguments()).ends
@@ -305,6 +310,8 @@ def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
         Word.BLOCK_PANELS: blocks.panels, Word.BLOCK_WORDS: blocks.words,
         Word.PARTS: max(1, -(-words // blocks.words)), Word.SRC_ORDER: _order(src),
         Word.WEIGHTS_ORDER: order, Word.VECTORS: vectors,
+        Word.AS_THEY_ARE: blocks.as_they_are, Word.TILE_ROWS: blocks.tile.rows,
+        Word.TILE_COLUMNS: width,
     }  # fmt: skip
     made = [int(head[word]) for word in Word]
     for steps in (src, weights, *ends):
@@ -339,6 +346,13 @@ def orders(desc: MemoryDesc, depth: int) -> tuple[Order, ...]:
     if desc.strides[-3 - depth] == 1:
         return (Order.LINES,)
     return tuple(Order)
+
+
+def may_stay(conf: Conf) -> bool:
+    """Whether there is code for weights in rows that are multiplied where they lie."""
+    _, weights = conf.weights
+    in_rows = Order.LINES in orders(weights, -2)
+    return not conf.panels and in_rows and weights.data_type is conf.multiply.b
 
 
 def moves(operand: Operand) -> bool:

@@ -17,9 +17,10 @@ from dnnl.codegen.multiply import Multiply
 _LINE = 64  # bytes
 _MOST_WORDS = 1024  # of a block of k
 _LEAST_WORDS = 128
-# Panels that are packed for a few rows stay in the first level until they are multiplied, and are
-# read from rows of weights that are this many bytes long.
-_RUN = 4096
+# Weights that few rows meet stay in rows: a page of the rows of so many words is read side by side.
+_PAGE = 4096
+_WORDS = 8
+_WIDE = 4  # vectors of a tile that reads them
 _FEW_TILES = 2
 
 
@@ -34,6 +35,7 @@ class Room:
 
     tile: TileShape
     lanes: int
+    group: int
     word: int
     column: int
     cell: int
@@ -41,6 +43,7 @@ class Room:
     words: int
     panels: int
     sums: int
+    wide: TileShape
 
     @staticmethod
     def of(isa: Isa, way: Multiply, vectors: int, *, ones: bool) -> Room:
@@ -54,10 +57,11 @@ class Room:
         tiles = max(1, -(-quarter // pitch // tile.rows))
         cell = isa.lanes * way.accumulator_bytes
         least = (tile.rows + ones) * vectors * cell
+        wide = TileShape(max_rows(isa, _WIDE * way.span, way.parts, ones=ones), _WIDE)
         return Room(
-            tile, isa.lanes, word, column, cell, tiles * tile.rows, words,
+            tile, isa.lanes, way.group, word, column, cell, tiles * tile.rows, words,
             max(quarter, (words + isa.lanes) * vectors * isa.lanes * column),
-            max(quarter, tiles * least),
+            max(quarter, tiles * least), wide,
         )  # fmt: skip
 
     @property
@@ -92,51 +96,62 @@ class Extents:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A block has at most so many rows, panels and words; ``threads`` is for how many there is
-    work."""
+    """A block has at most so many rows, panels for a tile, and words; ``threads`` is for how many
+    there is work. Weights may be multiplied ``as_they_are``, in rows."""
 
+    tile: TileShape
     rows: int
     panels: int
     words: int
     threads: int
+    as_they_are: bool = False
 
 
 def choose_blocks(isa: Isa, room: Room, size: Extents) -> Blocks:
-    """The blocks of an execution.
-
-    Sums are computed in as few parts as there is room for. Of weights in rows that few rows meet,
-    many columns are packed together, since processors read ahead along rows.
-    """
+    """The blocks of an execution: sums are computed in as few parts as there is room for."""
+    work = size.batch * size.rows * size.columns * max(1, size.terms) // sharing.MULTIPLY_ADDS
+    threads = max(1, work // sharing.LEAST_WORK)
+    wanted = min(sharing.FEW_ITEMS, threads)
+    wide = room.wide.vectors * room.lanes
+    if size.in_rows and size.rows <= _FEW_TILES * room.wide.rows and not size.columns % wide:
+        return _as_they_are(room, size, threads)
     tile = room.tile
     total = max(1, -(-size.columns // room.width))
-    cells = (tile.rows + 1) * tile.vectors * room.cell  # a row of ones included
     parts = max(1, -(-size.words // room.words))
     words = max(1, -(-size.words // parts))
     rows = _even(size.rows, room.rows, tile.rows)
-    tiles = rows // tile.rows
-    panel = room.width * room.column
-    if not size.panels and size.in_rows and tiles <= _FEW_TILES:
-        wanted = max(1, _RUN // (room.width * room.column // (room.word or 1)))
-        panels = min(total, wanted, max(1, room.sums // (tiles * cells)))
-        words = min(words, max(room.lanes, isa.caches.l1 // 2 // (panels * panel)))
-        parts = max(1, -(-size.words // words))
-    else:
-        panels = max(1, room.panels // (_padded(words, room.lanes) * panel))
+    panels = max(1, room.panels // (_padded(words, room.lanes) * room.width * room.column))
     if parts > 1:
-        panels = min(panels, max(1, room.sums // (tiles * cells)))
+        panels = min(panels, _with_sums(room, tile, rows))
     panels = _even(total, panels, 1)
-    work = size.batch * size.rows * size.columns * max(1, size.terms) // sharing.MULTIPLY_ADDS
-    wanted = min(sharing.FEW_ITEMS, work // sharing.LEAST_WORK)
 
     def items() -> int:
         return size.batch * -(-max(1, size.rows) // rows) * -(-total // panels)
 
-    cheap = size.panels or parts == 1  # then parts of the rows share packed weights
+    cheap = size.panels or parts == 1  # then blocks of rows share packed weights
     while items() < wanted and cheap and rows > 2 * tile.rows:
         rows = _even(rows, rows - 1, tile.rows)
     while items() < wanted and panels > 1:
         panels = _even(panels, panels - 1, 1)
-    return Blocks(rows, panels, words, max(1, work // sharing.LEAST_WORK))
+    return Blocks(tile, rows, panels, words, threads)
+
+
+def _as_they_are(room: Room, size: Extents, threads: int) -> Blocks:
+    """Weights in rows that few rows of src meet: pieces of some rows, again and again."""
+    tile = room.wide
+    width = tile.vectors * room.lanes
+    total = max(1, size.columns // width)
+    rows = _even(size.rows, room.rows, tile.rows)
+    page = max(1, _PAGE * room.group // (width * room.column))
+    pieces = 2 if threads > 1 and total * size.batch <= page else 1
+    panels = min(page, -(-total // pieces), _with_sums(room, tile, rows))
+    return Blocks(tile, rows, _even(total, panels, 1), _WORDS, threads, as_they_are=True)
+
+
+def _with_sums(room: Room, tile: TileShape, rows: int) -> int:
+    """How many panels there is room for beside the sums of so many rows."""
+    cells = (tile.rows + 1) * tile.vectors * room.cell  # a row of ones included
+    return max(1, room.sums // (-(-rows // tile.rows) * cells))
 
 
 def _padded(words: int, lanes: int) -> int:

@@ -29,7 +29,7 @@ from dnnl.codegen.open_place import Lanes, moved
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.place import Place
 from dnnl.codegen.sharing import SHARES
-from dnnl.kernels.matmul_open import HEAD, Conf, Tensors, Word, moves, orders, room, tensors
+from dnnl.kernels.matmul_open import HEAD, Conf, Tensors, Word, may_stay, moves, orders, room, tensors
 from dnnl.kernels.open_pack import Order, Packer, Part
 from dnnl.runtime.image import Phase
 
@@ -59,8 +59,8 @@ class _Unit:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """The part of the k that a block multiplies: its number, its first word, how many there are,
-    and the k that are left from the first one on."""
+    """The part of the k that a block multiplies: its number, its first word, and how many words
+    and k there are."""
 
     number: Value
     word: Value
@@ -93,6 +93,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, (phase,), arguments.ids)
 
 
+def _heights(most: int) -> list[int]:
+    """The numbers of rows for which there is code; those between are rounded up."""
+    return sorted({1, most, *range(2, most, 2)})
+
+
 class _Writer:
     """Writes the loops."""
 
@@ -113,6 +118,7 @@ class _Writer:
             self._steps(number, count) for number in range(2 + count)
         )
         self._places = ends
+        self._stay = self.e.b.icmp_signed("!=", self._head[Word.AS_THEY_ARE], i64(0))
         batch = HEAD + 3 * (2 + count)
         self._batch = [self._word(batch + n * (3 + count)) for n in range(len(tensors.batch))]
         self.finish = tensors.finish.of_depth(self._depth())
@@ -189,7 +195,7 @@ class _Writer:
         row = b.mul(index(blocks(Word.ROWS, Word.BLOCK_ROWS)), head[Word.BLOCK_ROWS])
         panel = b.mul(index(blocks(Word.PANELS, Word.BLOCK_PANELS)), head[Word.BLOCK_PANELS])
         batch = [index(extent) for extent in reversed(self._batch)][::-1]
-        column = e.mul(panel, self._room.width)
+        column = b.mul(panel, head[Word.TILE_COLUMNS])
 
         def place(steps: _Steps, first: Value, second: Value) -> Value:
             at = steps.base
@@ -215,8 +221,9 @@ class _Writer:
         e, b, head = self.e, self.e.b, self._head
         word = b.mul(number, head[Word.BLOCK_WORDS])
         words = e.smaller(head[Word.BLOCK_WORDS], b.sub(head[Word.WORDS], word))
-        first = e.mul(word, self.conf.multiply.group)
-        stretch = _Stretch(number, word, words, b.sub(head[Word.TERMS], first))
+        group = self.conf.multiply.group
+        left = b.sub(head[Word.TERMS], e.mul(word, group))
+        stretch = _Stretch(number, word, words, e.smaller(left, e.mul(words, group)))
 
         def src() -> Values:
             self._pack_src(unit, stretch)
@@ -224,10 +231,11 @@ class _Writer:
 
         e.branch(fresh[0], src, lambda: ())
         base, step = self._weights_of(unit, stretch, fresh[1])
+        tiles = b.add(unit.rows, b.sub(head[Word.TILE_ROWS], i64(1)))
         e.loop(
-            i64(0), unit.rows,
-            lambda row: self._row_of_tiles(unit, stretch, row, (base, step)),
-            step=self._room.tile.rows, unroll=False, name="tile",
+            i64(0), b.udiv(tiles, head[Word.TILE_ROWS]),
+            lambda tile: self._row_of_tiles(unit, stretch, tile, (base, step)),
+            unroll=False, name="tile",
         )  # fmt: skip
 
     def _pack_src(self, unit: _Unit, stretch: _Stretch) -> None:
@@ -274,8 +282,21 @@ class _Writer:
             packer.panels(part, orders(given, -2), order, to, vectors, panel)
             return ()
 
-        e.branch(fresh, pack, lambda: ())
-        return self._packed_weights, e.mul(panel, way.group)
+        def packed() -> Values:
+            e.branch(fresh, pack, lambda: ())
+            return self._packed_weights, e.mul(panel, way.group)
+
+        if not may_stay(self.conf):
+            return packed()
+
+        def as_they_are() -> Values:
+            given = self._factor(
+                self.tensors.weights, self._weights, unit.weights, i64(0), stretch
+            )
+            return given.pointer, self._head[Word.TILE_COLUMNS]
+
+        base, step = e.branch(self._stay, as_they_are, packed)
+        return base, step
 
     def _sum_rows(self, sums: Value, rows: Value, stretch: _Stretch) -> None:
         """Add the terms of a part to the sums of the rows."""
@@ -305,36 +326,30 @@ class _Writer:
         e.loop(i64(0), rows, row, unroll=False, name="row")
 
     def _row_of_tiles(
-        self, unit: _Unit, stretch: _Stretch, row: Value, weights: tuple[Value, Value]
+        self, unit: _Unit, stretch: _Stretch, tile: Value, weights: tuple[Value, Value]
     ) -> None:
         """The tiles of some rows with all panels."""
-        e, b, own, way = self.e, self.e.b, self._room, self.conf.multiply
+        e, b, own, way, head = self.e, self.e.b, self._room, self.conf.multiply, self._head
         a_element, b_element = way.element
-        height = e.smaller(i64(own.tile.rows), b.sub(unit.rows, row))
+        row, width = b.mul(tile, head[Word.TILE_ROWS]), head[Word.TILE_COLUMNS]
+        height = e.smaller(head[Word.TILE_ROWS], b.sub(unit.rows, row))
         a = e.element(self._packed_src, e.mul(row, own.pitch * way.group), a_element)
         base, step = weights
-        several = b.icmp_signed(">", self._head[Word.PARTS], i64(1))
-        tile = b.udiv(row, i64(own.tile.rows))
-        rows = own.tile.rows + self.finish.needs_column_sums
-        size = rows * own.tile.vectors * own.lanes
+        several = b.icmp_signed(">", head[Word.PARTS], i64(1))
+        rows = e.add(head[Word.TILE_ROWS], i64(self.finish.needs_column_sums))
+        size = b.mul(rows, width)
         ends = moved(e, unit.ends, row, [steps.first for steps in self._places])
         last = b.icmp_signed("==", stretch.number, b.sub(self._head[Word.PARTS], i64(1)))
 
         def panel(number: Value) -> None:
             slot = b.add(b.mul(tile, unit.panels), number)
             slot = b.select(several, slot, i64(0))
-            kept = e.element(self._sums, e.mul(slot, size), way.accumulator)
-            factors = Factors(
-                a, e.element(base, b.mul(number, step), b_element), (),
-                tuple(own.lanes * way.group * v for v in range(own.tile.vectors)), way,
-            )  # fmt: skip
-            self._by_height(
-                height, lambda rows: self._products(factors, kept, rows, stretch),
-                list(range(1, own.tile.rows + 1)),
-            )  # fmt: skip
+            kept = e.element(self._sums, b.mul(slot, size), way.accumulator)
+            columns = e.element(base, b.mul(number, step), b_element)
+            self._tile((a, columns), kept, height, stretch)
 
             def end() -> Values:
-                column = e.mul(number, own.width)
+                column = b.mul(number, width)
                 places = moved(e, ends, column, [steps.second for steps in self._places])
                 self._end(kept, height, places, b.sub(unit.columns, column))
                 return ()
@@ -343,10 +358,45 @@ class _Writer:
 
         e.loop(i64(0), unit.panels, panel, unroll=False, name="panel")
 
+    def _tile(
+        self, pointers: tuple[Value, Value], kept: Value, height: Value, stretch: _Stretch
+    ) -> None:
+        """Add the products of a part to the sums of a tile."""
+        e, own, way = self.e, self._room, self.conf.multiply
+
+        def panels() -> Values:
+            columns = [own.lanes * way.group * v for v in range(own.tile.vectors)]
+            factors = Factors(*pointers, (), tuple(columns), way)
+            step = own.width * way.group
+            self._by_height(
+                height, lambda rows: self._products(factors, step, kept, rows, stretch),
+                _heights(own.tile.rows),
+            )  # fmt: skip
+            return ()
+
+        if not may_stay(self.conf):
+            panels()
+            return
+
+        def rows_of_weights() -> Values:
+            along = self._weights.second
+            columns = [own.lanes * v for v in range(own.wide.vectors)]
+            apart = along if way.group > 1 else 0
+            factors = Factors(*pointers, (), tuple(columns), way, apart)
+            step = e.mul(along, way.group)
+            self._by_height(
+                height, lambda rows: self._products(factors, step, kept, rows, stretch),
+                _heights(own.wide.rows),
+            )  # fmt: skip
+            return ()
+
+        e.branch(self._stay, rows_of_weights, panels)
+
     def _by_height(
         self, height: Value, run: Callable[[int], None], heights: Sequence[int]
     ) -> None:
-        """Run the code for the height of a tile: full tiles are found first."""
+        """Run the code for the least of some heights that a tile has room in: full tiles are found
+        first."""
 
         def one(rows: int) -> Values:
             run(rows)
@@ -356,7 +406,7 @@ class _Writer:
             if len(left) == 1:
                 return one(left[0])
             middle = len(left) // 2
-            below = self.e.b.icmp_signed("<", height, i64(left[middle]))
+            below = self.e.b.icmp_signed("<=", height, i64(left[middle - 1]))
             return self.e.branch(
                 below, lambda: choose(left[:middle]), lambda: choose(left[middle:])
             )
@@ -368,96 +418,83 @@ class _Writer:
         is_full = self.e.b.icmp_signed("==", height, i64(full))
         self.e.branch(is_full, lambda: one(full), lambda: choose(others))
 
-    def _products(self, factors: Factors, kept: Value, rows: int, stretch: _Stretch) -> None:
-        """Add the products of a part to the sums of a tile."""
+    def _products(
+        self, factors: Factors, step: int | Value, kept: Value, rows: int, stretch: _Stretch
+    ) -> None:
+        """Add the products of a part to the sums of a tile of so many ``rows``, where weights go
+        on ``step`` elements further for each word."""
         e, own, way = self.e, self._room, self.conf.multiply
         offsets: list[int | None] = [n * own.pitch * way.group for n in range(rows)]
-        if self.finish.needs_column_sums:
-            offsets.append(None)
-        zero = Tile.of(way.zero(e), len(offsets), own.tile.vectors)
+        if self.finish.needs_column_sums:  # before the rows, of which there may be too many
+            offsets.insert(0, None)
+        zero = Tile.of(way.zero(e), len(offsets), len(factors.vectors))
         kind = zero.cells[0].type
         first = e.b.icmp_signed("==", stretch.number, i64(0))
         cells = e.branch(
             first, lambda: zero.cells,
             lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
         )  # fmt: skip
-        step = own.width * way.group
         level = Level(i64(0), stretch.words, way.group, step)
         factors = replace(factors, rows=tuple(offsets))
         accumulate(e, Tile(zero.vectors, cells), factors, [level]).store(e, kept)
 
     def _end(self, kept: Value, height: Value, places: Values, columns: Value) -> None:
         """Finish the sums of a tile of which so many ``columns`` exist, row by row."""
-        e, own = self.e, self._room
-        size = own.tile.vectors * own.lanes
-        ones = e.element(kept, e.mul(height, size), self.conf.multiply.accumulator)
+        e, lanes, size = self.e, self._room.lanes, self._head[Word.TILE_COLUMNS]
+        accumulator = self.conf.multiply.accumulator
+        first = size if self.finish.needs_column_sums else i64(0)
         along = [steps.second for steps in self._places]
 
         def each_row(finish: Callable[[Value, Values], None]) -> Values:
             def row(number: Value, *at: Value) -> Values:
-                finish(
-                    e.element(kept, e.mul(number, size), self.conf.multiply.accumulator), at
-                )
+                finish(e.element(kept, e.add(e.b.mul(number, size), first), accumulator), at)
                 return tuple(map(e.b.add, at, (steps.first for steps in self._places)))
 
             e.loop(i64(0), height, row, places, unroll=False, name="row")
             return ()
 
-        def by_vectors(left: Value | None) -> Values:
-            vectors = range(own.tile.vectors)
-            offsets = [i64(v * own.lanes) for v in vectors]
-            return each_row(lambda cells, at: self._finish(cells, ones, at, offsets, own.lanes, left))
+        count = e.smaller(columns, size)
 
-        def one_by_one() -> Values:
-            count = e.smaller(columns, i64(size))
-
+        def pieces(lanes: int, *, masked: bool) -> Values:
             def row(cells: Value, at: Values) -> None:
                 def one(number: Value) -> None:
-                    own_ones = e.element(ones, number, self.conf.multiply.accumulator)
-                    cell = e.element(cells, number, self.conf.multiply.accumulator)
-                    here = moved(e, at, number, along)
-                    self._finish(cell, own_ones, here, [i64(0)], 1, None)
+                    ones, cell = (e.element(row, number, accumulator) for row in (kept, cells))
+                    left = e.b.sub(columns, number) if masked else None
+                    self._finish((cell, ones), moved(e, at, number, along), lanes, left)
 
-                e.loop(i64(0), count, one, unroll=False, name="column")
+                e.loop(i64(0), count, one, step=lanes, unroll=False, name="column")
 
             return each_row(row)
 
-        whole = e.b.icmp_signed(">=", columns, i64(size))
+        whole = e.b.icmp_signed(">=", columns, size)
         vectors = e.b.icmp_signed("!=", self._head[Word.VECTORS], i64(0))
         e.branch(
             vectors,
-            lambda: e.branch(whole, lambda: by_vectors(None), lambda: by_vectors(columns)),
-            one_by_one,
+            lambda: e.branch(
+                whole, lambda: pieces(lanes, masked=False), lambda: pieces(lanes, masked=True)
+            ),
+            lambda: pieces(1, masked=False),
         )
 
     def _finish(
         self,
-        cells: Value,
-        ones: Value,
+        cells: tuple[Value, Value],
         places: Values,
-        offsets: Sequence[Value],
         lanes: int,
         left: Value | None,
     ) -> None:
-        """Finish vectors of a row, at these ``offsets`` from the ``places``; only so many columns
+        """Finish a vector of a row, which lies beside those of a row of ones; only so many columns
         exist as are ``left``, if that is given."""
         e = self.e
         kind = vector.vector_type(self.conf.multiply.accumulator, lanes)
-        count = len(offsets)
 
-        def place_of(number: Value, core: ir.Type) -> Place:
-            along = e.mul(number, lanes)
-            steps = [i64(int(operand in self._moving)) for operand in self._ends]
-            here = moved(e, places, along, steps)
-            rest = None if left is None else e.b.sub(left, along)
-            accesses, env, exists = self._lanes.at(here, lanes, self._moving, rest)
+        def place_of(_: Value, core: ir.Type) -> Place:
+            accesses, env, exists = self._lanes.at(places, lanes, self._moving, left)
             return Place(
                 e, self._pointers, accesses, env, self._lanes.lane, lanes,
                 masked=left is not None, exists=exists, core=core,
             )  # fmt: skip
 
-        tile = Tile.load(e, cells, kind, 1, count)
-        if self.finish.needs_column_sums:
-            last = Tile.load(e, ones, kind, 1, count)
-            tile = Tile(count, tile.cells + last.cells)
+        read = cells if self.finish.needs_column_sums else cells[:1]
+        tile = Tile(1, tuple(vector.load(e, cell, kind) for cell in read))
         self.finish.store(self.finish.complete(tile, place_of), place_of)
