@@ -336,7 +336,7 @@ class _Writer:
         a = e.element(self._packed_src, e.mul(row, own.pitch * way.group), a_element)
         base, step = weights
         several = b.icmp_signed(">", head[Word.PARTS], i64(1))
-        rows = e.add(head[Word.TILE_ROWS], i64(self.finish.needs_column_sums))
+        rows = e.add(head[Word.TILE_ROWS], i64(int(self.finish.needs_column_sums)))
         size = b.mul(rows, width)
         ends = moved(e, unit.ends, row, [steps.first for steps in self._places])
         last = b.icmp_signed("==", stretch.number, b.sub(self._head[Word.PARTS], i64(1)))
