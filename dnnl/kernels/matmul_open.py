@@ -325,7 +325,9 @@ def _steps(operand: Operand, of: Tensors, axes: tuple[Axis, Axis]) -> list[int]:
     """Where an operand begins, its steps along two axes and along the batch."""
     if operand.desc.inner_blocks:
         desc = operand.desc
-        outer = (0 if size == 1 else step for size, step in zip(desc.dims, desc.strides, strict=True))
+        outer = (
+            0 if size == 1 else step for size, step in zip(desc.dims, desc.strides, strict=True)
+        )
         return [desc.offset0, desc.strides[-1], desc.strides[-2], *list(outer)[:-2]]
     offset = operand.offset(operand.index)
     assert offset is not None, "plain tensors have strides"

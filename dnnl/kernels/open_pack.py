@@ -64,9 +64,9 @@ class Packer:
         """The type by which words are addressed."""
         return self._word
 
-    def rows(self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, pitch: int) -> (
-        None
-    ):
+    def rows(
+        self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, pitch: int
+    ) -> None:
         """Write the lines one behind the other, ``pitch`` words apart. What is written behind the
         last word and the last line are whole vectors and whole squares."""
 
@@ -170,14 +170,13 @@ class Packer:
             e.loop(*words, of_word, step=step, unroll=False, name="word")
 
         some((i64(0), whole_words), (i64(0), whole_lines), whole=True)
+
         # What is left are the last lines of all words and the last words of the other lines.
         def rest(word: Value) -> None:
             first = e.b.select(e.b.icmp_signed("<", word, whole_words), whole_lines, i64(0))
             some((word, e.add(word, i64(1))), (first, part.lines), whole=False)
 
-        begin = e.b.select(
-            e.b.icmp_signed("<", whole_lines, part.lines), i64(0), whole_words
-        )
+        begin = e.b.select(e.b.icmp_signed("<", whole_lines, part.lines), i64(0), whole_words)
         e.loop(begin, part.words, rest, step=step, unroll=False, name="rest")
 
     def _squares(self, part: Part, square: Callable[[Value, Value], None]) -> None:

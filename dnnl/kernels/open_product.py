@@ -29,7 +29,17 @@ from dnnl.codegen.open_place import Lanes, moved
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.place import Place
 from dnnl.codegen.sharing import SHARES
-from dnnl.kernels.matmul_open import HEAD, Conf, Tensors, Word, may_stay, moves, orders, room, tensors
+from dnnl.kernels.matmul_open import (
+    HEAD,
+    Conf,
+    Tensors,
+    Word,
+    may_stay,
+    moves,
+    orders,
+    room,
+    tensors,
+)
 from dnnl.kernels.open_pack import Order, Packer, Part
 from dnnl.runtime.image import Phase
 
@@ -258,9 +268,7 @@ class _Writer:
         where = e.element(self._pointers[operand], at, element)
         return Part(where, lines, stretch.words, stretch.depth, steps.first, steps.second)
 
-    def _weights_of(
-        self, unit: _Unit, stretch: _Stretch, fresh: Value
-    ) -> tuple[Value, Value]:
+    def _weights_of(self, unit: _Unit, stretch: _Stretch, fresh: Value) -> tuple[Value, Value]:
         """Where the panels of a part begin, and how far they are apart, in elements."""
         e, b, way, own = self.e, self.e.b, self.conf.multiply, self._room
         _, element = way.element
@@ -290,9 +298,7 @@ class _Writer:
             return packed()
 
         def as_they_are() -> Values:
-            given = self._factor(
-                self.tensors.weights, self._weights, unit.weights, i64(0), stretch
-            )
+            given = self._factor(self.tensors.weights, self._weights, unit.weights, i64(0), stretch)
             return given.pointer, self._head[Word.TILE_COLUMNS]
 
         base, step = e.branch(self._stay, as_they_are, packed)
@@ -392,9 +398,7 @@ class _Writer:
 
         e.branch(self._stay, rows_of_weights, panels)
 
-    def _by_height(
-        self, height: Value, run: Callable[[int], None], heights: Sequence[int]
-    ) -> None:
+    def _by_height(self, height: Value, run: Callable[[int], None], heights: Sequence[int]) -> None:
         """Run the code for the least of some heights that a tile has room in: full tiles are found
         first."""
 
@@ -415,7 +419,7 @@ class _Writer:
         if not others:
             one(full)
             return
-        is_full = self.e.b.icmp_signed("==", height, i64(full))
+        is_full = self.e.b.icmp_signed(">", height, i64(others[-1]))
         self.e.branch(is_full, lambda: one(full), lambda: choose(others))
 
     def _products(

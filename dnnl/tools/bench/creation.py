@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dnnl.errors import Unimplemented
 from dnnl.language.case import INVALID, CaseValues
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import laid_out_as
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine
@@ -79,12 +80,17 @@ def at_execution(case: Case, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDe
     given = {
         argument: desc
         for argument in pd.patterns
-        if not (desc := stated.desc_of(argument)).is_zero and pd.arg_desc(argument).has_runtime_values
+        if not (desc := stated.desc_of(argument)).is_zero
+        and pd.arg_desc(argument).has_runtime_values
     }
     attr = make_attr(case, kind.operation, stated)
     for number, entry in enumerate(attr.post_ops):
-        operands = {Arg.post_op(number) | argument: desc for argument, desc in entry.operands}
-        given |= {argument: desc for argument, desc in operands.items() if argument in pd.patterns}
+        for operand, desc in entry.operands:
+            argument = Arg.post_op(number) | operand
+            if argument in pd.patterns:
+                given[argument] = (
+                    laid_out_as(desc, ()) if desc.format_kind is FormatKind.any else desc
+                )
     return pd.with_sizes(given)
 
 

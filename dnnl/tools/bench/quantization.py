@@ -135,7 +135,9 @@ def _operand(operation: Operation, entry: parsed.Binary, dst: MemoryDesc) -> Mem
     dims = [size if bits >> d & 1 else 1 for d, size in enumerate(dst.dims)]
     if entry.strides:
         return MemoryDesc(dims, entry.data_type, [int(s) for s in entry.strides.split("x")])
-    return MemoryDesc(dims, entry.data_type, expand_tag(entry.tag, dst.ndims))
+    open_sizes = dst.has_runtime_values and entry.tag == "any"  # these have no layout to choose
+    tag = None if open_sizes else expand_tag(entry.tag, dst.ndims)
+    return MemoryDesc(dims, entry.data_type, tag)
 
 
 def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
