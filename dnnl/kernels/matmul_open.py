@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from math import prod
+from typing import Any
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
@@ -110,7 +111,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     """Decide the layouts that are ``any``: weights whose sizes are known are in panels, if rows of
     dst are; all others are row-major."""
     weights = problem.weights
-    decided = {
+    decided: dict[str, Any] = {
         name: product_conf.plain(desc)
         for name in ("src", "dst", "bias")
         if (desc := getattr(problem, name)).format_kind is FormatKind.any

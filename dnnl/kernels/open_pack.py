@@ -18,10 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from llvmlite import ir
-
 from dnnl.codegen import registers, vector
-from dnnl.codegen.builder import I32, I64, Emitter, Value, Values, i64
+from dnnl.codegen.builder import I32, I64, Emitter, Type, Value, Values, i64
 from dnnl.codegen.convert import bare_core, storage
 from dnnl.codegen.transpose import transpose_registers
 from dnnl.types.dtype import DataType
@@ -60,7 +58,7 @@ class Packer:
         self._word = I32 if group > 1 else storage(held).element
 
     @property
-    def word(self) -> ir.Type:
+    def word(self) -> Type:
         """The type by which words are addressed."""
         return self._word
 

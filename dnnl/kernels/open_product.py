@@ -12,22 +12,19 @@ for all heights finishes them row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-from llvmlite import ir
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
-from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate
 from dnnl.codegen.builder import I8, I32, I64, Module, Value, Values, i64
+from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import SIZES, Kernel
-from dnnl.codegen.open_place import Lanes, moved
+from dnnl.codegen.open_place import moved
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.codegen.place import Place
 from dnnl.codegen.sharing import SHARES
 from dnnl.kernels.matmul_open import (
     HEAD,
@@ -35,23 +32,13 @@ from dnnl.kernels.matmul_open import (
     Tensors,
     Word,
     may_stay,
-    moves,
     orders,
     room,
     tensors,
 )
-from dnnl.kernels.open_pack import Order, Packer, Part
+from dnnl.kernels.open_pack import Packer, Part
+from dnnl.kernels.open_tile import Steps, Stretch, Tiles
 from dnnl.runtime.image import Phase
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """Where a tensor begins and its steps along the two axes of a matrix and along the batch."""
-
-    base: Value
-    first: Value
-    second: Value
-    batch: Values
 
 
 @dataclass(frozen=True)
@@ -65,17 +52,6 @@ class _Unit:
     src: Value
     weights: Value
     ends: Values
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """The part of the k that a block multiplies: its number, its first word, and how many words
-    and k there are."""
-
-    number: Value
-    word: Value
-    words: Value
-    depth: Value
 
 
 def emit_open_product(
@@ -103,11 +79,6 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, (phase,), arguments.ids)
 
 
-def _heights(most: int) -> list[int]:
-    """The numbers of rows for which there is code; those between are rounded up."""
-    return sorted({1, most, *range(2, most, 2)})
-
-
 class _Writer:
     """Writes the loops."""
 
@@ -133,18 +104,21 @@ class _Writer:
         self._batch = [self._word(batch + n * (3 + count)) for n in range(len(tensors.batch))]
         self.finish = tensors.finish.of_depth(self._depth())
         self._make_room(phase, operands)
-        self._lanes = Lanes(self.e, self._ends, self.e.isa.lanes)
-        self._moving = frozenset(operand for operand in self._ends if moves(operand))
+        self._tiles = Tiles(
+            self.e, conf, self._room, self.finish, self._pointers, self._head, self._places,
+            self._weights.second,
+        )  # fmt: skip
 
     def _word(self, number: int) -> Value:
         return self.e.b.load(self.e.element(self._block, i64(number), I64), typ=I64)
 
-    def _steps(self, number: int, ends: int) -> _Steps:
+    def _steps(self, number: int, ends: int) -> Steps:
         first = HEAD + 3 * number
         batch = HEAD + 3 * (2 + ends)
         count = len(self.tensors.batch)
         along = tuple(self._word(batch + n * (3 + ends) + 1 + number) for n in range(count))
-        return _Steps(*(self._word(first + n) for n in range(3)), along)
+        base, lines, others = (self._word(first + n) for n in range(3))
+        return Steps(base, lines, others, along)
 
     def _depth(self) -> Depth:
         group = self.conf.multiply.group
@@ -207,7 +181,7 @@ class _Writer:
         batch = [index(extent) for extent in reversed(self._batch)][::-1]
         column = b.mul(panel, head[Word.TILE_COLUMNS])
 
-        def place(steps: _Steps, first: Value, second: Value) -> Value:
+        def place(steps: Steps, first: Value, second: Value) -> Value:
             at = steps.base
             for number, step in zip(batch, steps.batch, strict=True):
                 at = b.add(at, b.mul(number, step))
@@ -233,7 +207,7 @@ class _Writer:
         words = e.smaller(head[Word.BLOCK_WORDS], b.sub(head[Word.WORDS], word))
         group = self.conf.multiply.group
         left = b.sub(head[Word.TERMS], e.mul(word, group))
-        stretch = _Stretch(number, word, words, e.smaller(left, e.mul(words, group)))
+        stretch = Stretch(number, word, words, e.smaller(left, e.mul(words, group)))
 
         def src() -> Values:
             self._pack_src(unit, stretch)
@@ -248,7 +222,7 @@ class _Writer:
             unroll=False, name="tile",
         )  # fmt: skip
 
-    def _pack_src(self, unit: _Unit, stretch: _Stretch) -> None:
+    def _pack_src(self, unit: _Unit, stretch: Stretch) -> None:
         """Copy the part of src, and add its terms to the sums of the rows."""
         way, given = self.conf.multiply, self.conf.src[1]
         packer = Packer(self.e, given.data_type, way.a, way.group)
@@ -259,16 +233,16 @@ class _Writer:
             self._sum_rows(self._pointers[self.tensors.row_sums], unit.rows, stretch)
 
     def _factor(
-        self, operand: Operand, steps: _Steps, place: Value, lines: Value, stretch: _Stretch
+        self, operand: Operand, steps: Steps, place: Value, lines: Value, stretch: Stretch
     ) -> Part:
         e = self.e
-        element = ir.IntType(operand.desc.data_type.bits)
+        element = storage(operand.desc.data_type).element
         first = e.mul(stretch.word, self.conf.multiply.group)
         at = e.b.add(place, e.b.mul(first, steps.second))
         where = e.element(self._pointers[operand], at, element)
         return Part(where, lines, stretch.words, stretch.depth, steps.first, steps.second)
 
-    def _weights_of(self, unit: _Unit, stretch: _Stretch, fresh: Value) -> tuple[Value, Value]:
+    def _weights_of(self, unit: _Unit, stretch: Stretch, fresh: Value) -> tuple[Value, Value]:
         """Where the panels of a part begin, and how far they are apart, in elements."""
         e, b, way, own = self.e, self.e.b, self.conf.multiply, self._room
         _, element = way.element
@@ -304,7 +278,7 @@ class _Writer:
         base, step = e.branch(self._stay, as_they_are, packed)
         return base, step
 
-    def _sum_rows(self, sums: Value, rows: Value, stretch: _Stretch) -> None:
+    def _sum_rows(self, sums: Value, rows: Value, stretch: Stretch) -> None:
         """Add the terms of a part to the sums of the rows."""
         e, b, way, own = self.e, self.e.b, self.conf.multiply, self._room
         kind = vector.vector_type(I32, own.lanes)
@@ -325,14 +299,14 @@ class _Writer:
             where = e.element(sums, number, I32)
             first = b.icmp_signed("==", stretch.number, i64(0))
             (before,) = e.branch(
-                first, lambda: (ir.Constant(I32, 0),), lambda: (b.load(where, typ=I32, align=4),)
+                first, lambda: (I32(0),), lambda: (b.load(where, typ=I32, align=4),)
             )
             b.store(b.add(before, total), where, align=4)
 
         e.loop(i64(0), rows, row, unroll=False, name="row")
 
     def _row_of_tiles(
-        self, unit: _Unit, stretch: _Stretch, tile: Value, weights: tuple[Value, Value]
+        self, unit: _Unit, stretch: Stretch, tile: Value, weights: tuple[Value, Value]
     ) -> None:
         """The tiles of some rows with all panels."""
         e, b, own, way, head = self.e, self.e.b, self._room, self.conf.multiply, self._head
@@ -352,153 +326,14 @@ class _Writer:
             slot = b.select(several, slot, i64(0))
             kept = e.element(self._sums, b.mul(slot, size), way.accumulator)
             columns = e.element(base, b.mul(number, step), b_element)
-            self._tile((a, columns), kept, height, stretch)
+            self._tiles.multiply((a, columns), kept, height, stretch)
 
             def end() -> Values:
                 column = b.mul(number, width)
                 places = moved(e, ends, column, [steps.second for steps in self._places])
-                self._end(kept, height, places, b.sub(unit.columns, column))
+                self._tiles.end(kept, height, places, b.sub(unit.columns, column))
                 return ()
 
             e.branch(last, end, lambda: ())
 
         e.loop(i64(0), unit.panels, panel, unroll=False, name="panel")
-
-    def _tile(
-        self, pointers: tuple[Value, Value], kept: Value, height: Value, stretch: _Stretch
-    ) -> None:
-        """Add the products of a part to the sums of a tile."""
-        e, own, way = self.e, self._room, self.conf.multiply
-
-        def panels() -> Values:
-            columns = [own.lanes * way.group * v for v in range(own.tile.vectors)]
-            factors = Factors(*pointers, (), tuple(columns), way)
-            step = own.width * way.group
-            self._by_height(
-                height, lambda rows: self._products(factors, step, kept, rows, stretch),
-                _heights(own.tile.rows),
-            )  # fmt: skip
-            return ()
-
-        if not may_stay(self.conf):
-            panels()
-            return
-
-        def rows_of_weights() -> Values:
-            along = self._weights.second
-            columns = [own.lanes * v for v in range(own.wide.vectors)]
-            apart = along if way.group > 1 else 0
-            factors = Factors(*pointers, (), tuple(columns), way, apart)
-            step = e.mul(along, way.group)
-            self._by_height(
-                height, lambda rows: self._products(factors, step, kept, rows, stretch),
-                _heights(own.wide.rows),
-            )  # fmt: skip
-            return ()
-
-        e.branch(self._stay, rows_of_weights, panels)
-
-    def _by_height(self, height: Value, run: Callable[[int], None], heights: Sequence[int]) -> None:
-        """Run the code for the least of some heights that a tile has room in: full tiles are found
-        first."""
-
-        def one(rows: int) -> Values:
-            run(rows)
-            return ()
-
-        def choose(left: Sequence[int]) -> Values:
-            if len(left) == 1:
-                return one(left[0])
-            middle = len(left) // 2
-            below = self.e.b.icmp_signed("<=", height, i64(left[middle - 1]))
-            return self.e.branch(
-                below, lambda: choose(left[:middle]), lambda: choose(left[middle:])
-            )
-
-        *others, full = heights
-        if not others:
-            one(full)
-            return
-        is_full = self.e.b.icmp_signed(">", height, i64(others[-1]))
-        self.e.branch(is_full, lambda: one(full), lambda: choose(others))
-
-    def _products(
-        self, factors: Factors, step: int | Value, kept: Value, rows: int, stretch: _Stretch
-    ) -> None:
-        """Add the products of a part to the sums of a tile of so many ``rows``, where weights go
-        on ``step`` elements further for each word."""
-        e, own, way = self.e, self._room, self.conf.multiply
-        offsets: list[int | None] = [n * own.pitch * way.group for n in range(rows)]
-        if self.finish.needs_column_sums:  # before the rows, of which there may be too many
-            offsets.insert(0, None)
-        zero = Tile.of(way.zero(e), len(offsets), len(factors.vectors))
-        kind = zero.cells[0].type
-        first = e.b.icmp_signed("==", stretch.number, i64(0))
-        cells = e.branch(
-            first, lambda: zero.cells,
-            lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
-        )  # fmt: skip
-        level = Level(i64(0), stretch.words, way.group, step)
-        factors = replace(factors, rows=tuple(offsets))
-        accumulate(e, Tile(zero.vectors, cells), factors, [level]).store(e, kept)
-
-    def _end(self, kept: Value, height: Value, places: Values, columns: Value) -> None:
-        """Finish the sums of a tile of which so many ``columns`` exist, row by row."""
-        e, lanes, size = self.e, self._room.lanes, self._head[Word.TILE_COLUMNS]
-        accumulator = self.conf.multiply.accumulator
-        first = size if self.finish.needs_column_sums else i64(0)
-        along = [steps.second for steps in self._places]
-
-        def each_row(finish: Callable[[Value, Values], None]) -> Values:
-            def row(number: Value, *at: Value) -> Values:
-                finish(e.element(kept, e.add(e.b.mul(number, size), first), accumulator), at)
-                return tuple(map(e.b.add, at, (steps.first for steps in self._places)))
-
-            e.loop(i64(0), height, row, places, unroll=False, name="row")
-            return ()
-
-        count = e.smaller(columns, size)
-
-        def pieces(lanes: int, *, masked: bool) -> Values:
-            def row(cells: Value, at: Values) -> None:
-                def one(number: Value) -> None:
-                    ones, cell = (e.element(row, number, accumulator) for row in (kept, cells))
-                    left = e.b.sub(columns, number) if masked else None
-                    self._finish((cell, ones), moved(e, at, number, along), lanes, left)
-
-                e.loop(i64(0), count, one, step=lanes, unroll=False, name="column")
-
-            return each_row(row)
-
-        whole = e.b.icmp_signed(">=", columns, size)
-        vectors = e.b.icmp_signed("!=", self._head[Word.VECTORS], i64(0))
-        e.branch(
-            vectors,
-            lambda: e.branch(
-                whole, lambda: pieces(lanes, masked=False), lambda: pieces(lanes, masked=True)
-            ),
-            lambda: pieces(1, masked=False),
-        )
-
-    def _finish(
-        self,
-        cells: tuple[Value, Value],
-        places: Values,
-        lanes: int,
-        left: Value | None,
-    ) -> None:
-        """Finish a vector of a row, which lies beside those of a row of ones; only so many columns
-        exist as are ``left``, if that is given."""
-        e = self.e
-        kind = vector.vector_type(self.conf.multiply.accumulator, lanes)
-
-        def place_of(_: Value, core: ir.Type) -> Place:
-            accesses, env, exists = self._lanes.at(places, lanes, self._moving, left)
-            return Place(
-                e, self._pointers, accesses, env, self._lanes.lane, lanes,
-                masked=left is not None, exists=exists, core=core,
-            )  # fmt: skip
-
-        read = cells if self.finish.needs_column_sums else cells[:1]
-        tile = Tile(1, tuple(vector.load(e, cell, kind) for cell in read))
-        self.finish.store(self.finish.complete(tile, place_of), place_of)

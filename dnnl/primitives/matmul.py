@@ -289,10 +289,7 @@ MatmulDesc.operation = Operation(
     sums=True,
     channels=-1,
     reference=SPECIFICATION,
-    examples=(
-        "--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17",
-        "--stag=ab --wtag=ab --dtag=ab --runtime_dims_masks=1:2 20x30:30x17",
-    ),
+    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
     implementations=(
         Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
         Implementation("brgemm", _open_sizes, FORWARD, runtime=True),

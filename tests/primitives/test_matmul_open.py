@@ -26,6 +26,7 @@ from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
 from dnnl.tools.bench.trial import Trial
+from dnnl.tools.bench.verbose_line import case_tokens
 from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.guard import RUNS, near
@@ -67,32 +68,31 @@ def run(made: Trial, desc: Desc) -> None:
     made.place()
 
 
+ROWS = "--stag=ab --wtag=ab --dtag=ab"
+SCALES = "--attr-scales=src:0:0.5+wei:2+dst:0:2 --bia-dt=f32"
 LINES = [
-    "--matmul --stag=ab,ba --wtag=ab,ba --dtag=ab 35x47:47x33 3x70:70x128",
-    "--matmul --stag=ab --wtag=ab --dtag=ab,ba 13x2100:2100x65 300x40:40x70 1x64:64x256 2x1:1x2",
-    "--matmul --dt=bf16,u8:s8:s32,s8:s8:bf16 --stag=ab --wtag=ab,ba --dtag=ab"
-    " 35x47:47x33 3x64:64x128",
-    "--matmul --dt=bf16,f16,s8:u8:f32 --stag=ba --wtag=ab --dtag=ab 35x47:47x33",
-    "--matmul --dt=f64,f8_e5m2:f8_e4m3:f32,bf16:s8:bf16 --stag=ab --wtag=ab --dtag=ab 17x37:37x33",
-    "--matmul --stag=abc,bac --wtag=acb --dtag=abc --bia-dt=f32 --bia_mask=4 5x17x33:5x33x40",
-    "--matmul --stag=abc --wtag=abc --dtag=abc --bia-dt=bf16 --bia_mask=6 1x17x33:5x33x40"
-    " 5x17x33:1x33x40",
-    "--matmul --stag=abcd --wtag=abdc --dtag=abcd 2x3x7x16:2x1x16x9",
-    "--matmul --stag=ab --wtag=ab --dtag=ab --bia-dt=bf16 --attr-post-ops=gelu_tanh+add:bf16:per_oc,"
-    "sum:0.5+mul:f32:per_tensor:ab+relu,prelu:per_oc+sub:f32:1:ab 35x47:47x33",
-    "--matmul --dt=u8:s8:u8,s8:s8:s8 --stag=ab --wtag=ab --dtag=ab --attr-scales=src:0:0.5+wei:2+dst:0:2"
-    " --attr-zero-points=src:0:3+dst:0:2,src:1+wei:0:1 --bia-dt=f32 35x47:47x33",
-    "--matmul --dt=u8:u8:f32,s8:s8:f32 --stag=ab --wtag=ba --dtag=ab --attr-zero-points=wei:2"
-    " 20x4200:4200x40",
-    "--matmul --stag=ab --wtag=ab --dtag=ab 0x3:3x4 5x0:0x7 4x3:3x0",
-]  # fmt: skip
+    "--stag=ab,ba --wtag=ab,ba --dtag=ab 35x47:47x33 3x70:70x128",
+    "--stag=ab --wtag=ab --dtag=ab,ba 13x2100:2100x65 300x40:40x70 1x64:64x256 2x1:1x2",
+    "--dt=bf16,u8:s8:s32,s8:s8:bf16 --stag=ab --wtag=ab,ba --dtag=ab 35x47:47x33 3x64:64x128",
+    "--dt=bf16,f16,s8:u8:f32 --stag=ba --wtag=ab --dtag=ab 35x47:47x33",
+    f"--dt=f64,f8_e5m2:f8_e4m3:f32,bf16:s8:bf16 {ROWS} 17x37:37x33",
+    "--stag=abc,bac --wtag=acb --dtag=abc --bia-dt=f32 --bia_mask=4 5x17x33:5x33x40",
+    "--stag=abc --wtag=abc --dtag=abc --bia-dt=bf16 --bia_mask=6 1x17x33:5x33x40 5x17x33:1x33x40",
+    "--stag=abcd --wtag=abdc --dtag=abcd 2x3x7x16:2x1x16x9",
+    f"{ROWS} --attr-post-ops=gelu_tanh+add:bf16:per_oc,prelu:per_oc+sub:f32:1:ab 35x47:47x33",
+    f"{ROWS} --attr-post-ops=sum:0.5+mul:f32:per_tensor:ab+relu --bia-dt=bf16 35x47:47x33",
+    f"--dt=u8:s8:u8 {ROWS} {SCALES} --attr-zero-points=src:0:3+dst:0:2 35x47:47x33",
+    f"--dt=s8:s8:s8 {ROWS} {SCALES} --attr-zero-points=src:1+wei:0:1 35x47:47x33",
+    f"--dt=u8:u8:f32,s8:s8:f32 {ROWS} --attr-zero-points=wei:2 20x4200:4200x40",
+    f"{ROWS} 0x3:3x4 5x0:0x7 4x3:3x0",
+]
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_sizes_with_tails(line: str) -> None:
     """Each case on one of the instruction sets, in turn, with strides that are open and not."""
     opening = cycle((with_neighbours, open_desc, with_neighbours))
-    for isa, made, how in zip(cycle(ISAS), trials(line), opening, strict=False):
+    for isa, made, how in zip(cycle(ISAS), trials(f"--matmul {line}"), opening, strict=False):
         with config.override("max_cpu_isa", isa):
             run(made, how(made.desc))
 
@@ -106,14 +106,15 @@ def test_open_rows_beside_panels(types: str, isa: str) -> None:
         for made in trials(line + "1x37:37x70 33x37:37x70 150x37:37x70"):
             own = made.desc
             assert isinstance(own, MatmulDesc)
+            weights = own.weights_desc
             desc = MatmulDesc(
-                opened(own.src_desc, 1, 0), MemoryDesc(own.weights_desc.dims, own.weights_desc.data_type, "any"),
+                opened(own.src_desc, 1, 0), MemoryDesc(weights.dims, weights.data_type, "any"),
                 opened(own.dst_desc, 1, 0), own.bias_desc,
             )  # fmt: skip
             pd = PrimitiveDesc(desc, ENGINE)
             assert pd.weights_desc.inner_blocks
-            weights = made.memories[Arg.WEIGHTS].reorder_to(pd.weights_desc)
-            made.memories[Arg.WEIGHTS] = weights
+            packed = made.memories[Arg.WEIGHTS].reorder_to(pd.weights_desc)
+            made.memories[Arg.WEIGHTS] = packed
             primitive, results = Primitive(pd), []
             for threads, at in RUNS:
                 placed = {arg: near(memory, at) for arg, memory in made.memories.items()}
@@ -169,7 +170,8 @@ def test_what_an_execution_may_broadcast() -> None:
 
 def test_what_does_not_fit_is_named() -> None:
     src, weights, dst = ((R, 5), (5, R), (R, R))
-    desc = MatmulDesc(*(MemoryDesc(dims, "f32", (R, 1)) for dims in (src, weights, dst)))
+    descs = [MemoryDesc(dims, "f32", (R, 1)) for dims in (src, weights, dst)]
+    desc = MatmulDesc(descs[0], descs[1], descs[2])
     primitive = Primitive(PrimitiveDesc(desc, ENGINE))
 
     def go(*dims: tuple[int, int], layout: str = "ab") -> None:
@@ -186,12 +188,25 @@ def test_what_does_not_fit_is_named() -> None:
         go((3, 5), (5, 4), (3, 4), layout="ba")
 
 
+def test_verbose_lines_say_what_is_open(capfd: pytest.CaptureFixture[str]) -> None:
+    """Those of a creation have ``*`` for it, those of an execution become its case again."""
+    options = ["--stag=ab", "--wtag=ab", "--dtag=ab", "--runtime_dims_masks=1:2"]
+    made = next(trials(" ".join(["--matmul", *options, "20x30:30x17"])))
+    pattern = MemoryDesc((R, 30), "f32"), MemoryDesc((30, R), "f32"), MemoryDesc((R, R), "f32")
+    with config.override("verbose", "profile_exec"):
+        pd = PrimitiveDesc(MatmulDesc(*pattern), ENGINE)
+        Primitive(pd).execute(STREAM, made.memories)
+    assert pd.verbose_fields().endswith(",runtime_dims_masks:1:2,*x30:30x*")
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if ",exec," in line]
+    assert {*options, "20x30:30x17"} <= {*case_tokens(line)}
+
+
 def test_what_is_refused() -> None:
     pattern = MemoryDesc((R, R), "f32", (R, 1))
     for types, rule in ((("bf16", "s4"), "s4 beside run-time"), (("s32", "s32"), "data type")):
         descs = [MemoryDesc((R, R), kind, (R, 1)) for kind in types]
         with pytest.raises(Unimplemented, match=rule):
-            PrimitiveDesc(MatmulDesc(*descs, pattern), ENGINE)
+            PrimitiveDesc(MatmulDesc(descs[0], descs[1], pattern), ENGINE)
     attr = PrimitiveAttr()
     attr.set_scales(Arg.WEIGHTS, 3)
     with pytest.raises(Unimplemented, match="scales along k beside run-time sizes"):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from itertools import cycle
 
 import numpy as np
@@ -33,10 +32,7 @@ from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
-from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.trial import Trial
-from dnnl.types.kinds import FormatKind
-from dnnl.types.post_ops import PostOpBinary, PostOpFunction
 from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.guard import RUNS, near
