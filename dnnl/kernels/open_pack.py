@@ -14,7 +14,7 @@ word that ends behind the last k is filled up with zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -23,6 +23,11 @@ from dnnl.codegen.builder import I32, I64, Emitter, Type, Value, Values, i64
 from dnnl.codegen.convert import bare_core, storage
 from dnnl.codegen.transpose import transpose_registers
 from dnnl.types.dtype import DataType
+
+
+Across = Callable[[Value, Value, Callable[[Value, Value], Value]], None]
+"""What writes words of a vector of lines: those from a line and a word on, which its last parameter
+reads."""
 
 
 class Order(IntEnum):
@@ -81,7 +86,13 @@ class Packer:
                 at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), word)
                 vector.store(self.e, row, self.e.element(to, at, self._word))
 
-        self._by_order(part, orders, order, along_depth, square)
+        def apart(line: Value, word: Value, read: Callable[[Value, Value], Value]) -> None:
+            for number, value in enumerate(vector.each_lane(self.e, read(line, word))):
+                at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), word)
+                self.e.b.store(value, self.e.element(to, at, self._word), align=1)
+
+        across = {Order.LINES: (square, self._lanes), Order.NONE: (apart, 1)}
+        self._by_order(part, orders, order, along_depth, across)
 
     def panels(
         self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, vectors: int,
@@ -113,7 +124,8 @@ class Packer:
             where = e.element(start(line), e.mul(word, width), self._word)
             vector.store(e, read(line, word), where)
 
-        self._by_order(part, orders, order, along_depth, row, 1)
+        across = dict.fromkeys((Order.LINES, Order.NONE), (row, 1))
+        self._by_order(part, orders, order, along_depth, across)
 
     def _by_order(
         self,
@@ -121,17 +133,16 @@ class Packer:
         orders: tuple[Order, ...],
         order: Value,
         along_depth: Callable[[], None],
-        across: Callable[[Value, Value, Callable[[Value, Value], Value]], None],
-        step: int | None = None,
+        across: Mapping[Order, tuple[Across, int]],
     ) -> None:
         """Write the code of all ``orders`` that there may be; ``order`` says which one there is.
-        ``across`` does ``step`` words of a vector of lines."""
+        ``across`` is what does a number of words of a vector of lines."""
 
         def run(one: Order) -> Values:
             if one is Order.DEPTH:
                 along_depth()
             else:
-                self._across(part, one, across, step or self._lanes)
+                self._across(part, one, *across[one])
             return ()
 
         def choose(left: tuple[Order, ...]) -> Values:
@@ -146,7 +157,7 @@ class Packer:
         self,
         part: Part,
         order: Order,
-        across: Callable[[Value, Value, Callable[[Value, Value], Value]], None],
+        across: Across,
         step: int,
     ) -> None:
         """Vectors of lines, word by word: those that are there as a whole without masks."""

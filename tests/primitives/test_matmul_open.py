@@ -190,15 +190,15 @@ def test_what_does_not_fit_is_named() -> None:
 
 def test_verbose_lines_say_what_is_open(capfd: pytest.CaptureFixture[str]) -> None:
     """Those of a creation have ``*`` for it, those of an execution become its case again."""
-    options = ["--stag=ab", "--wtag=ab", "--dtag=ab", "--runtime_dims_masks=1:2"]
-    made = next(trials(" ".join(["--matmul", *options, "20x30:30x17"])))
+    made = next(trials(f"--matmul {ROWS} 20x30:30x17"))
     pattern = MemoryDesc((R, 30), "f32"), MemoryDesc((30, R), "f32"), MemoryDesc((R, R), "f32")
     with config.override("verbose", "profile_exec"):
         pd = PrimitiveDesc(MatmulDesc(*pattern), ENGINE)
         Primitive(pd).execute(STREAM, made.memories)
     assert pd.verbose_fields().endswith(",runtime_dims_masks:1:2,*x30:30x*")
     (line,) = [line for line in capfd.readouterr().out.splitlines() if ",exec," in line]
-    assert {*options, "20x30:30x17"} <= {*case_tokens(line)}
+    wanted = {*ROWS.split(), "--runtime_dims_masks=1:2", "20x30:30x17"}
+    assert wanted <= {*case_tokens(line)}
 
 
 def test_what_is_refused() -> None:
