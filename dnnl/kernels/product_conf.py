@@ -165,14 +165,16 @@ def refuse_problem(problem: Problem) -> Refusal | None:
     return refusal or refuse(problem.post_ops, problem.dst)
 
 
-def refuse_matrices(problem: Problem) -> Refusal | None:
-    """Why `plan` cannot take a problem, or None."""
+def refuse_matrices(problem: Problem, *, runtime: bool = False) -> Refusal | None:
+    """Why a product of matrices cannot be generated, or None; unless ``runtime``, all sizes have to
+    be known."""
     tensors = {
         int(Arg.SRC): problem.src,
         int(Arg.WEIGHTS): problem.weights,
         int(Arg.DST): problem.dst,
     }
-    refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
+    tensors_of = problem.src, problem.weights, problem.bias, problem.dst
+    refusal = refuse_tensors(*tensors_of, runtime=runtime)
     refusal = refusal or problem.quantization.refuse(tensors)
     return refusal or refuse(problem.post_ops, problem.dst)
 

@@ -291,7 +291,7 @@ class PrimitiveDesc:
             for tensor in desc.named
         ]
         parts = [self.engine.kind, desc.kind, self.impl_info, desc.spelled_propagation]
-        text = [" ".join(tokens), str(self._attr), desc.auxiliary, desc.problem]
+        text = [" ".join(tokens), str(self._attr), self._asked.auxiliary, desc.problem]
         return ",".join([*parts, *text])
 
     def __repr__(self) -> str:

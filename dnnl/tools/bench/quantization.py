@@ -143,7 +143,9 @@ def _operand(operation: Operation, entry: parsed.Binary, dst: MemoryDesc) -> Mem
     dims = [size if bits >> d & 1 else 1 for d, size in enumerate(dst.dims)]
     if entry.strides:
         return MemoryDesc(dims, entry.data_type, [int(s) for s in entry.strides.split("x")])
-    return MemoryDesc(dims, entry.data_type, expand_tag(entry.tag, dst.ndims))
+    open_sizes = dst.has_runtime_values and entry.tag == "any"  # these have no layout to choose
+    tag = None if open_sizes else expand_tag(entry.tag, dst.ndims)
+    return MemoryDesc(dims, entry.data_type, tag)
 
 
 def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
@@ -296,7 +298,9 @@ def reads_dst(attr: PrimitiveAttr) -> bool:
 def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
     """The rule with what post-ops and scales of the destination allow beside it."""
     absolute, relative, non_finite = rule.absolute, rule.relative, rule.non_finite
-    zeros = rule.zeros if attr.dropout is None else 100.0
+    zeros = rule.zeros
+    if attr.dropout is not None:
+        relative, zeros = max(relative, 2 * DataType.f32.eps), 100.0  # of 1 / (1 - P) and of dst
     for entry in attr.post_ops:
         if isinstance(entry, PostOpEltwise):
             absolute, relative = max(absolute, 2e-5), max(relative, 8e-6)
