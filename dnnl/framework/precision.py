@@ -202,7 +202,8 @@ class _Narrower:
         if role is Role.PRODUCT:
             factors = self._reals(node.inputs[:2])
             from_data = any(self.origins.get(value) for value in factors)
-            small = from_data and self.needs.get(node.output) is not _Need.DIGITS
+            exact = self.needs.get(node.output) is _Need.DIGITS or _has_steps(node)
+            small = from_data and not exact
             wanted = dict.fromkeys(factors, self.kind.numpy if small else _F32)
         elif role is Role.MOVED:
             wanted = dict.fromkeys(self._reals(node.inputs), self.kind.numpy if narrow else _F32)
@@ -253,6 +254,10 @@ def _needs(graph: Graph) -> dict[str, _Need]:
 
 
 def _has_steps(node: Node) -> bool:
+    """Whether a node or one of its post-ops computes one of `_STEPS`."""
+    functions = [p.function for p in node.post_ops if p.function is not None]
     if node.op == FUNCTION:
-        return not _STEPS.isdisjoint(s.name for s in node.attrs["function"].expression.steps)
-    return node.op.lower() in _STEPS
+        functions.append(node.attrs["function"])
+    names = {step.name for function in functions for step in function.expression.steps}
+    algs = {post_op.alg.removeprefix("eltwise_") for post_op in node.post_ops}
+    return not _STEPS.isdisjoint({node.op.lower(), *names, *algs})
