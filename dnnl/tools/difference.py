@@ -52,7 +52,7 @@ class Tolerance:
         finite = np.abs(expected[np.isfinite(expected)])
         if np.isinf(self.norm):
             return FLOOR * float(finite.max(initial=0.0)) or 1.0
-        return float(np.sqrt(np.mean(finite**2))) if finite.any() else 1.0
+        return _norm(finite) / max(finite.size, 1) ** 0.5 or 1.0
 
 
 F32 = Tolerance()
@@ -130,4 +130,7 @@ def compare(output: str, given: Array, expected: Array, tolerance: Tolerance = F
 
 def _norm(array: Array) -> float:
     """The Euclidean norm; infinite where an element is not finite."""
-    return float(np.sqrt(np.sum(array**2))) if np.isfinite(array).all() else np.inf
+    largest = float(np.abs(array).max(initial=0.0))
+    if not 0.0 < largest < np.inf:
+        return 0.0 if largest == 0.0 else np.inf
+    return largest * float(np.sqrt(np.sum((array / largest) ** 2)))
