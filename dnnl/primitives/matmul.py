@@ -41,6 +41,7 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
+from dnnl.primitives.matmul_sparse import plan_sparse
 from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
@@ -235,7 +236,8 @@ MatmulDesc.operation = Operation(
     reference=SPECIFICATION,
     examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
     implementations=(
-        Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD)
+        Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
+        Implementation("sparse", plan_sparse, FORWARD, encoded=True),
     ),
     invalid=_invalid,
     mask=_mask,
