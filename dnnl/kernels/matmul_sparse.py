@@ -122,8 +122,8 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Nest:
     def body(point: Point) -> None:
         total: Value = point.constant(0.0)
         if nnz:
-            ends = (held(point.e, point.place(end), nnz) for end in (first, last))
-            total = _sum(point, *ends, nnz, term)
+            begin, end = (held(point.e, point.place(edge), nnz) for edge in (first, last))
+            total = _sum(point, begin, end, nnz, term)
         if bias is not None:
             total = point.e.b.fadd(total, point.load(bias))
         point.store(dst, epilogue.apply(point, total))

@@ -34,7 +34,6 @@ from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.encoding import Csr
-from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 # Registers of rows that one element is multiplied with.

@@ -13,6 +13,7 @@ from dnnl.kernels import matmul_exact
 from dnnl.kernels.product_conf import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.language.encodings import ENCODING
 from dnnl.language.errors import BadValue
 from dnnl.language.options import (
     ATTRIBUTES,
@@ -30,7 +31,7 @@ from dnnl.language.options import (
     strides,
 )
 from dnnl.language.problem import Dims
-from dnnl.language.values import matching, several, text
+from dnnl.language.values import several, text
 from dnnl.primitives.checks import spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
@@ -41,7 +42,7 @@ from dnnl.primitives.implementation import (
     refuse_attr,
     resolve_post_ops,
 )
-from dnnl.primitives.matmul_sparse import plan_sparse
+from dnnl.primitives.matmul_sparse import plan_sparse, sparse
 from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
@@ -155,15 +156,19 @@ def _invalid(case: CaseValues) -> str | None:
 
 
 def _src(case: CaseValues) -> MemoryDesc:
-    for name in ("encoding", "grouped", "runtime_dims_masks"):
+    for name in ("grouped", "runtime_dims_masks"):
         if str(case[name]).strip("0:"):
             raise Unimplemented(f"matmul has no {name}")
     strides = case.strides(0, "stag")
+    if case["encoding"][0].name:
+        return sparse(case, 0)
     return tensor(case.shapes.padded[0], case.part("dt", 0), case["stag"], strides)
 
 
 def _weights(case: CaseValues) -> MemoryDesc:
     strides = case.strides(1, "wtag")
+    if case["encoding"][1].name:
+        return sparse(case, 1)
     return tensor(case.shapes.padded[1], case.part("dt", 1), case["wtag"], strides)
 
 
@@ -212,14 +217,7 @@ MatmulDesc.operation = Operation(
         "matmul",
         (
             PRODUCT_DT, STAG.but("any"), WTAG, DTAG,
-            Option(
-                "encoding", "",
-                matching(
-                    r"((csr|coo|packed)?(\+[0-9.]+)?:?){0,3}",
-                    "csr, coo or packed[+SPARSITY] for each tensor, with colons between them",
-                ),
-            ),
-            Option("grouped", "", text), strides(operands, 3),
+            ENCODING, Option("grouped", "", text), strides(operands, 3),
             auxiliary("runtime_dims_masks", "", several(text, MANY)), *ATTRIBUTES, BIA_DT,
             BIA_MASK,
         ),
@@ -234,7 +232,9 @@ MatmulDesc.operation = Operation(
     sums=True,
     channels=-1,
     reference=SPECIFICATION,
-    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
+    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17",
+        "--dt=f32,bf16 --encoding=csr+0.7::,coo+0.7:: --wtag=ab,ba --dtag=ab 20x31:31x150",
+        "--dt=f32,f16 --encoding=:csr+0.8:,:coo+0.8: --stag=ab,ba --dtag=ab 37x31:31x20"),
     implementations=(
         Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
         Implementation("sparse", plan_sparse, FORWARD, encoded=True),

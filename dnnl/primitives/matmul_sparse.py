@@ -9,11 +9,20 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.kernels import matmul_sparse, matmul_sparse_weights
 from dnnl.kernels.matmul_sparse import Conf
+from dnnl.language.case import CaseValues
 from dnnl.primitives.implementation import Plan, laid_out_as, plan_nest
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.encoding import Coo, Csr, Packed
 from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+
+
+def sparse(case: CaseValues, number: int) -> MemoryDesc:
+    """The descriptor of the sparse source or weights of a case."""
+    dims = case.shapes.padded[number]
+    made: MemoryDesc = case["encoding"][number].desc(dims, case.part("dt", number))
+    return made
 
 
 def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -39,12 +48,15 @@ def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
             if (own := getattr(desc, name)).format_kind is FormatKind.any
         },
     )
-    kernel = matmul_sparse if sparse == ["src_desc"] else matmul_sparse_weights
+    by_rows = sparse == ["src_desc"]
 
-    def configure(post_ops: tuple[PostOp, ...]) -> Conf | Refusal:
+    def configure(post_ops: tuple[PostOp, ...]) -> Conf | matmul_sparse_weights.Conf | Refusal:
         conf = Conf(
             decided.src_desc, decided.weights_desc, decided.bias_desc, decided.dst_desc, post_ops
         )
-        return kernel.configure(conf, isa)
+        if by_rows:
+            return matmul_sparse.configure(conf, isa)
+        return matmul_sparse_weights.configure(conf, isa)
 
-    return plan_nest(decided, attr, isa, configure, kernel.build, "post_ops")
+    build = matmul_sparse.build if by_rows else matmul_sparse_weights.build
+    return plan_nest(decided, attr, isa, configure, build, "post_ops")

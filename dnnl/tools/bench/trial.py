@@ -16,6 +16,7 @@ from dnnl.reference.conversions import core_type
 from dnnl.reference.fill import generator, integers, stored, uniform
 from dnnl.reference.rule import Rule, Verdict, compare
 from dnnl.runtime.elements import elements_of, put_elements
+from dnnl.runtime.encoded import encode
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.compensation import judge_sums
@@ -96,7 +97,8 @@ class Trial:
         engine = self.pd.engine
         for argument, desc in self._tensors().items():
             self.memories[argument] = Memory(desc, engine)
-            self.memories[argument].data[:] = POISON
+            for part in self.memories[argument].parts:
+                part.data[:] = POISON
         for argument, array in self.inputs.items():
             _store(self.memories[argument], array)
         self._share()
@@ -115,9 +117,19 @@ class Trial:
         for argument, desc in self.parameters.descs.items():
             self.memories[argument] = Memory(desc, self.pd.engine)
         for memory in self.memories.values():
-            memory.data[:] = PATTERN
+            for part in memory.parts:
+                part.data[:] = PATTERN
+        for argument, array in self._of_encodings().items():
+            _store(self.memories[argument], array)
         self._share()
         self._scratchpad()
+
+    def _of_encodings(self) -> dict[int, Array]:
+        """The contents of inputs in several buffers, which are nothing without their indices."""
+        if not self.desc.is_encoded:
+            return {}
+        filled = self.reference.fill(self.desc).items()
+        return {arg: array for arg, array in filled if self.pd.arg_desc(arg).encoding is not None}
 
     def _tensors(self) -> dict[int, MemoryDesc]:
         """Those of the operation, and what attributes write."""
@@ -187,7 +199,7 @@ class Trial:
         for sums in judge_sums(memory):
             verdict = verdict.with_errors(sums.errors, sums.lines)
         for part, desc in _parts(name, memory.desc).items():
-            stray = _stray_padding(desc, memory.data)
+            stray = _stray_padding(desc, memory.parts[0].data)
             line = f"[{part}]: {stray} elements of the padding are not zero"
             verdict = verdict.with_errors(stray, (line,) if stray else ())
         return verdict
@@ -205,7 +217,10 @@ class Trial:
 def _store(memory: Memory, values: Array) -> None:
     """Write the elements, and zero to all that is none."""
     with np.errstate(all="ignore"):
-        put_elements(memory.desc, memory.data, values.astype(memory.desc.data_type.numpy))
+        array = values.astype(memory.desc.data_type.numpy)
+    pieces = [array] if memory.desc.encoding is None else encode(memory.desc, array)
+    for part, piece in zip(memory.parts, pieces, strict=True):
+        put_elements(part.desc, part.data, piece)
 
 
 def _parts(name: str, desc: MemoryDesc) -> dict[str, MemoryDesc]:
