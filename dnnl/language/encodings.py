@@ -85,3 +85,41 @@ def _spelled(tensor: Tensor, dims: tuple[int, ...]) -> str:
 
 
 ENCODING = Option("encoding", "", _parse, _told, layout=True)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which dimension of source is grouped, how many groups there are, and their sizes; about equal
+    ones where these are left out. What a group has at most is said behind them, and not used."""
+
+    groups: tuple[int, int, tuple[int, ...]] | None = None
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return self.groups is not None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _parse_groups(text: str) -> Groups:
+    if not text:
+        return Groups()
+    found = re.fullmatch(r"([01]):([1-9][0-9]*)(?::([0-9]+(?:\+[0-9]+)*))?(?::[0-9]+)?", text)
+    if found is None:
+        raise ValueError("expected DIM:COUNT[:SIZE+SIZE...[:MAX]], DIM 0 or 1")
+    sizes = tuple(map(int, found[3].split("+"))) if found[3] else ()
+    if sizes and len(sizes) != int(found[2]):
+        raise ValueError(f"expected {found[2]} sizes, there are {len(sizes)}")
+    return Groups((int(found[1]), int(found[2]), sizes), text)
+
+
+def _told_groups(line: OperationLine) -> str | None:
+    """The groups of a verbose line, which does not say their sizes."""
+    if line.source.tag != "grouped":
+        return None
+    dim, _, count = line.source.numbers.partition("x")
+    return f"{dim}:{count}"
+
+
+GROUPED = Option("grouped", "", _parse_groups, _told_groups, layout=True)

@@ -133,6 +133,12 @@ class Arg(enum.IntEnum):
         return int(argument) + _PART * _read_index(number, _MAX_PARTS)
 
 
+def owner_of(argument: int) -> tuple[int, int]:
+    """Return the argument of a tensor, and which of its buffers a key of `Arg.part` means."""
+    number, owner = divmod(int(argument), _PART)
+    return owner, number
+
+
 MAX_POST_OPS = 32
 """The most post-ops of an attribute."""
 

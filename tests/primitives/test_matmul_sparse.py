@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -59,7 +61,7 @@ def run(
     if bias:
         given[int(Arg.BIAS)] = memory_of(added, bias_desc, ENGINE)
     attr = attr_of(("eltwise", "eltwise_relu", 0.5))
-    want = reference.matmul(*values, added if bias else None)
+    want = reference.matmul(values[0], values[1], added if bias else None)
     want = np.where(want > 0, want, 0.5 * want)
     check(execute(desc, given, attr), want, reference.TOLERANCE(kind, sizes[1]))
 
@@ -119,7 +121,7 @@ def test_nothing_is_stored(encoding: str, sparse: int) -> None:
     check(execute(desc, given), np.zeros((4, 20)), 0.0)
 
 
-HOSTILE = {
+HOSTILE: dict[str, Callable[[int], object]] = {
     "huge": lambda _: 2**31 - 1,
     "negative": lambda _: -1,
     "least": lambda _: -(2**31),
@@ -182,7 +184,7 @@ def test_refusals() -> None:
     with pytest.raises(InvalidArguments, match=r"args\[SRC\]"):
         dnnl.Primitive(pd).execute(dnnl.Stream(ENGINE), args)
     with pytest.raises(InvalidArguments, match=r"args\[SRC\]"):
-        dnnl.Primitive(pd).execute(dnnl.Stream(ENGINE), {**args, Arg.SRC: None})
+        dnnl.Primitive(pd).execute(dnnl.Stream(ENGINE), {Arg.DST: args[Arg.DST]})
 
 
 def test_outputs_must_not_lie_on_indices() -> None:

@@ -30,7 +30,7 @@ from dnnl.tools.bench.quantization import (
     reads_dst,
     scaled,
 )
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import Arg, name_of, owner_of
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
@@ -80,6 +80,7 @@ class Trial:
             anything = bitwise and desc.data_type.is_float
             values = uniform(generator("bitwise", argument), desc.dims) if anything else array
             self.inputs[argument] = stored(values, desc.data_type)
+        self.inputs.update(self.desc.operation.contents(self.case))
         if reads_dst(self.pd.attr):
             self.previous = self._previous()
 
@@ -100,7 +101,7 @@ class Trial:
             for part in self.memories[argument].parts:
                 part.data[:] = POISON
         for argument, array in self.inputs.items():
-            _store(self.memories[argument], array)
+            self._put(argument, array)
         self._share()
         if self.previous is not None:
             _store(self.memories[self.result.argument], self.previous)
@@ -120,7 +121,7 @@ class Trial:
             for part in memory.parts:
                 part.data[:] = PATTERN
         for argument, array in self._of_encodings().items():
-            _store(self.memories[argument], array)
+            self._put(argument, array)
         self._share()
         self._scratchpad()
 
@@ -129,7 +130,14 @@ class Trial:
         if not self.desc.is_encoded:
             return {}
         filled = self.reference.fill(self.desc).items()
-        return {arg: array for arg, array in filled if self.pd.arg_desc(arg).encoding is not None}
+        found = {arg: array for arg, array in filled if self.pd.arg_desc(arg).encoding is not None}
+        return found | self.desc.operation.contents(self.case)
+
+    def _put(self, argument: int, array: Array) -> None:
+        """Store the elements of a tensor, or of one of its buffers."""
+        owner, number = owner_of(argument)
+        memory = self.memories[owner]
+        _store(memory.parts[number] if number else memory, array)
 
     def _tensors(self) -> dict[int, MemoryDesc]:
         """Those of the operation, and what attributes write."""
