@@ -18,8 +18,8 @@ from functools import partial
 
 from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
-from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, registers
-from dnnl.codegen.builder import I32, I64, Module, Value, i64
+from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, max_rows, registers
+from dnnl.codegen.builder import I8, I32, I64, Module, Value, i64
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth, Finish
 from dnnl.codegen.isa import Isa
@@ -36,8 +36,8 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
-# Rows of a group from which on packing weights in rows into panels pays.
-_MANY = 128
+# Bytes by which a single stream of weights is fetched ahead.
+_DISTANCE = 8192
 
 
 @dataclass(frozen=True)
@@ -83,23 +83,26 @@ def configure(problem: Problem, isa: Isa, groups: int, *, of_terms: bool) -> Con
 
 
 def _shape(isa: Isa, problem: Problem, groups: int) -> Shape:
-    average = -(-problem.src.dims[-2] // groups) if problem.weights.dims[0] > 1 else _MANY
+    shared = problem.weights.dims[0] == 1
+    average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
     return replace(matmul.shape(isa), panels=partial(_panels, isa, average))
 
 
 def _panels(
     isa: Isa, average: int, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool
 ) -> Panels:
-    """Weights in rows stay as they are if whole panels lie in them and groups have few rows."""
+    """Weights in rows stay as they are if whole panels lie in them and most groups are one tile:
+    each row of a panel is in a line of its own, and few of those stay in a cache."""
     vectors = max(2, way.group)
     _, k, n = weights.dims
     whole = k % way.group == 0 and n % (vectors * isa.lanes) == 0 and isa.lanes > 1
     plain = weights.is_plain and weights.data_type is way.b and weights.strides[-1] == 1
-    fits = registers(1, vectors, way.parts, ones=ones) <= isa.registers and way.span == 1
-    if whole and plain and fits and average < _MANY:
+    lowest = registers(1, vectors, way.parts, ones=ones)
+    few = average <= max_rows(isa, vectors, way.parts, ones=ones) and way.span == 1
+    if whole and plain and few and lowest <= isa.registers:
         return Panels(weights, vectors)
-    few = MemoryDesc((1, max(1, average), k), src.data_type)
-    return matmul.shape(isa).panels(few, weights, way, ones)
+    rows = MemoryDesc((1, max(1, average), k), src.data_type)
+    return matmul.shape(isa).panels(rows, weights, way, ones)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -199,12 +202,11 @@ class _Writer:
         return first, offset(group)
 
     def _heights(self) -> Iterator[int]:
-        """The rows of tiles, each about half of the one before."""
-        height = self.tile.rows
-        while height > 1:
-            yield height
-            height //= 2
-        yield 1
+        """The rows of tiles: as many as registers hold, and the powers of two below."""
+        highest = self.tile.rows
+        yield highest
+        for power in reversed(range((highest - 1).bit_length())):
+            yield 1 << power
 
     def _rows(self, env: Env, begin: Value, end: Value, level: Level) -> None:
         """The tiles of rows ``begin`` .. ``end - 1``."""
@@ -219,6 +221,14 @@ class _Writer:
 
             e.loop(begin, whole, one, step=height, unroll=False, name="tile")
             begin = whole
+
+    def _ahead(self, weights: Value) -> Ahead | None:
+        """What a tile asks for of panels that lie one behind the other."""
+        form, bits = self.weights_form, self.multiply.b.bits
+        step = form.stride(self.k) * bits // 8
+        if form.stride(self.columns.panel) * bits // 8 != step * self.k.extent:
+            return None
+        return Ahead(self.e.element(weights, i64(_DISTANCE), I8), step)
 
     def _tile(self, env: Env, height: int, level: Level) -> None:
         """One register tile: all products, then its end."""
@@ -236,7 +246,9 @@ class _Writer:
             )
         )  # fmt: skip
         steps = tuple(self.weights_form.stride(vectors) * v for v in range(vectors.extent))
-        factors = Factors(src, weights, tuple(rows), steps, self.multiply, self.apart)
+        factors = Factors(
+            src, weights, tuple(rows), steps, self.multiply, self.apart, self._ahead(weights)
+        )
         zero = Tile.of(self.multiply.zero(e), len(rows), vectors.extent)
         at = self.store.at(env, height, height)
         at.finish(accumulate(e, zero, factors, [level]))

@@ -13,7 +13,7 @@ from dnnl import Arg, InvalidArguments, MatmulDesc, Memory, MemoryDesc, Primitiv
 from dnnl.reference import matmul as reference
 from dnnl.reference import post_ops, quantization
 from dnnl.reference.arrays import Array
-from tests.check import check, logical, memory_of, random_memory, random_values
+from tests.check import Fill, check, logical, memory_of, random_memory, random_values
 from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE, every_isa, execute
 from tests.primitives.products import attr_of, scaled
@@ -53,7 +53,7 @@ def arguments(pd: PrimitiveDesc, sizes: Sequence[int]) -> dict[int, Memory]:
             given[tensor.argument] = grouped_memory(values, tensor.desc, sizes)
     for flag, specs in ((Arg.SCALES, pd.attr.scales), (Arg.ZERO_POINTS, pd.attr.zero_points)):
         for arg in specs:
-            fill = "positive" if flag is Arg.SCALES else "integers"
+            fill: Fill = "positive" if flag is Arg.SCALES else "integers"
             given[flag | arg] = random_memory(pd.arg_desc(flag | arg), ENGINE, arg, fill)
     return given
 
@@ -63,12 +63,10 @@ def meant(pd: PrimitiveDesc, given: Mapping[int, Memory], argument: int) -> Arra
     stored = logical(given[argument].parts[0])
     parameters = []
     for flag, specs in ((Arg.SCALES, pd.attr.scales), (Arg.ZERO_POINTS, pd.attr.zero_points)):
-        spec = specs.get(argument)
-        values = None if spec is None else logical(given[flag | argument])
-        neutral = float(flag is Arg.SCALES)
-        parameters.append(
-            neutral if spec is None else quantization.expand(values, stored.shape, spec)
-        )
+        spec, values = specs.get(argument), np.array(float(flag is Arg.SCALES))
+        if spec is not None:
+            values = quantization.expand(logical(given[flag | argument]), stored.shape, spec)
+        parameters.append(values)
     return quantization.dequantize(stored, *parameters)
 
 
@@ -174,7 +172,8 @@ def test_against_pytorch() -> None:
         torch.from_numpy(given[arg].numpy().copy()) for arg in (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)
     )
     experts = [
-        torch.addmm(b, x, w) for x, w, b in zip(src.split(SIZES), weights, bias, strict=True)
+        torch.addmm(b, x, w)
+        for x, w, b in zip(torch.split(src, list(SIZES)), weights, bias, strict=True)
     ]
     got = execute(pd.desc, given)
     check(got.parts[0], torch.cat(experts).numpy(), reference.TOLERANCE("f32", 64))
