@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llvmlite import ir
-
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
@@ -142,7 +140,7 @@ def _sum(point: Point, first: Value, last: Value, nnz: int, term: Term) -> Value
     """The sum over the stored elements ``first`` .. ``last - 1``: those of one row, or of as many
     rows as there are lanes."""
     e, zero = point.e, point.constant(0.0)
-    if not isinstance(first.type, ir.VectorType):
+    if first.type == I64:
 
         def add(place: Value, total: Value) -> Values:
             value, met = term(point, place)
@@ -166,7 +164,7 @@ def held(e: Emitter, value: Value, most: int) -> Value:
     """A number, or one in each lane, that is at most ``most``. Signed 32 bits below zero come as
     large numbers."""
     limit: Value = i64(most)
-    if isinstance(value.type, ir.VectorType):
+    if value.type != I64:
         limit = vector.splat_constant(value.type, most)
     return e.b.select(e.b.icmp_signed("<", value, limit), value, limit)
 
