@@ -12,7 +12,7 @@ from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation
+from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation, refuse_encoding
 from dnnl.primitives.implementation import (
     Candidate,
     Plan,
@@ -102,6 +102,7 @@ class PrimitiveDesc:
     def next_impl(self) -> bool:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
         refused = refuse_compensation(self._asked, tuple(self._asked_attr.post_ops))
+        refused = refused or refuse_encoding(self._asked, tuple(self._asked_attr.post_ops))
         refused = refused or _refuse_host_scalars(self._asked_attr, self.engine)
         refused = refused or _refuse_open_operands(self._asked, self._asked_attr)
         for impl in self._settled.implementations[len(self._candidates) :]:
