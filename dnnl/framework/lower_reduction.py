@@ -32,13 +32,14 @@ _OF_TWO_TRUTHS = {"ReduceMax": "or", "ReduceMin": "and"}
 def reduction(lowering: Lowering, node: Node) -> None:
     """The axes of the node have more than one element each, and stay."""
     source = lowering.source(node.inputs[0])
-    if is_whole(lowering.graph.type_of(node.output).dtype) and not _is_exact(node, source):
+    whole = is_whole(lowering.graph.type_of(node.inputs[0]).dtype) and node.op != "ReduceMean"
+    if whole and not _is_exact(node, source):
         lowering.define(node.output, _by_pairs(lowering, node, source))
         return
     if node.op == "ReduceMean" and _mean(lowering, node):
         return
     algorithm, power = _ALGORITHMS[node.op]
-    dst = lowering.result(lowering.graph.shape_of(node.output), source)
+    dst = lowering.result(node, lowering.graph.shape_of(node.output))
     desc = ReductionDesc(algorithm, source.desc, dst, power)
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
@@ -65,7 +66,7 @@ def _mean(lowering: Lowering, node: Node) -> bool:
         FORWARD,
         "pooling_avg_exclude_padding",
         source.desc,
-        lowering.result((*source.desc.dims[:2], *ones), source),
+        lowering.result(node, (*source.desc.dims[:2], *ones)),
         ones,
         window,
         zeros,
@@ -89,7 +90,7 @@ def _by_pairs(lowering: Lowering, node: Node, source: Source) -> Source:
     function = (_OF_TWO_TRUTHS if truths else _OF_TWO)[node.op]
 
     def combined(left: Source, right: Source) -> Source:
-        dst = lowering.result(left.desc.dims, left)
+        dst = lowering.result(node, left.desc.dims)
         desc = ExactDesc(function, [left.desc, right.desc], dst)
         return lowering.emit(node, desc, {Arg.multiple_src(0): left, Arg.multiple_src(1): right})
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node, Shape
+from dnnl.framework.lower_quantized import quantization_of
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
 from dnnl.framework.shapes import (
     Scope,
@@ -65,17 +66,19 @@ def _slide(
     if node.input(2):
         args[Arg.BIAS] = lowering.source(node.input(2))
         bias = args[Arg.BIAS].desc
+    grouped = weights.desc.ndims > source.desc.ndims
+    factors = quantization_of(lowering, node, (source, weights), (0, 0b11 if grouped else 0b1))
     desc = describe(
         lowering.wish(source),
         lowering.weights(weights),
-        lowering.result(out, source),
+        lowering.result(node, out),
         window.strides,
         window.padding_l,
         window.padding_r,
         _dilations(window),
         bias,
     )
-    lowering.define(node.output, lowering.emit(node, desc, args, flops))
+    lowering.define(node.output, lowering.emit(node, desc, args, flops, factors))
 
 
 def pooling(lowering: Lowering, node: Node) -> None:
@@ -94,7 +97,7 @@ def pooling(lowering: Lowering, node: Node) -> None:
         FORWARD,
         alg,
         source.desc,
-        lowering.result(out, source),
+        lowering.result(node, out),
         window.strides,
         window.kernel,
         window.padding_l,
@@ -107,7 +110,7 @@ def pooling(lowering: Lowering, node: Node) -> None:
 def batch_normalization(lowering: Lowering, node: Node) -> None:
     """What no convolution before it could take in."""
     source = lowering.source(node.inputs[0])
-    dst = lowering.result(source.desc.dims, source)
+    dst = lowering.result(node, source.desc.dims)
     flags = NormFlags.use_global_stats | NormFlags.use_scale | NormFlags.use_shift
     epsilon = node.attrs.get("epsilon", 1e-5)
     desc = BatchNormalizationDesc.forward(FORWARD, source.desc, dst, epsilon, flags)

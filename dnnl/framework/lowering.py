@@ -57,6 +57,22 @@ Operands = Mapping[int, Sequence[Source]]
 
 
 @dataclass(frozen=True, slots=True)
+class Factors:
+    """Scales or zero points of an argument of a step: ``flag`` is Arg.SCALES or Arg.ZERO_POINTS,
+    ``mask`` says along which dimensions they vary."""
+
+    flag: Arg
+    argument: Arg
+    mask: int
+    values: Source
+
+    def set(self, attr: PrimitiveAttr) -> None:
+        """Ask for them."""
+        setter = attr.set_scales if self.flag is Arg.SCALES else attr.set_zero_points
+        setter(self.argument, self.mask, data_type=self.values.desc.data_type)
+
+
+@dataclass(frozen=True, slots=True)
 class Ref:
     """A memory that a step uses: a descriptor on a storage."""
 
@@ -139,15 +155,19 @@ class Lowering:
 
     def wish(self, source: Source) -> MemoryDesc:
         """The descriptor with which a primitive is asked for a tensor that it may choose."""
-        return self.result(source.desc.dims, source)
+        return MemoryDesc(source.desc.dims, source.desc.data_type, None if self.plain else "any")
 
-    def result(self, dims: Sequence[int], like: Source) -> MemoryDesc:
-        """The descriptor with which a primitive is asked for its dst, typed as a source."""
-        return MemoryDesc(dims, like.desc.data_type, None if self.plain else "any")
+    def result(self, node: Node, dims: Sequence[int]) -> MemoryDesc:
+        """The descriptor with which a primitive is asked for its dst, the result of ``node``."""
+        return MemoryDesc(dims, self.kind(node.output), None if self.plain else "any")
 
-    def ordered(self, value: str, kind: DataType) -> MemoryDesc:
+    def kind(self, value: str) -> DataType:
+        """The data type of a value."""
+        return data_type(self.graph.type_of(value).dtype, value)
+
+    def ordered(self, value: str) -> MemoryDesc:
         """A plain descriptor for ``value``, row-major in the order in which its reader sees it."""
-        dims = self.graph.shape_of(value)
+        dims, kind = self.graph.shape_of(value), self.kind(value)
         readers = self._readers[value]
         if len(readers) != 1 or readers[0].op != "Transpose":
             return MemoryDesc(dims, kind)
@@ -189,9 +209,15 @@ class Lowering:
         self.tensors[value] = tensor if same else self._reshaped(tensor, shape, value)
 
     def emit(
-        self, node: Node, desc: Desc, sources: Mapping[int, Source], flops: float = 0.0
+        self,
+        node: Node,
+        desc: Desc,
+        sources: Mapping[int, Source],
+        flops: float = 0.0,
+        factors: Sequence[Factors] = (),
     ) -> Source:
-        """Add the step of an operation with the post-ops of its node, and return its dst."""
+        """Add the step of an operation with the post-ops of its node, and with scales and zero
+        points; return its dst."""
         dst = desc.outputs[0].desc
         rank = dst.ndims
         operands = {
@@ -199,11 +225,11 @@ class Lowering:
             for index, post_op in enumerate(node.post_ops)
         }
         sum_index = self._sum_index(node, operands, sources, dst.dims)
-        pd = self._describe(node, desc, operands, sum_index)
+        pd = self._describe(node, desc, operands, sum_index, factors)
         if sum_index is not None and not same_places(pd.dst_desc, operands[sum_index][0].desc):
             sum_index = None
-            pd = self._describe(node, desc, operands, None)
-        wanted = dict(sources)
+            pd = self._describe(node, desc, operands, None, factors)
+        wanted = {**sources, **{f.flag | f.argument: f.values for f in factors}}
         for index, values in operands.items():
             if index != sum_index:
                 for place, operand in enumerate(values):
@@ -306,9 +332,16 @@ class Lowering:
         return all(self._last_use.get(value, -1) <= self._time for value in values)
 
     def _describe(
-        self, node: Node | None, desc: Desc, operands: Operands, sum_index: int | None
+        self,
+        node: Node | None,
+        desc: Desc,
+        operands: Operands,
+        sum_index: int | None,
+        factors: Sequence[Factors] = (),
     ) -> PrimitiveDesc:
         attr = PrimitiveAttr(scratchpad_mode="user")
+        for each in factors:
+            each.set(attr)
         for index, post_op in enumerate(node.post_ops if node else ()):
             descs = tuple(operand.desc for operand in operands[index])
             if index == sum_index:

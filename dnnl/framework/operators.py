@@ -9,11 +9,13 @@ from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
 from dnnl.framework import lower_normalization as normalization
 from dnnl.framework import lower_product as product
+from dnnl.framework import lower_quantized as quantized
 from dnnl.framework import lower_reduction as reduction
 from dnnl.framework import lower_resize as resizing
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes, shapes_data
 from dnnl.framework import shapes_normalization as normalized
+from dnnl.framework import shapes_quantized as bytewise
 from dnnl.framework import shapes_reduction as reduced
 from dnnl.framework import shapes_resize as resized
 from dnnl.framework.elementwise import ELTWISE
@@ -21,6 +23,15 @@ from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.functions import ALONE
 from dnnl.framework.graph import FUNCTION, ModelError, Node, PostOp
 from dnnl.framework.lowering import Lowering
+from dnnl.framework.quantization import (
+    CONV,
+    CONV_TRANSPOSE,
+    DEQUANTIZE,
+    DYNAMIC,
+    MATMUL,
+    QUANTIZE,
+    SOFTMAX,
+)
 from dnnl.framework.shapes import Infer
 
 Lower = Callable[[Lowering, Node], None]
@@ -30,9 +41,11 @@ _ELTWISE = frozenset({"eltwise", "function"})
 _BINARY = frozenset({"binary", "function"})
 
 _INTEGER = (
-    *("allowzero", "antialias", "axis", "batch_dims", "ceil_mode", "count_include_pad"),
-    *("detect_negative", "detect_positive", "exclude_outside", "fmod", "group", "keepdims"),
-    *("noop_with_empty_axes", "num_groups", "num_outputs", "saturate", "size", "spatial"),
+    *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
+    *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
+    *("exclude_outside", "fmod"),
+    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
+    *("output_dtype", "saturate", "size", "spatial"),
     *("stash_type", "storage_order", "to", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
@@ -176,20 +189,52 @@ OPERATORS: dict[str, Operator] = {
     "BitShift": _exact(shapes.elementwise, 2, "direction"),
     **{op: _unary((1, 3) if op == "Clip" else (1, 1)) for op in ELTWISE},
     **{op: Operator(shapes.floats, data.unsupported) for op in ALONE},
+    **{
+        name: Operator(bytewise.operator_form(name), data.unsupported, inputs=form.inputs)
+        for name, form in bytewise.FORMS.items()
+    },
+    **{
+        f"{domain}{QUANTIZE}": Operator(bytewise.quantize, data.unsupported, inputs=(2, 3))
+        for domain in ("", f"{bytewise.MICROSOFT}.")
+    },
+    **{
+        f"{domain}{DEQUANTIZE}": Operator(bytewise.dequantize, data.unsupported, inputs=(2, 3))
+        for domain in ("", f"{bytewise.MICROSOFT}.")
+    },
+    DYNAMIC: Operator(bytewise.dynamic, data.unsupported),
+    "ConvInteger": Operator(
+        bytewise.integer_sums(shapes.convolution), data.unsupported, inputs=(2, 4)
+    ),
+    "MatMulInteger": Operator(
+        bytewise.integer_sums(shapes.matmul), data.unsupported, inputs=(2, 4)
+    ),
 }
 
-_FUNCTION = Operator(shapes.same, elementwise.function, _BINARY)
+_MADE = {
+    FUNCTION: Operator(shapes.same, elementwise.function, _BINARY),
+    CONV: Operator(shapes.convolution, spatial.convolution, _ANY, (2, 6)),
+    CONV_TRANSPOSE: Operator(shapes.deconvolution, spatial.deconvolution, _ANY, (2, 6)),
+    MATMUL: Operator(shapes.matmul, quantized.matmul, _ANY, (2, 6)),
+    SOFTMAX: Operator(shapes.same, quantized.softmax, _ELTWISE, (2, 2)),
+}
+"""What passes write and no file can hold."""
+
+
+def row_name(node: Node) -> str:
+    """The name of a node's row, with the domain where it is not ONNX's own."""
+    return f"{node.domain}.{node.op}" if node.domain else node.op
 
 
 def operator_of(node: Node) -> Operator:
     """The row of a node that is known, whether a file or a pass wrote it."""
-    return _FUNCTION if node.op == FUNCTION else OPERATORS[node.op]
+    made = _MADE.get(node.op)
+    return OPERATORS[row_name(node)] if made is None else made
 
 
 def check_form(node: Node) -> None:
     """Raise ModelError where a node of the table has a wrong number of sources, lacks an attribute
     or has one of another type."""
-    operator = None if node.domain else OPERATORS.get(node.op)
+    operator = OPERATORS.get(row_name(node))
     if operator is None:
         return
     _check_inputs(node.inputs, *operator.inputs)

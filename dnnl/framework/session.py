@@ -21,6 +21,9 @@ from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step, Tens
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
+from dnnl.framework.quantized import move_conversions, prefer_unsigned
+from dnnl.framework.quantized_functions import convert_by_functions
+from dnnl.framework.quantized_products import fuse_products
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
 from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
@@ -40,6 +43,10 @@ PASSES: tuple[Pass, ...] = (
     expand,
     drop_identities,
     fold_constants,
+    move_conversions,
+    prefer_unsigned,
+    fuse_products,
+    convert_by_functions,
     fuse_functions,
     factors_behind_products,
     sink_views,
