@@ -53,40 +53,49 @@ def _quantize_early(graph: Graph) -> Graph:
     """QuantizeLinear of a view, or of a concatenation, before it."""
     uses, types = graph.uses(), dict(graph.types)
     producers = {node.output: node for node in graph.nodes}
-    order: dict[str, Node] = {node.name: node for node in graph.nodes}
+
+    def is_seen_early(value: str) -> bool:
+        producer = producers.get(value)
+        return producer is not None and uses[value] == 1 and _moved_sources(producer, graph) != ()
+
+    waiting: dict[str, Node] = {}
+    backwards: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.op != QUANTIZE or len(graph.constants.get(node.inputs[1], np.ones(2)).shape) > 0:
-            continue
-        at = node
-        while True:
-            moved = producers.get(at.inputs[0])
-            takes = moved is not None and (moved.op in _VIEWS or moved.op == "Concat")
-            if moved is None or not takes or uses[moved.output] != 1 or moved.name not in order:
-                break
-            sources = moved.inputs if moved.op == "Concat" else moved.inputs[:1]
-            if any(v in graph.constants for v in sources):
-                break
+        behind = waiting.pop(node.output, None)
+        if node.op == QUANTIZE and _is_single(node, graph) and is_seen_early(node.inputs[0]):
+            waiting[node.inputs[0]] = node
+        elif behind is None:
+            backwards.append(node)
+        else:
+            sources = _moved_sources(node, graph)
+            dtype = graph.type_of(behind.output).dtype
             before = []
             for place, value in enumerate(sources):
-                early = f"{value}{JOINT}{at.name}{JOINT}{place}"
-                types[early] = TensorType(graph.type_of(node.output).dtype, graph.shape_of(value))
-                name = f"{at.name}{JOINT}{place}"
-                before.append(replace(at, name=name, inputs=(value, *at.inputs[1:]), outputs=(early,)))
-            inputs = (*(q.output for q in before), *moved.inputs[len(sources) :])
-            late = replace(moved, inputs=inputs, outputs=at.outputs)
-            order = _replaced(order, {moved.name: (), at.name: (*before, late)})
-            if len(before) != 1:
-                break
-            at = before[0]
-    return replace(graph, nodes=tuple(order.values()), types=types)
+                stored, name = (f"{n}{JOINT}{place}" for n in (behind.output, behind.name))
+                types[stored] = TensorType(dtype, graph.shape_of(value))
+                inputs = (value, *behind.inputs[1:])
+                before.append(replace(behind, name=name, inputs=inputs, outputs=(stored,)))
+            bytewise = (*(each.output for each in before), *node.inputs[len(sources) :])
+            backwards.append(replace(node, inputs=bytewise, outputs=behind.outputs))
+            for each in before:
+                if is_seen_early(each.inputs[0]):
+                    waiting[each.inputs[0]] = each
+                else:
+                    backwards.append(each)
+    return replace(graph, nodes=tuple(reversed(backwards)), types=types)
 
 
-def _replaced(order: dict[str, Node], changes: dict[str, tuple[Node, ...]]) -> dict[str, Node]:
-    result: dict[str, Node] = {}
-    for name, node in order.items():
-        for each in changes.get(name, (node,)):
-            result[each.name] = each
-    return result
+def _moved_sources(node: Node, graph: Graph) -> tuple[str, ...]:
+    """What a view or a concatenation sees of computed values; nothing of any other."""
+    if node.op not in (*_VIEWS, "Concat"):
+        return ()
+    sources = node.inputs if node.op == "Concat" else node.inputs[:1]
+    return () if any(value in graph.constants for value in sources) else sources
+
+
+def _is_single(node: Node, graph: Graph) -> bool:
+    known = parameters(node, graph)
+    return known is not None and known.is_single
 
 
 @dataclass
@@ -209,8 +218,9 @@ def prefer_unsigned(graph: Graph) -> Graph:
             zero = constants[node.inputs[2]] if node.input(2) else np.zeros((), np.int8)
             name = f"{node.name}{JOINT}zero"
             constants[name] = (zero.astype(np.int16) + _HALF_RANGE).astype(unsigned)
-            node = replace(node, inputs=(*node.inputs[:2], name))
-        nodes.append(node)
+            nodes.append(replace(node, inputs=(*node.inputs[:2], name)))
+        else:
+            nodes.append(node)
     return replace(graph, nodes=tuple(nodes), types=types, constants=constants).pruned()
 
 
@@ -258,5 +268,3 @@ def _largest(found: set[str], stays: Callable[[str], bool]) -> set[str]:
         if not gone:
             return found
         found -= gone
-
-

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.functions import MOST_NODES, function_of, is_traceable
-from dnnl.framework.graph import JOINT, Array, Graph, Node, blamed_on
-from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, parameters
+from dnnl.framework.graph import JOINT, Graph, Node, blamed_on
+from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, aligned_shape, parameters
 from dnnl.framework.quantized import is_quantized
 from dnnl.types.post_ops import MAX_OPERANDS
 
@@ -46,24 +47,34 @@ def convert_by_functions(graph: Graph) -> Graph:
 
 
 def _with_constants(graph: Graph) -> Graph:
-    """Constants dequantized that nobody wants as bytes, and parameters of an axis in the shape in
-    which they are broadcast."""
-    constants: dict[str, Array] = dict(graph.constants)
-    nodes = []
+    """Constants dequantized that nobody wants as bytes, and parameters along an axis in the shape
+    in which they are broadcast."""
+    constants, types = dict(graph.constants), dict(graph.types)
+    nodes: list[Node] = []
     for node in graph.nodes:
-        known = parameters(node, graph) if node.op in _CONVERSIONS else None
-        array = graph.constants.get(node.inputs[0]) if node.op == DEQUANTIZE else None
-        if known is not None and array is not None:
+        if node.op not in _CONVERSIONS:
+            nodes.append(node)
+            continue
+        known, array = parameters(node, graph), graph.constants.get(node.inputs[0])
+        if node.op == DEQUANTIZE and known is not None and array is not None:
             constants[node.output] = known.dequantized(array)
             continue
-        if known is not None and not known.is_single:
-            names = []
-            for place, values in ((1, known.scale), (2, known.zero_point)):
-                names.append(f"{node.name}{JOINT}{place}")
-                constants[names[-1]] = values.astype(np.float32)
-            node = replace(node, inputs=(node.inputs[0], *names))
-        nodes.append(node)
-    return replace(graph, nodes=tuple(nodes), constants=constants)
+        inputs, rank = [node.inputs[0]], len(graph.shape_of(node.inputs[0]))
+        for value in filter(None, node.inputs[1:]):
+            kind = graph.type_of(value)
+            shape = aligned_shape(kind.sizes, rank, node.attrs.get("axis", 1))
+            if prod(shape) == 1 or shape == kind.shape:
+                inputs.append(value)
+                continue
+            inputs.append(f"{node.name}{JOINT}{value}")
+            if value in constants:
+                constants[inputs[-1]] = constants[value].reshape(shape)
+                continue
+            types[inputs[-1]] = replace(kind, shape=shape)
+            view = {"shape": shape}
+            nodes.append(Node("Reshape", inputs[-1], (value,), (inputs[-1],), view))
+        nodes.append(replace(node, inputs=tuple(inputs), attrs={}))
+    return replace(graph, nodes=tuple(nodes), types=types, constants=constants)
 
 
 @dataclass
@@ -102,10 +113,9 @@ class _Finder:
                     continue
                 if node.op == DEQUANTIZE:
                     region[node.name] = node
-                elif self._is_elementwise(node) and self._is_within(value, region):
-                    if self.graph.shape_of(value) == shape:
-                        region[node.name] = node
-                        waiting.append(node)
+                elif self._is_part(node, value, region) and self.graph.shape_of(value) == shape:
+                    region[node.name] = node
+                    waiting.append(node)
         return sorted(region.values(), key=lambda n: self.place[n.name])
 
     def joined(self, region: Sequence[Node]) -> Node | None:
@@ -138,6 +148,7 @@ class _Finder:
         values = (*self._sources(node), node.output)
         return all(self.graph.type_of(value).dtype == _FLOAT for value in values)
 
-    def _is_within(self, value: str, region: dict[str, Node]) -> bool:
+    def _is_part(self, node: Node, value: str, region: dict[str, Node]) -> bool:
+        """Whether a node computes a value that only the region reads."""
         within = all(reader.name in region for reader in self.readers[value])
-        return within and value not in self.results
+        return within and value not in self.results and self._is_elementwise(node)

@@ -141,7 +141,7 @@ class _Fuser:
                 if fits:
                     inputs = tuple(rest if v == other else v for v in node.inputs)
                     self.changed[node.name] = replace(node, inputs=inputs)
-                    return array.astype(np.float64).ravel()
+                    return np.float64(array).ravel()
         return np.ones(1)
 
     def _write(
@@ -207,7 +207,7 @@ class _Fuser:
             return None
         if not src.zero_point.any():
             return np.zeros(1)
-        if whole or node.op == "ConvTranspose":
+        if whole or node.op == "ConvTranspose" or (node.op == "MatMul" and array.ndim > 2):
             return None
         if node.op == "Conv":
             window = convolution_window(Scope(node, self.graph))
@@ -218,7 +218,8 @@ class _Fuser:
         wide = array.astype(np.int64) - self._aligned(weights.zero_point, array.ndim, axis)
         if _LARGEST_BYTE * np.abs(wide).sum(axis=others).max(initial=0) >= _EXACT:
             return None
-        return -src.zero_point.reshape(1) * wide.sum(axis=others).astype(np.float64)
+        sums: Float64 = wide.sum(axis=others).astype(np.float64)
+        return -src.zero_point.reshape(1) * sums
 
     def _as_matrices(self, node: Node) -> None:
         """A product of matrices: vectors become them, and rows that all meet one are one."""
@@ -230,9 +231,10 @@ class _Fuser:
             views[1] = (*shapes[1], 1)
         if len(views[1]) == 2 < len(views[0]):
             views[0] = (prod(views[0][:-1]), views[0][-1])
-        rows, columns = (view[::-1] if node.attrs.get(name, 0) else view for view, name in zip(
-            views, ("transA", "transB"), strict=True
-        ))
+        rows, columns = (
+            view[::-1] if node.attrs.get(name, 0) else view
+            for view, name in zip(views, ("transA", "transB"), strict=True)
+        )
         seen = (*np.broadcast_shapes(rows[:-2], columns[:-2]), rows[-2], columns[-1])
         inputs = list(node.inputs)
         for place, (shape, view) in enumerate(zip(shapes, views, strict=True)):
@@ -244,8 +246,8 @@ class _Fuser:
         early = f"{node.output}{JOINT}matrix"
         self.types[early] = TensorType(self.types[node.output].dtype, seen)
         self.nodes.append(replace(node, inputs=tuple(inputs), outputs=(early,)))
-        view = Node("Reshape", f"{node.name}{JOINT}view", (early,), node.outputs, {"shape": out})
-        self.nodes.append(view)
+        name = f"{node.name}{JOINT}view"
+        self.nodes.append(Node("Reshape", name, (early,), node.outputs, {"shape": out}))
 
     def _reshaped(self, node: Node, value: str, shape: Shape, name: str) -> str:
         result = f"{node.output}{JOINT}{name}"

@@ -175,5 +175,3 @@ def _check_parameters(scope: Scope) -> None:
         aligned = aligned_shape(own, len(shape), node.attrs.get("axis", 1))
         if shapes.broadcast([shape, aligned]) != shape:
             raise ModelError(f"input {place} has shape {own}, which does not fit {shape}")
-
-
