@@ -29,10 +29,9 @@ def quantization_of(
         name = node.input(place)
         if not name:
             continue
-        single = volume(lowering.graph.shape_of(name)) == 1
-        mask = 0 if single else mask
-        dims = tuple(n if mask >> d & 1 else 1 for d, n in enumerate(owner.desc.dims))
-        found.append(Factors(flag, argument, mask, lowering.source(name, dims)))
+        varied = 0 if volume(lowering.graph.shape_of(name)) == 1 else mask
+        dims = tuple(n if varied >> d & 1 else 1 for d, n in enumerate(owner.desc.dims))
+        found.append(Factors(flag, argument, varied, lowering.source(name, dims)))
     return found
 
 

@@ -62,7 +62,7 @@ class Parameters:
 
 
 def parameters(node: Node, graph: Graph) -> Parameters | None:
-    """The parameters of a QuantizeLinear or DequantizeLinear, None where the model computes them."""
+    """The parameters of a QuantizeLinear or DequantizeLinear; None where one is computed."""
     rank = len(graph.shape_of(node.inputs[0]))
     values = []
     for name in (node.inputs[1], node.input(2)):

@@ -255,7 +255,7 @@ class _Fuser:
         if array is not None:
             self.constants[result] = array.reshape(shape)
             return result
-        self.types[result] = TensorType(self.types[value].dtype, shape)
+        self.types[result] = TensorType(self._dtype(value), shape)
         attrs = {"shape": shape}
         self.nodes.append(Node("Reshape", f"{node.name}{JOINT}{name}", (value,), (result,), attrs))
         return result
