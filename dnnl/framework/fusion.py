@@ -57,7 +57,9 @@ def _host(node: Node, pending: dict[str, Node], graph: Graph) -> tuple[str, Post
         count = len(host.post_ops) + own + len(_as_stored(value, graph))
         if post_op is None or count >= MAX_POST_OPS or not _is_float(host, value, graph):
             continue
-        if operator_of(host).takes(post_op):
+        operator = operator_of(host)
+        whole = is_whole(graph.type_of(node.output).dtype)
+        if operator.takes(post_op) and (operator.stores_bytes or not whole):
             return value, post_op
     return None
 

@@ -90,7 +90,8 @@ class Operator:
     """How an operator is typed and run, and which kinds of post-ops its primitive takes.
 
     ``inputs`` are the numbers of sources that it needs and that it takes at most (None: any),
-    ``required`` the attributes that have no default.
+    ``required`` the attributes that have no default. ``stores_bytes`` is false where a dst of bytes
+    is refused, or decides on more than how the result is stored.
     """
 
     infer: Infer
@@ -98,6 +99,7 @@ class Operator:
     post_ops: frozenset[str] = frozenset()
     inputs: tuple[int, int | None] = (1, 1)
     required: tuple[str, ...] = ()
+    stores_bytes: bool = True
 
     def takes(self, post_op: PostOp) -> bool:
         """Whether the primitive has such post-ops; what takes no second source takes no operands
@@ -114,8 +116,10 @@ def _variadic() -> Operator:
     return Operator(shapes.elementwise, elementwise.binary, _ANY, (1, None))
 
 
-def _pooling(*required: str) -> Operator:
-    return Operator(shapes.pooling, spatial.pooling, _ANY, required=required)
+def _pooling(*required: str, stores_bytes: bool = True) -> Operator:
+    return Operator(
+        shapes.pooling, spatial.pooling, _ANY, required=required, stores_bytes=stores_bytes
+    )
 
 
 def _exact(infer: Infer, count: int, *required: str) -> Operator:
@@ -130,7 +134,11 @@ OPERATORS: dict[str, Operator] = {
     "Add": _binary(),
     "AveragePool": _pooling("kernel_shape"),
     "BatchNormalization": Operator(
-        shapes.batch_normalization, spatial.batch_normalization, _ELTWISE, (5, 5)
+        shapes.batch_normalization,
+        spatial.batch_normalization,
+        _ELTWISE,
+        (5, 5),
+        stores_bytes=False,
     ),
     "Cast": _exact(shapes.cast, 1, "to"),
     "Concat": Operator(shapes.concat, data.concat, inputs=(1, None), required=("axis",)),
@@ -145,7 +153,7 @@ OPERATORS: dict[str, Operator] = {
     "GatherND": Operator(shapes_data.gather_nd, data.unsupported, inputs=(2, 2)),
     "Gemm": Operator(shapes.gemm, product.gemm, _ANY, (2, 3)),
     "GlobalAveragePool": _pooling(),
-    "GlobalMaxPool": _pooling(),
+    "GlobalMaxPool": _pooling(stores_bytes=False),
     "GroupNormalization": Operator(
         normalized.group, normalization.group, _ANY, (3, 3), ("num_groups",)
     ),
@@ -158,7 +166,7 @@ OPERATORS: dict[str, Operator] = {
     "LogSoftmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
     "MatMul": Operator(shapes.matmul, product.matmul, _ANY, (2, 2)),
     "Max": _variadic(),
-    "MaxPool": _pooling("kernel_shape"),
+    "MaxPool": _pooling("kernel_shape", stores_bytes=False),
     "Min": _variadic(),
     "Mul": _binary(),
     "Pad": Operator(shapes_data.padded, data.unsupported, inputs=(1, 4)),

@@ -50,7 +50,7 @@ def move_conversions(graph: Graph) -> Graph:
 
 
 def _quantize_early(graph: Graph) -> Graph:
-    """QuantizeLinear of a view, or of a concatenation, before it."""
+    """QuantizeLinear of a view, of a maximum or of a concatenation, before it."""
     uses, types = graph.uses(), dict(graph.types)
     producers = {node.output: node for node in graph.nodes}
 
@@ -86,8 +86,8 @@ def _quantize_early(graph: Graph) -> Graph:
 
 
 def _moved_sources(node: Node, graph: Graph) -> tuple[str, ...]:
-    """What a view or a concatenation sees of computed values; nothing of any other."""
-    if node.op not in (*_VIEWS, "Concat"):
+    """What a view, a maximum or a concatenation sees of computed values; nothing of any other."""
+    if node.op not in (*_VIEWS, *_CHOICES, "Concat"):
         return ()
     sources = node.inputs if node.op == "Concat" else node.inputs[:1]
     return () if any(value in graph.constants for value in sources) else sources

@@ -56,11 +56,15 @@ def quantized_values(graph: Graph) -> dict[str, TensorType]:
 def compare_layers(
     model: Model, feeds: Mapping[str, Array], num_threads: int, layout: str
 ) -> tuple[Steps, list[Difference]]:
-    """A model whose sizes are known against ONNX Runtime: its bytes, and its results."""
+    """A model whose sizes are known against ONNX Runtime: its bytes, and its results.
+
+    ONNX Runtime fuses nothing here: its softmax of bytes is off by a step in a tenth of the
+    elements where the scale of the result is 1 / 255.
+    """
     graph = model.graph
     values = quantized_values(graph)
     shown = replace(graph, outputs={**graph.outputs, **{v: v for v in values}})
-    theirs = OnnxRuntime(Model(shown).to_onnx(), num_threads).run(feeds)
+    theirs = OnnxRuntime(Model(shown).to_onnx(), num_threads, fused=False).run(feeds)
     session = Model(cut(graph)).compile(num_threads=num_threads, layout=layout)
     given = {**feeds, **{_given(value): theirs[value] for value in values}}
     ours = session.run({name: given[name] for name in session.inputs})

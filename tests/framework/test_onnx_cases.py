@@ -55,9 +55,7 @@ def prepared(
     the first input if ``constant``."""
     graph = graph_from_proto(case.model)
     feeds = dict(zip(graph.inputs, arrays, strict=True))
-    if case.model.graph.node[0].op_type in _SHAPED:
-        fixed = dict(list(feeds.items())[1:])
-    elif constant:
+    if constant or case.model.graph.node[0].op_type in _SHAPED:
         fixed = dict(list(feeds.items())[1:])
     elif not exact:
         fixed = {n: a for n, a in feeds.items() if a.dtype != np.float32 or not a.shape}
