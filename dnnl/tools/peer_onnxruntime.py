@@ -15,10 +15,10 @@ class OnnxRuntime:
     """A session of ONNX Runtime on the CPU.
 
     ``model`` is a path or the bytes of a model. Raises Error where the package is missing or
-    refuses the model.
+    refuses the model. Unless ``optimized``, operators are executed as they stand.
     """
 
-    def __init__(self, model: str | bytes, num_threads: int) -> None:
+    def __init__(self, model: str | bytes, num_threads: int, *, optimized: bool = True) -> None:
         try:
             import onnxruntime
         except ModuleNotFoundError as error:
@@ -27,6 +27,8 @@ class OnnxRuntime:
         options.intra_op_num_threads = num_threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        if not optimized:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 model, options, providers=["CPUExecutionProvider"]
