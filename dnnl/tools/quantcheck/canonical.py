@@ -195,7 +195,9 @@ def in_floats(
                 made.graph.initializer.append(
                     numpy_helper.from_array(np.array(end, np.float32), name)
                 )
-            changed = helper.make_node("Clip", [node.input[0], *ends], node.output)
+            above = f"{node.output[0]}__above"
+            made.graph.node.append(helper.make_node("Max", [node.input[0], ends[0]], [above]))
+            changed = helper.make_node("Min", [above, ends[1]], node.output)
         elif node.op_type == DYNAMIC:
             made.graph.node.append(_renamed(node))
             given = [node.input[0], node.output[1]]

@@ -50,30 +50,65 @@ def float_model() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def mixed_model() -> onnx.ModelProto:
+    """Matrices: weights on the right, a product of two activations, and what a quantizer has
+    operators of its own for."""
+    rng = np.random.default_rng(7)
+    names = {"m1": (8, 12), "m2": (12, 6)}
+    spread = {name: np.geomspace(0.01, 1, dims[1]) for name, dims in names.items()}
+    constants = [
+        numpy_helper.from_array((rng.standard_normal(dims) * spread[name]).astype(np.float32), name)
+        for name, dims in names.items()
+    ]
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "m1"], ["h1"], "first"),
+        node("Sigmoid", ["h1"], ["g1"], "gate"),
+        node("Mul", ["h1", "g1"], ["s1"], "gated"),
+        node("LeakyRelu", ["s1"], ["l1"], "leaky"),
+        node("MatMul", ["l1", "m2"], ["h2"], "second"),
+        node("Transpose", ["h2"], ["t2"], "turned", perm=[0, 2, 1]),
+        node("MatMul", ["h2", "t2"], ["a2"], "attention"),
+        node("Softmax", ["a2"], ["p2"], "shares", axis=-1),
+        node("Concat", ["p2", "h2"], ["y"], "both", axis=2),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 5, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 5, 11])
+    graph = helper.make_graph(nodes, "mixed", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def mixed_inputs() -> Inputs:
+    """Rows."""
+    return {"x": np.random.default_rng(8).standard_normal((3, 5, 8)).astype(np.float32)}
+
+
 def inputs(count: int = 8) -> Inputs:
     """Images."""
     return {"x": np.random.default_rng(6).standard_normal((count, 3, 8, 8)).astype(np.float32)}
 
 
-def quantized(folder: Path, kind: str, *, per_channel: bool = True) -> onnx.ModelProto:
-    """The model in integers: QDQ, QOperator or dynamic."""
+def quantized(
+    folder: Path, kind: str, model: onnx.ModelProto | None = None, given: Inputs | None = None
+) -> onnx.ModelProto:
+    """A model, by default the first one, in integers: QDQ, QOperator or dynamic."""
     from onnxruntime import quantization as ort
 
     source, made = folder / "float.onnx", folder / f"{kind}.onnx"
-    onnx.save(float_model(), str(source))
+    onnx.save(model or float_model(), str(source))
     if kind == "dynamic":
         ort.quantize_dynamic(source, made)
         return onnx.load(str(made))
 
     class Reader(ort.CalibrationDataReader):  # type: ignore[misc]  # it has no types
         def __init__(self) -> None:
-            self.left = [inputs(32)]
+            self.left = [given or inputs(32)]
 
         def get_next(self) -> Inputs | None:
             return self.left.pop() if self.left else None
 
     ort.quantize_static(
-        source, made, Reader(), quant_format=ort.QuantFormat[kind], per_channel=per_channel
+        source, made, Reader(), quant_format=ort.QuantFormat[kind], per_channel=True
     )
     return onnx.load(str(made))
 

@@ -16,7 +16,14 @@ from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.quantcheck import check_model, mended
 from dnnl.tools.quantcheck.canonical import canonical, exposing
 from dnnl.tools.quantcheck.model import read_model
-from tests.tools.quantcheck.patients import float_model, inputs, quantized, scaled
+from tests.tools.quantcheck.patients import (
+    float_model,
+    inputs,
+    mixed_inputs,
+    mixed_model,
+    quantized,
+    scaled,
+)
 
 KINDS = ["QDQ", "QOperator"]
 
@@ -154,6 +161,36 @@ def test_the_canonical_model_computes_the_same(
     ours = OnnxRuntime(exposing(canonical(model), ["y"]), 1, optimized=False).run(inputs())["y"]
     theirs = OnnxRuntime(model.SerializeToString(), 1, optimized=False).run(inputs())["y"]
     np.testing.assert_allclose(ours, theirs, atol=0.05)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrices_and_other_operators(tmp_path: Path, kind: str) -> None:
+    model = quantized(tmp_path, kind, mixed_model(), mixed_inputs())
+    if kind == "QOperator":
+        assert {node.op_type for node in model.graph.node} > {
+            "QLinearMatMul", "QLinearMul", "QLinearSigmoid", "QLinearConcat", "QLinearSoftmax",
+        }  # fmt: skip
+    ours = OnnxRuntime(exposing(canonical(model), ["y"]), 1, optimized=False).run(mixed_inputs())
+    theirs = OnnxRuntime(model.SerializeToString(), 1, optimized=False).run(mixed_inputs())
+    np.testing.assert_allclose(ours["y"], theirs["y"], atol=0.05)
+    report = check_model(model, mixed_inputs(), mixed_model())
+    layers = {layer.name.removesuffix("_quant"): layer for layer in report.layers}
+    assert layers.keys() >= {"first", "second", "attention", "gated", "leaky"}
+    assert all(layers[name].own.snr > 28 for name in ("first", "second", "attention"))
+    weights = layers["first"].tensor("weights")
+    assert weights is not None
+    assert weights.scheme.scale.shape == (1, 12)
+    assert weights.error.snr > 35  # columns differ a hundredfold
+    assert dict(layers["attention"].stored_by or {}) == {"src": _like("second", kind)} | {
+        "weights": _like("second", kind)
+    }
+    bad = scaled(model, "h2_scale", 1 / 20)
+    spoilt = check_model(bad, mixed_inputs(), mixed_model())
+    assert "h2_scale" in {tensor.scale for layer in spoilt.layers for tensor in layer.changes}
+
+
+def _like(name: str, kind: str) -> str:
+    return name if kind == "QDQ" else f"{name}_quant"
 
 
 def test_wrong_inputs(models: dict[str, onnx.ModelProto]) -> None:
