@@ -66,18 +66,18 @@ def _parse(text: str) -> Encodings:
 
 def _told(line: OperationLine) -> str | None:
     """The encodings in a verbose line, which says how many elements are stored."""
-    shapes = [sizes(part) for part in line.problem.split(":")]
+    shapes = line.problem.split(":")
     given = [
         _spelled(tensor, dims) for tensor, dims in zip(operands(line)[:2], shapes, strict=False)
     ]
     return ":".join([*given, ""]) if any(given) else None
 
 
-def _spelled(tensor: Tensor, dims: tuple[int, ...]) -> str:
+def _spelled(tensor: Tensor, dims: str) -> str:
     """The shortest share of zeros with which a tensor stores as many elements."""
     if tensor.tag not in _MADE or tensor.format_kind != "sparse":
         return ""
-    nnz, elements = int(tensor.numbers), prod(dims)
+    nnz, elements = int(tensor.numbers), prod(sizes(dims))
     zeros = 1 - (nnz + 0.5) / max(1, elements)  # between two counts, as they are rounded down
     tries = (f"{1 - nnz / max(1, elements):.{digits}f}" for digits in range(1, 9))
     share = next((text for text in tries if _stored(elements, text) == nnz), f"{zeros:.15f}")

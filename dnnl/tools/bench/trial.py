@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.limits import PATTERN
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import core_type
@@ -38,8 +39,6 @@ from dnnl.types.memory_desc import MemoryDesc
 
 POISON = 0xFF
 _APPLIED = frozenset(("scales", "zero_points", "dropout", "post_ops"))  # in f32, to any type
-PATTERN = 0x3F
-"""A byte that makes ordinary numbers in every type."""
 
 
 class Expected(NamedTuple):
