@@ -128,6 +128,25 @@ def _of_table(table: Sequence[float], row: Storage) -> Storage:
     return replace(row, to_core=to_core)
 
 
+def codes_in_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+    """The f32 that codes of 4 bits stand for, which begin at a ``bit`` of words of 32."""
+    kind = words.type
+
+    def down(value: ir.Value, by: int) -> ir.Value:
+        return e.b.lshr(value, vector.splat_constant(kind, by)) if by else value
+
+    if lookup.is_native(e, _like(words, F32)):
+        return lookup.pick(e, _TABLES[data_type], down(words, bit), F32)
+    if data_type is DataType.s4:
+        top = e.b.shl(words, vector.splat_constant(kind, 28 - bit)) if bit < 28 else words
+        return e.b.sitofp(e.b.ashr(top, vector.splat_constant(kind, 28)), _like(words, F32))
+    low = down(words, bit)
+    if bit < 28:
+        low = e.b.and_(low, vector.splat_constant(kind, 15))
+    return e.b.sitofp(low, _like(words, F32))
+
+
+_TABLES = {DataType.u4: _U4, DataType.s4: _S4, DataType.f4_e2m1: _F4}
 _F16 = _small(I16, small_float.F16)
 
 

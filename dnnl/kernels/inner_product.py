@@ -15,7 +15,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape
+from dnnl.kernels.product_conf import LETTERS, PANEL_OF_WORDS, Conf, Panels, Problem, Shape
 from dnnl.kernels.product_store import Columns
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -54,7 +54,9 @@ def _innermost(src: MemoryDesc) -> int:
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
     step = src.strides[0] * src.data_type.size
-    vectors = choose_vectors(isa, weights.dims[0], step, way.span)
+    vectors = choose_vectors(isa, weights.dims[0], step, way.span, src.dims[0])
+    if way.steps > 1:
+        vectors = PANEL_OF_WORDS
     group, block, inner = way.group, _block(src), _innermost(src)
     cut = bool(block) or group > 1
     names = "".join(
@@ -112,7 +114,8 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     group, block, inner = conf.multiply.group, _block(src), _innermost(src)
     row = Axis(src.dims[0], "n")
     columns = Columns.of(weights.dims[0], conf.blocking.tile, isa.lanes)
-    summed: list[Axis] = []
+    part = Axis(1, "segment")
+    summed: list[Axis] = [part] if conf.segment else []
     forms: dict[int, Affine] = {}
     for dim in _order(src):
         step = (block or group) if dim == inner else 1
@@ -131,7 +134,7 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         bias=(columns.form,),
         src=(rows, *nothing),
         weights=(columns.form, *nothing),
-        row_sums=(rows,),
+        row_sums=(rows, ZERO) if conf.segment else (rows,),
     )
     space, places, taps = along_line(row)
     product = Product(
@@ -141,5 +144,6 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         conf.multiply, product_conf.finish(conf, arguments, dst, at, depth),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
+        segments=product_conf.segments(conf, arguments, dst, at, depth, part),
     )  # fmt: skip
     return (product,)

@@ -15,7 +15,7 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape
+from dnnl.kernels.product_conf import LETTERS, PANEL_OF_WORDS, Conf, Panels, Problem, Shape
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -48,7 +48,9 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones:
         return Panels(weights, wide)
     weights = weights.with_data_type(way.b)
     row_step = src.strides[-2] * src.data_type.size
-    vectors = choose_vectors(isa, weights.dims[-1], row_step, way.span)
+    vectors = choose_vectors(isa, weights.dims[-1], row_step, way.span, src.dims[-2])
+    if way.steps > 1:
+        vectors = PANEL_OF_WORDS
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
     width, group = vectors * isa.lanes, way.group
     if group == 1:
@@ -63,13 +65,16 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
     rows = src.dims[-2]
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
-    if isa.lanes == 1 or tail or weights.dims[-2] % way.group:
+    together = way.rows_together
+    if isa.lanes == 1 or tail or not together or weights.dims[-2] % way.group:
         return 0
     if not plain or weights.strides[-1] != 1 or weights.data_type is not way.b:
         return 0
+    if weights.data_type.bits < 8 and any(step % 2 for step in (weights.offset0, *weights.strides[:-1])):
+        return 0
     widths = [
         width
-        for width in range(max(_LEAST_RUN, way.group), isa.registers, way.group)
+        for width in range(max(_LEAST_RUN, together), isa.registers, together)
         if vectors % width == 0
         and registers(rows, width * way.span, way.parts, ones=ones) <= isa.registers
     ]
@@ -164,10 +169,12 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     *batch_dims, m, n = conf.dst[1].dims
     group, terms = conf.multiply.group, conf.src[1].dims[-1]
     batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))
-    row, k = Axis(m, "m"), Axis(-(-terms // group), "k")
+    size = conf.segment or terms
+    row, k, part = Axis(m, "m"), Axis(-(-size // group), "k"), Axis(-(-terms // size), "segment")
     columns = Columns.of(n, conf.blocking.tile, isa.lanes)
     outer = [Affine.of(axis) for axis in batch]
-    rows, depth = Affine.of(row), Affine.of(k, group)
+    rows, begin = Affine.of(row), Affine.of(part, size)
+    depth = begin + Affine.of(k, group)
 
     def operand(source: Argument, last: tuple[Affine, Affine]) -> Operand:
         index = (*_batch_index(source[1], outer), *last)
@@ -178,17 +185,18 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
     at = product_conf.Indices(
         dst.index,
-        (*_batch_index(conf.src[1], outer), rows, ZERO),
-        (*_batch_index(conf.weights[1], outer), ZERO, columns.form),
-        row_sums=(*_batch_index(conf.src[1], outer), rows),
+        (*_batch_index(conf.src[1], outer), rows, begin),
+        (*_batch_index(conf.weights[1], outer), begin, columns.form),
+        row_sums=(*_batch_index(conf.src[1], outer), rows, *([Affine.of(part)] if conf.segment else [])),
     )
     space, places, taps = along_line(row)
     product = Product(
-        batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
-        product_conf.finish(conf, arguments, dst, at, Depth(terms, k.extent * group)),
+        batch, space, places, taps, (), (part, k) if conf.segment else (k,), columns, src, weights,
+        conf.multiply, product_conf.finish(conf, arguments, dst, at, Depth(terms, k.extent * group)),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
+        segments=product_conf.segments(conf, arguments, dst, at, Depth(size, k.extent * group), part),
     )  # fmt: skip
     return (product,)
 

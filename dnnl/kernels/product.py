@@ -21,7 +21,7 @@ from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis, decode
 from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
+from dnnl.codegen.builder import F32, I8, Constant, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
@@ -41,7 +41,18 @@ from dnnl.runtime.image import Phase
 
 _DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
 
+_SUMS = 8  # that keep multiply-adds from waiting
+
 ONE = Spatial(1, 1, 1, 1, 0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Parts of a sum, along ``axis``, that have scales or zero points of their own: what ``end``
+    makes of the sums of one is added up in f32."""
+
+    axis: Axis
+    end: Finish
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +62,7 @@ class Product:
     ``order`` are the axes outside of the places, outermost first; the panels are among them if each
     is to meet more than the places of a line. Places are depth, height and width, along which tiles
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
-    ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
+    ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
     The k of a group of weights lie ``apart``, in elements, unless they are side by side.
     """
 
@@ -70,11 +81,13 @@ class Product:
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
     apart: int = 0
+    segments: Segments | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Everything that the product touches."""
-        return (self.src, self.weights, *self.finish.operands)
+        ends = () if self.segments is None else self.segments.end.operands
+        return (self.src, self.weights, *self.finish.operands, *ends)
 
     @property
     def multiply_adds(self) -> int:
@@ -82,6 +95,18 @@ class Product:
         axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
         terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
         return terms * self.columns.count
+
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether places are rows without neighbours."""
+        taps = prod(axis.extent for axis in self.taps)
+        return not self.around and taps == 1 and not any(space.padded for space in self.space)
+
+    @property
+    def unit(self) -> int:
+        """How many weights a unit of their addresses has."""
+        return 2 if self.weights.desc.data_type.bits < 8 else 1
 
 
 Axes = tuple[Axis, Axis, Axis]
@@ -112,18 +137,32 @@ class _Writer:
         b_form = problem.weights.offset(problem.weights.index)
         assert a_form is not None, "configure admits only affine layouts"
         assert b_form is not None, "panels are affine"
-        self.a_form, self.b_form = a_form, b_form
+        self.a_form, self.b_form = a_form, b_form.in_units(problem.unit)
         _, h, w = problem.space
         rows = problem.blocking.tile.rows
         self.band_rows = rows_per_band(h, w, rows)
         self.bands = band_runs(h, self.band_rows)
         self.tiles = tile_runs(w, rows)
-        self.store = Store(
-            self.e, self.pointers, problem.finish, problem.places, problem.columns,
-            problem.domain, problem.exists, self.band_rows > 1,
-        )  # fmt: skip
+        self.store = self._store(problem.finish)
+        self.segments = None
+        if problem.segments is not None:
+            self.segments = self._store(problem.segments.end)
         self._share_out()
         self._cut_sums(phase)
+
+    @property
+    def _zero(self) -> Constant:
+        """The sums of nothing."""
+        if self.problem.segments is not None:
+            return vector.splat_constant(vector.vector_type(F32, self.e.isa.lanes), 0.0)
+        return self.problem.multiply.zero(self.e)
+
+    def _store(self, finish: Finish) -> Store:
+        problem = self.problem
+        return Store(
+            self.e, self.pointers, finish, problem.places, problem.columns, problem.domain,
+            problem.exists, self.band_rows > 1,
+        )  # fmt: skip
 
     def _share_out(self) -> None:
         """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
@@ -159,11 +198,13 @@ class _Writer:
         if not wanted:
             return
         axes = (*problem.around, *problem.inside)
-        self.line = merge_levels([self._level(axis) for axis in axes])
+        own = 1 if problem.segments else 0
+        levels = [self._level(axis) for axis in axes]
+        self.line = [*levels[:own], *merge_levels(levels[own:])]
         outermost, *rest = self.line
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
         self.blocks = -(-(outermost.count or 0) // self.steps)
-        tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
+        tile, sums = problem.blocking.tile, self._zero.type
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = self.chunk * size
@@ -259,7 +300,8 @@ class _Writer:
         places = list(pixels(run, tile))
         steps = self.a_form.stride(height), self.a_form.stride(width)
         rows: list[int | None] = [row * steps[0] + column * steps[1] for row, column in places]
-        if problem.finish.needs_column_sums:
+        ones = problem.finish.needs_column_sums
+        if ones or (problem.segments and problem.segments.end.needs_column_sums):
             rows.append(None)
         vectors = problem.columns.vector
         a_element, b_element = problem.multiply.element
@@ -275,13 +317,14 @@ class _Writer:
         )
         factors = replace(factors, ahead=self._ahead(env, block, factors.b))
         at = self.store.at(env, tile.width, len(places))
-        zero = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
+        kept_rows = len(places) + problem.finish.needs_column_sums
+        zero = Tile.of(self._zero, kept_rows, vectors.extent)
         if self.blocks == 1:
             at.prefetch()
             at.finish(self._products(env, zero, factors, run, tile))
             return
-        kept = e.element(self.scratch, self.kept.emit(e, env), problem.multiply.accumulator)
-        sums = self._product_block(self._begun(kept, zero, block), factors, block)
+        kept = e.element(self.scratch, self.kept.emit(e, env), self._zero.type.element)
+        sums = self._product_block(env, self._begun(kept, zero, block), factors, block)
         last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
 
         def finish() -> Values:
@@ -301,7 +344,7 @@ class _Writer:
         e, problem, panel = self.e, self.problem, self.problem.columns.panel
         axes = (*problem.around, *problem.taps, *problem.inside)
         line, *rest = merge_levels([self._level(axis) for axis in axes])
-        bits, size = problem.multiply.b.bits, self.b_form.stride(panel)
+        bits, size = problem.multiply.b.bits * problem.unit, self.b_form.stride(panel)
         side_by_side = not rest and (line.count or 0) * line.b_step == size
         if not (problem.blocking.panels and side_by_side and panel.extent > 1):
             return None
@@ -326,20 +369,65 @@ class _Writer:
         )
         return Tile(zero.vectors, cells)
 
-    def _product_block(self, sums: Tile, factors: Factors, block: Value) -> Tile:
+    def _product_block(self, env: Env, sums: Tile, factors: Factors, block: Value) -> Tile:
         """The sum over one block of the outermost level."""
         e, steps = self.e, self.steps
         outer, *rest = self.line
         begin = e.mul(block, steps)
         end = e.smaller(e.add(begin, i64(steps)), outer.end)
-        level = Level(begin, end, outer.a_step, outer.b_step)
-        return accumulate(e, sums, factors, [level, *rest])
+        return self._sum(
+            env, sums, factors, [Level(begin, end, outer.a_step, outer.b_step), *rest]
+        )
+
+    def _sum(self, env: Env, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
+        """``sums`` + the sum over levels without taps, the first being that of segments."""
+        e, segments, store = self.e, self.problem.segments, self.segments
+        if segments is None or store is None:
+            return self._plain_sum(sums, factors, levels)
+        level, *inner = levels
+        columns = self.problem.columns.vector.extent
+        _, _, width = self.problem.space
+        zero = self.problem.multiply.zero(e)
+
+        def body(number: Value, *cells: Value) -> Values:
+            at = store.at({**env, segments.axis: number}, sums.rows, sums.rows)
+            part = factors.moved(e, e.mul(number, level.a_step), e.mul(number, level.b_step))
+            part = replace(part, zeros=at.zeros(columns), ahead=self._segment_ahead(part, inner, number))
+            of_segment = Tile.of(zero, len(factors.rows), columns)
+            added = at.segment(self._plain_sum(of_segment, part, inner))
+            return tuple(map(e.b.fadd, cells, added.cells))
+
+        cells = e.loop(level.begin, level.end, body, sums.cells, unroll=False, name="segment")
+        return Tile(sums.vectors, cells)
+
+    def _segment_ahead(self, factors: Factors, inner: list[Level], number: Value) -> Ahead | None:
+        """What a segment asks for: of its panel, the part behind that of the segments before."""
+        ahead = factors.ahead
+        if ahead is None or self.blocks > 1:
+            return None
+        done = self.e.mul(number, ahead.step * prod(level.count or 1 for level in inner))
+        return replace(ahead, pointer=self.e.element(ahead.pointer, done, I8))
+
+    def _plain_sum(self, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
+        """``sums`` + the sum over levels without taps or segments. The steps of a word are shared
+        out among sums where there are so few that each would wait for the one before."""
+        e, multiply, rows = self.e, self.problem.multiply, sums.rows
+        times = max(1, min(multiply.steps, _SUMS // len(sums.cells)))
+        zeros = Tile.of(multiply.zero(e), rows * (times - 1), sums.vectors)
+        several = Tile(sums.vectors, (*sums.cells, *zeros.cells))
+        total = accumulate(e, several, factors, levels).added_up(e, rows)
+        in_order = [multiply.in_order(e, total.row(row)) for row in range(rows)]
+        return Tile(sums.vectors, tuple(cell for row in in_order for cell in row))
 
     def _products(
         self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun
     ) -> Tile:
         """The sum over everything."""
         problem = self.problem
+        if problem.is_matrix:
+            own = 1 if problem.segments else 0
+            levels = [self._level(axis) for axis in (*problem.around, *problem.inside)]
+            return self._sum(env, sums, factors, [*levels[:own], *merge_levels(levels[own:])])
         d, h, w = problem.space
         kd, kh, kw = problem.taps
         levels = [

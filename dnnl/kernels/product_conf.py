@@ -9,20 +9,23 @@ from math import prod
 from typing import Any, TypeVar
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine
+from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.brgemm import TileShape, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.convert import storage
+from dnnl.codegen.decompress import Nibbles
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
 from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
-from dnnl.kernels.integer_sums import emit_row_sums
+from dnnl.kernels.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
-from dnnl.kernels.product import Product, emit_product
+from dnnl.kernels.product import Product, Segments, emit_product
+from dnnl.kernels.product_segments import Cut, cut
 from dnnl.kernels.product_types import multiplies_integers, refuse_tensors, way_of
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
@@ -35,8 +38,15 @@ from dnnl.types.tag import FormatTag
 
 LETTERS = "abcdefghijkl"
 
+PANEL_OF_WORDS = 2  # vectors wide are panels of words that several steps share
+
 BYTES = frozenset({DataType.u8, DataType.s8})
 NONE = Quantization()
+SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
+"""How sums of segments are kept: as those of floats."""
+
+# Rows for which weights are decompressed anew in each tile.
+FEW_ROWS = 31
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,8 @@ class Conf:
 
     ``core`` is the type of results until they are stored in dst (`core_type`).
     ``factors`` are the arguments whose quantization is that of src and weights. What does not
-    change within a sum is done at its end, as ``quantization``; otherwise both are ``dequantized``
+    change within a sum is done at its end, as ``quantization``; what does is done ``inside``, to
+    the sum of each ``segment`` of so many terms, unless that is 0: then both are ``dequantized``
     where they are copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are
     parts of the scratchpad, where they are needed (`Finish`).
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
@@ -108,6 +119,8 @@ class Conf:
     copy_out: Relayout | None
     scratchpad: int
     column_sums: Argument | None = None
+    segment: int = 0
+    inside: Quantization = NONE
 
 
 AnyConf = TypeVar("AnyConf", bound=Conf)
@@ -126,7 +139,8 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    way = _way(problem, isa)
+    way = Nibbles.of(isa, problem.weights.data_type) if _beside_floats(problem) else None
+    way = way or _way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = _read(problem.src, way, shape)
         panels = shape.panels(src, problem.weights, way, False).desc
@@ -177,11 +191,16 @@ def plan(
     sum has so many ``terms``."""
     factors = src[0], weights[0]
     dequantized = NONE
+    way = _direct(problem, isa, shape) or _way(problem, isa)
+    parts = None
     if _needs_floats(problem, factors, shape):
-        dequantized = problem.quantization.of_arguments(factors)
-        problem = _of_floats(problem, factors)
-    way = _way(problem, isa)
+        parts = _parts(problem, factors, shape, terms, way)
+        if parts is None:
+            dequantized = problem.quantization.of_arguments(factors)
+            problem = _of_floats(problem, factors)
+            way = _way(problem, isa)
     assert way is not None, "refused before"
+    quantization = problem.quantization if parts is None else parts.outer
     stands_for = [dequantized.of_arguments((arg,)) != NONE for arg in factors]
     scratchpad = Scratchpad()
     dst: Argument = (Arg.DST, problem.dst)
@@ -193,15 +212,17 @@ def plan(
     wanted = shape.panels(src[1], problem.weights, way, ones)
     if stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
-    bare = problem.bias.is_zero and not problem.post_ops
-    core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
+    bare = problem.bias.is_zero and not problem.post_ops and parts is None
+    core = core_type(way, problem.dst.data_type, quantization, bare=bare)
     if problem.dst.data_type.bits < 8 or not shape.dst_walkable(problem.dst):
         computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
         copy_out = (computed, dst)
         dst = computed
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
-        sums = scratchpad.take(MemoryDesc(src[1].dims[: shape.summed[0].start], "s32"))
+        rows = src[1].dims[: shape.summed[0].start]
+        dims = rows if parts is None else (*rows, terms // parts.size)
+        sums = scratchpad.take(MemoryDesc(dims, "s32" if way.is_integer else "f32"))
     registers = wanted.vectors * way.span
     tile = TileShape(max_rows(isa, registers, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
@@ -210,10 +231,50 @@ def plan(
     blocking = choose_blocking(isa, tile, size)
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=dequantized, factors=factors,
+        quantization=quantization, dequantized=dequantized, factors=factors,
         multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
+        segment=0 if parts is None else parts.size, inside=NONE if parts is None else parts.inner,
     )  # fmt: skip
+
+
+def _beside_floats(problem: Problem) -> bool:
+    """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
+    floats = problem.src.data_type in FLOATS
+    return floats and problem.weights.data_type.bits == 4
+
+
+def _direct(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
+    """How few rows are multiplied by weights that become floats when they are loaded."""
+    if problem.src.data_type not in FLOATS or prod(problem.dst.dims[:-1]) > FEW_ROWS:
+        return None
+    weights = problem.weights
+    if weights.data_type in BYTES:
+        return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
+    if not _beside_floats(problem):
+        return None
+    in_rows = Nibbles.of(isa, weights.data_type, rows=True)
+    if in_rows is not None:
+        src = _read(problem.src, in_rows, shape)
+        if shape.panels(src, weights, in_rows, False).desc == weights:
+            return in_rows
+    return Nibbles.of(isa, weights.data_type)
+
+
+def _parts(
+    problem: Problem, factors: tuple[int, int], shape: Shape, terms: int, way: Multiply | None
+) -> Cut | None:
+    """The segments in which values do not change, if the product can walk them."""
+    if way is None or not (way.is_integer or way.a is DataType.f32):
+        return None
+    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > FEW_ROWS:
+        return None
+    tensors = (problem.src, problem.weights)
+    summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))
+    parts = cut(problem.quantization, summed, terms)
+    if parts is None or (parts.size != terms and parts.size % way.group):
+        return None
+    return parts
 
 
 def _needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:
@@ -256,7 +317,7 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
     width = tile.vectors * isa.lanes
     return Size(
         rows, -(-columns // width), -(-terms // way.group),
-        way.group * way.a.size, way.group * width * way.b.size,
+        way.group * way.a.size, way.group * width * way.b.bits // 8,
     )  # fmt: skip
 
 
@@ -284,6 +345,7 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
         int(Arg.DST): dst,
     }
     quantization = conf.quantization.of_arguments(tensors if here else conf.factors)
+    whole = conf.segment == 0
     if conf.column_sums is not None:
         quantization = quantization.without_zero_points(conf.factors[0])
 
@@ -293,20 +355,47 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
         return Operand(arguments.slot(part[0]), part[1], broadcast(part[1], index))
 
     return Finish(
-        conf.multiply, conf.core, dst, bias,
+        conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
         Epilogue(conf.post_ops if here else (), dst, arguments),
         Quantizer(quantization, tensors, arguments),
-        conf.factors, depth, given(conf.row_sums, at.row_sums),
+        conf.factors, depth, given(conf.row_sums if whole else None, at.row_sums),
         given(conf.column_sums, at.column_sums),
     )  # fmt: skip
+
+
+def segments(
+    conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
+) -> Segments | None:
+    """The segments along ``axis`` of a product that has some, each of that depth."""
+    if not conf.segment:
+        return None
+    tensors = {
+        conf.factors[0]: Operand(0, conf.src[1], at.src),
+        conf.factors[1]: Operand(0, conf.weights[1], at.weights),
+    }
+    sums = None
+    if conf.row_sums is not None:
+        index = broadcast(conf.row_sums[1], at.row_sums)
+        sums = Operand(arguments.slot(conf.row_sums[0]), conf.row_sums[1], index)
+    end = Finish(
+        conf.multiply, DataType.f32, dst, None, Epilogue((), dst, arguments),
+        Quantizer(conf.inside, tensors, arguments), conf.factors, depth, sums,
+    )  # fmt: skip
+    return Segments(axis, end)
 
 
 def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
     """Write the sums of the rows of matrices, if they are needed."""
     if conf.row_sums is not None:
         isa = module.isa
-        symbol = f"{module.ir.name}_sums__{conf.src[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
-        yield emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments)
+        types = f"{conf.src[1].data_type}_{conf.row_sums[1].data_type}"
+        symbol = f"{module.ir.name}_sums__{types}__{isa.lanes}x1__{isa.name}"
+        if conf.segment:
+            yield emit_segment_sums(
+                module, symbol, conf.src, conf.row_sums, conf.segment, arguments
+            )
+        else:
+            yield emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments)
 
 
 def build(
