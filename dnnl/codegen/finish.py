@@ -157,6 +157,13 @@ class Finish:
             return ()
         return tuple(self._load_zero(place, 1) for place in places)
 
+    @property
+    def of_weights(self) -> list[Operand]:
+        """The scales and zero points of the weights."""
+        argument = self._factors[1]
+        both = (self._quantizer.scale(argument), self._quantizer.zero_point(argument))
+        return [operand for operand in both if operand is not None]
+
     def store(self, tile: Tile, place_of: PlaceOf) -> None:
         """Finish every cell, and store it."""
         core = self.core

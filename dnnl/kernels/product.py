@@ -21,7 +21,7 @@ from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis, decode
 from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import F32, I8, Constant, Emitter, Module, Value, Values, i64
+from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
@@ -37,22 +37,12 @@ from dnnl.kernels.conv_tiles import (
     tile_runs,
 )
 from dnnl.kernels.product_store import Columns, Store
+from dnnl.kernels.product_sums import Segments, Sums
 from dnnl.runtime.image import Phase
 
 _DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
 
-_SUMS = 8  # that keep multiply-adds from waiting
-
 ONE = Spatial(1, 1, 1, 1, 0, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Segments:
-    """Parts of a sum, along ``axis``, that have scales or zero points of their own: what ``end``
-    makes of the sums of one is added up in f32."""
-
-    axis: Axis
-    end: Finish
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,18 +134,11 @@ class _Writer:
         self.bands = band_runs(h, self.band_rows)
         self.tiles = tile_runs(w, rows)
         self.store = self._store(problem.finish)
-        self.segments = None
-        if problem.segments is not None:
-            self.segments = self._store(problem.segments.end)
+        segments = problem.segments
+        ends = None if segments is None else self._store(segments.end)
+        self.sums = Sums(problem.multiply, segments, ends, problem.columns.vector.extent)
         self._share_out()
         self._cut_sums(phase)
-
-    @property
-    def _zero(self) -> Constant:
-        """The sums of nothing."""
-        if self.problem.segments is not None:
-            return vector.splat_constant(vector.vector_type(F32, self.e.isa.lanes), 0.0)
-        return self.problem.multiply.zero(self.e)
 
     def _store(self, finish: Finish) -> Store:
         problem = self.problem
@@ -198,13 +181,11 @@ class _Writer:
         if not wanted:
             return
         axes = (*problem.around, *problem.inside)
-        own = 1 if problem.segments else 0
-        levels = [self._level(axis) for axis in axes]
-        self.line = [*levels[:own], *merge_levels(levels[own:])]
+        self.line = self._merged(axes)
         outermost, *rest = self.line
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
         self.blocks = -(-(outermost.count or 0) // self.steps)
-        tile, sums = problem.blocking.tile, self._zero.type
+        tile, sums = problem.blocking.tile, self.sums.zero(self.e).type
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = self.chunk * size
@@ -300,8 +281,7 @@ class _Writer:
         places = list(pixels(run, tile))
         steps = self.a_form.stride(height), self.a_form.stride(width)
         rows: list[int | None] = [row * steps[0] + column * steps[1] for row, column in places]
-        ones = problem.finish.needs_column_sums
-        if ones or (problem.segments and problem.segments.end.needs_column_sums):
+        if problem.finish.needs_column_sums or self.sums.needs_column_sums:
             rows.append(None)
         vectors = problem.columns.vector
         a_element, b_element = problem.multiply.element
@@ -318,12 +298,12 @@ class _Writer:
         factors = replace(factors, ahead=self._ahead(env, block, factors.b))
         at = self.store.at(env, tile.width, len(places))
         kept_rows = len(places) + problem.finish.needs_column_sums
-        zero = Tile.of(self._zero, kept_rows, vectors.extent)
+        zero = Tile.of(self.sums.zero(e), kept_rows, vectors.extent)
         if self.blocks == 1:
             at.prefetch()
             at.finish(self._products(env, zero, factors, run, tile))
             return
-        kept = e.element(self.scratch, self.kept.emit(e, env), self._zero.type.element)
+        kept = e.element(self.scratch, self.kept.emit(e, env), zero.cells[0].type.element)
         sums = self._product_block(env, self._begun(kept, zero, block), factors, block)
         last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
 
@@ -346,7 +326,8 @@ class _Writer:
         line, *rest = merge_levels([self._level(axis) for axis in axes])
         bits, size = problem.multiply.b.bits * problem.unit, self.b_form.stride(panel)
         side_by_side = not rest and (line.count or 0) * line.b_step == size
-        if not (problem.blocking.panels and side_by_side and panel.extent > 1):
+        in_parts = self.blocks > 1 and problem.segments is not None
+        if in_parts or not (problem.blocking.panels and side_by_side and panel.extent > 1):
             return None
         steps = self.steps if self.blocks > 1 else line.count or 0
         part = steps * line.b_step * bits // 8
@@ -375,49 +356,8 @@ class _Writer:
         outer, *rest = self.line
         begin = e.mul(block, steps)
         end = e.smaller(e.add(begin, i64(steps)), outer.end)
-        return self._sum(
-            env, sums, factors, [Level(begin, end, outer.a_step, outer.b_step), *rest]
-        )
-
-    def _sum(self, env: Env, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
-        """``sums`` + the sum over levels without taps, the first being that of segments."""
-        e, segments, store = self.e, self.problem.segments, self.segments
-        if segments is None or store is None:
-            return self._plain_sum(sums, factors, levels)
-        level, *inner = levels
-        columns = self.problem.columns.vector.extent
-        _, _, width = self.problem.space
-        zero = self.problem.multiply.zero(e)
-
-        def body(number: Value, *cells: Value) -> Values:
-            at = store.at({**env, segments.axis: number}, sums.rows, sums.rows)
-            part = factors.moved(e, e.mul(number, level.a_step), e.mul(number, level.b_step))
-            part = replace(part, zeros=at.zeros(columns), ahead=self._segment_ahead(part, inner, number))
-            of_segment = Tile.of(zero, len(factors.rows), columns)
-            added = at.segment(self._plain_sum(of_segment, part, inner))
-            return tuple(map(e.b.fadd, cells, added.cells))
-
-        cells = e.loop(level.begin, level.end, body, sums.cells, unroll=False, name="segment")
-        return Tile(sums.vectors, cells)
-
-    def _segment_ahead(self, factors: Factors, inner: list[Level], number: Value) -> Ahead | None:
-        """What a segment asks for: of its panel, the part behind that of the segments before."""
-        ahead = factors.ahead
-        if ahead is None or self.blocks > 1:
-            return None
-        done = self.e.mul(number, ahead.step * prod(level.count or 1 for level in inner))
-        return replace(ahead, pointer=self.e.element(ahead.pointer, done, I8))
-
-    def _plain_sum(self, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
-        """``sums`` + the sum over levels without taps or segments. The steps of a word are shared
-        out among sums where there are so few that each would wait for the one before."""
-        e, multiply, rows = self.e, self.problem.multiply, sums.rows
-        times = max(1, min(multiply.steps, _SUMS // len(sums.cells)))
-        zeros = Tile.of(multiply.zero(e), rows * (times - 1), sums.vectors)
-        several = Tile(sums.vectors, (*sums.cells, *zeros.cells))
-        total = accumulate(e, several, factors, levels).added_up(e, rows)
-        in_order = [multiply.in_order(e, total.row(row)) for row in range(rows)]
-        return Tile(sums.vectors, tuple(cell for row in in_order for cell in row))
+        level = Level(begin, end, outer.a_step, outer.b_step)
+        return self.sums.add(e, env, sums, factors, [level, *rest])
 
     def _products(
         self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun
@@ -425,9 +365,7 @@ class _Writer:
         """The sum over everything."""
         problem = self.problem
         if problem.is_matrix:
-            own = 1 if problem.segments else 0
-            levels = [self._level(axis) for axis in (*problem.around, *problem.inside)]
-            return self._sum(env, sums, factors, [*levels[:own], *merge_levels(levels[own:])])
+            return self.sums.add(self.e, env, sums, factors, self._merged(problem.inside))
         d, h, w = problem.space
         kd, kh, kw = problem.taps
         levels = [
@@ -501,6 +439,11 @@ class _Writer:
         )
         part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
         return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
+
+    def _merged(self, axes: Sequence[Axis]) -> list[Level]:
+        """The levels of sums without taps: that of segments, and what becomes one line inside."""
+        levels, own = [self._level(axis) for axis in axes], self.sums.levels
+        return [*levels[:own], *merge_levels(levels[own:])]
 
     def _level(self, axis: Axis) -> Level:
         return Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))

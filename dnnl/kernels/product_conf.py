@@ -24,8 +24,9 @@ from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
-from dnnl.kernels.product import Product, Segments, emit_product
+from dnnl.kernels.product import Product, emit_product
 from dnnl.kernels.product_segments import Cut, cut
+from dnnl.kernels.product_sums import Segments
 from dnnl.kernels.product_types import multiplies_integers, refuse_tensors, way_of
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase

@@ -140,9 +140,19 @@ class _End:
 
         return end.scaled(end.complete(sums, place_of), place_of)
 
-    def zeros(self, vectors: int) -> Values:
+    def zeros(self) -> Values:
         """What is taken off the weights of each vector of columns when they are loaded."""
-        return self.store.end.zeros([self._across(i64(v), F32, True) for v in range(vectors)])
+        return self.store.end.zeros(self._first_row(masked=True))
+
+    def prefetch_weights(self) -> None:
+        """Ask for the scales and zero points of the weights."""
+        for place in self._first_row(masked=False):
+            for operand in self.store.end.of_weights:
+                place.prefetch(operand)
+
+    def _first_row(self, *, masked: bool) -> list[Place]:
+        vectors = range(self.store.columns.vector.extent)
+        return [self._across(i64(v), F32, masked) for v in vectors]
 
     def prefetch(self) -> None:
         """Ask for what the end reads and overwrites from afar: it arrives while the products are
