@@ -237,7 +237,7 @@ class Factors:
     vector in B, in elements, and how they are multiplied. A row of offset None is all ones.
 
     The k of a group are side by side in B, or else ``apart``, in elements. ``zeros``, of each
-    vector, are taken off what is loaded of B, of one k. A product of one level asks for what lies
+    vector, are taken off what is loaded of B. A product of one level asks for what lies
     ``ahead``."""
 
     a: ir.Value
@@ -257,9 +257,9 @@ class Factors:
         if self.apart:
             yield [part for start in starts for part in multiply.load_rows(e, start, self.apart)]
         elif self.zeros:
-            (loaded,) = multiply.columns(e, starts)
-            pairs = zip(loaded, self.zeros, strict=True)
-            yield [(e.b.fsub(value, zero),) for (value,), zero in pairs]
+            for loaded in multiply.columns(e, starts):
+                pairs = zip(loaded, self.zeros, strict=True)
+                yield [(e.b.fsub(value, zero),) for (value,), zero in pairs]
         else:
             yield from multiply.columns(e, starts)
 

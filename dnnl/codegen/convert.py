@@ -128,22 +128,27 @@ def _of_table(table: Sequence[float], row: Storage) -> Storage:
     return replace(row, to_core=to_core)
 
 
-def codes_in_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
-    """The f32 that codes of 4 bits stand for, which begin at a ``bit`` of words of 32."""
-    kind = words.type
+def elements_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+    """The f32 of those elements that begin at a ``bit`` of words of 32."""
+    kind, real = words.type, _like(words, F32)
+    up, down = 32 - data_type.bits - bit, 32 - data_type.bits
 
-    def down(value: ir.Value, by: int) -> ir.Value:
-        return e.b.lshr(value, vector.splat_constant(kind, by)) if by else value
+    def shifted(shift: Callable[..., ir.Value], value: ir.Value, by: int) -> ir.Value:
+        return shift(value, vector.splat_constant(kind, by)) if by else value
 
-    if lookup.is_native(e, _like(words, F32)):
-        return lookup.pick(e, _TABLES[data_type], down(words, bit), F32)
-    if data_type is DataType.s4:
-        top = e.b.shl(words, vector.splat_constant(kind, 28 - bit)) if bit < 28 else words
-        return e.b.sitofp(e.b.ashr(top, vector.splat_constant(kind, 28)), _like(words, F32))
-    low = down(words, bit)
-    if bit < 28:
-        low = e.b.and_(low, vector.splat_constant(kind, 15))
-    return e.b.sitofp(low, _like(words, F32))
+    if data_type in _TABLES and lookup.is_native(e, real):
+        return lookup.pick(e, _TABLES[data_type], shifted(e.b.lshr, words, bit), F32)
+    top = shifted(e.b.shl, words, up)
+    if data_type in (DataType.s8, DataType.s4):
+        return e.b.sitofp(shifted(e.b.ashr, top, down), real)
+    if data_type in (DataType.bf16, DataType.f32):
+        kept = vector.splat_constant(kind, -1 << down)
+        return e.b.bitcast(e.b.and_(words, kept) if bit and not up else top, real)
+    low = shifted(e.b.lshr, words, bit)
+    if data_type is DataType.f16:
+        row = _IN_F32[data_type]
+        return row.to_core(e, e.b.trunc(low, _like(words, row.element)))
+    return e.b.sitofp(e.b.and_(low, vector.splat_constant(kind, (1 << data_type.bits) - 1)), real)
 
 
 _TABLES = {DataType.u4: _U4, DataType.s4: _S4, DataType.f4_e2m1: _F4}

@@ -8,6 +8,7 @@ from math import prod
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.brgemm import choose_vectors
+from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
@@ -18,6 +19,7 @@ from dnnl.kernels.product import Product, along_line
 from dnnl.kernels.product_conf import LETTERS, PANEL_OF_WORDS, Conf, Panels, Problem, Shape
 from dnnl.kernels.product_store import Columns
 from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -29,7 +31,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 def _shape(isa: Isa) -> Shape:
     summed = slice(1, None)
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain, (summed, summed))
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, (summed, summed), _apart)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
@@ -53,6 +55,8 @@ def _innermost(src: MemoryDesc) -> int:
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
+    if isinstance(way, Words) and way.apart:
+        return Panels(weights, 1)
     step = src.strides[0] * src.data_type.size
     vectors = choose_vectors(isa, weights.dims[0], step, way.span, src.dims[0])
     if way.steps > 1:
@@ -93,6 +97,14 @@ def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
 def _plain(dst: MemoryDesc) -> bool:
     """Whether dst has neither blocks nor padding to be kept zero."""
     return not dst.inner_blocks and dst.dims == dst.padded_dims
+
+
+def _apart(weights: MemoryDesc) -> int:
+    """How far the weights of output channels lie apart, if each has them side by side, else 0."""
+    plain = weights.format_kind is FormatKind.blocked and _plain(weights) and weights.ndims == 2
+    if not plain or weights.strides[1] != 1:
+        return 0
+    return weights.strides[0] if weights.strides[0] > 1 else 0
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:

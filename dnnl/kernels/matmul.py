@@ -7,6 +7,7 @@ from functools import partial
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
 from dnnl.codegen.brgemm import choose_vectors, registers
+from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
@@ -36,13 +37,16 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 def _shape(isa: Isa) -> Shape:
     return Shape(
-        _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1))
+        _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1)),
+        _columns_apart,
     )  # fmt: skip
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> Panels:
     """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
     as they are."""
+    if isinstance(way, Words) and way.apart:
+        return Panels(weights, 1)
     wide = _as_they_are(isa, src, weights, way, ones)
     if wide:
         return Panels(weights, wide)
@@ -79,6 +83,14 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
         and registers(rows, width * way.span, way.parts, ones=ones) <= isa.registers
     ]
     return max(widths, default=0)
+
+
+def _columns_apart(weights: MemoryDesc) -> int:
+    """How far columns without gaps lie apart, 0 for other matrices."""
+    plain = weights.format_kind is FormatKind.blocked and _affine(weights)
+    if not plain or weights.inner_blocks or weights.strides[-2] != 1:
+        return 0
+    return weights.strides[-1] if weights.strides[-1] > 1 else 0
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
@@ -189,13 +201,14 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         (*_batch_index(conf.weights[1], outer), begin, columns.form),
         row_sums=(*_batch_index(conf.src[1], outer), rows, *([Affine.of(part)] if conf.segment else [])),
     )
+    in_rows = group > 1 and conf.multiply.rows_together and not conf.weights[1].inner_blocks
     space, places, taps = along_line(row)
     product = Product(
         batch, space, places, taps, (), (part, k) if conf.segment else (k,), columns, src, weights,
         conf.multiply, product_conf.finish(conf, arguments, dst, at, Depth(terms, k.extent * group)),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
+        apart=conf.weights[1].strides[-2] if in_rows else 0,
         segments=product_conf.segments(conf, arguments, dst, at, Depth(size, k.extent * group), part),
     )  # fmt: skip
     return (product,)

@@ -13,7 +13,7 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.brgemm import TileShape, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.convert import storage
-from dnnl.codegen.decompress import Nibbles
+from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
 from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
@@ -47,7 +47,7 @@ SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
 """How sums of segments are kept: as those of floats."""
 
 # Rows for which weights are decompressed anew in each tile.
-FEW_ROWS = 31
+FEW_ROWS, FEWER_ROWS = 511, 31
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ class Shape:
     ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
     layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
     being whether tiles have a row of ones beside those of src. Sums go over the dimensions
-    ``summed`` of src and of weights; of src, those are the last ones.
+    ``summed`` of src and of weights; of src, those are the last ones. ``columns_apart`` is how far
+    columns of weights lie apart that have all of their k side by side, 0 for other weights.
     """
 
     walkable: Callable[[MemoryDesc, Multiply], bool]
@@ -87,6 +88,7 @@ class Shape:
     panels: Callable[[MemoryDesc, MemoryDesc, Multiply, bool], Panels]
     dst_walkable: Callable[[MemoryDesc], bool]
     summed: tuple[slice, slice]
+    columns_apart: Callable[[MemoryDesc], int]
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    way = Nibbles.of(isa, problem.weights.data_type) if _beside_floats(problem) else None
+    way = Words.of(isa, problem.weights.data_type) if _beside_floats(problem) else None
     way = way or _way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = _read(problem.src, way, shape)
@@ -192,7 +194,7 @@ def plan(
     sum has so many ``terms``."""
     factors = src[0], weights[0]
     dequantized = NONE
-    way = _direct(problem, isa, shape) or _way(problem, isa)
+    way = _direct(problem, isa, terms, shape) or _way(problem, isa)
     parts = None
     if _needs_floats(problem, factors, shape):
         parts = _parts(problem, factors, shape, terms, way)
@@ -228,7 +230,8 @@ def plan(
     tile = TileShape(max_rows(isa, registers, way.parts, ones=ones), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
-    size = replace(size, in_rows=0 if wanted.desc.inner_blocks or ones else way.group)
+    in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
+    size = replace(size, in_rows=way.group if in_rows else 0)
     blocking = choose_blocking(isa, tile, size)
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
@@ -245,21 +248,40 @@ def _beside_floats(problem: Problem) -> bool:
     return floats and problem.weights.data_type.bits == 4
 
 
-def _direct(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
-    """How few rows are multiplied by weights that become floats when they are loaded."""
-    if problem.src.data_type not in FLOATS or prod(problem.dst.dims[:-1]) > FEW_ROWS:
+def _direct(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
+    """How a src of floats is multiplied by weights that become f32 when they are loaded, as they
+    lie."""
+    src, weights, rows = problem.src, problem.weights, prod(problem.dst.dims[:-1])
+    if src.data_type not in FLOATS or rows > _most_rows(problem):
         return None
-    weights = problem.weights
+    apart = shape.columns_apart(weights)
+    turned = Words.in_columns(isa, weights.data_type, apart) if apart else None
+    if turned is not None and rows <= max_rows(isa, 1, turned.parts):
+        whole = terms % turned.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
+        if whole and _aligned(weights):
+            return turned
     if weights.data_type in BYTES:
         return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
     if not _beside_floats(problem):
         return None
-    in_rows = Nibbles.of(isa, weights.data_type, rows=True)
+    in_rows = Words.of(isa, weights.data_type, rows=True)
     if in_rows is not None:
-        src = _read(problem.src, in_rows, shape)
-        if shape.panels(src, weights, in_rows, False).desc == weights:
+        read = _read(src, in_rows, shape)
+        if shape.panels(read, weights, in_rows, False).desc == weights:
             return in_rows
-    return Nibbles.of(isa, weights.data_type)
+    return Words.of(isa, weights.data_type)
+
+
+def _most_rows(problem: Problem) -> int:
+    """For how many rows weights are worth to be decompressed again in each tile: for few where an
+    instruction that takes smaller types does the rest faster."""
+    return FEW_ROWS if problem.narrow is DataType.f32 else FEWER_ROWS
+
+
+def _aligned(weights: MemoryDesc) -> bool:
+    """Whether all rows, columns and matrices begin with a byte."""
+    whole = all(step == 1 or step % 2 == 0 for step in (weights.offset0, *weights.strides))
+    return weights.data_type.bits >= 8 or whole
 
 
 def _parts(
@@ -268,7 +290,7 @@ def _parts(
     """The segments in which values do not change, if the product can walk them."""
     if way is None or not (way.is_integer or way.a is DataType.f32):
         return None
-    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > FEW_ROWS:
+    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem):
         return None
     tensors = (problem.src, problem.weights)
     summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))
