@@ -74,7 +74,9 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
         return 0
     if not plain or weights.strides[-1] != 1 or weights.data_type is not way.b:
         return 0
-    if weights.data_type.bits < 8 and any(step % 2 for step in (weights.offset0, *weights.strides[:-1])):
+    if weights.data_type.bits < 8 and any(
+        step % 2 for step in (weights.offset0, *weights.strides[:-1])
+    ):
         return 0
     widths = [
         width
@@ -182,7 +184,8 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     group, terms = conf.multiply.group, conf.src[1].dims[-1]
     batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))
     size = conf.segment or terms
-    row, k, part = Axis(m, "m"), Axis(-(-size // group), "k"), Axis(-(-terms // size), "segment")
+    row, k = Axis(m, "m"), Axis(-(-size // group), "k")
+    part = Axis(terms // size if conf.segment else 1, "segment")
     columns = Columns.of(n, conf.blocking.tile, isa.lanes)
     outer = [Affine.of(axis) for axis in batch]
     rows, begin = Affine.of(row), Affine.of(part, size)
@@ -199,17 +202,22 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         dst.index,
         (*_batch_index(conf.src[1], outer), rows, begin),
         (*_batch_index(conf.weights[1], outer), begin, columns.form),
-        row_sums=(*_batch_index(conf.src[1], outer), rows, *([Affine.of(part)] if conf.segment else [])),
+        row_sums=(
+            *_batch_index(conf.src[1], outer),
+            rows,
+            *([Affine.of(part)] if conf.segment else []),
+        ),
     )
     in_rows = group > 1 and conf.multiply.rows_together and not conf.weights[1].inner_blocks
     space, places, taps = along_line(row)
+    summed = (part, k) if conf.segment else (k,)
+    depth_of = Depth(size, k.extent * group)
     product = Product(
-        batch, space, places, taps, (), (part, k) if conf.segment else (k,), columns, src, weights,
-        conf.multiply, product_conf.finish(conf, arguments, dst, at, Depth(terms, k.extent * group)),
-        conf.blocking,
+        batch, space, places, taps, (), summed, columns, src, weights, conf.multiply,
+        product_conf.finish(conf, arguments, dst, at, depth_of), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         apart=conf.weights[1].strides[-2] if in_rows else 0,
-        segments=product_conf.segments(conf, arguments, dst, at, Depth(size, k.extent * group), part),
+        segments=product_conf.segments(conf, arguments, dst, at, depth_of, part),
     )  # fmt: skip
     return (product,)
 

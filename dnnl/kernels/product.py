@@ -52,7 +52,8 @@ class Product:
     ``order`` are the axes outside of the places, outermost first; the panels are among them if each
     is to meet more than the places of a line. Places are depth, height and width, along which tiles
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
-    ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
+    ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
+    ``domain`` are padding, those outside of ``exists`` do not exist.
     The k of a group of weights lie ``apart``, in elements, unless they are side by side.
     """
 
@@ -85,7 +86,6 @@ class Product:
         axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
         terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
         return terms * self.columns.count
-
 
     @property
     def is_matrix(self) -> bool:

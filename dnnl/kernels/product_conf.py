@@ -142,8 +142,8 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    way = Words.of(isa, problem.weights.data_type) if _beside_floats(problem) else None
-    way = way or _way(problem, isa)
+    words = Words.of(isa, problem.weights.data_type) if _beside_floats(problem) else None
+    way = words or _way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = _read(problem.src, way, shape)
         panels = shape.panels(src, problem.weights, way, False).desc

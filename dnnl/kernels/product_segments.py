@@ -37,7 +37,7 @@ def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
         if along is None:
             return None
         size = gcd(size, along)
-    if size == 1 and terms > 1:
+    if size == 0 or size == 1 < terms:
         return None
     changing = tuple((arg, spec) for arg, spec in given.scales if _changes(spec, *summed[arg]))
     outer = tuple(pair for pair in quantization.scales if pair not in changing)
@@ -61,5 +61,3 @@ def _along(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> int | None:
     if len(sizes) != 1:
         return None
     return sizes[0] // _counts(spec, desc, dims)[0]
-
-
