@@ -16,7 +16,15 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, PANEL_OF_WORDS, Conf, Panels, Problem, Shape
+from dnnl.kernels.product_conf import (
+    LETTERS,
+    PANEL_OF_WORDS,
+    Conf,
+    Panels,
+    Problem,
+    Shape,
+    becomes_floats,
+)
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -112,8 +120,11 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
 
 def _column_major(problem: Problem) -> bool:
-    """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows."""
+    """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows.
+    Weights that become floats when they are loaded stay where that is done."""
     dst = problem.dst
+    if becomes_floats(problem):
+        return False
     if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
         return False
     both = 0b11 << (dst.ndims - 2)

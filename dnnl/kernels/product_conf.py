@@ -242,10 +242,15 @@ def plan(
     )  # fmt: skip
 
 
+def becomes_floats(problem: Problem) -> bool:
+    """Whether weights are of another type than the floats that they are multiplied by."""
+    src, weights = problem.src.data_type, problem.weights.data_type
+    return src in FLOATS and weights is not src
+
+
 def _beside_floats(problem: Problem) -> bool:
     """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
-    floats = problem.src.data_type in FLOATS
-    return floats and problem.weights.data_type.bits == 4
+    return becomes_floats(problem) and problem.weights.data_type.bits == 4
 
 
 def _direct(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
