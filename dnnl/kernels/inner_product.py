@@ -126,27 +126,31 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     group, block, inner = conf.multiply.group, _block(src), _innermost(src)
     row = Axis(src.dims[0], "n")
     columns = Columns.of(weights.dims[0], conf.blocking.tile, isa.lanes)
-    part = Axis(1, "segment")
+    terms = prod(src.dims[1:])
+    size = conf.segment or terms
+    part = Axis(terms // size if conf.segment else 1, "segment")
     summed: list[Axis] = [part] if conf.segment else []
+    begin = Affine.of(part, size) if part.extent > 1 else ZERO
     forms: dict[int, Affine] = {}
     for dim in _order(src):
         step = (block or group) if dim == inner else 1
-        axis = Axis(-(-src.dims[dim] // step), LETTERS[dim])
+        extent = size if part.extent > 1 else src.dims[dim]
+        axis = Axis(-(-extent // step), LETTERS[dim])
         summed.append(axis)
-        forms[dim] = Affine.of(axis, step)
+        forms[dim] = begin + Affine.of(axis, step)
     if block:
         groups = Axis(block // group, "block")
         summed.append(groups)
         forms[inner] = forms[inner] + Affine.of(groups, group)
-    depth = Depth(prod(src.dims[1:]), prod(axis.extent for axis in summed) * group)
+    depth = Depth(size, prod(axis.extent for axis in summed) // part.extent * group)
     tail = tuple(forms[dim] for dim in range(1, src.ndims))
-    rows, nothing = Affine.of(row), (ZERO,) * len(tail)
+    rows, first = Affine.of(row), (begin,) * len(tail)
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
     at = product_conf.Indices(
         bias=(columns.form,),
-        src=(rows, *nothing),
-        weights=(columns.form, *nothing),
-        row_sums=(rows, ZERO) if conf.segment else (rows,),
+        src=(rows, *first),
+        weights=(columns.form, *first),
+        row_sums=(rows, Affine.of(part)) if conf.segment else (rows,),
     )
     space, places, taps = along_line(row)
     product = Product(

@@ -300,9 +300,9 @@ def _parts(
     tensors = (problem.src, problem.weights)
     summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))
     parts = cut(problem.quantization, summed, terms)
-    if parts is None or (parts.size != terms and parts.size % way.group):
-        return None
-    return parts
+    if parts is None or parts.size == terms:
+        return parts
+    return None if parts.size % way.group or problem.src.inner_blocks else parts
 
 
 def _needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:

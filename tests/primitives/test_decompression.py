@@ -4,7 +4,6 @@ import pytest
 
 from dnnl import (
     Arg,
-    InnerProductDesc,
     MatmulDesc,
     PrimitiveAttr,
     PrimitiveDesc,
@@ -122,17 +121,13 @@ def test_columns_of_any_type(weights: str, rows: int) -> None:
     verify(_desc((rows, 64, 80), (src, weights, "f32"), "columns"), None, "normal")
 
 
-@pytest.mark.parametrize("layout", ["any", "plain", "reversed"])
-@pytest.mark.parametrize("weights", ["s4", "u8"])
-def test_inner_product(layout: str, weights: str) -> None:
-    """Scales and zero points of output channels."""
-    attr = PrimitiveAttr()
-    attr.set_scales(Arg.WEIGHTS, 1)
-    attr.set_zero_points(Arg.WEIGHTS, 1, (), "s8")
-    desc: InnerProductDesc = inner_product_desc(
-        (3, 96), 48, ("f32", weights, "f32"), ("plain", layout, "plain"), "f32"
-    )
-    verify(desc, attr, "normal")
+@pytest.mark.parametrize("layouts", [("plain", "reversed"), ("plain", "plain"), ("aB16b", "any")])
+@pytest.mark.parametrize("types", [("f32", "s4", "f32"), ("s8", "u8", "f32")])
+@pytest.mark.parametrize("values", [(1, ()), (3, (1, 32)), (3, (1, 6))], ids=str)
+def test_inner_product(layouts: tuple[str, str], types: Types, values: Values) -> None:
+    """Scales and zero points of output channels, and by groups of what is summed."""
+    desc = inner_product_desc((3, 96), 48, types, (*layouts, "plain"), "f32")
+    verify(desc, _attr(values, values), "normal")
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
