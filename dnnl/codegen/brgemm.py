@@ -137,7 +137,13 @@ def max_rows(isa: Isa, vectors: int, parts: int = 1, *, ones: bool = False) -> i
 
 
 def choose_vectors(
-    isa: Isa, columns: int, row_step: int = 0, span: int = 1, rows: int | None = None
+    isa: Isa,
+    columns: int,
+    row_step: int = 0,
+    span: int = 1,
+    rows: int | None = None,
+    *,
+    far: bool = False,
 ) -> int:
     """How many vectors wide a tile should be for this many columns.
 
@@ -146,7 +152,8 @@ def choose_vectors(
     it is one, which takes a load for each product. ``row_step`` is the
     distance of the rows of A in bytes: where the rows of such a tile, as many as there are
     ``rows``, would fall into the same few sets of the first-level cache and evict each other, the
-    tile is made wide and low. So it is for very few rows, whose sums would wait for each other.
+    tile is made wide and low. So it is for very few rows, whose sums would wait for each other but
+    that B comes from ``far``, beyond the second-level cache.
     Of scalars a tile is as square as registers allow: idle ones cost little. Vectors that ``span``
     two registers are two side by side already.
     """
@@ -154,7 +161,7 @@ def choose_vectors(
         return 4 if columns > 2 else 2
     if span > 1:
         return 1
-    if columns >= 4 * isa.lanes and rows is not None and rows < 4:
+    if columns >= 4 * isa.lanes and rows is not None and rows < 4 and not far:
         return 4
     side_by_side = max_rows(isa, 2) if rows is None else min(rows, max_rows(isa, 2))
     if columns >= 4 * isa.lanes and side_by_side > isa.caches.lines_kept(row_step):

@@ -138,8 +138,10 @@ def elements_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int
 
     if data_type in _TABLES and lookup.is_native(e, real):
         return lookup.pick(e, _TABLES[data_type], shifted(e.b.lshr, words, bit), F32)
+    if data_type in (DataType.u4, DataType.s4):
+        return _of_mantissa(e, words, data_type, bit)
     top = shifted(e.b.shl, words, up)
-    if data_type in (DataType.s8, DataType.s4):
+    if data_type is DataType.s8:
         return e.b.sitofp(shifted(e.b.ashr, top, down), real)
     if data_type in (DataType.bf16, DataType.f32):
         kept = vector.splat_constant(kind, -1 << down)
@@ -151,6 +153,23 @@ def elements_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int
     return e.b.sitofp(e.b.and_(low, vector.splat_constant(kind, (1 << data_type.bits) - 1)), real)
 
 
+def _of_mantissa(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+    """`elements_of_words` of integers of 4 bits: where they lie they are the last bits of a number
+    with a suitable exponent, from which a difference makes them, so that few are shifted."""
+    kind = words.type
+    if bit > _LAST_IN_MANTISSA:
+        words = e.b.lshr(words, vector.splat_constant(kind, _MOVED))
+        bit -= _MOVED
+    unit = _MANTISSA - bit
+    half = 8 if data_type is DataType.s4 else 0
+    number = (_BIAS + unit) << _MANTISSA ^ half << bit
+    found = e.b.and_(words, vector.splat_constant(kind, 0xF << bit))
+    placed = e.b.bitcast(e.b.xor(found, vector.splat_constant(kind, number)), _like(words, F32))
+    return e.b.fsub(placed, vector.splat_constant(placed.type, float((1 << unit) + half)))
+
+
+_MANTISSA, _BIAS = 23, 127  # of f32
+_LAST_IN_MANTISSA, _MOVED = 16, 12  # bits: of what is not moved, and by how much the rest is
 _TABLES = {DataType.u4: _U4, DataType.s4: _S4, DataType.f4_e2m1: _F4}
 _F16 = _small(I16, small_float.F16)
 

@@ -7,7 +7,6 @@ from math import prod
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
-from dnnl.codegen.brgemm import choose_vectors
 from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
@@ -16,7 +15,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, PANEL_OF_WORDS, Conf, Panels, Problem, Shape
+from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape, panel_vectors
 from dnnl.kernels.product_store import Columns
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -58,9 +57,7 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bo
     if isinstance(way, Words) and way.apart:
         return Panels(weights, 1)
     step = src.strides[0] * src.data_type.size
-    vectors = choose_vectors(isa, weights.dims[0], step, way.span, src.dims[0])
-    if way.steps > 1:
-        vectors = PANEL_OF_WORDS
+    vectors = panel_vectors(isa, way, weights, 0, src.dims[0], step)
     group, block, inner = way.group, _block(src), _innermost(src)
     cut = bool(block) or group > 1
     names = "".join(

@@ -6,7 +6,7 @@ from functools import partial
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
-from dnnl.codegen.brgemm import choose_vectors, registers
+from dnnl.codegen.brgemm import registers
 from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
@@ -18,12 +18,12 @@ from dnnl.kernels import product_conf
 from dnnl.kernels.product import Product, along_line
 from dnnl.kernels.product_conf import (
     LETTERS,
-    PANEL_OF_WORDS,
     Conf,
     Panels,
     Problem,
     Shape,
     becomes_floats,
+    panel_vectors,
 )
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
@@ -60,9 +60,7 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones:
         return Panels(weights, wide)
     weights = weights.with_data_type(way.b)
     row_step = src.strides[-2] * src.data_type.size
-    vectors = choose_vectors(isa, weights.dims[-1], row_step, way.span, src.dims[-2])
-    if way.steps > 1:
-        vectors = PANEL_OF_WORDS
+    vectors = panel_vectors(isa, way, weights, -1, src.dims[-2], row_step)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
     width, group = vectors * isa.lanes, way.group
     if group == 1:

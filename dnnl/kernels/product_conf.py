@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.brgemm import TileShape, max_rows
+from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.convert import storage
 from dnnl.codegen.decompress import Words
@@ -39,7 +39,8 @@ from dnnl.types.tag import FormatTag
 
 LETTERS = "abcdefghijkl"
 
-PANEL_OF_WORDS = 2  # vectors wide are panels of words that several steps share
+PANEL_OF_WORDS = 2  # vectors
+_ONE_TILE = 8  # rows at most
 
 BYTES = frozenset({DataType.u8, DataType.s8})
 NONE = Quantization()
@@ -227,7 +228,8 @@ def plan(
         dims = rows if parts is None else (*rows, terms // parts.size)
         sums = scratchpad.take(MemoryDesc(dims, "s32" if way.is_integer else "f32"))
     registers = wanted.vectors * way.span
-    tile = TileShape(max_rows(isa, registers, way.parts, ones=ones), wanted.vectors)
+    most = max_rows(isa, registers, way.parts, ones=ones)
+    tile = TileShape(_alike(problem.dst.dims[-2], most), wanted.vectors)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
@@ -240,6 +242,27 @@ def plan(
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         segment=0 if parts is None else parts.size, inside=NONE if parts is None else parts.inner,
     )  # fmt: skip
+
+
+def panel_vectors(
+    isa: Isa, way: Multiply, weights: MemoryDesc, column: int, rows: int, row_step: int
+) -> int:
+    """How many vectors wide panels are, of columns along that dimension of the weights, for so
+    many rows, which lie ``row_step`` bytes apart: one where a tile has all of a few rows only then,
+    so that weights that come from memory are read, and become floats, once. Words of integers are
+    better widened for several vectors."""
+    least, most = (max_rows(isa, vectors, way.parts) for vectors in (PANEL_OF_WORDS, 1))
+    if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not way.is_integer:
+        return 1
+    if way.steps > 1:
+        return PANEL_OF_WORDS
+    far = prod(weights.dims) * weights.data_type.bits // 8 > isa.caches.l2
+    return choose_vectors(isa, weights.dims[column], row_step, way.span, rows, far=far)
+
+
+def _alike(rows: int, most: int) -> int:
+    """The rows of tiles that are as few as can be, and alike."""
+    return most if rows <= most else -(-rows // -(-rows // most))
 
 
 def becomes_floats(problem: Problem) -> bool:

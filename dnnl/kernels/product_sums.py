@@ -14,7 +14,7 @@ from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.product_store import Store
 
-_SUMS = 8  # that keep multiply-adds from waiting for each other
+_SUMS = 4  # that keep multiply-adds from waiting for each other
 _FURTHER = 8  # segments by which their scales, a row of weights apart each, are fetched ahead
 
 
