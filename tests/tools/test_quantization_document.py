@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from dnnl.tools.layout import layout
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs" / "quantization.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "quantization.md").read_text(encoding="utf-8")
 
 
 def test_programs_run() -> None:
