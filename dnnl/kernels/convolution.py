@@ -18,11 +18,11 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import conv_sums, product_conf
+from dnnl.kernels import conv_sums, product_conf, product_problem
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product_conf import LETTERS
+from dnnl.kernels.product_problem import BYTES, LETTERS, NONE
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import FormatKind
@@ -32,7 +32,7 @@ from dnnl.types.tag import FormatTag
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(product_conf.Problem):
+class Problem(product_problem.Problem):
     """A forward convolution. The layout of src, weights and dst may be ``any``."""
 
     space: Space
@@ -90,7 +90,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 def resolve_activations(problem: Problem, isa: Isa) -> Problem:
     """Decide src and dst only."""
-    bytes_in = problem.src.data_type in product_conf.BYTES
+    bytes_in = problem.src.data_type in BYTES
     decide = partial(_activation, groups=problem.groups, isa=isa, last=bytes_in)
     return replace(problem, src=decide(problem.src), dst=decide(problem.dst))
 
@@ -259,7 +259,7 @@ def plan(problem: Problem, isa: Isa) -> Conf:
         )
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=product_conf.NONE,
+        quantization=problem.quantization, dequantized=NONE,
         factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
         blocking=_blocking(problem, src[1], panels, way, isa),
         row_sums=rows, column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,

@@ -37,6 +37,7 @@ from dnnl.kernels.conv_tiles import (
     tile_runs,
 )
 from dnnl.kernels.product_store import Columns, Store
+from dnnl.kernels.product_sums import Segments, Sums
 from dnnl.runtime.image import Phase
 
 _DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
@@ -51,7 +52,8 @@ class Product:
     ``order`` are the axes outside of the places, outermost first; the panels are among them if each
     is to meet more than the places of a line. Places are depth, height and width, along which tiles
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
-    ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
+    ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
+    ``domain`` are padding, those outside of ``exists`` do not exist.
     The k of a group of weights lie ``apart``, in elements, unless they are side by side.
     """
 
@@ -70,11 +72,13 @@ class Product:
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
     apart: int = 0
+    segments: Segments | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Everything that the product touches."""
-        return (self.src, self.weights, *self.finish.operands)
+        ends = () if self.segments is None else self.segments.end.operands
+        return (self.src, self.weights, *self.finish.operands, *ends)
 
     @property
     def multiply_adds(self) -> int:
@@ -82,6 +86,17 @@ class Product:
         axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
         terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
         return terms * self.columns.count
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether places are rows without neighbours."""
+        taps = prod(axis.extent for axis in self.taps)
+        return not self.around and taps == 1 and not any(space.padded for space in self.space)
+
+    @property
+    def unit(self) -> int:
+        """How many weights a unit of their addresses has."""
+        return 2 if self.weights.desc.data_type.bits < 8 else 1
 
 
 Axes = tuple[Axis, Axis, Axis]
@@ -112,18 +127,25 @@ class _Writer:
         b_form = problem.weights.offset(problem.weights.index)
         assert a_form is not None, "configure admits only affine layouts"
         assert b_form is not None, "panels are affine"
-        self.a_form, self.b_form = a_form, b_form
+        self.a_form, self.b_form = a_form, b_form.in_units(problem.unit)
         _, h, w = problem.space
         rows = problem.blocking.tile.rows
         self.band_rows = rows_per_band(h, w, rows)
         self.bands = band_runs(h, self.band_rows)
         self.tiles = tile_runs(w, rows)
-        self.store = Store(
-            self.e, self.pointers, problem.finish, problem.places, problem.columns,
-            problem.domain, problem.exists, self.band_rows > 1,
-        )  # fmt: skip
+        self.store = self._store(problem.finish)
+        segments = problem.segments
+        ends = None if segments is None else self._store(segments.end)
+        self.sums = Sums(problem.multiply, segments, ends, problem.columns.vector.extent)
         self._share_out()
         self._cut_sums(phase)
+
+    def _store(self, finish: Finish) -> Store:
+        problem = self.problem
+        return Store(
+            self.e, self.pointers, finish, problem.places, problem.columns, problem.domain,
+            problem.exists, self.band_rows > 1,
+        )  # fmt: skip
 
     def _share_out(self) -> None:
         """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
@@ -159,11 +181,11 @@ class _Writer:
         if not wanted:
             return
         axes = (*problem.around, *problem.inside)
-        self.line = merge_levels([self._level(axis) for axis in axes])
+        self.line = self._merged(axes)
         outermost, *rest = self.line
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
         self.blocks = -(-(outermost.count or 0) // self.steps)
-        tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
+        tile, sums = problem.blocking.tile, self.sums.zero(self.e).type
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = self.chunk * size
@@ -259,7 +281,7 @@ class _Writer:
         places = list(pixels(run, tile))
         steps = self.a_form.stride(height), self.a_form.stride(width)
         rows: list[int | None] = [row * steps[0] + column * steps[1] for row, column in places]
-        if problem.finish.needs_column_sums:
+        if problem.finish.needs_column_sums or self.sums.needs_column_sums:
             rows.append(None)
         vectors = problem.columns.vector
         a_element, b_element = problem.multiply.element
@@ -275,13 +297,14 @@ class _Writer:
         )
         factors = replace(factors, ahead=self._ahead(env, block, factors.b))
         at = self.store.at(env, tile.width, len(places))
-        zero = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
+        kept_rows = len(places) + problem.finish.needs_column_sums
+        zero = Tile.of(self.sums.zero(e), kept_rows, vectors.extent)
         if self.blocks == 1:
             at.prefetch()
             at.finish(self._products(env, zero, factors, run, tile))
             return
-        kept = e.element(self.scratch, self.kept.emit(e, env), problem.multiply.accumulator)
-        sums = self._product_block(self._begun(kept, zero, block), factors, block)
+        kept = e.element(self.scratch, self.kept.emit(e, env), zero.cells[0].type.element)
+        sums = self._product_block(env, self._begun(kept, zero, block), factors, block)
         last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
 
         def finish() -> Values:
@@ -301,9 +324,10 @@ class _Writer:
         e, problem, panel = self.e, self.problem, self.problem.columns.panel
         axes = (*problem.around, *problem.taps, *problem.inside)
         line, *rest = merge_levels([self._level(axis) for axis in axes])
-        bits, size = problem.multiply.b.bits, self.b_form.stride(panel)
+        bits, size = problem.multiply.b.bits * problem.unit, self.b_form.stride(panel)
         side_by_side = not rest and (line.count or 0) * line.b_step == size
-        if not (problem.blocking.panels and side_by_side and panel.extent > 1):
+        in_parts = self.blocks > 1 and problem.segments is not None
+        if in_parts or not (problem.blocking.panels and side_by_side and panel.extent > 1):
             return None
         steps = self.steps if self.blocks > 1 else line.count or 0
         part = steps * line.b_step * bits // 8
@@ -326,20 +350,22 @@ class _Writer:
         )
         return Tile(zero.vectors, cells)
 
-    def _product_block(self, sums: Tile, factors: Factors, block: Value) -> Tile:
+    def _product_block(self, env: Env, sums: Tile, factors: Factors, block: Value) -> Tile:
         """The sum over one block of the outermost level."""
         e, steps = self.e, self.steps
         outer, *rest = self.line
         begin = e.mul(block, steps)
         end = e.smaller(e.add(begin, i64(steps)), outer.end)
         level = Level(begin, end, outer.a_step, outer.b_step)
-        return accumulate(e, sums, factors, [level, *rest])
+        return self.sums.add(e, env, sums, factors, [level, *rest])
 
     def _products(
         self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun
     ) -> Tile:
         """The sum over everything."""
         problem = self.problem
+        if problem.is_matrix:
+            return self.sums.add(self.e, env, sums, factors, self._merged(problem.inside))
         d, h, w = problem.space
         kd, kh, kw = problem.taps
         levels = [
@@ -413,6 +439,11 @@ class _Writer:
         )
         part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
         return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
+
+    def _merged(self, axes: Sequence[Axis]) -> list[Level]:
+        """The levels of sums without taps: that of segments, and what becomes one line inside."""
+        levels, own = [self._level(axis) for axis in axes], self.sums.levels
+        return [*levels[:own], *merge_levels(levels[own:])]
 
     def _level(self, axis: Axis) -> Level:
         return Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))
