@@ -323,3 +323,19 @@ def test_floats_are_quantized_where_they_are_computed(
     assert len(session.layers) == steps
     assert difference.max() <= 1
     assert np.count_nonzero(difference) <= 1
+
+
+def test_quantized_behind_several_views() -> None:
+    """The floats are quantized before the first of them, and bytes are moved."""
+    nodes = [
+        node("Concat", ["x", "x"], "a", axis=1),
+        node("Transpose", ["a"], "b", perm=[0, 2, 1, 3]),
+        node("Reshape", ["b", "shape"], "c"),
+        node("QuantizeLinear", ["c", "s", "z"], "y"),
+    ]
+    constants = {"s": np.float32(0.03), "z": np.uint8(99), "shape": np.array([2, 5, -1])}
+    proto = make_model(nodes, {"x": [2, 3, 5, 4]}, ["y"], constants, 17, {"y": "uint8"})
+    model = model_of(proto)
+    feeds = random_feeds(model)
+    got = model.compile(Engine("cpu")).run(feeds)["y"]
+    np.testing.assert_array_equal(got, run_peer(proto, feeds)["y"])
