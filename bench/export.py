@@ -1,20 +1,27 @@
-"""Transformers as ``torch.onnx.export`` writes them, with random weights; nothing is downloaded.
+"""Networks as ``torch.onnx.export`` writes them, with random weights; nothing is downloaded.
 
-    python -m bench.export bert build/bert.onnx
+    python -m bench.export bert build/bert.onnx --int8 static
 
-writes one of BERT-base (128 tokens), GPT-2 (64 tokens, no cache) and ViT-B/16 (one image) from the
-classes of ``transformers`` and ``torchvision``. The extra ``export`` installs these.
+writes one of BERT-base (128 tokens), GPT-2 (64 tokens, no cache), ViT-B/16, ResNet-50 and
+MobileNetV2 (one image) from the classes of ``transformers`` and ``torchvision``, if asked for as
+ONNX Runtime's quantizer leaves it. The extra ``export`` installs these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 SEED = 1
+QUANTIZERS = ("static", "dynamic")
+_FLOAT = 1
+"""onnx.TensorProto.FLOAT"""
+_VOCABULARY = 30000
 _TOKENS = {"bert": 128, "gpt2": 64}
 _OPERATORS = (
     "nms",
@@ -57,14 +64,32 @@ def _vit(torch: Any) -> tuple[Any, Any]:
     return vit_b_16(weights=None), torch.randn(1, 3, 224, 224)
 
 
+def _image_network(name: str, torch: Any) -> tuple[Any, Any]:
+    """Normalizations that have seen data, so that no layer's values grow with those before it."""
+    from torchvision import models
+
+    model = getattr(models, name)(weights=None)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = None  # the mean of all batches
+    model.train()
+    with torch.no_grad():
+        model(torch.randn(4, 3, 224, 224))
+    return model, torch.randn(1, 3, 224, 224)
+
+
 MODELS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-    "bert": _bert, "gpt2": _gpt2, "vit": _vit,
-}  # fmt: skip
+    "bert": _bert,
+    "gpt2": _gpt2,
+    "mobilenet": partial(_image_network, "mobilenet_v2"),
+    "resnet50": partial(_image_network, "resnet50"),
+    "vit": _vit,
+}
 
 
-def export(name: str, path: Path) -> None:
+def export(name: str, path: Path, int8: str | None = None) -> None:
     """Write the model of that name, all parameters random: biases that are zero and scales that are
-    one would hide mistakes."""
+    one would hide mistakes. ``int8`` is one of `QUANTIZERS`."""
     import torch
 
     library = _declare_operators(torch)
@@ -80,14 +105,59 @@ def export(name: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     torch.onnx.export(model, (example,), str(path), dynamo=True, external_data=False)
     del library
+    if int8 is not None:
+        _quantize(path, int8)
+
+
+def _quantize(path: Path, how: str) -> None:
+    """Weights in s8, scaled by columns, and activations in u8: by scales of two samples, or by
+    those that each execution finds."""
+    import onnx
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    known = path.with_suffix(".float.onnx")
+    quant_pre_process(str(path), str(known))
+    if how == "dynamic":
+        quantization.quantize_dynamic(str(known), str(path), per_channel=True)
+    else:
+        inputs = onnx.load(known, load_external_data=False).graph.input
+        samples = _Samples([random_inputs(inputs, seed) for seed in range(2)])
+        quantization.quantize_static(str(known), str(path), samples, per_channel=True)
+    known.unlink()
+
+
+class _Samples:
+    """What ONNX Runtime's calibration reads, which looks for nothing but this method."""
+
+    def __init__(self, feeds: list[dict[str, Any]]) -> None:
+        self._feeds = iter(feeds)
+
+    def get_next(self) -> dict[str, Any] | None:
+        """The next sample, None after the last."""
+        return next(self._feeds, None)
+
+
+def random_inputs(inputs: Any, seed: int) -> dict[str, Any]:
+    """Normal floats, and tokens."""
+    rng = np.random.default_rng(seed)
+    shapes = {i.name: [d.dim_value for d in i.type.tensor_type.shape.dim] for i in inputs}
+    floats = {i.name for i in inputs if i.type.tensor_type.elem_type == _FLOAT}
+    return {
+        name: rng.standard_normal(shape, np.float32)
+        if name in floats
+        else rng.integers(0, _VOCABULARY, shape)
+        for name, shape in shapes.items()
+    }
 
 
 @click.command(help=__doc__)
 @click.argument("name", type=click.Choice(sorted(MODELS)))
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
-def main(name: str, path: Path) -> None:
+@click.option("--int8", type=click.Choice(QUANTIZERS), help="Scales found beforehand or each time.")
+def main(name: str, path: Path, int8: str | None) -> None:
     """Write one model."""
-    export(name, path)
+    export(name, path, int8)
     click.echo(f"{path}: {path.stat().st_size / 2**20:.0f} MiB")
 
 

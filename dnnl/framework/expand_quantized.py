@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, repeat
 from math import prod
 
 import numpy as np
@@ -28,10 +27,9 @@ _ONCE = 13
 
 def _operator_form(form: Form, writer: Writer) -> bool:
     node, graph = writer.node, writer.graph
-    axes = chain(form.axes, repeat(0))
     sources = [
         _dequantized(writer, [node.input(place) for place in places], axis)
-        for places, axis in zip(places_of(form, node), axes, strict=False)
+        for places, axis in zip(places_of(form, node), form.axes_in(node), strict=False)
     ]
     result = core(form, node)
     attrs = dict(result.attrs)
@@ -50,8 +48,6 @@ def _operator_form(form: Form, writer: Writer) -> bool:
 
 def _dequantized(writer: Writer, inputs: list[str], axis: int) -> str:
     shape = writer.graph.shape_of(inputs[0])
-    if writer.node.op == "QGemm" and axis == 1 and writer.node.attrs.get("transB", 0):
-        axis = 0
     given = tuple(inputs if inputs[2] else inputs[:2])
     return writer.add(DEQUANTIZE, given, shape, {"axis": axis}, _FLOAT)
 

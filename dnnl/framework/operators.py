@@ -234,10 +234,10 @@ OPERATORS: dict[str, Operator] = {
     },
     DYNAMIC: Operator(bytewise.dynamic, data.unsupported),
     "ConvInteger": Operator(
-        bytewise.integer_sums(shapes.convolution), data.unsupported, inputs=(2, 4)
+        bytewise.integer_sums(shapes.convolution, (0, 0)), data.unsupported, inputs=(2, 4)
     ),
     "MatMulInteger": Operator(
-        bytewise.integer_sums(shapes.matmul), data.unsupported, inputs=(2, 4)
+        bytewise.integer_sums(shapes.matmul, (-2, -1)), data.unsupported, inputs=(2, 4)
     ),
 }
 

@@ -68,7 +68,7 @@ def _quantize_early(graph: Graph) -> Graph:
             backwards.append(node)
         else:
             sources = _moved_sources(node, graph)
-            dtype = graph.type_of(behind.output).dtype
+            dtype = types[behind.output].dtype
             before = []
             for place, value in enumerate(sources):
                 stored, name = (f"{n}{JOINT}{place}" for n in (behind.output, behind.name))

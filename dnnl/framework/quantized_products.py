@@ -8,8 +8,10 @@ what zero points of src add to a sum is the same in each, and part of the bias.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto
@@ -33,6 +35,9 @@ from dnnl.framework.shapes import Scope, convolution_window, normal_axis
 _PRODUCTS = {"Conv": CONV, "ConvTranspose": CONV_TRANSPOSE, "Gemm": MATMUL, "MatMul": MATMUL}
 _HALF_RANGE = 128
 _LARGEST_BYTE = 255
+_BORDERED = 2
+"""Where dst has so many times the elements of src, padding is written out: an image costs two
+copies then, and not a sum for each element of dst."""
 _EXACT = 2**24
 """Sums of integers up to this are exact in f32."""
 
@@ -151,6 +156,7 @@ class _Fuser:
         division = self._following(node.output)
         scale, bias = scale / division, bias / division
         weights = self._signed(node, weights)
+        node, src = self._bordered(node, src, weights)
         shift = self._shift(node, src, weights)
         if shift is not None:
             src = replace(src, zero_point=np.zeros(1))
@@ -197,6 +203,49 @@ class _Fuser:
         if weights.computed:
             return weights
         return replace(weights, value=name, zero_point=weights.zero_point - _HALF_RANGE)
+
+    def _bordered(self, node: Node, src: _Factor, weights: _Factor) -> tuple[Node, _Factor]:
+        """A convolution and its src with the padding written out, as bytes that stand for 0: what
+        a zero point adds to the sums is the same in all pixels then, and part of the bias."""
+        if node.op != "Conv" or src.computed or not src.zero_point.any():
+            return node, src
+        window = convolution_window(Scope(node, self.graph))
+        ends = tuple(zip(window.padding_l, window.padding_r, strict=True))
+        attrs = {name: value for name, value in node.attrs.items() if name != "auto_pad"}
+        bare = replace(node, attrs={**attrs, "pads": (0,) * 2 * len(ends)})
+        read, written = (prod(self.graph.shape_of(v)) for v in (src.value, node.output))
+        if not any(map(any, ends)) or written < _BORDERED * read:
+            return node, src
+        if self._shift(bare, src, weights) is None:
+            return node, src
+        value, shape = src.value, list(self.graph.shape_of(src.value))
+        dtype, zero = self._dtype(value), src.zero_point.item()
+        for axis, counts in enumerate(ends, 2):
+            if any(counts):
+                borders = [self._border(node, shape, axis, n, dtype, zero) for n in counts]
+                shape[axis] += sum(counts)
+                inner, value = value, f"{src.value}{JOINT}{node.name}{axis}"
+                self.types[value] = TensorType(dtype, tuple(shape))
+                parts = (*borders[0], inner, *borders[1])
+                self.nodes.append(Node("Concat", value, parts, (value,), {"axis": axis}))
+        return bare, replace(src, value=value)
+
+    def _border(
+        self,
+        node: Node,
+        shape: Sequence[int],
+        axis: int,
+        count: int,
+        dtype: np.dtype[Any],
+        zero: float,
+    ) -> tuple[str, ...]:
+        """A constant of ``count`` slices of zeros to put beside a tensor, or nothing."""
+        if not count:
+            return ()
+        name = f"{node.name}{JOINT}border{axis}_{count}"
+        sizes = (*shape[:axis], count, *shape[axis + 1 :])
+        self.constants[name] = np.full(sizes, zero, dtype)
+        return (name,)
 
     def _shift(self, node: Node, src: _Factor, weights: _Factor) -> Float64 | None:
         """What the zero point of src adds to the sums; None where it changes from one to the next,

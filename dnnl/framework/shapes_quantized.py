@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,14 @@ import onnx
 
 from dnnl.errors import Unimplemented
 from dnnl.framework import shapes
-from dnnl.framework.graph import ModelError, Node, TensorType
-from dnnl.framework.quantization import BYTES, aligned_shape
+from dnnl.framework.graph import REAL, ModelError, Node, Shape, TensorType
+from dnnl.framework.quantization import BYTES, DEQUANTIZE, QUANTIZE, aligned_shape
 from dnnl.framework.shapes import Infer, Scope
 
 MICROSOFT = "com.microsoft"
 _FLOAT = np.dtype(np.float32)
 _SUM = np.dtype(np.int32)
+_TINY = np.finfo(np.float32).tiny
 
 Places = tuple[int, int, int]
 
@@ -37,6 +39,11 @@ class Form:
     dst: tuple[int, int]
     bias: int | None = None
     axes: tuple[int, ...] = (0, 0)
+
+    def axes_in(self, node: Node) -> Iterator[int]:
+        """For each source the axis along which its parameters may vary."""
+        turned = self.op == "Gemm" and node.attrs.get("transB", 0)
+        return chain((self.axes[0], 0) if turned else self.axes, repeat(0))
 
     @property
     def inputs(self) -> tuple[int, int | None]:
@@ -98,25 +105,39 @@ def operator_form(name: str) -> Infer:
             raise Unimplemented(f"{node}: {rule}")
         if form.op == "Concat" and len(node.inputs) % 3 != 2:
             raise ModelError("each source needs a scale and a zero point")
-        for value, _, _ in places_of(form, node):
-            _check_bytes(node, graph.type_of(node.inputs[value]).dtype)
+        for places, axis in zip(places_of(form, node), form.axes_in(node), strict=False):
+            value, scale, zero = places
+            stored = scope.type(value)
+            _check_bytes(node, stored.dtype)
+            _check_scale(scope, scale)
+            _check_zero_point(scope, zero, stored.dtype)
+            for place in (scale, zero):
+                _check_fits(scope, place, stored.sizes, axis)
         (kind,) = form.infer(Scope(core(form, node), graph))
-        zero = node.input(form.dst[1])
-        dtype = graph.type_of(zero).dtype if zero else kind.dtype
-        if form.op == "Gemm" and not node.input(form.dst[0]):
+        zero_point = node.input(form.dst[1])
+        dtype = graph.type_of(zero_point).dtype if zero_point else kind.dtype
+        if node.input(form.dst[0]):
+            _check_bytes(node, dtype)
+            _check_scale(scope, form.dst[0], divides=True)
+            for place in form.dst:
+                _check_fits(scope, place, (), 0)
+        elif form.op == "Gemm":
             dtype = _FLOAT
         return [replace(kind, dtype=dtype)]
 
     return infer
 
 
-def integer_sums(of: Infer) -> Infer:
-    """Products of bytes, in s32."""
+def integer_sums(of: Infer, axes: tuple[int, int]) -> Infer:
+    """Products of bytes, in s32; ``axes`` are those along which zero points may vary."""
 
     def infer(scope: Scope) -> list[TensorType]:
         node = scope.node
         for place in (0, 1):
-            _check_bytes(node, scope.type(place).dtype)
+            stored = scope.type(place)
+            _check_bytes(node, stored.dtype)
+            _check_zero_point(scope, place + 2, stored.dtype)
+            _check_fits(scope, place + 2, stored.sizes, axes[place])
         (kind,) = of(Scope(replace(node, inputs=node.inputs[:2]), scope.graph))
         return [replace(kind, dtype=_SUM)]
 
@@ -134,7 +155,7 @@ def quantize(scope: Scope) -> list[TensorType]:
     elif node.attrs.get("output_dtype", 0):
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(node.attrs["output_dtype"]))
     _check_bytes(node, dtype)
-    _check_parameters(scope)
+    check_parameters(scope)
     return [TensorType(dtype, scope.shape())]
 
 
@@ -142,7 +163,7 @@ def dequantize(scope: Scope) -> list[TensorType]:
     """f32 out of bytes or s32."""
     if scope.type().dtype != _SUM:
         _check_bytes(scope.node, scope.type().dtype)
-    _check_parameters(scope)
+    check_parameters(scope)
     return [TensorType(_FLOAT, scope.shape())]
 
 
@@ -160,18 +181,50 @@ def _check_bytes(node: Node, dtype: np.dtype[Any]) -> None:
         raise Unimplemented(f"{node}: {rule}")
 
 
-def _check_parameters(scope: Scope) -> None:
-    """Scales are f32, one or one for each element along an axis, and zero points are like them."""
+def check_parameters(scope: Scope) -> None:
+    """Raise for scales and zero points of a conversion that are not those of the whole tensor or
+    of the elements along an axis."""
     node, shape = scope.node, scope.shape()
     if node.attrs.get("block_size", 0):
         rule = f"block_size = {node.attrs['block_size']}: scales are of the tensor or along an axis"
         raise Unimplemented(f"{node}: {rule}")
     if scope.type(1).dtype != _FLOAT:
         raise Unimplemented(f"{node}: scales of {scope.type(1).dtype}; they are float32 here")
+    _check_scale(scope, 1, divides=node.op == QUANTIZE)
+    if node.op == DEQUANTIZE:
+        _check_zero_point(scope, 2, scope.type().dtype)
     for place in (1, 2):
-        if not node.input(place):
-            continue
-        own = scope.shape(place)
-        aligned = aligned_shape(own, len(shape), node.attrs.get("axis", 1))
-        if shapes.broadcast([shape, aligned]) != shape:
-            raise ModelError(f"input {place} has shape {own}, which does not fit {shape}")
+        _check_fits(scope, place, shape, node.attrs.get("axis", 1))
+
+
+def _check_scale(scope: Scope, place: int, *, divides: bool = False) -> None:
+    """Scales are floats. Those that the model holds are finite and not negative; what is divided
+    by one needs a normal number."""
+    node = scope.node
+    if scope.type(place).dtype not in REAL:
+        raise ModelError(f"input {place} has scales of {scope.type(place).dtype}")
+    known = scope.graph.constants.get(node.inputs[place])
+    if known is None:
+        return
+    fits = np.isfinite(known) & (known >= (_TINY if divides else 0))
+    if not fits.all():
+        rule = "a positive normal number" if divides else "finite and not negative"
+        raise ModelError(f"input {place} has a scale of {known[~fits][0]}; it must be {rule}")
+
+
+def _check_zero_point(scope: Scope, place: int, stored: np.dtype[Any]) -> None:
+    """A zero point has the type of the integers that it belongs to."""
+    if scope.node.input(place) and scope.type(place).dtype != stored:
+        given = scope.type(place).dtype
+        raise ModelError(f"input {place} is a zero point of {given}; the integers are {stored}")
+
+
+def _check_fits(scope: Scope, place: int, shape: Shape, axis: int) -> None:
+    """Parameters of a tensor of a ``shape`` are one, or one for each element along an axis."""
+    if not scope.node.input(place):
+        return
+    own = scope.shape(place)
+    aligned = aligned_shape(own, len(shape), axis)
+    pairs = zip(aligned[::-1], shape[::-1], strict=False)
+    if len(aligned) > len(shape) or any(n not in (1, size) for n, size in pairs):
+        raise ModelError(f"input {place} has shape {own}, which does not fit {shape}")

@@ -20,6 +20,7 @@ from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form, row_name
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.framework.shapes import Scope
+from dnnl.framework.shapes_quantized import check_parameters
 from dnnl.runtime.storage import check_room
 from dnnl.types.layout_input import read_sequence
 
@@ -243,6 +244,7 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
     if node.domain:
         return None
     if node.op in (QUANTIZE, DEQUANTIZE):
+        check_parameters(Scope(node, graph))
         return converted(node, graph)
     function = exact_function(node, graph) if node.op in OPERATORS else None
     if function is not None:

@@ -182,3 +182,42 @@ def test_bad_knobs_are_blamed_on_no_node(
             model_of(proto).compile(Engine("cpu"))
     finally:
         config.set(knob, None)
+
+
+QUANTIZED: dict[str, tuple[str, str, Any, str]] = {
+    "scale 0": ("QuantizeLinear", "s", np.float32(0), "input 1 .* 0.0.*positive normal"),
+    "scale below 0": ("DequantizeLinear", "s", np.float32(-1), "input 1 .* -1.0.*not negative"),
+    "scale NaN": ("QLinearConv", "s", np.float32(np.nan), "input 1 .* nan.*finite"),
+    "infinite scale of weights": (
+        "QLinearConv", "v", np.array([1, 1, np.inf, 1], np.float32), "input 4 .* inf.*finite",
+    ),
+    "result scale 0": ("QLinearConv", "t", np.float32(0), "input 6 .* 0.0.*positive normal"),
+    "long scale": ("QuantizeLinear", "s", np.ones(5, np.float32), "input 1 has shape .5,."),
+    "long scale of weights": ("QLinearConv", "v", np.ones(3, np.float32), "input 4 has shape .3,."),
+    "many scales of a result": ("QLinearConv", "t", np.ones(4, np.float32), "input 6 has shape"),
+    "scale of integers": ("QLinearConv", "s", np.int32(1), "input 1 has scales of int32"),
+    "signed zero point": ("DequantizeLinear", "z", np.int8(0), "zero point of int8.* are uint8"),
+    "zero point of s32": ("ConvInteger", "z", np.int32(1), "zero point of int32.* are uint8"),
+    "long zero point": ("ConvInteger", "z", np.ones(3, np.uint8), "input 2 has shape .3,."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", QUANTIZED)
+def test_damaged_quantization(case: str, tmp_path: Path) -> None:
+    op, name, value, reason = QUANTIZED[case]
+    one, zero = np.float32(1), np.uint8(0)
+    constants = {
+        "x": np.zeros((1, 4, 6, 6), np.float32 if op == "QuantizeLinear" else np.uint8),
+        "w": np.ones((4, 4, 1, 1), np.int8), "s": one, "v": one, "t": one, "z": zero,
+        "n": np.int8(0), name: value,
+    }  # fmt: skip
+    inputs = {
+        "QLinearConv": ["x", "s", "z", "w", "v", "n", "t", "z"], "ConvInteger": ["x", "w", "z"],
+    }.get(op, ["x", "s", "z"])  # fmt: skip
+    results = {"ConvInteger": "int32", "DequantizeLinear": "float32"}
+    source = constants.pop("x")
+    kinds = {"x": source.dtype, "y": results.get(op, "uint8")}
+    used = {key: array for key, array in constants.items() if key in inputs}
+    proto = make_model([node(op, inputs, "y")], {"x": source.shape}, ["y"], used, 19, kinds)
+    with pytest.raises(ModelError, match=rf"node 'node_y' \({op}\).*{reason}"):
+        compile_file(proto, tmp_path)

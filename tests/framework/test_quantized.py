@@ -143,9 +143,10 @@ def test_dynamic_convolutions(tmp_path: Path) -> None:
 
 
 def test_each_pattern_is_one_step(tmp_path: Path) -> None:
-    """A convolution takes in its activation and its residual; what moves bytes needs no others."""
+    """A convolution takes in its activation and its residual; what moves bytes needs no others. Two
+    concatenations frame the image by its zero point."""
     wanted = {
-        "eltwise": 1, "reorder": 1, "convolution": 6, "pooling": 2, "concat": 1, "matmul": 1,
+        "eltwise": 1, "reorder": 1, "convolution": 6, "pooling": 2, "concat": 3, "matmul": 1,
     }  # fmt: skip
     for form in FORMS:
         assert kinds(statically(convolutional(), tmp_path, form, "s8")) == wanted
@@ -154,16 +155,41 @@ def test_each_pattern_is_one_step(tmp_path: Path) -> None:
 
 
 def test_resnet_in_bytes(tmp_path: Path) -> None:
-    """53 convolutions, two poolings, a product and a softmax; the image is quantized and turned."""
+    """53 convolutions, two poolings, a product and a softmax; the image is quantized, framed by its
+    zero point and turned."""
     source = load(LIGHT / "light_resnet50.onnx").with_random_weights(1)
     proto = onnx.load_from_string(source.to_onnx())
     quant_pre_process(proto, str(tmp_path / "folded.onnx"), skip_symbolic_shape=True)
     model = statically(onnx.load(tmp_path / "folded.onnx"), tmp_path, src="s8")
     wanted = {
-        "eltwise": 1, "reorder": 1, "convolution": 53, "pooling": 2, "matmul": 1, "softmax": 1,
+        "eltwise": 1, "reorder": 1, "concat": 2, "convolution": 53, "pooling": 2, "matmul": 1,
+        "softmax": 1,
     }  # fmt: skip
     assert kinds(model) == wanted
     assert not floats_left(model)
+
+
+@pytest.mark.parametrize(
+    "pads", [{"pads": [2, 0, 1, 3], "dilations": [1, 2]}, {"auto_pad": "SAME_LOWER"}]
+)
+@pytest.mark.parametrize("group", [1, 2])
+def test_padding_is_written_out_as_the_zero_point(pads: dict[str, Any], group: int) -> None:
+    """Where dst is larger than src: exact beside sums that lack what padding has none of."""
+    rng = np.random.default_rng(6)
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], "a"),
+        node("DequantizeLinear", ["w", "v"], "b"),
+        node("Conv", ["a", "b"], "y", group=group, **pads),
+    ]
+    constants = {
+        "s": np.float32(0.5), "z": np.uint8(201), "v": np.float32(0.25),
+        "w": rng.integers(-128, 128, (20, 4 // group, 2, 3)).astype(np.int8),
+    }  # fmt: skip
+    proto = single(nodes, constants, (2, 4, 7, 6), "y", "float32")
+    model, x = model_of(proto), rng.integers(0, 256, (2, 4, 7, 6)).astype(np.uint8)
+    session = model.compile(Engine("cpu"))
+    assert "concat" in [layer.primitive for layer in session.layers]
+    np.testing.assert_array_equal(session.run({"x": x})["y"], run_peer(proto, {"x": x})["y"])
 
 
 def single(nodes: Any, constants: dict[str, Any], x: tuple[int, ...], out: str, dtype: str) -> Any:
@@ -323,3 +349,19 @@ def test_floats_are_quantized_where_they_are_computed(
     assert len(session.layers) == steps
     assert difference.max() <= 1
     assert np.count_nonzero(difference) <= 1
+
+
+def test_quantized_behind_several_views() -> None:
+    """The floats are quantized before the first of them, and bytes are moved."""
+    nodes = [
+        node("Concat", ["x", "x"], "a", axis=1),
+        node("Transpose", ["a"], "b", perm=[0, 2, 1, 3]),
+        node("Reshape", ["b", "shape"], "c"),
+        node("QuantizeLinear", ["c", "s", "z"], "y"),
+    ]
+    constants = {"s": np.float32(0.03), "z": np.uint8(99), "shape": np.array([2, 5, -1])}
+    proto = make_model(nodes, {"x": [2, 3, 5, 4]}, ["y"], constants, 17, {"y": "uint8"})
+    model = model_of(proto)
+    feeds = random_feeds(model)
+    got = model.compile(Engine("cpu")).run(feeds)["y"]
+    np.testing.assert_array_equal(got, run_peer(proto, feeds)["y"])
