@@ -7,7 +7,6 @@ from math import prod
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
-from dnnl.codegen.brgemm import choose_vectors
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
@@ -29,7 +28,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 def _shape(isa: Isa) -> Shape:
     summed = slice(1, None)
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain, (summed, summed))
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, (summed, summed), _line)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
@@ -51,10 +50,15 @@ def _innermost(src: MemoryDesc) -> int:
     return 1 if _block(src) else _order(src)[-1]
 
 
+def _line(src: MemoryDesc) -> int:
+    """How many elements of a sum are side by side."""
+    return _block(src) or src.dims[_innermost(src)]
+
+
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
     step = src.strides[0] * src.data_type.size
-    vectors = choose_vectors(isa, weights.dims[0], step, way.span)
+    vectors = product_conf.panel_vectors(isa, way, weights.dims[0], step)
     group, block, inner = way.group, _block(src), _innermost(src)
     cut = bool(block) or group > 1
     names = "".join(

@@ -6,7 +6,7 @@ from functools import partial
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
-from dnnl.codegen.brgemm import choose_vectors, registers
+from dnnl.codegen.brgemm import registers
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
@@ -36,7 +36,8 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 def _shape(isa: Isa) -> Shape:
     return Shape(
-        _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1))
+        _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1)),
+        lambda src: src.dims[-1],
     )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones:
         return Panels(weights, wide)
     weights = weights.with_data_type(way.b)
     row_step = src.strides[-2] * src.data_type.size
-    vectors = choose_vectors(isa, weights.dims[-1], row_step, way.span)
+    vectors = product_conf.panel_vectors(isa, way, weights.dims[-1], row_step)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
     width, group = vectors * isa.lanes, way.group
     if group == 1:

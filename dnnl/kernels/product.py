@@ -13,13 +13,13 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import product
 from math import prod
 
 from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Bound, Env, Operand
-from dnnl.codegen.address import Affine, Axis, decode
+from dnnl.codegen.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
@@ -36,7 +36,8 @@ from dnnl.kernels.conv_tiles import (
     static_taps,
     tile_runs,
 )
-from dnnl.kernels.product_store import Columns, Store
+from dnnl.kernels.product_store import Columns, End, Store
+from dnnl.kernels.product_tiles import Line, Part, UnitTile, room
 from dnnl.runtime.image import Phase
 
 _DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
@@ -99,6 +100,8 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     phase = PhaseFunction.of(module, symbol, problem.operands)
     writer = _Writer(phase, problem)
     phase.each_item(writer.items, writer.item)
+    if writer.unit is not None:
+        writer.unit.unit.release()
     return phase.end(writer.items)
 
 
@@ -122,6 +125,7 @@ class _Writer:
             self.e, self.pointers, problem.finish, problem.places, problem.columns,
             problem.domain, problem.exists, self.band_rows > 1,
         )  # fmt: skip
+        self.unit = UnitTile(self.e, problem.multiply) if problem.multiply.tiles else None
         self._share_out()
         self._cut_sums(phase)
 
@@ -156,14 +160,22 @@ class _Writer:
         sums of its tiles, panel by panel."""
         problem, wanted = self.problem, self.problem.blocking.steps
         self.blocks = 1
+        tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         if not wanted:
+            self.kept = ZERO
+            if self.unit is not None:
+                self.scratch = phase.scratch(room(problem.multiply, self.e, *astuple(tile)))
             return
         axes = (*problem.around, *problem.inside)
         self.line = merge_levels([self._level(axis) for axis in axes])
         outermost, *rest = self.line
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
-        self.blocks = -(-(outermost.count or 0) // self.steps)
-        tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
+        count = outermost.count or 0
+        if self.unit is not None and not rest:
+            line = Line.of(self.unit.matrix, count)
+            self.steps = max(1, self.steps // line.block) * line.block
+            count = line.blocked
+        self.blocks = -(-count // self.steps)
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = self.chunk * size
@@ -275,6 +287,9 @@ class _Writer:
         )
         factors = replace(factors, ahead=self._ahead(env, block, factors.b))
         at = self.store.at(env, tile.width, len(places))
+        if self.unit is not None:
+            self._unit_tile(self.unit, env, factors, run, block, at)
+            return
         zero = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
         if self.blocks == 1:
             at.prefetch()
@@ -293,6 +308,45 @@ class _Writer:
             return ()
 
         e.branch(last, finish, keep)
+
+    def _unit_tile(
+        self, unit: UnitTile, env: Env, factors: Factors, run: BandRun, block: Value, at: End
+    ) -> None:
+        """One register tile that a matrix unit computes."""
+        e, levels = self.e, self._unit_levels(env, run)
+        line = Line.of(unit.matrix, levels[-1].count or 0)
+        kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
+        part = Part(line.whole(levels), kept)
+        if self.blocks == 1:
+            at.prefetch()
+        else:
+            outer, *rest = part.levels
+            begin = e.mul(block, self.steps)
+            end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
+            part = Part(
+                [replace(outer, begin=begin, end=end), *rest], kept,
+                e.b.icmp_signed("==", block, i64(0)),
+                e.b.icmp_signed("==", block, i64(self.blocks - 1)),
+            )  # fmt: skip
+        rows = [offset for offset in factors.rows if offset is not None]
+        shape = unit.shape(rows, len(factors.vectors), line)
+        unit.unit.configure(shape)
+        unit.compute(shape, line, factors, levels, part, at)
+
+    def _unit_levels(self, env: Env, run: BandRun) -> list[Level]:
+        """All levels of a sum whose taps are the same for all places of a tile."""
+        problem = self.problem
+        d, h, _ = problem.space
+        kd, kh, kw = problem.taps
+        depth, height, _ = problem.places
+        spans = run.taps[0] if run.taps else None
+        levels = [
+            *(self._level(axis) for axis in problem.around),
+            self._taps(kd, d, env[depth]),
+            self._taps(kh, h, env[height], spans),
+            *(self._level(axis) for axis in (kw, *problem.inside)),
+        ]
+        return merge_levels(levels)
 
     def _ahead(self, env: Env, block: Value, b: Value) -> Ahead | None:
         """What a tile asks for of panels that come from beyond the caches: its part of the next

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.brgemm import TileShape, max_rows
+from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
@@ -19,6 +19,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.integer_sums import emit_row_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
@@ -68,7 +69,8 @@ class Shape:
     ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
     layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
     being whether tiles have a row of ones beside those of src. Sums go over the dimensions
-    ``summed`` of src and of weights; of src, those are the last ones.
+    ``summed`` of src and of weights; of src, those are the last ones. In a src that is read, so
+    many elements of a sum as ``line`` says are side by side.
     """
 
     walkable: Callable[[MemoryDesc, Multiply], bool]
@@ -76,6 +78,7 @@ class Shape:
     panels: Callable[[MemoryDesc, MemoryDesc, Multiply, bool], Panels]
     dst_walkable: Callable[[MemoryDesc], bool]
     summed: tuple[slice, slice]
+    line: Callable[[MemoryDesc], int]
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,17 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
     return problem
 
 
-def _way(problem: Problem, isa: Isa) -> Multiply | None:
-    return way_of(isa, problem.src.data_type, problem.weights.data_type, problem.narrow)
+def _way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+    types = problem.src.data_type, problem.weights.data_type
+    return way_of(isa, *types, problem.narrow, tiled=tiled)
+
+
+def panel_vectors(isa: Isa, way: Multiply, columns: int, row_step: int) -> int:
+    """How many vectors wide the panels for so many columns are, where rows of src are so many bytes
+    apart. Where a matrix unit takes panels, those for a single row are the same."""
+    if way.tiles is not None:
+        return 1 if columns <= isa.lanes else 2
+    return choose_vectors(isa, columns, row_step, way.span)
 
 
 def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
@@ -191,6 +203,10 @@ def plan(
         src = scratchpad.copy(src, read)
     ones = factors[0] in dict(problem.quantization.zero_points)
     wanted = shape.panels(src[1], problem.weights, way, ones)
+    words = -(-shape.line(src[1]) // way.group)
+    if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
+        way = _way(problem, isa, tiled=False)
+        assert way is not None, "refused before"
     if stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops
@@ -202,8 +218,7 @@ def plan(
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
         sums = scratchpad.take(MemoryDesc(src[1].dims[: shape.summed[0].start], "s32"))
-    registers = wanted.vectors * way.span
-    tile = TileShape(max_rows(isa, registers, way.parts, ones=ones), wanted.vectors)
+    tile = _tile(isa, way, wanted.vectors, ones=ones)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     size = replace(size, in_rows=0 if wanted.desc.inner_blocks or ones else way.group)
@@ -214,6 +229,12 @@ def plan(
         multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
     )  # fmt: skip
+
+
+def _tile(isa: Isa, way: Multiply, vectors: int, *, ones: bool) -> TileShape:
+    if way.tiles is not None:
+        return TileShape(product_tiles.tile_rows(isa, vectors, isa.lanes), vectors)
+    return TileShape(max_rows(isa, vectors * way.span, way.parts, ones=ones), vectors)
 
 
 def _needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:

@@ -58,12 +58,17 @@ def refuse_tensors(
 
 
 def way_of(
-    isa: Isa, src: DataType, weights: DataType, narrow: DataType = DataType.f32
+    isa: Isa,
+    src: DataType,
+    weights: DataType,
+    narrow: DataType = DataType.f32,
+    *,
+    tiled: bool = False,
 ) -> Multiply | None:
     """How two types are multiplied, those at least that `refuse_tensors` takes; f32 may be held as
-    ``narrow``."""
+    ``narrow``. If ``tiled``, a matrix unit does what it can."""
     held = {**_HELD, DataType.f32: narrow}
-    return multiply(isa, held.get(src, src), held.get(weights, weights))
+    return multiply(isa, held.get(src, src), held.get(weights, weights), tiled=tiled)
 
 
 def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) -> DataType:
