@@ -25,7 +25,6 @@ from llvmlite import ir
 
 from dnnl.codegen.brgemm import Factors, Level
 from dnnl.codegen.builder import I8, Emitter, Value, Values, i64
-from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.multiply import Multiply
 

@@ -13,6 +13,7 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import astuple, dataclass, replace
 from itertools import product
 from math import prod
@@ -37,7 +38,7 @@ from dnnl.kernels.conv_tiles import (
     tile_runs,
 )
 from dnnl.kernels.product_store import Columns, End, Store
-from dnnl.kernels.product_tiles import Line, Part, UnitTile, room
+from dnnl.kernels.product_tiles import Part, UnitTile, room
 from dnnl.runtime.image import Phase
 
 _DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
@@ -99,9 +100,8 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     """Write the phase ``symbol``."""
     phase = PhaseFunction.of(module, symbol, problem.operands)
     writer = _Writer(phase, problem)
-    phase.each_item(writer.items, writer.item)
-    if writer.unit is not None:
-        writer.unit.unit.release()
+    with writer.unit.configured() if writer.unit else nullcontext():
+        phase.each_item(writer.items, writer.item)
     return phase.end(writer.items)
 
 
@@ -125,7 +125,7 @@ class _Writer:
             self.e, self.pointers, problem.finish, problem.places, problem.columns,
             problem.domain, problem.exists, self.band_rows > 1,
         )  # fmt: skip
-        self.unit = UnitTile(self.e, problem.multiply) if problem.multiply.tiles else None
+        self.unit = self._unit()
         self._share_out()
         self._cut_sums(phase)
 
@@ -172,7 +172,7 @@ class _Writer:
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
         count = outermost.count or 0
         if self.unit is not None and not rest:
-            line = Line.of(self.unit.matrix, count)
+            line = self.unit.line
             self.steps = max(1, self.steps // line.block) * line.block
             count = line.blocked
         self.blocks = -(-count // self.steps)
@@ -241,6 +241,8 @@ class _Writer:
             whole = self.chunks.extent == 1
             begin = first if whole else _clamp(e, low, first, last)
             end = last if whole else _clamp(e, high, first, last)
+            if self.unit is not None:
+                self.unit.turn_to(self._offsets(run, tile))
             body = self._tile_body(env, run, tile, block)
             e.loop(begin, end, body, unroll=False, name="tile")
 
@@ -267,10 +269,8 @@ class _Writer:
     def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
         """One register tile: all products, then its end."""
         e, problem = self.e, self.problem
-        _, height, width = problem.places
-        places = list(pixels(run, tile))
-        steps = self.a_form.stride(height), self.a_form.stride(width)
-        rows: list[int | None] = [row * steps[0] + column * steps[1] for row, column in places]
+        rows: list[int | None] = [*self._offsets(run, tile)]
+        places = len(rows)
         if problem.finish.needs_column_sums:
             rows.append(None)
         vectors = problem.columns.vector
@@ -286,9 +286,9 @@ class _Writer:
             problem.apart,
         )
         factors = replace(factors, ahead=self._ahead(env, block, factors.b))
-        at = self.store.at(env, tile.width, len(places))
+        at = self.store.at(env, tile.width, places)
         if self.unit is not None:
-            self._unit_tile(self.unit, env, factors, run, block, at)
+            self._unit_tile(self.unit, env, factors, block, at)
             return
         zero = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
         if self.blocks == 1:
@@ -310,17 +310,16 @@ class _Writer:
         e.branch(last, finish, keep)
 
     def _unit_tile(
-        self, unit: UnitTile, env: Env, factors: Factors, run: BandRun, block: Value, at: End
+        self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End
     ) -> None:
         """One register tile that a matrix unit computes."""
-        e, levels = self.e, self._unit_levels(env, run)
-        line = Line.of(unit.matrix, levels[-1].count or 0)
+        e = self.e
         kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
-        part = Part(line.whole(levels), kept)
+        part = Part(unit.levels, kept)
         if self.blocks == 1:
             at.prefetch()
         else:
-            outer, *rest = part.levels
+            outer, *rest = unit.line.whole(unit.levels)
             begin = e.mul(block, self.steps)
             end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
             part = Part(
@@ -328,25 +327,23 @@ class _Writer:
                 e.b.icmp_signed("==", block, i64(0)),
                 e.b.icmp_signed("==", block, i64(self.blocks - 1)),
             )  # fmt: skip
-        rows = [offset for offset in factors.rows if offset is not None]
-        shape = unit.shape(rows, len(factors.vectors), line)
-        unit.unit.configure(shape)
-        unit.compute(shape, line, factors, levels, part, at)
+        unit.compute(factors, part, at)
 
-    def _unit_levels(self, env: Env, run: BandRun) -> list[Level]:
-        """All levels of a sum whose taps are the same for all places of a tile."""
+    def _unit(self) -> UnitTile | None:
+        """The tiles of a matrix unit, if it takes the product."""
         problem = self.problem
-        d, h, _ = problem.space
-        kd, kh, kw = problem.taps
-        depth, height, _ = problem.places
-        spans = run.taps[0] if run.taps else None
-        levels = [
-            *(self._level(axis) for axis in problem.around),
-            self._taps(kd, d, env[depth]),
-            self._taps(kh, h, env[height], spans),
-            *(self._level(axis) for axis in (kw, *problem.inside)),
-        ]
-        return merge_levels(levels)
+        if problem.multiply.tiles is None:
+            return None
+        tilings = [self._offsets(run, tile) for run in self.bands for tile in self.tiles]
+        axes = (*problem.around, *problem.taps, *problem.inside)
+        levels = [self._level(axis) for axis in axes]
+        vectors = problem.blocking.tile.vectors
+        return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
+
+    def _offsets(self, run: BandRun, tile: TileRun) -> list[int]:
+        """Where the rows of a tile are in A."""
+        _, height, width = (self.a_form.stride(axis) for axis in self.problem.places)
+        return [row * height + column * width for row, column in pixels(run, tile)]
 
     def _ahead(self, env: Env, block: Value, b: Value) -> Ahead | None:
         """What a tile asks for of panels that come from beyond the caches: its part of the next

@@ -6,12 +6,13 @@ adds what the unit has left to vectors, and stores them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
 from dnnl.codegen import vector
-from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import Emitter, Value, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import Matrix
@@ -57,8 +58,10 @@ class Line:
         return self.words // self.block * self.block
 
     def whole(self, levels: Sequence[Level]) -> list[Level]:
-        """The levels without the rest of the innermost one."""
+        """The levels without the rest of the innermost one, where that is whole."""
         *outer, inner = levels
+        if inner.count != self.words:
+            return list(levels)
         return [*outer, replace(inner, end=i64(self.blocked))]
 
     def rest(self, levels: Sequence[Level]) -> list[Level]:
@@ -69,7 +72,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Part:
-    """What of its sums a tile computes now: over ``levels``, which leave the rest of a line away.
+    """What of its sums a tile computes now: over ``levels``, without what is left of a line.
     It begins with those at ``kept``, unless it is the ``first`` part, and ends a tile if it is the
     ``last``; None stands for certainly."""
 
@@ -80,32 +83,49 @@ class Part:
 
 
 class UnitTile:
-    """Writes the tiles of a product, each of which is a sum over ``levels``."""
+    """Writes the tiles of a product, each of which is a sum over ``levels``, for rows at offsets in
+    A of which ``tilings`` has all combinations."""
 
-    def __init__(self, e: Emitter, multiply: Multiply) -> None:
-        assert e.isa.matrix is not None
-        self.e, self.multiply, self.unit = e, multiply, Tiles(e, multiply)
-        self.matrix = e.isa.matrix
-
-    def shape(self, rows: Sequence[int], vectors: int, line: Line) -> Shape:
-        """The tiles for rows at these offsets in A."""
-        parts = parts_of(self.matrix, vectors, rows)
-        assert parts is not None, "tiles have as many rows as the unit takes"
-        return Shape(parts, vectors, line.block)
-
-    def compute(
-        self, shape: Shape, line: Line, factors: Factors, levels: Sequence[Level], part: Part,
-        end: End,
+    def __init__(
+        self, e: Emitter, multiply: Multiply, levels: Sequence[Level], vectors: int,
+        tilings: Sequence[Sequence[int]],
     ) -> None:  # fmt: skip
+        assert e.isa.matrix is not None
+        self.e, self.multiply, self.levels = e, multiply, merge_levels(levels)
+        self._unit, self._matrix, self._vectors = Tiles(e, multiply), e.isa.matrix, vectors
+        self.line = Line.of(self._matrix, self.levels[-1].count or 0)
+        self._shapes = {self.shape(rows) for rows in tilings}
+
+    def shape(self, rows: Sequence[int]) -> Shape:
+        """The tiles for rows at these offsets in A."""
+        parts = parts_of(self._matrix, self._vectors, rows)
+        assert parts is not None, "tiles have as many rows as the unit takes"
+        return Shape(parts, self._vectors, self.line.block)
+
+    @contextmanager
+    def configured(self) -> Iterator[None]:
+        """What is written inside finds the unit as it needs it if all tiles are alike, and leaves
+        it to others as it was."""
+        if len(self._shapes) == 1:
+            self._unit.configure(*self._shapes)
+        yield
+        self._unit.release()
+
+    def turn_to(self, rows: Sequence[int]) -> None:
+        """What follows computes tiles of rows at these offsets."""
+        if len(self._shapes) > 1:
+            self._unit.configure(self.shape(rows))
+
+    def compute(self, factors: Factors, part: Part, end: End) -> None:
         """One part of the sums of a tile, and its end behind the last one."""
         rows = [offset for offset in factors.rows if offset is not None]
-        blocks = replace(factors, rows=tuple(rows))
+        shape, blocks = self.shape(rows), replace(factors, rows=tuple(rows))
         self._begin(shape, part)
-        self.unit.accumulate(shape, blocks, part.levels)
-        self.unit.store(shape, part.kept)
+        self._unit.accumulate(shape, blocks, self.line.whole(part.levels))
+        self._unit.store(shape, part.kept)
 
         def finish() -> Values:
-            self._finish(shape.vectors, line.rest(levels), factors, levels, part.kept, end)
+            self._finish(factors, part.kept, end)
             return ()
 
         if part.last is None:
@@ -115,27 +135,24 @@ class UnitTile:
 
     def _begin(self, shape: Shape, part: Part) -> None:
         if part.first is None:
-            self.unit.begin(shape)
+            self._unit.begin(shape)
             return
 
         def zero() -> Values:
-            self.unit.begin(shape)
+            self._unit.begin(shape)
             return ()
 
         def load() -> Values:
-            self.unit.load(shape, part.kept)
+            self._unit.load(shape, part.kept)
             return ()
 
         self.e.branch(part.first, zero, load)
 
-    def _finish(
-        self, vectors: int, rest: Sequence[Level], factors: Factors, levels: Sequence[Level],
-        kept: Value, end: End,
-    ) -> None:  # fmt: skip
+    def _finish(self, factors: Factors, kept: Value, end: End) -> None:
         """Store what becomes of the sums, some rows at a time."""
-        e, zero = self.e, self.multiply.zero(self.e)
+        e, zero, vectors = self.e, self.multiply.zero(self.e), self._vectors
         rows = [number for number, offset in enumerate(factors.rows) if offset is not None]
-        ones = self._ones(factors, levels, vectors)
+        rest, ones = self.line.rest(self.levels), self._ones(factors)
         step = e.isa.lanes if end.turned and not rest else e.isa.lanes // 2
 
         def some(first: Value, chosen: Sequence[int]) -> None:
@@ -158,13 +175,13 @@ class UnitTile:
         if whole < len(rows):
             some(i64(whole), rows[whole:])
 
-    def _ones(self, factors: Factors, levels: Sequence[Level], vectors: int) -> Values:
+    def _ones(self, factors: Factors) -> Values:
         """The sums of the columns of B, where a row of ones asks for them."""
         if None not in factors.rows:
             return ()
-        zero = Tile.of(self.multiply.zero(self.e), 1, vectors)
+        zero = Tile.of(self.multiply.zero(self.e), 1, self._vectors)
         row = factors.of_rows([factors.rows.index(None)])
-        return accumulate(self.e, zero, row, levels).cells
+        return accumulate(self.e, zero, row, self.levels).cells
 
 
 def room(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:
