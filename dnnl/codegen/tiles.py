@@ -19,11 +19,11 @@ are left to vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from dnnl.codegen.brgemm import Factors, Level
+from dnnl.codegen.brgemm import Ahead, Factors, Level
 from dnnl.codegen.builder import I8, Emitter, Value, Values, i64
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.multiply import Multiply
@@ -154,17 +154,23 @@ class Tiles:
         step = 1 if inner else shape.block
         first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
         first = first.opaque(e)
+        ahead = None if inner else factors.ahead
+        further = () if ahead is None else (e.opaque(ahead.pointer),)
 
-        def body(_: Value, a: Value, b: Value) -> Values:
-            here = Factors(a, b, factors.rows, factors.vectors, factors.multiply)
+        def body(_: Value, a: Value, b: Value, *asked: Value) -> Values:
+            here = replace(factors, a=a, b=b)
             if inner:
                 self.accumulate(shape, here, inner)
             else:
                 self._step(shape, here, level.b_step)
+            if ahead is not None:
+                more = Ahead(asked[0], ahead.step * shape.block).ask(e)
+                asked = (more.pointer,)
             following = here.moved(e, i64(step * level.a_step), i64(step * level.b_step))
-            return following.a, following.b
+            return following.a, following.b, *asked
 
-        e.loop(level.begin, level.end, body, (first.a, first.b), step=step, unroll=False, name="k")
+        carried = (first.a, first.b, *further)
+        e.loop(level.begin, level.end, body, carried, step=step, unroll=False, name="k")
 
     def _step(self, shape: Shape, factors: Factors, b_step: int) -> None:
         """One block of words."""

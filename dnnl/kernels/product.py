@@ -309,9 +309,7 @@ class _Writer:
 
         e.branch(last, finish, keep)
 
-    def _unit_tile(
-        self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End
-    ) -> None:
+    def _unit_tile(self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End) -> None:
         """One register tile that a matrix unit computes."""
         e = self.e
         kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
@@ -354,7 +352,8 @@ class _Writer:
         line, *rest = merge_levels([self._level(axis) for axis in axes])
         bits, size = problem.multiply.b.bits, self.b_form.stride(panel)
         side_by_side = not rest and (line.count or 0) * line.b_step == size
-        if not (problem.blocking.panels and side_by_side and panel.extent > 1):
+        far = problem.weights.desc.size > e.isa.caches.l2 // 2
+        if not (problem.blocking.panels and far and side_by_side and panel.extent > 1):
             return None
         steps = self.steps if self.blocks > 1 else line.count or 0
         part = steps * line.b_step * bits // 8

@@ -278,6 +278,7 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
     return Size(
         rows, -(-columns // width), -(-terms // way.group),
         way.group * way.a.size, way.group * width * way.b.size,
+        fast=way.tiles is not None,
     )  # fmt: skip
 
 

@@ -126,9 +126,7 @@ class End:
 
     def part(self, first: Value, places: int) -> End:
         """The end of ``places`` of the tile behind those before ``first``."""
-        return End(
-            self.store, self._env, self._width, places, banded=self.banded, first=first
-        )
+        return End(self.store, self._env, self._width, places, banded=self.banded, first=first)
 
     def finish(self, sums: Tile) -> None:
         """Compute what dst gets, and store it."""
