@@ -48,13 +48,9 @@ def block_of(matrix: Matrix, words: int) -> int:
     return next(even, most)
 
 
-def max_rows(matrix: Matrix, vectors: int) -> int:
-    """How many rows the largest register tile has that is so many vectors wide."""
-    return max_parts(matrix, vectors) * matrix.rows
-
-
 def max_parts(matrix: Matrix, vectors: int) -> int:
-    """Into how many parts its rows may be cut: each has sums and a tile of A, beside those of B."""
+    """Into how many parts the rows of a register tile that is so many vectors wide may be cut: each
+    has sums and a tile of A, beside those of B."""
     return (matrix.tiles - vectors) // (vectors + 1)
 
 

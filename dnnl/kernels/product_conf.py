@@ -218,7 +218,7 @@ def plan(
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
         sums = scratchpad.take(MemoryDesc(src[1].dims[: shape.summed[0].start], "s32"))
-    tile = _tile(isa, way, wanted.vectors, ones=ones)
+    tile = _tile(isa, way, wanted.vectors, problem.dst.dims[-2], ones=ones)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     size = replace(size, in_rows=0 if wanted.desc.inner_blocks or ones else way.group)
@@ -231,9 +231,9 @@ def plan(
     )  # fmt: skip
 
 
-def _tile(isa: Isa, way: Multiply, vectors: int, *, ones: bool) -> TileShape:
+def _tile(isa: Isa, way: Multiply, vectors: int, rows: int, *, ones: bool) -> TileShape:
     if way.tiles is not None:
-        return TileShape(product_tiles.tile_rows(isa, vectors, isa.lanes), vectors)
+        return TileShape(product_tiles.tile_rows(isa, vectors, rows), vectors)
     return TileShape(max_rows(isa, vectors * way.span, way.parts, ones=ones), vectors)
 
 

@@ -17,13 +17,13 @@ from dnnl.codegen.builder import Emitter, Value, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.tiles import Shape, Tiles, block_of, max_rows, parts_of
+from dnnl.codegen.tiles import Shape, Tiles, block_of, max_parts, parts_of
 from dnnl.kernels.product_store import End
 
 LEAST_ROWS = 2
 """Fewer rows are as fast by vectors: what takes time is to read the weights."""
 
-LEAST_WORDS = 8
+LEAST_WORDS = 4
 """Fewer words side by side leave most of each instruction idle."""
 
 
@@ -33,10 +33,11 @@ def takes(way: Multiply, rows: int, words: int) -> bool:
 
 
 def tile_rows(isa: Isa, vectors: int, width: int) -> int:
-    """How many rows a tile has of places that lie in rows of ``width``, each a part at least."""
+    """How many rows a tile has of places in rows of ``width``: whole ones, whose parts are apart,
+    or a part of one."""
     assert isa.matrix is not None
-    most = max_rows(isa.matrix, vectors)
-    return min(most, most // isa.matrix.rows * width) if width < isa.matrix.rows else most
+    parts, most = max_parts(isa.matrix, vectors), isa.matrix.rows
+    return parts // -(-width // most) * width or parts * most
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class UnitTile:
         assert e.isa.matrix is not None
         self.e, self.multiply, self.levels = e, multiply, merge_levels(levels)
         self._unit, self._matrix, self._vectors = Tiles(e, multiply), e.isa.matrix, vectors
+        assert self.levels[-1].a_step == multiply.group, "words of a line are side by side"
         self.line = Line.of(self._matrix, self.levels[-1].count or 0)
         self._shapes = {self.shape(rows) for rows in tilings}
 
