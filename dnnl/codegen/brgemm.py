@@ -152,12 +152,12 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0, span: int = 1) -> 
 @dataclass(frozen=True)
 class Level:
     """One loop of the reduction: where it begins and ends, and how far one step goes in A and in
-    B, in elements."""
+    B, in elements; a value where only the execution knows it."""
 
     begin: ir.Value
     end: ir.Value
     a_step: int
-    b_step: int
+    b_step: int | ir.Value
 
     @property
     def count(self) -> int | None:
@@ -226,7 +226,7 @@ class Factors:
     rows: tuple[int | None, ...]
     vectors: tuple[int, ...]
     multiply: Multiply
-    apart: int = 0
+    apart: int | ir.Value = 0
     ahead: Ahead | None = None
 
     def columns(self, e: Emitter) -> list[Values]:
@@ -279,7 +279,7 @@ def accumulate(
         asked = () if ahead is None else (replace(ahead, pointer=rest[0]).ask(e).pointer,)
         part = Tile(tile.vectors, rest[len(further) :])
         result = accumulate(e, part, here, levels[1:], leaf)
-        following = here.moved(e, i64(level.a_step), i64(level.b_step))
+        following = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))
         return (following.a, following.b, *asked, *result.cells)
 
     carried = (first.a, first.b, *further, *tile.cells)

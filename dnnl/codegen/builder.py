@@ -167,8 +167,11 @@ class Emitter:
             return b
         return self.b.add(a, b, flags=("nsw",))
 
-    def mul(self, a: ir.Value, factor: int) -> ir.Value:
+    def mul(self, a: ir.Value, factor: int | ir.Value) -> ir.Value:
         """a * factor on i64, folding constants."""
+        if not isinstance(factor, int):
+            one = isinstance(a, ir.Constant) and a.constant == 1
+            return factor if one else self.b.mul(a, factor, flags=("nsw",))
         if isinstance(a, ir.Constant):
             return i64(a.constant * factor)
         if factor == 1:

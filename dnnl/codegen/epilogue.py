@@ -19,6 +19,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import (
     PostOp,
     PostOpBinary,
+    PostOpDepthwise,
     PostOpEltwise,
     PostOpFunction,
     PostOpPrelu,
@@ -98,6 +99,9 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
             refusal = _refuse_function(entry, dst, where)
             if refusal is not None:
                 return refusal
+        elif isinstance(entry, PostOpDepthwise):
+            rule = "one of them may follow a 1x1 convolution of images (N, C, H, W)"
+            return Refusal(Reason.POST_OP, f"{where}: PostOpDepthwise; {rule}")
         elif not isinstance(entry, PostOpEltwise | PostOpPrelu):
             return Refusal(Reason.POST_OP, f"{where}: {type(entry).__name__}")
     return None

@@ -19,6 +19,7 @@ all rows, and is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -41,10 +42,11 @@ PlaceOf = Callable[[ir.Value, ir.Type], Place]
 
 @dataclass(frozen=True)
 class Depth:
-    """How many terms a sum has, and how many with the padding of the panels."""
+    """How many terms a sum has, and how many with the padding of the panels; values of i64 where
+    only the execution knows."""
 
-    terms: int
-    padded: int
+    terms: int | ir.Value
+    padded: int | ir.Value
 
 
 def core_type(
@@ -86,6 +88,12 @@ class Finish:
         self._multiply, self._bias, self._epilogue = multiply, bias, epilogue
         self._quantizer, self._factors, self._depth = quantizer, factors, depth
         self._row_sums, self._column_sums = row_sums, column_sums
+
+    def of_depth(self, depth: Depth) -> Finish:
+        """The end of sums of another depth."""
+        made = copy(self)
+        made._depth = depth
+        return made
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -170,11 +178,11 @@ class Finish:
     def _column(self, place: Place, total: ir.Value) -> ir.Value:
         """C - K * zw from the sums of a row of ones."""
         b = place.e.b
-        shifted = self._multiply.shift * self._depth.padded
-        if shifted:
-            total = b.sub(total, vector.splat_constant(total.type, shifted))
+        if self._multiply.shift:
+            shift = vector.splat_constant(total.type, self._multiply.shift)
+            total = b.sub(total, b.mul(shift, _count(place, self._depth.padded)))
         if self._zero(1) is not None:
-            terms = vector.splat_constant(total.type, self._depth.terms)
+            terms = _count(place, self._depth.terms)
             total = b.sub(total, b.mul(self._load_zero(place, 1), terms))
         return total
 
@@ -187,6 +195,13 @@ class Finish:
         if self._zero(1) is not None:
             factor = b.add(factor, self._load_zero(place, 1))
         return b.sub(value, b.mul(rows, factor))
+
+
+def _count(place: Place, number: int | ir.Value) -> ir.Value:
+    """A number of terms in all lanes."""
+    if isinstance(number, int):
+        return vector.splat_constant(place.kind, number)
+    return vector.splat(place.e, place.e.b.trunc(number, I32), place.kind.count)
 
 
 def needs_row_sums(multiply: Multiply, zero_points: Mapping[int, object], weights: int) -> bool:

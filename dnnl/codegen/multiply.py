@@ -63,6 +63,11 @@ class Multiply:
         return _SUMS[self.dot.accumulator]
 
     @property
+    def accumulator_bytes(self) -> int:
+        """The size of a sum."""
+        return 8 if self.accumulator is F64 else 4
+
+    @property
     def span(self) -> int:
         """How many registers a vector of sums fills."""
         return 2 if self.accumulator is F64 else 1
@@ -110,12 +115,12 @@ class Multiply:
         kind = vector.vector_type(I32, lanes)
         return self._of_words(e, e.b.load(pointer, typ=kind, align=self.b.size))
 
-    def load_rows(self, e: Emitter, pointer: ir.Value, apart: int) -> list[Values]:
+    def load_rows(self, e: Emitter, pointer: ir.Value, apart: int | ir.Value) -> list[Values]:
         """The words of as many vectors of columns side by side as a group has k, whose rows lie
         ``apart``, in elements."""
         element = ir.IntType(8 * self.b.size)
         kind = vector.vector_type(element, e.isa.lanes * self.group)
-        starts = [e.element(pointer, i64(k * apart), element) for k in range(self.group)]
+        starts = [e.element(pointer, e.mul(i64(k), apart), element) for k in range(self.group)]
         rows = side_by_side(e, [vector.load(e, start, kind) for start in starts])
         words = vector.vector_type(I32, e.isa.lanes)
         return [self._of_words(e, e.b.bitcast(row, words)) for row in rows]
@@ -142,6 +147,13 @@ class Multiply:
             else:
                 total = vector.multiply_add(e, first, second, total)
         return total
+
+    def total(self, e: Emitter, words: ir.Value, sums: ir.Value) -> ir.Value:
+        """sums + the bytes of words of A."""
+        signed = self.a is DataType.s8
+        for number in range(self.group):
+            sums = e.b.add(sums, _byte(e, words, number, signed=signed))
+        return sums
 
     def _registers(self, e: Emitter, words: ir.Value, of: DataType) -> Values:
         """The operands of the instruction out of words of elements of a type."""

@@ -115,6 +115,11 @@ class Point(Place):
         loaded = self._loaded.get(operand)
         return super().load_stored(operand) if loaded is None else loaded
 
+    def same(self, operand: Operand) -> bool:
+        """Whether an operand has one element for all lanes; those of a square have been turned
+        into vectors, whatever its layout says."""
+        return operand not in self._loaded and super().same(operand)
+
     def _where_it_counts(self, value: ir.Value, other: ir.Value) -> ir.Value:
         """``value`` in the lanes for which this iteration of a fold counts, else ``other``."""
         mask = self.valid

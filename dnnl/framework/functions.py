@@ -16,7 +16,7 @@ import numpy as np
 
 from dnnl.framework.elementwise import ELTWISE, post_op_of
 from dnnl.framework.exact import is_whole
-from dnnl.framework.graph import FUNCTION, Array, Graph, Node, blamed_on
+from dnnl.framework.graph import FUNCTION, REAL, Array, Graph, Node, blamed_on
 from dnnl.framework.shapes import Scope
 from dnnl.types.expression import Expression, Function
 from dnnl.types.scalar import Scalar, apply, replayed, trace
@@ -177,7 +177,7 @@ class _Finder:
         if node.post_ops or node.domain or not is_traceable(node):
             return None
         sources = self._sources(node)
-        if not sources or self.graph.type_of(node.output).dtype not in (np.float32, np.bool_):
+        if not sources or self.graph.type_of(node.output).dtype not in (*REAL, np.bool_):
             return None
         before = [self.regions[v] for v in sources if v in self.regions and v not in self.atoms]
         roots = {r.root for r in before} | {
@@ -187,7 +187,7 @@ class _Finder:
             return None
         (root,) = roots
         kind = self.graph.type_of(root)
-        fits = kind.dtype == np.float32 and self.graph.shape_of(node.output) == kind.sizes
+        fits = kind.dtype in REAL and self.graph.shape_of(node.output) == kind.sizes
         region = _Region(root).joined(before, node)
         if fits and len(region.nodes) > MOST_NODES:
             region = _Region(sources[0], (node,))
@@ -204,7 +204,7 @@ class _Finder:
             constant = self.graph.constants.get(value)
             if constant is None:
                 computed.append(value)
-            elif constant.size != 1 or constant.dtype != np.float32:
+            elif constant.size != 1 or constant.dtype not in REAL:
                 return []
         return computed
 
@@ -215,7 +215,7 @@ class _Finder:
             part = value not in self.atoms and all(
                 r is not None and r.root == region.root for r in around
             )
-            if not part and self.graph.type_of(value).dtype == np.float32:
+            if not part and self.graph.type_of(value).dtype in REAL:
                 yield region
 
     def read_from_outside(self) -> set[str]:
@@ -295,4 +295,7 @@ def _computed(node: Node, values: Mapping[str, Scalar], graph: Graph) -> Scalar:
 def _value(
     name: str, values: Mapping[str, Scalar], constants: Mapping[str, Array]
 ) -> Scalar | float:
-    return values[name] if name in values else float(constants[name].reshape(()))
+    if name in values:
+        return values[name]
+    constant = constants[name].reshape(())
+    return bool(constant) if constant.dtype == bool else float(constant)

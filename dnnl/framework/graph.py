@@ -18,10 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
+from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
+
+REAL = frozenset(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f16))
+"""The types of floats in which primitives read and write what they compute in f32."""
 
 JOINT = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
 """What is between the parts of the names that passes make; no name of a file has it."""

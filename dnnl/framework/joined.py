@@ -16,10 +16,10 @@ import numpy as np
 from dnnl.framework.elementwise import ELTWISE
 from dnnl.framework.functions import MOST_NODES, function_of, is_traceable
 from dnnl.framework.fusion import fuse_post_ops
-from dnnl.framework.graph import Graph, Node
+from dnnl.framework.graph import REAL, Graph, Node
 from dnnl.types.post_ops import MAX_OPERANDS
 
-_KINDS = (np.float32, np.bool_)
+_KINDS = (*REAL, np.bool_)
 
 
 def join_functions(graph: Graph) -> Graph:
@@ -94,7 +94,7 @@ class _Finder:
         sources.sort(key=lambda v: (graph.shape_of(v) != shape, v in graph.constants))
         kinds = {graph.type_of(value).dtype for value in (*sources, region[-1].output)}
         size = sum(1 + len(node.fused) for node in region)
-        fits = kinds == {np.dtype(np.float32)} and graph.shape_of(sources[0]) == shape
+        fits = kinds <= REAL and graph.shape_of(sources[0]) == shape
         if not fits or len(sources) > 1 + MAX_OPERANDS or not 1 < size <= MOST_NODES:
             return None
         joined = function_of(tuple(sources), tuple(region), graph)
@@ -122,7 +122,7 @@ class _Finder:
 
     def _is_known(self, value: str) -> bool:
         """Whether a value is a number, or a truth value of which nothing else is needed."""
-        if self.graph.type_of(value).dtype == np.float32:
+        if self.graph.type_of(value).dtype in REAL:
             return True
         producer = self.producers.get(value)
         one = len(self.readers[value]) == 1

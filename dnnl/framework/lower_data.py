@@ -34,7 +34,7 @@ def concat(lowering: Lowering, node: Node) -> None:
     """Sources in their own layouts, one after the other along an axis."""
     scope = Scope(node, lowering.graph)
     sources = [lowering.source(value) for value in node.inputs]
-    dst = lowering.result(lowering.graph.shape_of(node.output), sources[0])
+    dst = lowering.result(node, lowering.graph.shape_of(node.output))
     desc = ConcatDesc(scope.axis(0), tuple(source.desc for source in sources), dst)
     args = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
     lowering.define(node.output, lowering.emit(node, desc, args))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from dnnl.errors import Unimplemented
 from dnnl.framework.elementwise import BINARY, source_of, unary_parameters
 from dnnl.framework.exact import exact_function, is_whole
-from dnnl.framework.graph import Node, PostOp
-from dnnl.framework.lowering import FORWARD, Lowering, Source, data_type, volume
+from dnnl.framework.graph import REAL, Node, PostOp
+from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
 from dnnl.framework.shapes import normal_axis
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
@@ -28,11 +28,19 @@ def exact(lowering: Lowering, node: Node) -> None:
         dtype = graph.type_of(node.inputs[0]).dtype
         raise Unimplemented(f"{node}: no function of {dtype} computes it")
     sources = _aligned(lowering, node)
-    kind = data_type(graph.type_of(node.output).dtype, node.output)
-    dst = lowering.result(graph.shape_of(node.output), sources[0]).with_data_type(kind)
+    dst = lowering.result(node, graph.shape_of(node.output))
     desc = ExactDesc(function, [source.desc for source in sources], dst)
     args: dict[int, Source] = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
     lowering.define(node.output, lowering.emit(node, desc, args))
+
+
+def cast(lowering: Lowering, node: Node) -> None:
+    """Another data type; between floats who reads the result converts it."""
+    kinds = {lowering.graph.type_of(value).dtype for value in (node.inputs[0], node.output)}
+    if kinds <= REAL:
+        lowering.convert(node.output, node.inputs[0])
+    else:
+        exact(lowering, node)
 
 
 def unary(lowering: Lowering, node: Node) -> None:
@@ -44,7 +52,7 @@ def unary(lowering: Lowering, node: Node) -> None:
     if parameters is None:
         raise Unimplemented(f"{node}: no eltwise function computes it")
     source = lowering.source(source_of(node, lowering.graph))
-    dst = lowering.result(source.desc.dims, source)
+    dst = lowering.result(node, source.desc.dims)
     desc = EltwiseDesc.forward(FORWARD, parameters[0], source.desc, dst, *parameters[1:])
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
@@ -52,7 +60,7 @@ def unary(lowering: Lowering, node: Node) -> None:
 def function(lowering: Lowering, node: Node) -> None:
     """A traced function: of one value, or of several as a post-op of the first of them."""
     source = lowering.source(node.inputs[0])
-    dst = lowering.result(source.desc.dims, source)
+    dst = lowering.result(node, source.desc.dims)
     fn = node.attrs["function"]
     if len(node.inputs) > 1:
         post_op = PostOp("function", function=fn, operands=node.inputs[1:])
@@ -77,7 +85,7 @@ def binary(lowering: Lowering, node: Node) -> None:
         return
     sources = _aligned(lowering, node)
     shape = lowering.graph.shape_of(node.output)
-    dst = lowering.result(shape, sources[0])
+    dst = lowering.result(node, shape)
     desc = BinaryDesc(Alg[BINARY[node.op]], sources[0].desc, sources[1].desc, dst)
     args: dict[int, Source] = {Arg.SRC_0: sources[0], Arg.SRC_1: sources[1]}
     lowering.define(node.output, lowering.emit(node, desc, args))
@@ -87,7 +95,7 @@ def summation(lowering: Lowering, node: Node) -> None:
     """Three sources or more, all of one shape."""
     sources = [lowering.source(value) for value in node.inputs]
     descs = tuple(source.desc for source in sources)
-    dst = lowering.result(descs[0].dims, sources[0])
+    dst = lowering.result(node, descs[0].dims)
     desc = SumDesc((1.0,) * len(descs), descs, dst)
     args: dict[int, Source] = {Arg.multiple_src(i): source for i, source in enumerate(sources)}
     lowering.define(node.output, lowering.emit(node, desc, args))
@@ -96,7 +104,7 @@ def summation(lowering: Lowering, node: Node) -> None:
 def prelu(lowering: Lowering, node: Node) -> None:
     """Slopes of any shape that is broadcast to the source's; constants lie as they are read."""
     source, slopes = _aligned(lowering, node)
-    dst = lowering.result(source.desc.dims, source)
+    dst = lowering.result(node, source.desc.dims)
     desc = PreluDesc.forward(FORWARD, source.desc, lowering.weights(slopes), dst)
     args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: slopes}
     lowering.define(node.output, lowering.emit(node, desc, args))
@@ -111,7 +119,7 @@ def softmax(lowering: Lowering, node: Node) -> None:
         seen, axis = (volume(shape[:axis]), volume(shape[axis:])), 1
     source = lowering.source(node.inputs[0], seen)
     alg = "softmax_log" if node.op == "LogSoftmax" else "softmax_accurate"
-    dst = lowering.result(seen, source)
+    dst = lowering.result(node, seen)
     desc = SoftmaxDesc.forward(FORWARD, alg, source.desc, dst, axis)
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 

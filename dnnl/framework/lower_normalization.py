@@ -18,7 +18,7 @@ def layer(lowering: Lowering, node: Node) -> None:
     if node.op == "RMSNormalization":
         flags |= NormFlags.rms_norm
     source = args[Arg.SRC]
-    dst = lowering.result(source.desc.dims, source)
+    dst = lowering.result(node, source.desc.dims)
     epsilon = node.attrs["epsilon"]
     desc = LayerNormalizationDesc.forward(FORWARD, source.desc, dst, epsilon, flags)
     lowering.define(node.output, lowering.emit(node, desc, args))
@@ -28,7 +28,7 @@ def group(lowering: Lowering, node: Node) -> None:
     """[N, C, ...] with one scale and one shift for each channel."""
     args, flags = _sources(lowering, node)
     source = args[Arg.SRC]
-    dst = lowering.result(source.desc.dims, source)
+    dst = lowering.result(node, source.desc.dims)
     groups, epsilon = node.attrs["num_groups"], node.attrs["epsilon"]
     desc = GroupNormalizationDesc.forward(FORWARD, source.desc, dst, groups, epsilon, flags)
     lowering.define(node.output, lowering.emit(node, desc, args))

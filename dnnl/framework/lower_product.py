@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
@@ -25,7 +27,7 @@ def gemm(lowering: Lowering, node: Node) -> None:
     rows, depth = source.desc.dims
     bias = lowering.source(node.input(2)) if node.input(2) else None
     columns = lowering.graph.shape_of(node.output)[1]
-    dst = MemoryDesc((rows, columns), source.desc.data_type)
+    dst = MemoryDesc((rows, columns), lowering.kind(node.output))
     args: dict[int, Source] = {Arg.SRC: source}
     desc: InnerProductDesc | MatmulDesc
     if lowering.tensor(b).constant and not trans_a:
@@ -60,7 +62,7 @@ def matmul(lowering: Lowering, node: Node) -> None:
         raise Unimplemented(f"{node}: {rule}")
     wanted = lowering.weights(weights) if weights.constant else weights.desc
     out = lowering.graph.shape_of(node.output)
-    desc = MatmulDesc(source.desc, wanted, lowering.ordered(node.output, kind))
+    desc = MatmulDesc(source.desc, wanted, lowering.ordered(node.output))
     args: dict[int, Source] = {Arg.SRC: source, Arg.WEIGHTS: weights}
     flops = 2.0 * volume(out) * shapes[0][-1]
     lowering.define(node.output, lowering.emit(node, desc, args, flops))
@@ -68,4 +70,4 @@ def matmul(lowering: Lowering, node: Node) -> None:
 
 def _plain(source: Source) -> Source:
     """``source`` described by strides alone where its blocks change nothing."""
-    return Source(unblocked(source.desc), source.storage, source.constant)
+    return replace(source, desc=unblocked(source.desc))

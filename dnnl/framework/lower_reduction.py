@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Node
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
@@ -38,7 +40,7 @@ def reduction(lowering: Lowering, node: Node) -> None:
     if node.op == "ReduceMean" and _mean(lowering, node):
         return
     algorithm, power = _ALGORITHMS[node.op]
-    dst = lowering.result(lowering.graph.shape_of(node.output), source)
+    dst = lowering.result(node, lowering.graph.shape_of(node.output))
     desc = ReductionDesc(algorithm, source.desc, dst, power)
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
@@ -65,7 +67,7 @@ def _mean(lowering: Lowering, node: Node) -> bool:
         FORWARD,
         "pooling_avg_exclude_padding",
         source.desc,
-        lowering.result((*source.desc.dims[:2], *ones), source),
+        lowering.result(node, (*source.desc.dims[:2], *ones)),
         ones,
         window,
         zeros,
@@ -89,7 +91,7 @@ def _by_pairs(lowering: Lowering, node: Node, source: Source) -> Source:
     function = (_OF_TWO_TRUTHS if truths else _OF_TWO)[node.op]
 
     def combined(left: Source, right: Source) -> Source:
-        dst = lowering.result(left.desc.dims, left)
+        dst = lowering.result(node, left.desc.dims)
         desc = ExactDesc(function, [left.desc, right.desc], dst)
         return lowering.emit(node, desc, {Arg.multiple_src(0): left, Arg.multiple_src(1): right})
 
@@ -111,5 +113,4 @@ def _by_pairs(lowering: Lowering, node: Node, source: Source) -> Source:
 def _part(source: Source, axis: int, first: int, count: int) -> Source:
     dims, offsets = list(source.desc.dims), [0] * source.desc.ndims
     dims[axis], offsets[axis] = count, first
-    desc = source.desc.submemory(dims, offsets)
-    return Source(desc, source.storage, source.constant)
+    return replace(source, desc=source.desc.submemory(dims, offsets))

@@ -11,6 +11,6 @@ from dnnl.types.arg import Arg
 def resize(lowering: Lowering, node: Node) -> None:
     """[N, C, ...] by the nearest elements or linearly between the centres of pixels."""
     source = lowering.source(node.inputs[0])
-    dst = lowering.result(lowering.graph.shape_of(node.output), source)
+    dst = lowering.result(node, lowering.graph.shape_of(node.output))
     desc = ResamplingDesc.forward(FORWARD, f"resampling_{node.attrs['mode']}", source.desc, dst)
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))

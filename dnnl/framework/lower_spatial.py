@@ -68,7 +68,7 @@ def _slide(
     desc = describe(
         lowering.wish(source),
         lowering.weights(weights),
-        lowering.result(out, source),
+        lowering.result(node, out),
         window.strides,
         window.padding_l,
         window.padding_r,
@@ -94,7 +94,7 @@ def pooling(lowering: Lowering, node: Node) -> None:
         FORWARD,
         alg,
         source.desc,
-        lowering.result(out, source),
+        lowering.result(node, out),
         window.strides,
         window.kernel,
         window.padding_l,
@@ -107,7 +107,7 @@ def pooling(lowering: Lowering, node: Node) -> None:
 def batch_normalization(lowering: Lowering, node: Node) -> None:
     """What no convolution before it could take in."""
     source = lowering.source(node.inputs[0])
-    dst = lowering.result(source.desc.dims, source)
+    dst = lowering.result(node, source.desc.dims)
     flags = NormFlags.use_global_stats | NormFlags.use_scale | NormFlags.use_shift
     epsilon = node.attrs.get("epsilon", 1e-5)
     desc = BatchNormalizationDesc.forward(FORWARD, source.desc, dst, epsilon, flags)

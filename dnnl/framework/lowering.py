@@ -36,20 +36,31 @@ LAYOUTS = ("propagate", "plain")
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where a value of the graph lies: in an activation storage, or in a constant by name."""
+    """Where a value of the graph lies: in an activation storage, or in a constant by name.
+
+    ``held`` is the data type in which it lies there, if that is another one than the layout's: who
+    reads it converts it.
+    """
 
     layout: ShapedLayout
     storage: int = -1
     constant: str = ""
+    held: DataType | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A tensor with the axes that an operation requires."""
+    """A tensor with the axes that an operation requires, and the data type that it asks for."""
 
     desc: MemoryDesc
     storage: int = -1
     constant: str = ""
+    held: DataType | None = None
+
+    @property
+    def stored(self) -> MemoryDesc:
+        """The descriptor of what lies in the storage."""
+        return self.desc if self.held is None else self.desc.with_data_type(self.held)
 
 
 Operands = Mapping[int, Sequence[Source]]
@@ -135,19 +146,23 @@ class Lowering:
         tensor = self.tensor(value)
         if shape is not None and shape != tensor.layout.shape:
             tensor = self._reshaped(tensor, shape, value)
-        return Source(tensor.layout.view(permutation), tensor.storage, tensor.constant)
+        return _seen(tensor, permutation)
 
     def wish(self, source: Source) -> MemoryDesc:
         """The descriptor with which a primitive is asked for a tensor that it may choose."""
-        return self.result(source.desc.dims, source)
+        return MemoryDesc(source.desc.dims, source.desc.data_type, None if self.plain else "any")
 
-    def result(self, dims: Sequence[int], like: Source) -> MemoryDesc:
-        """The descriptor with which a primitive is asked for its dst, typed as a source."""
-        return MemoryDesc(dims, like.desc.data_type, None if self.plain else "any")
+    def result(self, node: Node, dims: Sequence[int]) -> MemoryDesc:
+        """The descriptor with which a primitive is asked for its dst, the result of ``node``."""
+        return MemoryDesc(dims, self.kind(node.output), None if self.plain else "any")
 
-    def ordered(self, value: str, kind: DataType) -> MemoryDesc:
+    def kind(self, value: str) -> DataType:
+        """The data type of a value."""
+        return data_type(self.graph.type_of(value).dtype, value)
+
+    def ordered(self, value: str) -> MemoryDesc:
         """A plain descriptor for ``value``, row-major in the order in which its reader sees it."""
-        dims = self.graph.shape_of(value)
+        dims, kind = self.graph.shape_of(value), self.kind(value)
         readers = self._readers[value]
         if len(readers) != 1 or readers[0].op != "Transpose":
             return MemoryDesc(dims, kind)
@@ -162,7 +177,8 @@ class Lowering:
 
     def define(self, value: str, source: Source) -> None:
         """``value`` is what lies in ``source``, in its own shape."""
-        tensor = Tensor(ShapedLayout.of(source.desc), source.storage, source.constant)
+        layout = ShapedLayout.of(source.desc)
+        tensor = Tensor(layout, source.storage, source.constant, source.held)
         shape = self.graph.shape_of(value)
         if source.desc.dims != shape:
             tensor = self._reshaped(tensor, shape, value)
@@ -173,14 +189,33 @@ class Lowering:
         tensor = self.tensor(of)
         self.tensors[value] = replace(tensor, layout=tensor.layout.transpose(axes))
 
+    def convert(self, value: str, of: str) -> None:
+        """``value`` is ``of`` in another type of floats: its readers convert it, together with its
+        layout. What is to be converted already is stored first, rounded."""
+        tensor = self.tensor(of)
+        if tensor.held is not None or tensor.constant:
+            tensor = self._settled(of, tensor)
+        held = tensor.layout.desc
+        layout = replace(tensor.layout, desc=held.with_data_type(self.kind(value)))
+        self.tensors[value] = replace(tensor, layout=layout, held=held.data_type)
+
+    def settle(self, value: str) -> None:
+        """``value`` lies in its storage in its own type from here on."""
+        if value in self.tensors and self.tensors[value].held is not None:
+            self.tensors[value] = self._settled(value, self.tensors[value])
+
+    def _settled(self, name: str, tensor: Tensor) -> Tensor:
+        moved = self.reorder(name, _seen(tensor), tensor.layout.movable(tensor.layout.shape))
+        return Tensor(ShapedLayout.of(moved.desc), moved.storage)
+
     def part(self, value: str, of: str, axis: int, first: int, count: int, step: int = 1) -> None:
         """``value`` is ``count`` slices of ``of`` along an axis: a view of the same data."""
         tensor = self.tensor(of)
         layout = None if tensor.constant else tensor.layout.part(axis, first, count, step)
         if layout is None:
-            desc = tensor.layout.view()
-            source = Source(desc, tensor.storage, tensor.constant)
-            moved = self.reorder(of, source, MemoryDesc(desc.dims, desc.data_type))
+            source = _seen(tensor)
+            plain = MemoryDesc(source.desc.dims, source.desc.data_type)
+            moved = self.reorder(of, source, plain)
             tensor = Tensor(ShapedLayout.of(moved.desc), moved.storage)
             layout = tensor.layout.part(axis, first, count, step)
         assert layout is not None, "a plain tensor has views of its slices"
@@ -231,12 +266,12 @@ class Lowering:
             storage = self.prepared.setdefault(key, len(self.sizes))
             self.sizes.setdefault(storage, wanted.size)
             return Source(wanted, storage)
-        place = (source.storage, source.desc, wanted)
+        place = (source.storage, source.stored, wanted)
         if place not in self._moved:
             self._moved[place] = storage = self._storage(wanted)
-            pd = self._describe(None, ReorderDesc(source.desc, wanted), {}, None)
+            pd = self._describe(None, ReorderDesc(source.stored, wanted), {}, None)
             args = {
-                int(Arg.FROM): Ref(source.desc, source.storage),
+                int(Arg.FROM): Ref(source.stored, source.storage),
                 int(Arg.TO): Ref(wanted, storage),
             }
             self.steps.append(Step(name, "reorder", pd, args))
@@ -244,7 +279,7 @@ class Lowering:
 
     def _bring(self, node: Node, arg: int, source: Source, wanted: MemoryDesc) -> Ref:
         """The memory of a source in the layout that the primitive wants."""
-        if source.constant or not same_places(source.desc, wanted):
+        if source.constant or not same_places(source.stored, wanted):
             source = self.reorder(f"{node.name}:{argument_name(arg)}", source, wanted)
         return Ref(wanted, source.storage)
 
@@ -255,12 +290,12 @@ class Lowering:
             wanted = tensor.layout.movable(shape)
             if self.plain:
                 wanted = MemoryDesc(desc.dims, desc.data_type)
-            moved = self.reorder(name, Source(desc, tensor.storage, tensor.constant), wanted)
+            moved = self.reorder(name, _seen(tensor), wanted)
             tensor = Tensor(ShapedLayout.of(wanted), moved.storage)
             layout = tensor.layout.reshape(shape)
         if layout is None:
             raise Unimplemented(f"{name}: {tensor.layout.shape} cannot be seen as {shape}")
-        return Tensor(layout, tensor.storage, tensor.constant)
+        return replace(tensor, layout=layout)
 
     def _operand(self, value: str, rank: int) -> Source:
         shape = self.graph.shape_of(value)
@@ -282,6 +317,7 @@ class Lowering:
             others = read.union(o.storage for i in operands if i != index for o in operands[i])
             if (
                 operand.desc.dims == dims
+                and operand.held is None
                 and operand.storage not in self.prepared.values()
                 and not operand.constant
                 and operand.storage not in others
@@ -331,6 +367,12 @@ class Lowering:
         self._moved = {
             key: copy for key, copy in self._moved.items() if storage not in (key[0], copy)
         }
+
+
+def _seen(tensor: Tensor, permutation: Sequence[int] | None = None) -> Source:
+    """A tensor with its axes permuted."""
+    desc = tensor.layout.view(permutation)
+    return Source(desc, tensor.storage, tensor.constant, tensor.held)
 
 
 def data_type(dtype: np.dtype[Any], value: str) -> DataType:

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import InvalidArguments
 from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType
 from dnnl.framework.onnx_check import refusal
 from dnnl.framework.onnx_model import graph_from_proto, graph_to_proto, read_model
@@ -17,8 +17,10 @@ from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.session import Session, arrays_of, named
 from dnnl.framework.specialize import check_operators, ones_for_open, rebatched, specialize
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
+from dnnl.types.dtype import DataType
 
-PRECISIONS = ("f32",)
+PRECISIONS = ("f32", "bf16", "f16")
+"""What a model of f32 may be computed in."""
 
 KEPT_SESSIONS = 4
 """Sessions that a called model keeps, of the shapes that it met last."""
@@ -68,15 +70,17 @@ class Model:
 
         ``num_threads`` is what the stream of a run uses. ``batch`` is the first size of every
         input, as of :meth:`with_batch`. ``layout`` "plain" keeps every activation row-major instead
-        of letting layouts propagate. ``precision`` is "f32"; there is no other yet.
+        of letting layouts propagate. ``precision`` is one of `PRECISIONS`: the type of what lies
+        between inputs and outputs, and of the factors of products, as far as it may be rounded.
 
         Raises InvalidArguments where the model leaves a size open that nothing here gives.
         """
         if str(precision) not in PRECISIONS:
-            raise Unimplemented(f"precision = {precision!r}: there is {', '.join(PRECISIONS)}")
+            rule = f"must be one of {', '.join(PRECISIONS)}"
+            raise InvalidArguments("precision", precision, rule)
         where = first_cpu() if engine is None else checked_engine(engine)
         graph = self.graph if batch is None else rebatched(self.graph, batch)
-        return Session(specialize(graph), where, layout, num_threads)
+        return Session(specialize(graph), where, layout, num_threads, DataType[str(precision)])
 
     def __call__(self, *arrays: Any) -> Array | dict[str, Array]:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
@@ -72,6 +73,16 @@ _FITS: dict[str, Callable[[object], bool]] = {
 }
 
 
+class Role(Enum):
+    """Which types of floats an operator's primitive takes together, and what its result is."""
+
+    PRODUCT = "both factors have one type, the result any"
+    FUNCTION = "each source and the result have any type"
+    STATISTIC = "as a function; one number stands for many"
+    MOVED = "sources and result have one type, nothing is computed"
+    EXACT = "computed in the types of the elements, not in smaller ones"
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """How an operator is typed and run, and which kinds of post-ops its primitive takes.
@@ -85,6 +96,7 @@ class Operator:
     post_ops: frozenset[str] = frozenset()
     inputs: tuple[int, int | None] = (1, 1)
     required: tuple[str, ...] = ()
+    role: Role = Role.FUNCTION
 
     def takes(self, post_op: PostOp) -> bool:
         """Whether the primitive has such post-ops; what takes no second source takes no operands
@@ -101,12 +113,22 @@ def _variadic() -> Operator:
     return Operator(shapes.elementwise, elementwise.binary, _ANY, (1, None))
 
 
-def _pooling(*required: str) -> Operator:
-    return Operator(shapes.pooling, spatial.pooling, _ANY, required=required)
+def _pooling(*required: str, role: Role = Role.FUNCTION) -> Operator:
+    return Operator(shapes.pooling, spatial.pooling, _ANY, required=required, role=role)
 
 
-def _exact(infer: Infer, count: int, *required: str) -> Operator:
-    return Operator(infer, elementwise.exact, inputs=(count, count), required=required)
+def _exact(infer: Infer, count: int, *required: str, role: Role = Role.EXACT) -> Operator:
+    return Operator(infer, elementwise.exact, inputs=(count, count), required=required, role=role)
+
+
+def _product(infer: Infer, lower: Lower, inputs: tuple[int, int]) -> Operator:
+    return Operator(infer, lower, _ANY, inputs, role=Role.PRODUCT)
+
+
+def _moved(
+    infer: Infer, lower: Lower, inputs: tuple[int, int | None] = (1, 1), *required: str
+) -> Operator:
+    return Operator(infer, lower, inputs=inputs, required=required, role=Role.MOVED)
 
 
 def _unary(inputs: tuple[int, int] = (1, 1)) -> Operator:
@@ -119,20 +141,20 @@ OPERATORS: dict[str, Operator] = {
     "BatchNormalization": Operator(
         shapes.batch_normalization, spatial.batch_normalization, _ELTWISE, (5, 5)
     ),
-    "Cast": _exact(shapes.cast, 1, "to"),
-    "Concat": Operator(shapes.concat, data.concat, inputs=(1, None), required=("axis",)),
-    "Conv": Operator(shapes.convolution, spatial.convolution, _ANY, (2, 3)),
-    "ConvTranspose": Operator(shapes.deconvolution, spatial.deconvolution, _ANY, (2, 3)),
+    "Cast": Operator(shapes.cast, elementwise.cast, required=("to",), role=Role.EXACT),
+    "Concat": _moved(shapes.concat, data.concat, (1, None), "axis"),
+    "Conv": _product(shapes.convolution, spatial.convolution, (2, 3)),
+    "ConvTranspose": _product(shapes.deconvolution, spatial.deconvolution, (2, 3)),
     "Div": _binary(),
     "Dropout": Operator(shapes.dropout, data.unsupported, inputs=(1, 3)),
-    "Expand": Operator(shapes_data.expanded, data.expand, inputs=(2, 2)),
-    "Flatten": Operator(shapes.flatten, data.reshape),
-    "Gather": Operator(shapes_data.gather, data.gather, inputs=(2, 2)),
-    "GatherElements": Operator(shapes_data.gather_elements, data.gather_elements, inputs=(2, 2)),
+    "Expand": _moved(shapes_data.expanded, data.expand, (2, 2)),
+    "Flatten": _moved(shapes.flatten, data.reshape),
+    "Gather": _moved(shapes_data.gather, data.gather, (2, 2)),
+    "GatherElements": _moved(shapes_data.gather_elements, data.gather_elements, (2, 2)),
     "GatherND": Operator(shapes_data.gather_nd, data.unsupported, inputs=(2, 2)),
-    "Gemm": Operator(shapes.gemm, product.gemm, _ANY, (2, 3)),
-    "GlobalAveragePool": _pooling(),
-    "GlobalMaxPool": _pooling(),
+    "Gemm": _product(shapes.gemm, product.gemm, (2, 3)),
+    "GlobalAveragePool": _pooling(role=Role.STATISTIC),
+    "GlobalMaxPool": _pooling(role=Role.STATISTIC),
     "GroupNormalization": Operator(
         normalized.group, normalization.group, _ANY, (3, 3), ("num_groups",)
     ),
@@ -143,7 +165,7 @@ OPERATORS: dict[str, Operator] = {
     "LRN": Operator(shapes.same, data.unsupported, required=("size",)),
     "LayerNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 3)),
     "LogSoftmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
-    "MatMul": Operator(shapes.matmul, product.matmul, _ANY, (2, 2)),
+    "MatMul": _product(shapes.matmul, product.matmul, (2, 2)),
     "Max": _variadic(),
     "MaxPool": _pooling("kernel_shape"),
     "Min": _variadic(),
@@ -153,23 +175,23 @@ OPERATORS: dict[str, Operator] = {
     "Pow": _binary(_BINARY),
     "RMSNormalization": Operator(normalized.layer, normalization.layer, _ANY, (2, 2)),
     **{
-        op: Operator(reduced.reduction, reduction.reduction, _ANY, inputs=(1, 2))
+        op: Operator(reduced.reduction, reduction.reduction, _ANY, (1, 2), role=Role.STATISTIC)
         for op in reduced.REDUCTIONS
     },
-    "Reshape": Operator(shapes.reshape, data.reshape, inputs=(1, 2)),
+    "Reshape": _moved(shapes.reshape, data.reshape, (1, 2)),
     "Resize": Operator(resized.resize, resizing.resize, _ANY, (1, 4)),
-    "Slice": Operator(shapes_data.sliced, data.sliced, inputs=(1, 5)),
+    "Slice": _moved(shapes_data.sliced, data.sliced, (1, 5)),
     "Softmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
-    "Split": Operator(shapes_data.split, data.split, inputs=(1, 2)),
-    "Squeeze": Operator(shapes.squeeze, data.reshape, inputs=(1, 2)),
+    "Split": _moved(shapes_data.split, data.split, (1, 2)),
+    "Squeeze": _moved(shapes.squeeze, data.reshape, (1, 2)),
     "Sub": _binary(),
     "Sum": Operator(shapes.elementwise, elementwise.summation, inputs=(1, None)),
     "Tile": Operator(shapes_data.tiled, data.unsupported, inputs=(2, 2)),
-    "Transpose": Operator(shapes.transpose, data.transpose),
+    "Transpose": _moved(shapes.transpose, data.transpose),
     "Trilu": Operator(shapes_data.triangle, data.unsupported, inputs=(1, 2)),
-    "Unsqueeze": Operator(shapes.unsqueeze, data.reshape, inputs=(1, 2)),
+    "Unsqueeze": _moved(shapes.unsqueeze, data.reshape, (1, 2)),
     "Upsample": Operator(resized.resize, data.unsupported, inputs=(1, 2)),
-    "Where": _exact(shapes.choice, 3),
+    "Where": _exact(shapes.choice, 3, role=Role.MOVED),
     **{op: _exact(shapes.comparison, 2) for op in COMPARISONS},
     **{op: _exact(shapes.elementwise, 2) for op in TWO_OF_A_TYPE},
     **{op: _exact(shapes.same, 1) for op in ONE},

@@ -21,6 +21,7 @@ from dnnl.framework.lowering import LAYOUTS, Lowering, Prepared, Ref, Step, Tens
 from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
+from dnnl.framework.precision import fuse_conversions, in_precision, rounding_of, within_range
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
 from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
@@ -32,6 +33,7 @@ from dnnl.runtime.memory import Memory
 from dnnl.runtime.storage import check_room
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 PASSES: tuple[Pass, ...] = (
@@ -46,6 +48,7 @@ PASSES: tuple[Pass, ...] = (
     fold_affine,
     join_functions,
     fuse_post_ops,
+    fuse_conversions,
 )
 """What happens to a specialized graph before it is lowered, in this order."""
 
@@ -73,11 +76,14 @@ class Span:
     stop: int
 
 
-def optimize(graph: Graph) -> Graph:
-    """A specialized graph after all passes."""
+def optimize(graph: Graph, kind: DataType = DataType.f32) -> Graph:
+    """A specialized graph after all passes, in the precision of a type of floats."""
+    narrow = kind is not DataType.f32
+    if narrow:
+        graph = within_range(graph, kind)
     for rewrite in PASSES:
         graph = rewrite(graph)
-    return graph
+    return in_precision(graph, kind) if narrow else graph
 
 
 def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
@@ -90,6 +96,8 @@ def lower(graph: Graph, engine: Engine, layout: str = "propagate") -> Lowering:
         with blamed_on(node):
             operator_of(node).lower(lowering, node)
         lowering.advance()
+    for value in graph.outputs.values():
+        lowering.settle(value)
     return lowering
 
 
@@ -104,8 +112,9 @@ class Session:
     """Runs a model on inputs of the sizes that it was compiled for.
 
     Made by :meth:`Model.compile`. ``inputs`` says what :meth:`run` takes, ``layers`` what a run
-    does, ``nbytes`` how much memory activations and constants have. Runs from several threads take
-    turns, because they share the memory of activations.
+    does, ``nbytes`` how much memory activations and constants have, ``activation_nbytes`` the
+    former alone, ``rounding`` what is rounded to types smaller than f32. Runs from several threads
+    take turns, because they share the memory of activations.
     """
 
     def __init__(
@@ -114,11 +123,13 @@ class Session:
         engine: Engine,
         layout: str = "propagate",
         num_threads: int | None = None,
+        kind: DataType = DataType.f32,
     ) -> None:
         self.engine = engine
         self.inputs: Mapping[str, TensorType] = dict(graph.inputs)
         self._stream = Stream(engine, num_threads)
-        optimized = optimize(graph)
+        optimized = optimize(graph, kind)
+        self.rounding = rounding_of(optimized)
         lowering = lower(optimized, engine, layout)
         self._arena = _arena(lowering)
         self.nbytes = self._arena.size + sum(key.desc.size for key in lowering.prepared)
@@ -150,6 +161,11 @@ class Session:
     def outputs(self) -> tuple[str, ...]:
         """The names of the results."""
         return tuple(self._results)
+
+    @property
+    def activation_nbytes(self) -> int:
+        """The memory of what is computed, in bytes; values that are not needed at once share it."""
+        return self._arena.size
 
     @property
     def num_threads(self) -> int:

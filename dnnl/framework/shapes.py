@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from dnnl.errors import Unimplemented
-from dnnl.framework.graph import Array, Graph, ModelError, Node, Shape, TensorType
+from dnnl.framework.graph import REAL, Array, Graph, ModelError, Node, Shape, TensorType
 from dnnl.framework.window import Window
 
 Infer = Callable[["Scope"], list[TensorType]]
@@ -91,9 +91,9 @@ def same(scope: Scope) -> list[TensorType]:
 def floats(scope: Scope) -> list[TensorType]:
     """Elementwise operators of one source of floats.
 
-    Raises Unimplemented for others than f32.
+    Raises Unimplemented for others than f32, bf16 and f16.
     """
-    if scope.type().dtype != np.float32:
+    if scope.type().dtype not in REAL:
         rule = f"{scope.type().dtype} is not computed; Cast makes f32 of it"
         raise Unimplemented(f"{scope.node}: {rule}")
     return scope.result(scope.shape())

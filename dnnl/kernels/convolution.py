@@ -262,9 +262,11 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    if refusal is not None:
-        return refusal
-    problem = flatten(problem)
+    return refusal or plan(flatten(problem), isa)
+
+
+def plan(problem: Problem, isa: Isa) -> Conf:
+    """Plan a convolution that nothing refuses, along the places that it has."""
     scratchpad = Scratchpad()
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)
@@ -314,6 +316,7 @@ def refuse_quantization(problem: Problem) -> Refusal | None:
     """Why scales and zero points cannot be generated, or None.
 
     What changes within a sum can be taken off the sums only where it is added: zero points of src.
+    A group of one channel has no other scale within a sum.
     """
     given = problem.quantization
     tensors = {
@@ -323,7 +326,9 @@ def refuse_quantization(problem: Problem) -> Refusal | None:
     }
     per_output = 0b11 if problem.grouped else 0b1
     refusal = given.refuse(tensors)
-    for what, specs, of_src in (("scales", given.scales, 0), ("zero points", given.zero_points, 2)):
+    alone = 2 if problem.grouped and problem.channels == 1 else 0
+    kinds = ("scales", given.scales, alone), ("zero points", given.zero_points, 2)
+    for what, specs, of_src in kinds:
         allowed = {int(Arg.SRC): of_src, int(Arg.WEIGHTS): per_output}
         for arg, spec in specs:
             if refusal is None and arg in allowed and spec.mask & ~allowed[arg]:

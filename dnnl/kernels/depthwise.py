@@ -22,6 +22,7 @@ from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
 from dnnl.kernels.pointwise import symbol
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
 from dnnl.types.tag import FormatTag
@@ -95,13 +96,25 @@ def _walk(space: Spatial, name: str) -> Walk:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest over the output that folds over the taps."""
-    walks = [_walk(space, name) for space, name in zip(conf.problem.space, "dhw", strict=True)]
-    return build_walk("depthwise", conf.problem, walks, isa)
+    return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
+
+
+def walks_of(problem: Problem) -> list[Walk]:
+    """Depth, height and width of a convolution."""
+    return [_walk(space, name) for space, name in zip(problem.space, "dhw", strict=True)]
 
 
 def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> Kernel:
     """The kernel ``name``, one nest along ``walks``: depth, height and width."""
-    arguments = Arguments()
+    module, arguments = Module(name, isa), Arguments()
+    phase = emit_walk(module, name, problem, walks, arguments)
+    return Kernel(module, (phase,), arguments.ids)
+
+
+def emit_walk(
+    module: Module, name: str, problem: Problem, walks: Sequence[Walk], arguments: Arguments
+) -> Phase:
+    """Write the phase ``name``, one nest along ``walks``: depth, height and width."""
     n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
     outs = [axis for walk in walks for axis in walk.parallel]
     taps = [walk.reduced for walk in walks]
@@ -137,8 +150,7 @@ def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> 
         value = epilogue.apply(point, value)
         point.store(dst, quantizer.quantize(point, Arg.DST, value))
 
-    module = Module(name, isa)
-    entry = symbol(name, (problem.src, problem.weights, problem.dst), isa)
+    entry = symbol(name, (problem.src, problem.weights, problem.dst), module.isa)
     read = (*inputs, *epilogue.operands, *quantizer.operands)
     nest = Nest(
         (n, c, *outs), tuple(taps), read, (dst,), body,
@@ -146,4 +158,4 @@ def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> 
         filled=tuple(bound for walk in walks for bound in walk.filled),
         reads_dst=epilogue.reads_dst,
     )  # fmt: skip
-    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+    return emit_nest(module, entry, nest)

@@ -47,15 +47,19 @@ def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones:
     wide = _as_they_are(isa, src, weights, way, ones)
     if wide:
         return Panels(weights, wide)
-    weights = weights.with_data_type(way.b)
     row_step = src.strides[-2] * src.data_type.size
     vectors = product_conf.panel_vectors(isa, way, weights.dims[-1], row_step)
+    return Panels(panels_of(weights, way, isa, vectors), vectors)
+
+
+def panels_of(weights: MemoryDesc, way: Multiply, isa: Isa, vectors: int) -> MemoryDesc:
+    """Weights in panels of so many vectors."""
+    weights = weights.with_data_type(way.b)
     batch, k, n = LETTERS[: weights.ndims - 2], *LETTERS[weights.ndims - 2 : weights.ndims]
     width, group = vectors * isa.lanes, way.group
     if group == 1:
-        return Panels(weights.with_tag(FormatTag(f"{batch}{n.upper()}{k}{width}{n}")), vectors)
-    tag = f"{batch}{n.upper()}{k.upper()}{width}{n}{group}{k}"
-    return Panels(weights.with_tag(FormatTag(tag)), vectors)
+        return weights.with_tag(FormatTag(f"{batch}{n.upper()}{k}{width}{n}"))
+    return weights.with_tag(FormatTag(f"{batch}{n.upper()}{k.upper()}{width}{n}{group}{k}"))
 
 
 def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> int:
@@ -87,16 +91,18 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         return refusal
     src: Argument = (Arg.SRC, problem.src)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
-    if _column_major(problem):
-        problem = _transposed(problem)
+    if column_major(problem):
+        problem = transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
     return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
 
 
-def _column_major(problem: Problem) -> bool:
+def column_major(problem: Problem) -> bool:
     """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows."""
     dst = problem.dst
     if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
+        return False
+    if problem.dropout is not None or problem.stochastic:
         return False
     both = 0b11 << (dst.ndims - 2)
     quantization = (*problem.quantization.scales, *problem.quantization.zero_points)
@@ -105,16 +111,9 @@ def _column_major(problem: Problem) -> bool:
     return not dst.inner_blocks and dst.strides[-2] == 1 and dst.strides[-1] != 1
 
 
-def _transposed(problem: Problem) -> Problem:
+def transposed(problem: Problem) -> Problem:
     """The product of the transposed matrices, which is the transposed product."""
-
-    def turn(desc: MemoryDesc) -> MemoryDesc:
-        if desc.is_zero:
-            return desc
-        last = desc.ndims - 1
-        return desc.permute_axes((*range(last - 1), last, last - 1))
-
-    post_ops = tuple(entry.mapped(turn) for entry in problem.post_ops)
+    post_ops = tuple(entry.mapped(turned) for entry in problem.post_ops)
     given = problem.quantization
     first = problem.dst.ndims - 2
     scales, zero_points = (
@@ -122,9 +121,17 @@ def _transposed(problem: Problem) -> Problem:
         for specs in (given.scales, given.zero_points)
     )
     return Problem(
-        turn(problem.weights), turn(problem.src), turn(problem.bias), turn(problem.dst),
+        turned(problem.weights), turned(problem.src), turned(problem.bias), turned(problem.dst),
         post_ops, Quantization(scales, zero_points), problem.narrow,
     )  # fmt: skip
+
+
+def turned(desc: MemoryDesc) -> MemoryDesc:
+    """The descriptor of the transposed matrices; the zero one as it is."""
+    if desc.is_zero:
+        return desc
+    last = desc.ndims - 1
+    return desc.permute_axes((*range(last - 1), last, last - 1))
 
 
 def _turned(spec: ScaleSpec, first: int) -> ScaleSpec:

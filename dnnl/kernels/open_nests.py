@@ -81,7 +81,7 @@ class OpenKernel:
             fields[field] = new if isinstance(value, tuple) else new[0]
         if hasattr(conf, "post_ops"):
             entries = enumerate(conf.post_ops)
-            fields["post_ops"] = tuple(_with_operands(n, entry, made) for n, entry in entries)
+            fields["post_ops"] = tuple(with_operands(n, entry, made) for n, entry in entries)
         return replace(conf, **fields)
 
     def shared(self, conf: Any) -> Any:
@@ -121,9 +121,10 @@ def refuse_groups(quantization: Quantization) -> Refusal | None:
     return None
 
 
-def _with_operands(
+def with_operands(
     number: int, entry: PostOp, made: Callable[[int, MemoryDesc], MemoryDesc]
 ) -> PostOp:
+    """Post-op ``number`` with the descriptors ``made(argument, desc)`` of its operands."""
     ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
     return entry.mapped(lambda desc: made(next(ids), desc))
 

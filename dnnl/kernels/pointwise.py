@@ -15,6 +15,7 @@ from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.codegen.stochastic import StochasticRounding
 from dnnl.kernels.scratchpad import Relayout
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -160,23 +161,35 @@ def emit_copy(
     post_ops: Sequence[PostOp] = (),
     quantization: Quantization = _NONE,
     core: Type = F32,
+    dropout: Dropout | None = None,
+    *,
+    stochastic: bool = False,
 ) -> Phase:
-    """Write a phase that copies one argument into another through its ``quantization``, post-ops
-    and that of dst, as values of ``core``."""
+    """Write a phase that copies one argument into another through its ``quantization``, a dropout,
+    post-ops, that of dst and rounding, as values of ``core``."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
     output = Operand(arguments.slot(dst[0]), dst[1], index)
     epilogue = Epilogue(post_ops, output, arguments)
     quantizer = Quantizer(quantization, {src[0]: given, int(Arg.DST): output}, arguments)
+    dropper = Dropper(dropout, output, arguments)
+    rounding = StochasticRounding(stochastic, output, arguments)
 
     def body(point: Point) -> None:
         value = quantizer.dequantize(point, src[0], point.load(given))
-        value = epilogue.apply(point, value)
-        point.store(output, quantizer.quantize(point, Arg.DST, value))
+        value = epilogue.apply(point, dropper.apply(point, value))
+        value = quantizer.quantize(point, Arg.DST, value)
+        point.store(output, rounding.apply(point, value))
 
-    read = (given, *epilogue.operands, *quantizer.operands)
-    nest = Nest(axes, (), read, (output,), body, reads_dst=epilogue.reads_dst, core=core)
+    read = (
+        given, *epilogue.operands, *quantizer.operands, *dropper.inputs, *rounding.inputs,
+    )  # fmt: skip
+    nest = Nest(
+        axes, (), read, (output, *dropper.outputs), body,
+        numbers=(*dropper.numbers, *rounding.numbers),
+        reads_dst=epilogue.reads_dst, registers=dropper.registers, core=core,
+    )  # fmt: skip
     return emit_nest(module, symbol, nest)
 
 

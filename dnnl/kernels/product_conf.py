@@ -28,6 +28,7 @@ from dnnl.kernels.product_types import multiplies_integers, refuse_tensors, way_
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -42,8 +43,9 @@ NONE = Quantization()
 
 @dataclass(frozen=True)
 class Problem:
-    """dst = post_ops(bias + src * weights) of quantized tensors; ``bias`` may be the zero
-    descriptor. Factors of f32 may be held as ``narrow``."""
+    """dst = post_ops(dropout(bias + src * weights)) of quantized tensors; ``bias`` may be the zero
+    descriptor. Factors of f32 may be held as ``narrow``. Results may be rounded by chance, which is
+    ``stochastic``."""
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -52,6 +54,8 @@ class Problem:
     post_ops: tuple[PostOp, ...]
     quantization: Quantization = NONE
     narrow: DataType = DataType.f32
+    dropout: Dropout | None = None
+    stochastic: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,8 @@ class Conf:
     where they are copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are
     parts of the scratchpad, where they are needed (`Finish`).
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
-    follows on the sums' compensation. ``scratchpad`` is in bytes.
+    follows on the bias, ``dropout`` and ``stochastic`` rounding among it. ``scratchpad`` is in
+    bytes.
     """
 
     src: Argument
@@ -111,6 +116,8 @@ class Conf:
     copy_out: Relayout | None
     scratchpad: int
     column_sums: Argument | None = None
+    dropout: Dropout | None = None
+    stochastic: bool = False
 
 
 AnyConf = TypeVar("AnyConf", bound=Conf)
@@ -170,14 +177,16 @@ def refuse_problem(problem: Problem) -> Refusal | None:
     return refusal or refuse(problem.post_ops, problem.dst)
 
 
-def refuse_matrices(problem: Problem) -> Refusal | None:
-    """Why `plan` cannot take a problem, or None."""
+def refuse_matrices(problem: Problem, *, runtime: bool = False) -> Refusal | None:
+    """Why a product of matrices cannot be generated, or None; unless ``runtime``, all sizes have to
+    be known."""
     tensors = {
         int(Arg.SRC): problem.src,
         int(Arg.WEIGHTS): problem.weights,
         int(Arg.DST): problem.dst,
     }
-    refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
+    tensors_of = problem.src, problem.weights, problem.bias, problem.dst
+    refusal = refuse_tensors(*tensors_of, runtime=runtime)
     refusal = refusal or problem.quantization.refuse(tensors)
     return refusal or refuse(problem.post_ops, problem.dst)
 
@@ -209,9 +218,11 @@ def plan(
         assert way is not None, "refused before"
     if stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
-    bare = problem.bias.is_zero and not problem.post_ops
+    bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
-    if problem.dst.data_type.bits < 8 or not shape.dst_walkable(problem.dst):
+    chance = problem.dropout is not None or problem.stochastic
+    walkable = shape.dst_walkable(problem.dst) and not chance
+    if problem.dst.data_type.bits < 8 or not walkable:
         computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
         copy_out = (computed, dst)
         dst = computed
@@ -228,6 +239,7 @@ def plan(
         quantization=problem.quantization, dequantized=dequantized, factors=factors,
         multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
+        dropout=problem.dropout, stochastic=problem.stochastic,
     )  # fmt: skip
 
 
@@ -338,9 +350,22 @@ def build(
     products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
     sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
 ) -> Kernel:
-    """The copies in, the ``sums``, the products with what they do at their ends, the copy out."""
-    arguments = Arguments()
-    module = Module(name, isa)
+    """The kernel with the phases of `emit` and no others."""
+    module, arguments = Module(name, isa), Arguments()
+    phases = emit(module, conf, arguments, products, sums)
+    return Kernel(module, tuple(phases), arguments.ids)
+
+
+def emit(
+    module: Module,
+    conf: AnyConf,
+    arguments: Arguments,
+    products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
+    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
+) -> list[Phase]:
+    """Write the copies in, the ``sums``, the products with what they do at their ends, the copy
+    out."""
+    name, isa = module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     phases.extend(sums(module, conf, arguments))
     tile = conf.blocking.tile
@@ -359,6 +384,7 @@ def build(
             emit_copy(
                 module, symbol, given, dst, arguments, conf.post_ops,
                 conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
+                conf.dropout, stochastic=conf.stochastic,
             )
         )  # fmt: skip
-    return Kernel(module, tuple(phases), arguments.ids)
+    return phases

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
+from functools import cached_property
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
+from dnnl.kernels import convolution_chain as chains
 from dnnl.kernels import depthwise
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
@@ -26,12 +31,18 @@ from dnnl.language.options import (
     strides,
 )
 from dnnl.primitives.checks import dilation_hint
-from dnnl.primitives.implementation import (
-    Implementation,
-    Plan,
-)
+from dnnl.primitives.desc import Stage, Tensor
+from dnnl.primitives.implementation import Implementation, Plan, dense_like, resolve_post_ops
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.sliding import SlidingDesc, flops, plan, sliding_parameters
+from dnnl.primitives.sliding import (
+    SlidingDesc,
+    decided,
+    flops,
+    plan,
+    problem_of,
+    refuse_sliding,
+    sliding_parameters,
+)
 from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
@@ -39,9 +50,12 @@ from dnnl.primitives.weighted import (
     weighted_roles,
 )
 from dnnl.reference.convolution import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpDepthwise, PostOpSum
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,14 @@ class ConvolutionDesc(SlidingDesc):
     dimension if there are groups, bias (OC). Arguments SRC, WEIGHTS, BIAS, DST; every layout may
     be ``any``. Dilation 0 is a dense kernel.
     """
+
+    def under(self, post_ops: Sequence[PostOp]) -> ConvolutionDesc:
+        """A chain, if a depthwise convolution follows a 1x1 one of images."""
+        found = [entry for entry in post_ops if isinstance(entry, PostOpDepthwise)]
+        plain = self.dst_desc.ndims == 4 and self.weights_desc.dims[-2:] == (1, 1)
+        if len(found) != 1 or not plain or self.dst_desc.has_runtime_values:
+            return self
+        return ChainedDesc.of(self, tuple(post_ops).index(found[0]), found[0])
 
     def check_spatial(self) -> None:
         """dst has a pixel for each place of the kernel in the padded source."""
@@ -71,6 +93,106 @@ class ConvolutionDesc(SlidingDesc):
                 rule = f"spatial dimension {dim} of dst must be {expected}"
                 hint = dilation_hint(self.dilations)
                 raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
+
+
+@dataclass(frozen=True)
+class ChainedDesc(ConvolutionDesc):
+    """A convolution, whose dst is the intermediate, and the depthwise one behind it; ``number`` is
+    that of the latter among the post-ops.
+
+    Arguments POST_OP_DW | WEIGHTS and POST_OP_DW | BIAS besides, and DST is that of ``second``.
+    """
+
+    second: ConvolutionDesc
+    number: int
+
+    @classmethod
+    def of(cls, first: ConvolutionDesc, number: int, entry: PostOpDepthwise) -> ChainedDesc:
+        """The chain of a convolution and of post-op ``number``, the layout of whose dst is what
+        the first one asks for."""
+        n, c, *sizes = first.dst_desc.dims
+        places = [-(-size // entry.stride) for size in sizes]
+        right = [
+            (places - 1) * entry.stride + entry.kernel - size - entry.padding_l
+            for size, places in zip(sizes, places, strict=True)
+        ]
+        between = MemoryDesc(first.dst_desc.dims, first.dst_desc.data_type, "any")
+        kernel = (c, 1, 1, entry.kernel, entry.kernel)
+        dst = MemoryDesc((n, c, *places), entry.dst_dt, "any")
+        if first.dst_desc.format_kind is not FormatKind.any:
+            dst = dense_like(dst, first.dst_desc)
+        bias = None if entry.bias_dt is DataType.undef else MemoryDesc((c,), entry.bias_dt)
+        second = ConvolutionDesc.forward(
+            first.prop_kind, Alg.convolution_direct, between,
+            MemoryDesc(kernel, entry.weights_dt, "any"), dst, [entry.stride] * 2,
+            [entry.padding_l] * 2, right, bias_desc=bias,
+        )  # fmt: skip
+        fields = {each.name: getattr(first, each.name) for each in dataclass_fields(first)}
+        return cls(**{**fields, "dst_desc": between}, second=second, number=number)
+
+    def under(self, post_ops: Sequence[PostOp]) -> ConvolutionDesc:
+        """Itself: it is a chain already."""
+        return self
+
+    def stages(self, post_ops: Sequence[PostOp]) -> Sequence[Stage]:
+        """Those before the depthwise convolution, and those behind it."""
+        entries, behind = tuple(post_ops), self.number + 1
+        return [
+            Stage(0, entries[: self.number], self.dst_desc),
+            Stage(behind, entries[behind:], self.second.dst_desc),
+        ]
+
+    @cached_property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What is read by both convolutions, and the last result."""
+        own = [tensor for tensor in self.named if not tensor.output]
+        second = [
+            replace(tensor, argument=tensor.argument | Arg.POST_OP_DW)
+            for tensor in self.second.named
+            if tensor.argument in (Arg.WEIGHTS, Arg.BIAS)
+        ]
+        return (*own, *second, *self.second.outputs)
+
+    def quantized(self, argument: int) -> MemoryDesc:
+        """DST means the intermediate, and POST_OP_DW | DST the last result."""
+        if argument == Arg.DST:
+            return self.dst_desc
+        if argument == Arg.POST_OP_DW | Arg.DST:
+            return self.second.dst_desc
+        return self.desc_of(argument)
+
+    def quantizes(self, output: int) -> int:
+        """DST has those of the second convolution."""
+        return output | Arg.POST_OP_DW
+
+
+def _chain(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    if not isinstance(desc, ChainedDesc):
+        return Refusal(Reason.POST_OP, "no depthwise convolution follows it")
+    refusal = refuse_sliding(desc, attr)
+    if refusal is not None:
+        return refusal
+    (_, before, _), (_, behind, _) = desc.stages(attr.post_ops)
+    if any(isinstance(entry, PostOpSum) for entry in before):
+        detail = "a sum before a depthwise convolution: there is no dst to add"
+        return Refusal(Reason.POST_OP, detail)
+    of_first, of_second = chains.split(Quantization.of(attr))
+    first = problem_of(desc, before, of_first, kernel.Problem)
+    second = problem_of(desc.second, behind, of_second, kernel.Problem)
+    chain = chains.resolve(chains.Chain(first, second, desc.number), isa)
+    before = resolve_post_ops(before, chain.first.dst)
+    behind = resolve_post_ops(behind, chain.second.dst)
+    chain = replace(
+        chain,
+        first=replace(chain.first, post_ops=before),
+        second=replace(chain.second, post_ops=behind),
+    )
+    conf = chains.configure(chain, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    made = decided(replace(desc, second=decided(desc.second, chain.second)), chain.first)
+    entries = (*before, attr.post_ops[desc.number], *behind)
+    return Plan(made, entries, Recipe(conf, isa, chains.build), conf.scratchpad)
 
 
 def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -99,7 +221,8 @@ def _dst(case: CaseValues) -> MemoryDesc:
 
 
 def _flops(desc: SlidingDesc) -> int:
-    return flops(desc, desc.src_desc.dims[2:], desc.dst_desc.dims[2:])
+    own = flops(desc, desc.src_desc.dims[2:], desc.dst_desc.dims[2:])
+    return own + _flops(desc.second) if isinstance(desc, ChainedDesc) else own
 
 
 ConvolutionDesc.operation = Operation(
@@ -127,11 +250,16 @@ ConvolutionDesc.operation = Operation(
     parameters=sliding_parameters("convolution_"),
     flops=_flops,
     sums=True,
+    compensated=(Arg.WEIGHTS,),
     reference=SPECIFICATION,
-    examples=("--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",),
+    examples=(
+        "--attr-post-ops=sum+relu g2ic6ih7oc10kh3ph1",
+        "--attr-post-ops=relu+dw:k3s2p1+relu ic6ih9oc20kh1",
+    ),
     implementations=(
         Implementation("depthwise", _depthwise, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD),
+        Implementation("chain", _chain, FORWARD),
     ),
     mask=mask_of_outputs,
 )  # fmt: skip

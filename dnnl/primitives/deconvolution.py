@@ -37,6 +37,7 @@ from dnnl.primitives.weighted import (
     weighted_roles,
 )
 from dnnl.reference.deconvolution import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
@@ -127,6 +128,7 @@ DeconvolutionDesc.operation = Operation(
     parameters=sliding_parameters("deconvolution_"),
     flops=_flops,
     sums=True,
+    compensated=(Arg.WEIGHTS,),
     reference=SPECIFICATION,
     examples=("--attr-post-ops=sum+relu g2ic6ih7oc10kh3sh2ph1",),
     implementations=(

@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
@@ -37,6 +37,15 @@ class Tensor:
     field: str
     output: bool = False
     remark: str = ""
+
+
+class Stage(NamedTuple):
+    """Post-ops that are applied to one tensor ``dst``, the first of which has the number
+    ``begin``."""
+
+    begin: int
+    entries: tuple[PostOp, ...]
+    dst: MemoryDesc
 
 
 @dataclass(frozen=True)
@@ -116,9 +125,23 @@ class Desc:
         """The propagation kind in verbose lines."""
         return str(self.propagation) if hasattr(self, "prop_kind") else "undef"
 
+    def under(self, post_ops: Sequence[PostOp]) -> Desc:
+        """The description of what is done with these post-ops: itself, unless one of them has
+        tensors of its own or another result."""
+        return self
+
+    def stages(self, post_ops: Sequence[PostOp]) -> Sequence[Stage]:
+        """The post-ops by what they are applied to."""
+        return [Stage(0, tuple(post_ops), self.outputs[0].desc)]
+
     @cached_property
     def tensors(self) -> tuple[Tensor, ...]:
         """The tensors of this propagation, absent ones left out, in the order of the record."""
+        return self.named
+
+    @cached_property
+    def named(self) -> tuple[Tensor, ...]:
+        """The tensors of the record, which verbose lines tell of."""
         return tuple(self._tensors())
 
     def _tensors(self) -> Iterator[Tensor]:
@@ -160,6 +183,14 @@ class Desc:
             if tensor.argument == argument:
                 return tensor.desc
         return MemoryDesc.zero()
+
+    def quantized(self, argument: int) -> MemoryDesc:
+        """The descriptor of what the scales and zero points of an argument belong to."""
+        return self.desc_of(argument)
+
+    def quantizes(self, output: int) -> int:
+        """The argument whose scales and zero points an output has."""
+        return output
 
     @property
     def has_runtime_values(self) -> bool:

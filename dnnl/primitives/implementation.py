@@ -96,10 +96,10 @@ def dense_like(desc: MemoryDesc, model: MemoryDesc) -> MemoryDesc:
     return desc.with_tag(FormatTag.of(order, model.inner_blocks))
 
 
-def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc) -> None:
+def check_post_ops(post_ops: tuple[PostOp, ...], dst: MemoryDesc, begin: int = 0) -> None:
     """Raise unless every operand of a post-op can be broadcast to dst, and what a sum reads dst as
-    has the size of dst's elements."""
-    for number, entry in enumerate(post_ops):
+    has the size of dst's elements. The first of them has the number ``begin``."""
+    for number, entry in enumerate(post_ops, begin):
         read = entry.data_type if isinstance(entry, PostOpSum) else None
         if read is not None and read.bits != dst.data_type.bits:
             alike = (kind for kind in DataType if kind.bits == dst.data_type.bits)

@@ -30,11 +30,18 @@ from dnnl.primitives.implementation import (
     Implementation,
     Plan,
     refuse_attr,
+    resolve_dropout,
     resolve_post_ops,
 )
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.weighted import bias_of_channels, weighted_roles
+from dnnl.primitives.weighted import (
+    bare,
+    bias_of_channels,
+    refuse_adjusted,
+    weighted_roles,
+)
 from dnnl.reference.inner_product import SPECIFICATION
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -92,21 +99,28 @@ class InnerProductDesc(Desc):
 
 
 def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
+    refusal = refuse_adjusted(desc.weights_desc)
+    refusal = refusal or refuse_attr(attr, "post_ops", "scales", "zero_points", "dropout")
     if refusal is not None:
         return refusal
     open_problem = Problem(
-        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+        desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
         Quantization.of(attr),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
     problem = kernel.resolve(open_problem, isa)
-    problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
+    problem = replace(
+        problem,
+        post_ops=resolve_post_ops(problem.post_ops, problem.dst),
+        dropout=resolve_dropout(attr.dropout, problem.dst),
+    )
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
+    compensated = desc.weights_desc.compensation is not None
+    weights = desc.weights_desc if compensated else problem.weights
     decided = replace(
-        desc, src_desc=problem.src, weights_desc=problem.weights,
+        desc, src_desc=problem.src, weights_desc=weights,
         bias_desc=problem.bias, dst_desc=problem.dst,
     )  # fmt: skip
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
@@ -146,6 +160,7 @@ InnerProductDesc.operation = Operation(
     parameters=(),
     flops=lambda desc: 2 * desc.src_desc.dims[0] * desc.weights_desc.nelems(),
     sums=True,
+    compensated=(Arg.WEIGHTS,),
     reference=SPECIFICATION,
     examples=("mb3ic19ih3oc33",),
     implementations=(Implementation("brgemm", _brgemm, FORWARD),),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.stochastic import ROUNDED
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import matmul as kernel
-from dnnl.kernels import matmul_exact
+from dnnl.kernels import matmul_exact, matmul_open, open_product
 from dnnl.kernels.product_conf import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
@@ -19,7 +21,6 @@ from dnnl.language.options import (
     BIA_DT,
     BIA_MASK,
     DTAG,
-    MANY,
     PRODUCT_DT,
     STAG,
     WTAG,
@@ -30,7 +31,7 @@ from dnnl.language.options import (
     strides,
 )
 from dnnl.language.problem import Dims
-from dnnl.language.values import matching, several, text
+from dnnl.language.values import integer, matching, several, text
 from dnnl.primitives.checks import spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
@@ -39,16 +40,20 @@ from dnnl.primitives.implementation import (
     laid_out_as,
     plan_nest,
     refuse_attr,
+    resolve_dropout,
     resolve_post_ops,
 )
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.weighted import weighted_roles
+from dnnl.primitives.weighted import bare, refuse_adjusted, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
+from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.dtype import DataType
-from dnnl.types.kinds import FormatKind
+from dnnl.types.dtype import DataType, any_of
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+
+_SUPPORTED = ("post_ops", "scales", "zero_points", "dropout", "rounding_mode")
 
 
 @dataclass(frozen=True, init=False)
@@ -59,6 +64,9 @@ class MatmulDesc(Desc):
     and is then broadcast; each dimension of bias is 1 or dst's. Arguments SRC, WEIGHTS, BIAS, DST;
     every layout may be ``any``, transposed matrices are layouts. Floats and bytes are multiplied as
     oneDNN does; s32, u32, s64 or u64, all of one type, wrap.
+
+    Dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
+    Weights of known sizes may be ``any`` beside that.
     """
 
     src_desc: MemoryDesc
@@ -100,6 +108,15 @@ class MatmulDesc(Desc):
             raise InvalidArguments("bias_desc", bias.dims, rule)
 
     @property
+    def auxiliary(self) -> str:
+        """The dims of src and of weights that only the execution knows, a bit for each."""
+        masks = [
+            sum(1 << d for d, size in enumerate(desc.dims) if size == RUNTIME_DIM)
+            for desc in (self.src_desc, self.weights_desc)
+        ]
+        return f"runtime_dims_masks:{masks[0]}:{masks[1]}" if any(masks) else ""
+
+    @property
     def problem(self) -> str:
         """The dims of src and weights."""
         return f"{spelled(self.src_desc.dims)}:{spelled(self.weights_desc.dims)}"
@@ -113,21 +130,60 @@ def _broadcast(a: int, b: int) -> int:
 
 
 def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
+    refusal = refuse_adjusted(desc.weights_desc) or refuse_attr(attr, *_SUPPORTED)
+    refusal = refusal or _refuse_rounding(desc, attr)
     if refusal is not None:
         return refusal
-    open_problem = Problem(
-        desc.src_desc, desc.weights_desc, desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
-        Quantization.of(attr),
-        narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
-    )  # fmt: skip
-    problem = kernel.resolve(open_problem, isa)
-    problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
+    problem = kernel.resolve(_problem(desc, attr, isa), isa)
+    problem = replace(
+        problem,
+        post_ops=resolve_post_ops(problem.post_ops, problem.dst),
+        dropout=resolve_dropout(attr.dropout, problem.dst),
+        stochastic=bool(attr.rounding_modes),
+    )
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
-    decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
+    compensated = desc.weights_desc.compensation is not None
+    weights = desc.weights_desc if compensated else problem.weights
+    decided = MatmulDesc(problem.src, weights, problem.dst, problem.bias)
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _refuse_rounding(desc: MatmulDesc, attr: PrimitiveAttr) -> Refusal | None:
+    """Why results cannot be rounded by chance, or None."""
+    kind = desc.dst_desc.data_type
+    for argument in attr.rounding_modes:
+        if argument != Arg.DST:
+            return Refusal(Reason.ATTRIBUTE, f"rounding_mode of {name_of(argument)}")
+        if kind.is_integer or kind.bits < 8:
+            rule = f"it takes {any_of((*ROUNDED, DataType.f32, DataType.f64))}"
+            return Refusal(Reason.DATA_TYPE, f"{kind} rounded by chance; {rule}")
+    return None
+
+
+def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = refuse_adjusted(desc.weights_desc)
+    refusal = refusal or refuse_attr(attr, "post_ops", "scales", "zero_points")
+    if refusal is not None:
+        return refusal
+    problem = matmul_open.resolve(_problem(desc, attr, isa), isa)
+    problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
+    conf = matmul_open.configure(problem, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    recipe = Recipe(matmul_open.shared(conf), isa, open_product.build)
+    sizes = partial(matmul_open.sizes, conf, isa)
+    decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
+    return Plan(decided, problem.post_ops, recipe, sizes=sizes)
+
+
+def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Problem:
+    return Problem(
+        desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+        Quantization.of(attr),
+        narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
+    )  # fmt: skip
 
 
 def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -143,27 +199,53 @@ def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_nest(decided, attr, isa, configure, matmul_exact.build)
 
 
-def _runtime(case: CaseValues) -> str:
-    return str(case["runtime_dims_masks"]).strip("0:")
+def _open_dims(case: CaseValues) -> tuple[int, int, int]:
+    """The masks of the dims of src, weights and dst that only the execution knows."""
+    given = case["runtime_dims_masks"].items
+    src, weights = (given[n] if n < len(given) else 0 for n in range(2))
+    rows, columns = (1 << (len(case.shapes.padded[0]) - n) for n in (2, 1))
+    batch = (src | weights) & (rows - 1)
+    return src, weights, batch | src & rows | weights & columns
 
 
 def _invalid(case: CaseValues) -> str | None:
     """What is known at execution only has no layout to choose."""
-    chosen = "any" in (case["stag"], case["wtag"], case["dtag"])
-    return INVALID if _runtime(case) and chosen else None
+    tags = case["stag"], case["wtag"], case["dtag"]
+    chosen = any(mask and tag == "any" for mask, tag in zip(_open_dims(case), tags, strict=True))
+    return INVALID if chosen else None
 
 
-def _src(case: CaseValues) -> MemoryDesc:
-    for name in ("encoding", "grouped", "runtime_dims_masks"):
+def _complete(desc: MatmulDesc, case: CaseValues) -> MatmulDesc:
+    """With what only execution knows left open."""
+    src, weights, dst = _open_dims(case)
+    if not (src or weights):
+        return desc
+
+    def opened(mask: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(RUNTIME_DIM if mask >> d & 1 else size for d, size in enumerate(sizes))
+
+    padded = case.shapes.padded
+    bias = desc.bias_desc
+    if not bias.is_zero:
+        varying = sum(1 << d for d, size in enumerate(bias.dims) if size != 1)
+        bias = MemoryDesc(opened(dst & varying, bias.dims), bias.data_type)
+    return MatmulDesc(
+        _src(case, opened(src, padded[0])), _weights(case, opened(weights, padded[1])),
+        _dst(case, opened(dst, _dims(case))), bias,
+    )  # fmt: skip
+
+
+def _src(case: CaseValues, dims: tuple[int, ...] | None = None) -> MemoryDesc:
+    for name in ("encoding", "grouped"):
         if str(case[name]).strip("0:"):
             raise Unimplemented(f"matmul has no {name}")
     strides = case.strides(0, "stag")
-    return tensor(case.shapes.padded[0], case.part("dt", 0), case["stag"], strides)
+    return tensor(dims or case.shapes.padded[0], case.part("dt", 0), case["stag"], strides)
 
 
-def _weights(case: CaseValues) -> MemoryDesc:
+def _weights(case: CaseValues, dims: tuple[int, ...] | None = None) -> MemoryDesc:
     strides = case.strides(1, "wtag")
-    return tensor(case.shapes.padded[1], case.part("dt", 1), case["wtag"], strides)
+    return tensor(dims or case.shapes.padded[1], case.part("dt", 1), case["wtag"], strides)
 
 
 def _dims(case: CaseValues) -> tuple[int, ...]:
@@ -183,8 +265,8 @@ def _bias(case: CaseValues) -> MemoryDesc | None:
     return MemoryDesc(dims, case["bia-dt"])
 
 
-def _dst(case: CaseValues) -> MemoryDesc:
-    return tensor(_dims(case), case.part("dt", 2), case["dtag"], case.strides(2, "dtag"))
+def _dst(case: CaseValues, dims: tuple[int, ...] | None = None) -> MemoryDesc:
+    return tensor(dims or _dims(case), case.part("dt", 2), case["dtag"], case.strides(2, "dtag"))
 
 
 def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
@@ -219,7 +301,7 @@ MatmulDesc.operation = Operation(
                 ),
             ),
             Option("grouped", "", text), strides(operands, 3),
-            auxiliary("runtime_dims_masks", "", several(text, MANY)), *ATTRIBUTES, BIA_DT,
+            auxiliary("runtime_dims_masks", "0:0", several(integer, (1, 2))), *ATTRIBUTES, BIA_DT,
             BIA_MASK,
         ),
         Dims(2, 2, " by "),
@@ -231,12 +313,15 @@ MatmulDesc.operation = Operation(
     flops=lambda desc: 2 * desc.dst_desc.nelems() * desc.src_desc.dims[-1],
     formerly={"gemm": "", "gemm_api": ""},
     sums=True,
+    compensated=(Arg.WEIGHTS,),
     channels=-1,
     reference=SPECIFICATION,
     examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
     implementations=(
-        Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD)
+        Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
+        Implementation("brgemm", _open_sizes, FORWARD, runtime=True),
     ),
     invalid=_invalid,
+    complete=_complete,
     mask=_mask,
 )  # fmt: skip

@@ -82,8 +82,10 @@ class PrimitiveDesc:
         self.isa = select_isa(self.engine)
         log.describe("isa", lambda: f"{self.engine.kind},isa:{self.isa.name}")
         try:
+            desc = desc.under(self._asked_attr.post_ops)
             check_outputs(_written(desc, self._asked_attr.dropout))
-            check_post_ops(tuple(self._asked_attr.post_ops), desc.outputs[0].desc)
+            for begin, entries, dst in desc.stages(self._asked_attr.post_ops):
+                check_post_ops(entries, dst, begin)
             check_dropout(self._asked_attr.dropout, desc.outputs[0].desc)
             self._settled = desc.settled(None if hint is None else _forward(desc, hint))
         except InvalidArguments as error:
@@ -178,12 +180,19 @@ class PrimitiveDesc:
         dropout = self._attr.dropout
         if dropout is not None and argument in dropout.descs:
             return dropout.descs[argument]
-        for number, entry in enumerate(self._attr.post_ops):
-            if isinstance(entry, PostOpPrelu) and argument == Arg.post_op(number) | Arg.WEIGHTS:
-                return prelu_weights(entry.mask, self.desc.outputs[0].desc)
-            for operand, desc in entry.operands:
-                if argument == Arg.post_op(number) | operand:
-                    return desc
+        if argument == Arg.ROUNDING_SEED and self._attr.rounding_modes:
+            return MemoryDesc((1,), "s32")
+        return self._operand_desc(argument)
+
+    def _operand_desc(self, argument: int) -> MemoryDesc:
+        """The descriptor of an operand of a post-op."""
+        for begin, entries, dst in self.desc.stages(self._attr.post_ops):
+            for number, entry in enumerate(entries, begin):
+                if isinstance(entry, PostOpPrelu) and argument == Arg.post_op(number) | Arg.WEIGHTS:
+                    return prelu_weights(entry.mask, dst)
+                for operand, desc in entry.operands:
+                    if argument == Arg.post_op(number) | operand:
+                        return desc
         return MemoryDesc.zero()
 
     def _parameter_desc(self, argument: int) -> MemoryDesc:
@@ -192,7 +201,8 @@ class PrimitiveDesc:
         specs = self._attr.scales if scales else self._attr.zero_points
         owner = argument - (Arg.SCALES if scales else Arg.ZERO_POINTS)
         spec = specs.get(owner)
-        return MemoryDesc.zero() if spec is None else spec.desc(self.arg_desc(owner).dims)
+        dims = self.desc.quantized(owner).dims
+        return MemoryDesc.zero() if spec is None else spec.desc(dims)
 
     def with_sizes(self, given: Mapping[int, MemoryDesc]) -> PrimitiveDesc:
         """This description with the sizes of an execution: ``given`` are the descriptors of its
@@ -273,15 +283,15 @@ class PrimitiveDesc:
 
     def verbose_fields(self) -> str:
         """Engine, kind, implementation, propagation, descriptors, attributes and problem."""
-        asked = {tensor.argument: tensor.desc for tensor in self._asked.tensors}
+        asked = {tensor.argument: tensor.desc for tensor in self._asked.named}
         desc = self.desc
         tokens = [
             f"{tensor.name}:{tensor.desc.token(asked[tensor.argument].format_kind.name == 'any')}"
             f"{tensor.remark}"
-            for tensor in desc.tensors
+            for tensor in desc.named
         ]
         parts = [self.engine.kind, desc.kind, self.impl_info, desc.spelled_propagation]
-        text = [" ".join(tokens), str(self._attr), desc.auxiliary, desc.problem]
+        text = [" ".join(tokens), str(self._attr), self._asked.auxiliary, desc.problem]
         return ",".join([*parts, *text])
 
     def __repr__(self) -> str:
@@ -341,8 +351,8 @@ def _executing(desc: Desc, src: Engine, dst: Engine) -> Engine:
 
 
 def is_parameter(argument: int) -> bool:
-    """Whether an argument holds scales, zero points or a number for a dropout."""
-    return bool(argument & _QUANTIZATION) or argument in SCALARS
+    """Whether an argument holds scales, zero points or a number for what is done by chance."""
+    return bool(argument & _QUANTIZATION) or argument in {*SCALARS, Arg.ROUNDING_SEED}
 
 
 def describe(argument: int, desc: MemoryDesc) -> str:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal
@@ -18,9 +18,11 @@ from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import Parameter
+from dnnl.primitives.weighted import bare, refuse_adjusted
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,9 @@ class SlidingDesc(Desc):
         return d, h, w
 
 
+AnySliding = TypeVar("AnySliding", bound=SlidingDesc)
+
+
 def sliding_parameters(prefix: str) -> tuple[Parameter, ...]:
     """What a description has besides its tensors; names of its algorithms begin with ``prefix``."""
     return (
@@ -179,29 +184,51 @@ def plan(
 ) -> Plan | Refusal:
     """The kernel of the problem that a description is, with the layouts that ``resolve`` decides,
     as ``configure`` plans it; or why there is none."""
-    kind, _, way = str(desc.alg_kind).rpartition("_")
-    if way == "winograd":
-        return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
-    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
+    refusal = refuse_sliding(desc, attr)
     if refusal is not None:
         return refusal
-    bias = desc.bias_desc
-    if bias.format_kind is FormatKind.any:
-        bias = MemoryDesc(bias.dims, bias.data_type)
-    given = problem_type(
-        desc.src_desc, desc.weights_desc, bias, desc.dst_desc, tuple(attr.post_ops),
-        Quantization.of(attr), space=desc.space,
-    )  # fmt: skip
+    given = problem_of(desc, tuple(attr.post_ops), Quantization.of(attr), problem_type)
     problem = resolve(given, isa)
     post_ops = resolve_post_ops(problem.post_ops, problem.dst)
     conf = configure(replace(problem, post_ops=post_ops), isa)
     if isinstance(conf, Refusal):
         return conf
-    decided = replace(
-        desc, src_desc=problem.src, weights_desc=problem.weights,
-        bias_desc=problem.bias, dst_desc=problem.dst,
+    recipe = Recipe(conf, isa, build)
+    return Plan(decided(desc, problem), post_ops, recipe, conf.scratchpad)
+
+
+def refuse_sliding(desc: SlidingDesc, attr: PrimitiveAttr) -> Refusal | None:
+    """Why no kernel does this way of computing, or these attributes, or None."""
+    kind, _, way = str(desc.alg_kind).rpartition("_")
+    if way == "winograd":
+        return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
+    refusal = refuse_adjusted(desc.weights_desc)
+    return refusal or refuse_attr(attr, "post_ops", "scales", "zero_points")
+
+
+def problem_of(
+    desc: SlidingDesc,
+    post_ops: tuple[PostOp, ...],
+    quantization: Quantization,
+    problem_type: Callable[..., Any],
+) -> Any:
+    """What a kernel is asked to do."""
+    bias = desc.bias_desc
+    if bias.format_kind is FormatKind.any:
+        bias = MemoryDesc(bias.dims, bias.data_type)
+    return problem_type(
+        desc.src_desc, bare(desc.weights_desc), bias, desc.dst_desc, post_ops, quantization,
+        space=desc.space,
     )  # fmt: skip
-    return Plan(decided, post_ops, Recipe(conf, isa, build), conf.scratchpad)
+
+
+def decided(desc: AnySliding, problem: Any) -> AnySliding:
+    """The description with the layouts of a problem."""
+    weights = problem.weights if desc.weights_desc.compensation is None else desc.weights_desc
+    return replace(
+        desc, src_desc=problem.src, weights_desc=weights, bias_desc=problem.bias,
+        dst_desc=problem.dst,
+    )  # fmt: skip
 
 
 def flops(desc: SlidingDesc, elements: Sequence[int], places: Sequence[int]) -> int:

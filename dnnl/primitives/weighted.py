@@ -6,12 +6,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.language.case import CaseValues, bias_type
 from dnnl.primitives.operation import FORWARD, Role
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 Made = Callable[[CaseValues], MemoryDesc | None]
+
+
+def bare(weights: MemoryDesc) -> MemoryDesc:
+    """The weights without the sums that a reorder may have left behind them."""
+    return weights if weights.compensation is None else weights.with_compensation(None)
+
+
+def refuse_adjusted(weights: MemoryDesc) -> Refusal | None:
+    """A refusal of weights that a reorder has made smaller, so that sums of 16 bits hold them."""
+    sums = weights.compensation
+    if sums is None or sums.scale_adjust == 1:
+        return None
+    detail = f"weights times {sums.scale_adjust:g}; it takes scale_adjust = 1, as sums are exact"
+    return Refusal(Reason.COMPENSATION, detail)
 
 
 def bias_of_channels(case: CaseValues) -> MemoryDesc | None:
@@ -31,6 +46,8 @@ def mask_of_outputs(case: CaseValues, argument: str, name: str, ndims: int) -> i
     """The output channels of the weights are the first dimension, behind the groups if any."""
     if (argument, name) == ("wei", "per_oc"):
         return 3 if case.sizes.grouped else 1
+    if (argument, name) == ("attr_post_op_dw_wei", "per_oc"):
+        return 3
     return None
 
 

@@ -135,7 +135,7 @@ class _Lrn(Specification):
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """Rounded once, behind a few epsilons for each term; relative to the terms that
-        cancel in gradients."""
+        cancel in gradients. The workspace is divided by w once more, the square of a root."""
         kind, axes = (
             desc.desc_of(argument).data_type,
             _window_axes(desc.alg_kind, desc.src_desc.ndims),
@@ -147,7 +147,8 @@ class _Lrn(Specification):
             share = _window_sum(parts, axes, desc.local_size) * np.abs(values[Arg.SRC])
             slope = 2 * abs(desc.alpha * desc.beta) / terms
             size = np.abs(values[Arg.DIFF_DST]) + slope * share
-        return Rule(3 * (kind.eps / 2 + core_eps(kind) * terms), size=size)
+        steps = 6 if argument == Arg.WORKSPACE else 3
+        return Rule(steps * (kind.eps / 2 + core_eps(kind) * terms), size=size)
 
 
 def _numbers(desc: Any) -> dict[str, Any]:

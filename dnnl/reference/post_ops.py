@@ -41,8 +41,9 @@ def apply_post_ops(
     dst: ArrayLike | None = None,
     core: DataType = DataType.f64,
     dst_type: DataType | None = None,
+    begin: int = 0,
 ) -> Array:
-    """The result ``values`` after all ``post_ops``.
+    """The result ``values`` after all ``post_ops``, the first of which has the number ``begin``.
 
     What leaves the range of ``core``, the type that a kernel computes in, is infinite for the
     post-ops that follow: swish of -inf is NaN where that of -1e39 is 0.
@@ -53,7 +54,7 @@ def apply_post_ops(
     bits as those of that type. Without ``dst_type`` it is what the sum reads.
     """
     result = f64(values)
-    for index, entry in enumerate(post_ops):
+    for index, entry in enumerate(post_ops, begin):
         held = dst
         if isinstance(entry, PostOpSum) and dst is not None and dst_type is not None:
             held = reread(dst, dst_type, entry.data_type or dst_type)
@@ -80,6 +81,7 @@ def undecided(
     dst_type: DataType | None = None,
     *,
     exact: bool,
+    begin: int = 0,
 ) -> NDArray[np.bool_]:
     """Where a comparison or a rounding hangs on the last bits of what it is applied to.
 
@@ -88,8 +90,10 @@ def undecided(
     found = np.zeros(np.shape(values), np.bool_)
     for index, entry in enumerate(post_ops):
         if index or not exact:
-            before = apply_post_ops(values, post_ops[:index], operands, dst, dst_type=dst_type)
-            jump = _jump(entry, before, operands, Arg.post_op(index))
+            before = apply_post_ops(
+                values, post_ops[:index], operands, dst, dst_type=dst_type, begin=begin
+            )
+            jump = _jump(entry, before, operands, Arg.post_op(begin + index))
             found |= np.abs(before - jump) <= _NEAR * np.maximum(1, np.abs(jump))
     return found
 

@@ -24,11 +24,12 @@ from dnnl.framework import Model, Session, load
 from dnnl.framework.graph import Array, ModelError, Shape, TensorType
 from dnnl.framework.indices import index_extents
 from dnnl.framework.lowering import LAYOUTS
+from dnnl.framework.model import PRECISIONS
 from dnnl.framework.onnx_model import read_tensor
 from dnnl.framework.session import Span
 from dnnl.runtime.storage import check_room
 from dnnl.tools import peer_onnxruntime
-from dnnl.tools.difference import Difference, compare
+from dnnl.tools.difference import Difference, Tolerance, compare
 from dnnl.tools.measure import Contender, Effort, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.run_report import Comparison, Report, console_for_output, print_report
@@ -58,6 +59,7 @@ class Options:
     repeat: int
     threads: int | None
     layout: str
+    precision: str
     profile: Path | None
     compare: str | None
     json: Path | None
@@ -96,6 +98,14 @@ class Options:
     help="Let layouts propagate, or keep every activation row-major.",
 )
 @click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default=PRECISIONS[0],
+    show_default=True,
+    help="The type of activations and of factors of products, as far as they may be rounded; "
+    "--expect and --compare allow for it.",
+)
+@click.option(
     "--profile",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -125,13 +135,18 @@ def execute(options: Options) -> int:
     model, given, notes = _prepared_model(options)
     loaded = perf_counter_ns()
     with progress.status("building kernels") if progress.is_terminal else nullcontext():
-        session = model.compile(num_threads=options.threads, layout=options.layout)
+        session = model.compile(
+            precision=options.precision, num_threads=options.threads, layout=options.layout
+        )
     prepared = perf_counter_ns()
     feeds = _filled(session, given, index_extents(model.graph))
     expected = _read_expected(options.expect, session) if options.expect else {}
     peer = _peer(options, model, session)
     outputs = session.run(feeds)
-    differences = tuple(compare(name, outputs[name], array) for name, array in expected.items())
+    tolerance = Tolerance.of(session.rounding)
+    differences = tuple(
+        compare(name, outputs[name], array, tolerance) for name, array in expected.items()
+    )
     timed = [session.run_timed(feeds)[1] for _ in range(options.repeat)]
     times, comparison = _measure(session, peer, feeds, outputs, options.repeat)
     report = Report(
@@ -145,6 +160,9 @@ def execute(options: Options) -> int:
         comparison,
         differences,
         notes,
+        session.activation_nbytes,
+        session.nbytes,
+        tolerance,
     )
     _write(options, session, report, outputs, timed)
     print_report(console, report)
@@ -301,7 +319,8 @@ def _measure(
     differences: list[Difference] = []
     if peer is not None:
         theirs = peer.run(feeds)
-        differences = [compare(name, array, theirs[name]) for name, array in outputs.items()]
+        tolerance = Tolerance.of(session.rounding)
+        differences = [compare(n, array, theirs[n], tolerance) for n, array in outputs.items()]
         contenders.append(Contender(peer_onnxruntime.NAME, partial(peer.run, feeds)))
     found = measure(contenders, Effort(min(repeat, ROUNDS), 0.0, REST, repeat, WARM_UP))
     times = {c.name: [1e3 * seconds for seconds in found.every(c.name)] for c in contenders}
@@ -321,7 +340,12 @@ def _layer_times(timed: Sequence[Sequence[Span]]) -> list[float]:
 
 def _settings(options: Options, session: Session) -> dict[str, Any]:
     sizes = next((kind.sizes for kind in session.inputs.values() if kind.shape), (1,))
-    settings = {"batch": sizes[0], "threads": session.num_threads, "layout": options.layout}
+    settings = {
+        "batch": sizes[0],
+        "threads": session.num_threads,
+        "layout": options.layout,
+        "precision": options.precision,
+    }
     if options.random_weights is not None:
         settings["random_weights"] = options.random_weights
     return settings

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dnnl.framework.session import Layer
-from dnnl.tools.difference import Difference
+from dnnl.tools.difference import F32, Difference, Tolerance
 
 PIPE_WIDTH = 160
 """Columns of a table that goes into a file: wide enough not to break a line."""
@@ -39,6 +39,7 @@ class Report:
 
     ``layer_times_ms`` has the median of each layer from runs that time every step;
     ``times_ms`` are those of runs that do not. ``notes`` say what was taken for what nobody gave.
+    ``nbytes`` is the memory of activations and constants, ``activation_nbytes`` that of the former.
     """
 
     model: str
@@ -51,6 +52,9 @@ class Report:
     comparison: Comparison | None = None
     expected: Sequence[Difference] = ()
     notes: Sequence[str] = ()
+    activation_nbytes: int = 0
+    nbytes: int = 0
+    tolerance: Tolerance = F32
 
     @property
     def gflop(self) -> float:
@@ -73,6 +77,9 @@ class Report:
             "prepare_ms": self.prepare_ms,
             "inference_ms": median(self.times_ms),
             "times_ms": list(self.times_ms),
+            "tolerance": str(self.tolerance),
+            "activation_bytes": self.activation_nbytes,
+            "bytes": self.nbytes,
             "gflop": self.gflop,
             "gflop_per_s": gflop_per_s(self.gflop, median(self.times_ms)),
             "layers": [
@@ -131,7 +138,7 @@ def print_report(console: Console, report: Report) -> None:
         console.print(note, markup=False)
     for difference in report.expected:
         state = "as expected" if difference.is_equal else "differs from what is expected"
-        text = f"output {state}: largest relative error {difference.relative:.3g}"
+        text = f"output {state}: largest relative error {_errors(difference)}"
         console.print(
             text if difference.is_equal else f"output {state}: {difference}", markup=False
         )
@@ -171,15 +178,27 @@ def _totals(report: Report) -> Table:
     table.add_row("settings", settings)
     table.add_row("load", f"{report.load_ms:.1f} ms")
     table.add_row("preparation", f"{report.prepare_ms:.1f} ms")
+    memory = f"{report.activation_nbytes / 1e6:.1f} MB of activations"
+    table.add_row("memory", f"{memory}, {report.nbytes / 1e6:.1f} MB with constants")
+    table.add_row("tolerance", str(report.tolerance))
     table.add_row("inference", f"{time:.3f} ms ({runs}), {rate:.1f} GFLOP/s")
     return table
 
 
+def _errors(difference: Difference) -> str:
+    """The error of the worst element, and of the whole where that is judged as well."""
+    found = f"{difference.relative:.3g}"
+    if math.isfinite(difference.tolerance.norm):
+        found += f", of the norm {difference.norm:.3g}"
+    return found
+
+
 def _print_comparison(console: Console, report: Report, comparison: Comparison) -> None:
     ours, theirs = median(report.times_ms), median(comparison.times_ms)
+    worst = max(comparison.differences, key=lambda difference: difference.relative)
     console.print(
         f"{comparison.peer}: {theirs:.3f} ms, {theirs / ours:.2f} times our time; "
-        f"largest relative error {comparison.relative_error:.3g}",
+        f"largest relative error {_errors(worst)}",
         markup=False,
     )
     for difference in comparison.differences:

@@ -17,6 +17,7 @@ from dnnl.types.kinds import (
     AccumulationMode,
     FpmathMode,
     Kind,
+    RoundingMode,
     ScratchpadMode,
     coerce,
     nearest,
@@ -30,6 +31,7 @@ K = TypeVar("K", bound=Kind)
 _SCALE_TYPES = ("f32", "bf16", "f16", "e8m0", "f8_e4m3")
 _ZERO_POINT_TYPES = ("s32", "s8", "u8", "s4", "u4")
 _SEED_TYPES = ("s32", "s64")
+_ROUNDED = (Arg.DST, Arg.DIFF_SRC, Arg.DIFF_WEIGHTS)
 _VERBOSE_NAMES = {
     int(Arg.SRC): "src0",
     int(Arg.SRC_1): "src1",
@@ -140,8 +142,11 @@ class PrimitiveAttr:
     ``scratchpad_mode`` says who provides temporary memory, ``fpmath_mode`` to what f32 may be
     narrowed for computing (integer weights too with ``fpmath_apply_to_int``),
     ``accumulation_mode`` how sums are kept, ``deterministic`` asks for bitwise equal results from
-    run to run. Scales, zero points, dropout and post-ops are added by the methods. A primitive
-    description takes a copy, so later changes have no effect on it.
+    run to run. Scales, zero points, dropout, rounding and post-ops are added by the methods. A
+    primitive description takes a copy, so later changes have no effect on it.
+
+    Sums are always those of ``strict``, of f32 beside floats and s32 beside integers, which are at
+    least as precise as those of any other ``accumulation_mode``.
     """
 
     scratchpad_mode = _Choice(ScratchpadMode)
@@ -169,6 +174,7 @@ class PrimitiveAttr:
         self._scales: dict[int, ScaleSpec] = {}
         self._zero_points: dict[int, ScaleSpec] = {}
         self._dropout: Dropout | None = None
+        self._rounding: dict[int, RoundingMode] = {}
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute; a name that is none would have no effect, so it is refused."""
@@ -256,6 +262,24 @@ class PrimitiveAttr:
             read_bool("use_host_scalars", use_host_scalars),
         )
 
+    @property
+    def rounding_modes(self) -> Mapping[int, RoundingMode]:
+        """How results are rounded, by argument id; those that are missing to the nearest number."""
+        return MappingProxyType(self._rounding)
+
+    def set_rounding_mode(self, arg: Arg | int | str, mode: RoundingMode | str) -> None:
+        """Round a result, DST, DIFF_SRC or DIFF_WEIGHTS, to the nearest number (``environment``) or
+        by chance (``stochastic``), which takes a seed at execution: one s32 as
+        ``Arg.ROUNDING_SEED``."""
+        argument = coerce_arg(arg, "arg")
+        if argument not in _ROUNDED:
+            rule = f"expected {', '.join(map(str, _ROUNDED[:-1]))} or {_ROUNDED[-1]}"
+            raise InvalidArguments("arg", name_of(argument), rule)
+        if coerce(RoundingMode, mode, "mode") is RoundingMode.stochastic:
+            self._rounding[argument] = RoundingMode.stochastic
+        else:
+            self._rounding.pop(argument, None)
+
     def copy(self) -> PrimitiveAttr:
         """Return an independent attribute with the same contents."""
         return self.with_post_ops(self.post_ops)
@@ -270,6 +294,7 @@ class PrimitiveAttr:
         made.__dict__.update(self.__dict__)
         made._scales, made._zero_points = dict(self._scales), dict(self._zero_points)
         made.post_ops, made._dropout = PostOps(entries), dropout
+        made._rounding = dict(self._rounding)
         return made
 
     @property
@@ -284,6 +309,7 @@ class PrimitiveAttr:
             tuple(sorted(self._scales.items(), key=_by_arg)),
             tuple(sorted(self._zero_points.items(), key=_by_arg)),
             self._dropout,
+            tuple(sorted(self._rounding)),
             tuple(self.post_ops),
         )
 
@@ -291,7 +317,7 @@ class PrimitiveAttr:
         """Return the names of what is set, for an implementation to see what it must support.
 
         Out of scratchpad_mode, fpmath_mode, accumulation_mode, deterministic, scales,
-        zero_points, dropout and post_ops.
+        zero_points, dropout, rounding_mode and post_ops.
         """
         facts = {
             "scratchpad_mode": self.scratchpad_mode is not ScratchpadMode.library,
@@ -301,6 +327,7 @@ class PrimitiveAttr:
             "scales": bool(self._scales),
             "zero_points": bool(self._zero_points),
             "dropout": self._dropout is not None,
+            "rounding_mode": bool(self._rounding),
             "post_ops": len(self.post_ops) > 0,
         }
         return frozenset(name for name, is_set in facts.items() if is_set)
@@ -321,6 +348,7 @@ class PrimitiveAttr:
             "scales": f"scales:{_joined(self._scales)}",
             "zero_points": f"zero-points:{_joined(self._zero_points)}",
             "dropout": f"dropout:{self._dropout}",
+            "rounding_mode": f"rounding-mode:{_rounded(self._rounding)}",
             "post_ops": f"post-ops:{self.post_ops}",
         }
         return " ".join(f"attr-{text}" for name, text in texts.items() if name in set_here)
@@ -338,6 +366,11 @@ def _joined(specs: Mapping[int, ScaleSpec]) -> str:
     return "+".join(
         f"{_verbose_name(arg)}:{spec}" for arg, spec in sorted(specs.items(), key=_by_arg)
     )
+
+
+def _rounded(modes: Mapping[int, RoundingMode]) -> str:
+    """Return the modes as a verbose line has them."""
+    return "+".join(f"{_verbose_name(arg)}:{mode}" for arg, mode in sorted(modes.items()))
 
 
 def _verbose_name(arg: int) -> str:

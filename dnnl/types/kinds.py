@@ -229,6 +229,13 @@ class AccumulationMode(Kind):
     f16 = 5
 
 
+class RoundingMode(Kind):
+    """How results are rounded: to the nearest number, or by chance to one of the two next."""
+
+    environment = 0
+    stochastic = 1
+
+
 class ScratchpadMode(Kind):
     """Who provides the temporary memory of an execution."""
 

@@ -12,7 +12,8 @@ Everything counts elements, never bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -55,7 +56,11 @@ class Layout(NamedTuple):
     @property
     def has_runtime(self) -> bool:
         """Whether any size, stride or offset is known only at execution."""
-        return RUNTIME_DIM in (*self.padded_dims, *self.strides, self.offset0)
+        return (
+            RUNTIME_DIM in self.padded_dims
+            or RUNTIME_DIM in self.strides
+            or self.offset0 == RUNTIME_DIM
+        )
 
 
 def round_up(dims: Sequence[int], blocks: Sequence[int]) -> tuple[int, ...]:
@@ -77,10 +82,11 @@ def dense(dims: tuple[int, ...], order: Sequence[int], inner_blocks: Blocks = ()
     stride = prod(blocks)
     for dim in reversed(order):
         strides[dim] = stride
-        if RUNTIME_DIM in (stride, padded[dim]):
+        size = padded[dim]
+        if RUNTIME_DIM in (stride, size):
             stride = RUNTIME_DIM
         else:
-            stride *= max(1, padded[dim] // blocks[dim])
+            stride *= size // blocks[dim] or 1
     return Layout(dims, padded, tuple(strides), inner_blocks)
 
 
@@ -93,8 +99,9 @@ def span(layout: Layout) -> int:
         return 0
     if layout.has_runtime:
         return RUNTIME_DIM
-    reach = zip(layout.outer_dims, layout.strides, strict=True)
-    return prod(size for _, size in layout.inner_blocks) + sum((n - 1) * s for n, s in reach)
+    block = prod(size for _, size in layout.inner_blocks) if layout.inner_blocks else 1
+    reach: Iterable[int] = map(operator.mul, layout.outer_dims, layout.strides)
+    return block + sum(reach) - sum(layout.strides)
 
 
 def offset(layout: Layout, index: Sequence[int]) -> int:

@@ -70,7 +70,7 @@ def read_integers(argument: str, values: object, hint: str = "") -> tuple[int, .
     try:
         if isinstance(values, str | bytes):
             raise TypeError
-        return tuple(operator.index(value) for value in values)  # type: ignore[attr-defined]
+        return tuple(map(operator.index, values))  # type: ignore[call-overload]
     except TypeError:
         raise InvalidArguments(argument, values, "expected a sequence of integers", hint) from None
 
@@ -80,10 +80,9 @@ def read_dims(dims: object, argument: str = "dims") -> tuple[int, ...]:
     shape = read_integers(argument, dims, "for example (2, 3)")
     if len(shape) > MAX_NDIMS:
         raise InvalidArguments(argument, shape, f"at most {MAX_NDIMS} dimensions")
-    for size in shape:
-        if size < 0 and size != RUNTIME_DIM:
-            rule = "a dimension is 0 or more"
-            raise InvalidArguments(argument, shape, rule, "RUNTIME_DIM is known at execution only")
+    if shape and min(shape) < 0 and any(size < 0 and size != RUNTIME_DIM for size in shape):
+        rule = "a dimension is 0 or more"
+        raise InvalidArguments(argument, shape, rule, "RUNTIME_DIM is known at execution only")
     return shape
 
 

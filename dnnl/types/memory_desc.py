@@ -146,7 +146,8 @@ class MemoryDesc:
         if offset0 < 0 and offset0 != RUNTIME_DIM:
             raise InvalidArguments("offset0", offset0, "must not be negative")
         kind = FormatKind.any if tag is ANY else FormatKind.blocked
-        places = places._replace(offset0=offset0)
+        if offset0:
+            places = places._replace(offset0=offset0)
         _check_compensation(compensation, data_type, kind, places)
         return cls._of(data_type, kind, places, tag, compensation)
 
@@ -159,21 +160,22 @@ class MemoryDesc:
         compensation: Compensation | None = None,
     ) -> None:
         """Set every field; ``tag`` may be None where it is not known yet."""
-        strides = places.strides
-        if 1 in places.padded_dims and strides:
-            pairs = zip(places.padded_dims, strides, strict=True)
-            strides = tuple(0 if size == 1 else stride for size, stride in pairs)
-        key = (data_type, kind, *places[:2], strides, *places[3:], compensation)
+        dims, padded, strides, inner, offset0 = places
+        meant = strides  # those that lead anywhere
+        if 1 in padded and strides:
+            pairs = zip(padded, strides, strict=True)
+            meant = tuple(0 if size == 1 else stride for size, stride in pairs)
+        key = (data_type, kind, dims, padded, meant, inner, offset0, compensation)
         put = object.__setattr__
-        put(self, "dims", places.dims)
-        put(self, "ndims", len(places.dims))
+        put(self, "dims", dims)
+        put(self, "ndims", len(dims))
         put(self, "data_type", data_type)
         put(self, "format_kind", kind)
-        put(self, "padded_dims", places.padded_dims)
-        put(self, "strides", places.strides)
-        put(self, "inner_blocks", places.inner_blocks)
+        put(self, "padded_dims", padded)
+        put(self, "strides", strides)
+        put(self, "inner_blocks", inner)
         put(self, "blocks", places.blocks)
-        put(self, "offset0", places.offset0)
+        put(self, "offset0", offset0)
         put(self, "compensation", compensation)
         put(self, "size", _size(data_type, kind, places, compensation))
         put(self, "_layout", places)
@@ -474,7 +476,9 @@ def _size(
     data_type: DataType, kind: FormatKind, places: Layout, compensation: Compensation | None
 ) -> int:
     """Return the bytes from the beginning of the buffer to the last element or sum."""
-    if prod(size for size in places.padded_dims if size > 0) > _INT64_MAX:
+    sizes = places.padded_dims
+    counts = 0 < prod(sizes) <= _INT64_MAX  # nothing is empty or unknown, the common case
+    if not counts and prod(size for size in sizes if size > 0) > _INT64_MAX:
         raise InvalidArguments("dims", places.dims, "the number of elements must fit 64 bits")
     if kind is not FormatKind.blocked:
         return 0

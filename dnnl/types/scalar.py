@@ -187,16 +187,20 @@ class Scalar:
 
 
 def apply(name: str, *sources: object) -> Scalar:
-    """The function ``name`` of scalars and numbers, one of which is traced."""
+    """The function ``name`` of scalars and numbers, one of which is traced; a bool may stand where
+    a truth value does."""
     traced = next(source for source in sources if isinstance(source, Scalar))
-    scalars = [
-        traced.trace.scalar(s if isinstance(s, Scalar) else _number(s, name)) for s in sources
-    ]
-    for place, scalar in enumerate(scalars):
+    scalars = []
+    for place, source in enumerate(sources):
         wants_truth = name in LOGIC or (name == "where" and place == 0)
+        known = source if isinstance(source, Scalar) else _number(source, name)
+        scalar = traced.trace.scalar(known)
+        if wants_truth and isinstance(source, bool | np.bool_):
+            scalar = scalar != 0.0
         if wants_truth != scalar.step.is_truth:
             what = "truth values" if wants_truth else "numbers"
             _refuse(f"{name} is for {what}", "x != 0 is a truth value, where(t, 1, 0) a number")
+        scalars.append(scalar)
     return traced.trace.add(Step(name, tuple(scalar.index for scalar in scalars)))
 
 

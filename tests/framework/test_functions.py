@@ -76,6 +76,15 @@ def test_truth_values_within() -> None:
     assert kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"], NUMBERS))) == ["eltwise"]
 
 
+def test_truth_values_that_are_constants() -> None:
+    nodes = [
+        node("Greater", ["x", "half"], "g"), node("And", ["g", "yes"], "a"),
+        node("Where", ["a", "x", "one"], "w"), node("Where", ["no", "one", "w"], "y"),
+    ]  # fmt: skip
+    constants = {**NUMBERS, "yes": np.array([True]), "no": np.array(False)}
+    assert kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"], constants))) == ["eltwise"]
+
+
 def test_truth_values_that_others_read_are_computed() -> None:
     nodes = [node("Greater", ["x", "half"], "g"), node("Where", ["g", "x", "one"], "y")]
     proto = make_model(nodes, {"x": (ROWS, WIDTH)}, ["y", "g"], NUMBERS, kinds={"g": np.bool_})

@@ -68,6 +68,7 @@ GIVEN: dict[str, Arguments] = {
         "mask_desc": "None", "seed_data_type": "'s64'", "use_offset": "False",
         "use_host_scalars": "False",
     },
+    "attr.set_rounding_mode": {"arg": "'DST'", "mode": "'stochastic'"},
     "attr.post_ops.append_sum": {"scale": "1.0", "zero_point": "0", "data_type": "None"},
     "attr.post_ops.append_eltwise": {"alg": "'eltwise_relu'", "alpha": "0.5", "beta": "0.0"},
     "attr.post_ops.append_binary": {

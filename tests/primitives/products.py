@@ -229,7 +229,7 @@ def inputs(pd: PrimitiveDesc, fill: Fill = "normal", seed: int = 1) -> dict[int,
     for flag, specs in ((Arg.SCALES, pd.attr.scales), (Arg.ZERO_POINTS, pd.attr.zero_points)):
         for arg, spec in specs.items():
             values: Fill = "positive" if flag is Arg.SCALES else "integers"
-            desc = spec.desc(pd.arg_desc(arg).dims)
+            desc = spec.desc(pd.desc.quantized(arg).dims)
             given[flag | arg] = random_memory(desc, ENGINE, seed + arg, values)
     return given
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from dnnl import RUNTIME_DIM, MemoryDesc
+from dnnl import RUNTIME_DIM, MemoryDesc, PrimitiveAttr
+from dnnl.primitives.desc import Desc
+from dnnl.primitives.registry import OPERATIONS
+from dnnl.tools.bench.cases import Interpreter
+from dnnl.tools.bench.trial import Trial
+from dnnl.types.kinds import FormatKind
+from dnnl.types.post_ops import PostOpBinary, PostOpFunction
 from dnnl.types.tag import MAX_NDIMS
+from tests import test_records as records
 
 ALL = 2**MAX_NDIMS - 1
 """The mask of all dimensions."""
@@ -24,3 +32,36 @@ def opened(desc: MemoryDesc, dims: int = ALL, strides: int = ALL) -> MemoryDesc:
         inner_blocks=desc.inner_blocks, padded_dims=some(dims, desc.padded_dims),
         offset0=RUNTIME_DIM if dims == strides == ALL else desc.offset0,
     ).with_data_type(desc.data_type)  # fmt: skip
+
+
+def open_desc(desc: Desc) -> Desc:
+    """The description with all open that is not broadcast."""
+    fields: dict[str, object] = {}
+    for role in desc.operation.roles:
+        if role.field:
+            value = getattr(desc, role.field)
+            fields[role.field] = tuple(map(some, value)) if role.many else some(value)
+    return replace(desc, **fields)
+
+
+def some(tensor: MemoryDesc) -> MemoryDesc:
+    """The descriptor with all open along which it is not broadcast."""
+    if tensor.format_kind is not FormatKind.blocked:
+        return MemoryDesc.zero()  # there is none, or nobody asks for its layout
+    return opened(tensor, sum(1 << dim for dim, size in enumerate(tensor.dims) if size != 1))
+
+
+def open_attr(attr: PrimitiveAttr) -> PrimitiveAttr:
+    """The attribute with the operands of post-ops open in the same way."""
+    entries = [
+        entry.mapped(some) if isinstance(entry, PostOpBinary | PostOpFunction) else entry
+        for entry in attr.post_ops
+    ]
+    return attr.with_layouts(entries, attr.dropout)
+
+
+def trials(line: str) -> Iterator[Trial]:
+    """The cases of a line of `dnnl bench`."""
+    for case in Interpreter().cases(line.split()):
+        kind = next(k for k, made in OPERATIONS.items() if made.operation.driver is case.driver)
+        yield records.trial(case, OPERATIONS[kind])

@@ -19,7 +19,7 @@ from dnnl import (
     config,
 )
 from dnnl.reference import gather as reference
-from tests.check import check, codes_of, logical, poisoned_memory
+from tests.check import check, codes_of, logical, memory_of, poisoned_memory
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -67,6 +67,14 @@ def test_elements(order: Literal["C", "F"], layout: str, axis: int, kind: str) -
     numbers = rng.integers(-DIMS[axis] - 2, DIMS[axis] + 2, dims)
     array = numbers.astype(np.int64 if kind == "s64" else np.int32, order=order)
     run(source(DIMS, layout), Memory.from_numpy(array), axis, layout)
+
+
+def test_indices_in_blocks_of_blocks_that_are_turned() -> None:
+    """Each lane has an index of its own, though one stride of the layout leads along all lanes."""
+    inner = ((1, 2), (0, 2), (1, 2))
+    layout = MemoryDesc((4, 2), "s32", (8, 8), inner_blocks=inner, padded_dims=(4, 4))
+    where = memory_of(np.array([[1, 0], [0, 0], [0, 1], [0, 0]], np.int32), layout, ENGINE)
+    run(source((2, 2), "ab"), where, 0, "ba")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from itertools import cycle
 
 import numpy as np
@@ -33,16 +32,13 @@ from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
-from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.trial import Trial
-from dnnl.types.kinds import FormatKind
-from dnnl.types.post_ops import PostOpBinary, PostOpFunction
 from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.guard import RUNS, near
 from tests.primitives import late
 from tests.primitives.harness import ENGINE, ISAS, LAYOUTS, describe, every_isa, execute_all
-from tests.primitives.runtime_sizes import opened
+from tests.primitives.runtime_sizes import open_attr, open_desc, trials
 
 R = RUNTIME_DIM
 STREAM = Stream(ENGINE, 1)
@@ -51,33 +47,6 @@ OPEN = [
     for kind, made in OPERATIONS.items()
     if any(impl.name == "open" for impl in made.operation.implementations)
 ]
-
-
-def open_desc(desc: Desc) -> Desc:
-    """The description with all open that is not broadcast."""
-
-    fields: dict[str, object] = {}
-    for role in desc.operation.roles:
-        if role.field:
-            value = getattr(desc, role.field)
-            fields[role.field] = tuple(map(some, value)) if role.many else some(value)
-    return replace(desc, **fields)
-
-
-def some(tensor: MemoryDesc) -> MemoryDesc:
-    """The descriptor with all open along which it is not broadcast."""
-    if tensor.format_kind is not FormatKind.blocked:
-        return MemoryDesc.zero()  # there is none, or nobody asks for its layout
-    return opened(tensor, sum(1 << dim for dim, size in enumerate(tensor.dims) if size != 1))
-
-
-def open_attr(attr: PrimitiveAttr) -> PrimitiveAttr:
-    """The attribute with the operands of post-ops open in the same way."""
-    entries = [
-        entry.mapped(some) if isinstance(entry, PostOpBinary | PostOpFunction) else entry
-        for entry in attr.post_ops
-    ]
-    return attr.with_layouts(entries, attr.dropout)
 
 
 def run_open(made: Trial) -> None:
@@ -94,13 +63,6 @@ def run_open(made: Trial) -> None:
         results.append(late.execute(pd.desc, pd.attr, made.memories))
     records.judge(made, results)
     made.place()
-
-
-def trials(line: str) -> Iterator[Trial]:
-    """The cases of a line of `dnnl bench`."""
-    for case in Interpreter().cases(line.split()):
-        kind = next(k for k, made in OPERATIONS.items() if made.operation.driver is case.driver)
-        yield records.trial(case, OPERATIONS[kind])
 
 
 def plain(made: Trial) -> bool:

@@ -193,6 +193,7 @@ CHANGES: list[Callable[[PrimitiveAttr], object]] = [
     lambda a: a.set_scales(Arg.SRC, mask=1),
     lambda a: a.set_zero_points(Arg.SRC),
     lambda a: a.set_dropout(),
+    lambda a: a.set_rounding_mode(Arg.DST, "stochastic"),
     lambda a: a.post_ops.append_sum(),
 ]
 
@@ -337,6 +338,8 @@ def call(name: str, *args: Any, **kwargs: Any) -> Callable[[PrimitiveAttr], obje
         (call("set_scales", Arg.SRC, 3, 4), "groups", "two integers"),
         (call("set_scales", Arg.SRC, 0, (2, 1)), "groups", "no groups"),
         (call("set_zero_points", Arg.SRC, 0, (), "f32"), "data_type", "expected one of s32"),
+        (call("set_rounding_mode", Arg.SRC, "stochastic"), "arg", "DIFF_WEIGHTS"),
+        (call("set_rounding_mode", Arg.DST, "nearest"), "mode", "stochastic"),
         (call("set_dropout", "ab"), "mask_desc", "MemoryDesc"),
         (call("set_dropout", FULL), "mask_desc", "u8"),
         (call("set_dropout", None, "f32"), "seed_data_type", "expected one of s32, s64"),

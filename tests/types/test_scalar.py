@@ -47,6 +47,7 @@ FUNCTIONS: list[tuple[Callable[..., Any], Callable[..., torch.Tensor]]] = [
     (lambda x: np.sin(x) - np.cos(x) * x, lambda x: x.sin() - x.cos() * x),
     (lambda x: dm.expm1(x) / (2 + np.expm1(x)), lambda x: x.expm1() / (2 + x.expm1())),
     (lambda x: -x + 1 - +x, lambda x: 1 - 2 * x),
+    (lambda x: dm.where((x > 0) & True | np.False_, x, 2.0), lambda x: torch.where(x > 0, x, 2.0)),
     (lambda x: dm.minimum(dm.maximum(x, -1), 1), lambda x: x.clamp(-1, 1)),
 ]  # fmt: skip
 OF_POSITIVE: list[tuple[Callable[..., Any], Callable[..., torch.Tensor]]] = [
@@ -169,7 +170,7 @@ def chained(x: Scalar) -> Any:
         (lambda x: (x > 0) + x, "add is for numbers"),
         (lambda x: x & x, "and is for truth values"),
         (lambda x: dm.where(x, 1, 2), "where is for truth values"),
-        (lambda x: dm.where((x > 0) & True, 1, 2), "and is for truth values"),
+        (lambda x: dm.where((x > 0) & 1, 1, 2), "and is for truth values"),
         (dm.derivative(lambda x: x, 1), r"parameter = 1: expected one of 0..0"),
         (lambda x: None, "returned NoneType"),
         (lambda x: [x], "returned list"),

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 from dnnl.errors import Unimplemented
 from dnnl.language.case import INVALID, CaseValues
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.implementation import laid_out_as
 from dnnl.primitives.operation import Operation
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import Engine
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.quantization import make_attr
+from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -46,6 +48,15 @@ def create(case: Case, kind: type[Desc]) -> Created:
 def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = None) -> Desc:
     """The operation of a case, or its counterpart in another propagation."""
     operation = kind.operation
+    described: Desc = operation.complete(_stated(case, kind, prop_kind), case)
+    roles = [role for role in operation.roles if role.field]
+    absent = {role.field: MemoryDesc.zero() for role in roles if not described.has(role)}
+    return replace(described, **absent) if absent else described
+
+
+def _stated(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = None) -> Desc:
+    """The operation of a case with all sizes, those included that only the execution knows."""
+    operation = kind.operation
     fields: dict[str, Any] = {}
     passes = operation.passes
     if case.driver.find("dir") is not None:
@@ -58,18 +69,29 @@ def describe(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = No
             fields[role.field] = role.case(case)
     for parameter in operation.parameters:
         fields[parameter.field] = parameter.case(case)
-    described: Desc = operation.complete(kind.made(**fields), case)
-    roles = [role for role in operation.roles if role.field in fields]
-    absent = {role.field: MemoryDesc.zero() for role in roles if not described.has(role)}
-    return replace(described, **absent) if absent else described
+    return kind.made(**fields)
 
 
-def at_execution(case: CaseValues, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDesc:
+def at_execution(case: Case, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDesc:
     """The description with the sizes that only an execution knows, which the case has."""
     if not any(tensor.desc.has_runtime_values for tensor in pd.desc.tensors):
         return pd
-    roles = [role for role in kind.operation.roles if role.field]
-    return pd.with_sizes({role.argument: role.case(case) for role in roles})
+    stated = _stated(case, kind)
+    given = {
+        argument: desc
+        for argument in pd.patterns
+        if not (desc := stated.desc_of(argument)).is_zero
+        and pd.arg_desc(argument).has_runtime_values
+    }
+    attr = make_attr(case, kind.operation, stated)
+    for number, entry in enumerate(attr.post_ops):
+        for operand, desc in entry.operands:
+            argument = Arg.post_op(number) | operand
+            if argument in pd.patterns:
+                given[argument] = (
+                    laid_out_as(desc, ()) if desc.format_kind is FormatKind.any else desc
+                )
+    return pd.with_sizes(given)
 
 
 def skipped(case: CaseValues, operation: Operation) -> str | None:

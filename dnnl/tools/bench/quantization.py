@@ -20,6 +20,7 @@ from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.post_ops import apply_post_ops, undecided
 from dnnl.reference.quantization import dequantize, expand, quantize
 from dnnl.reference.rule import Rule
+from dnnl.reference.stochastic import rounded
 from dnnl.tools.bench.cases import Case
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr, ScaleSpec
@@ -30,7 +31,6 @@ from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOp
 
 _MISSING = {
     "attr-precomputed-reductions": "precomputed reductions",
-    "attr-rounding-mode": "stochastic rounding",
 }
 _EXACT_STEPS = (Alg.binary_add, Alg.binary_sub, Alg.binary_mul, Alg.binary_div)
 
@@ -54,9 +54,8 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
     Raises Unimplemented for what attributes do not have.
     """
     ndims = {tensor.argument: tensor.desc.ndims for tensor in desc.tensors}
-    dst = desc.outputs[0].desc
     for name, what in _MISSING.items():
-        if str(case[name]) not in ("", "dst:environment"):
+        if str(case[name]):
             raise Unimplemented(f"attributes know no {what}")
     fpmath, _, whole = str(case["attr-fpmath"]).partition(":")
     attr = PrimitiveAttr(
@@ -66,6 +65,8 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
         fpmath_apply_to_int=bool(whole),
         accumulation_mode=str(case["attr-acc-mode"]),
     )
+    arg, mode, *_ = str(case["attr-rounding-mode"]).split(":")
+    attr.set_rounding_mode(arg.upper(), mode)
     for entry in case["attr-scales"].items:
         rank = _rank(entry, ndims)
         bits = _bits(case, operation, entry, rank)
@@ -74,10 +75,22 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
         rank = _rank(entry, ndims)
         bits = _bits(case, operation, entry, rank)
         attr.set_zero_points(entry.argument, bits, entry.groups, entry.data_type)
-    _set_dropout(attr, case["attr-dropout"], dst)
+    _set_dropout(attr, case["attr-dropout"], desc.outputs[0].desc)
     for entry in case["attr-post-ops"].items:
-        _append(attr, operation, entry, dst)
+        dst = desc.under(attr.post_ops).outputs[0].desc
+        if isinstance(entry, parsed.Depthwise):
+            _append_depthwise(attr, entry, desc)
+        else:
+            _append(attr, operation, entry, dst)
     return attr
+
+
+def _append_depthwise(attr: PrimitiveAttr, entry: parsed.Depthwise, desc: Desc) -> None:
+    """Weights and bias have the types of those of the convolution before."""
+    weights, bias = (desc.desc_of(argument).data_type for argument in (Arg.WEIGHTS, Arg.BIAS))
+    attr.post_ops.append_depthwise(
+        weights, bias, entry.data_type, entry.kernel, entry.stride, entry.padding
+    )
 
 
 def _set_dropout(attr: PrimitiveAttr, asked: object, dst: MemoryDesc) -> None:
@@ -112,11 +125,6 @@ def _append(
                 attr.post_ops.append_eltwise("eltwise_linear", entry.scale)
         case parsed.Prelu():
             attr.post_ops.append_prelu(_operand_mask(operation, entry.mask, dst.ndims))
-        case parsed.Depthwise():
-            kind, data = entry.data_type, "f32"
-            attr.post_ops.append_depthwise(
-                data, data, kind, entry.kernel, entry.stride, entry.padding
-            )
         case parsed.Binary():
             condition = None
             if entry.alg is Alg.binary_select:
@@ -135,7 +143,9 @@ def _operand(operation: Operation, entry: parsed.Binary, dst: MemoryDesc) -> Mem
     dims = [size if bits >> d & 1 else 1 for d, size in enumerate(dst.dims)]
     if entry.strides:
         return MemoryDesc(dims, entry.data_type, [int(s) for s in entry.strides.split("x")])
-    return MemoryDesc(dims, entry.data_type, expand_tag(entry.tag, dst.ndims))
+    open_sizes = dst.has_runtime_values and entry.tag == "any"  # these have no layout to choose
+    tag = None if open_sizes else expand_tag(entry.tag, dst.ndims)
+    return MemoryDesc(dims, entry.data_type, tag)
 
 
 def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
@@ -146,13 +156,21 @@ def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
         (Arg.ZERO_POINTS, case["attr-zero-points"], pd.attr.zero_points),
     ):
         for entry in entries.items:
-            dims = pd.arg_desc(entry.argument).dims
+            dims = pd.desc.quantized(entry.argument).dims
             spec = specs[entry.argument]
             _add_quantization(made, kind | entry.argument, entry, spec.shape(dims), pd)
     _add_dropout(made, case["attr-dropout"], pd.attr)
+    if pd.attr.rounding_modes:
+        made.add(Arg.ROUNDING_SEED, f64([_seed(case)]), pd.arg_desc(Arg.ROUNDING_SEED))
     for number, entry in enumerate(pd.attr.post_ops):
         _add_operands(made, number, entry, pd)
     return made
+
+
+def _seed(case: Case) -> int:
+    """The seed of a case's rounding."""
+    seed = str(case["attr-rounding-mode"]).split(":")[2:]
+    return int(seed[0]) if seed else 0
 
 
 def _add_dropout(made: Parameters, asked: object, attr: PrimitiveAttr) -> None:
@@ -206,7 +224,7 @@ def _add_operands(made: Parameters, number: int, entry: object, pd: PrimitiveDes
 
 def dequantized(values: Array, argument: int, pd: PrimitiveDesc, made: Parameters) -> Array:
     """An input as its scale and zero point mean it."""
-    scale, zero_point = _both(values.shape, argument, pd, made)
+    scale, zero_point = both(values.shape, argument, pd, made)
     if argument == Arg.SRC and pd.desc.operation.scales_result:
         scale = 1.0
     return dequantize(values, scale, zero_point)
@@ -226,7 +244,7 @@ def finished(
     rounding decides. The result itself may be ``exact``."""
     operands, written = dict(made.values), {}
     if pd.desc.operation.scales_result:
-        scale, _ = _both(result.shape, Arg.SRC, pd, made)
+        scale, _ = both(result.shape, Arg.SRC, pd, made)
         result = result * scale
     if pd.attr.dropout is not None:
         chance = made.values[Arg.DROPOUT_PROBABILITY].item()
@@ -234,17 +252,23 @@ def finished(
         offset = made.values[Arg.DROPOUT_OFFSET].item() if pd.attr.dropout.use_offset else 0
         result, mask = dropout(result, chance, int(seed), int(offset))
         written[int(Arg.DROPOUT_MASK)] = mask
-    argument, post_ops = pd.desc.outputs[0].argument, tuple(pd.attr.post_ops)
-    kind = pd.desc.outputs[0].desc.data_type
-    values = apply_post_ops(result, post_ops, operands, previous, core, kind)
-    open_at = undecided(result, post_ops, operands, previous, kind, exact=exact)
-    written[argument] = quantize(values, *_both(values.shape, argument, pd, made))
+    argument, kind = pd.desc.outputs[0].argument, pd.desc.outputs[0].desc.data_type
+    begin, post_ops, _ = pd.desc.stages(pd.attr.post_ops)[-1]
+    values = apply_post_ops(result, post_ops, operands, previous, core, kind, begin)
+    open_at = undecided(result, post_ops, operands, previous, kind, exact=exact, begin=begin)
+    owner = pd.desc.quantizes(argument)
+    values = quantize(values, *both(values.shape, owner, pd, made))
+    if argument in pd.attr.rounding_modes:
+        values = rounded(values, kind, int(made.values[Arg.ROUNDING_SEED].item()))
+    written[argument] = values
     return written, open_at
 
 
-def _both(
+def both(
     dims: tuple[int, ...], argument: int, pd: PrimitiveDesc, made: Parameters
 ) -> tuple[Array | float, Array | float]:
+    """The scale and the zero point of each element of a tensor of ``dims``."""
+
     def values(kind: Arg, specs: Mapping[int, ScaleSpec], plain: float) -> Array | float:
         spec = specs.get(argument)
         return plain if spec is None else expand(made.values[kind | argument], dims, spec)
@@ -262,7 +286,7 @@ def scaled(rule: Rule, pd: PrimitiveDesc, made: Parameters) -> Rule:
         rule = replace(rule, slack=rule.slack / made.values[Arg.SCALES | Arg.DST].min(initial=1.0))
     if rule.size is None or not pd.desc.operation.scales_result:
         return rule
-    (src, _), (dst, _) = (_both((), argument, pd, made) for argument in (Arg.SRC, Arg.DST))
+    (src, _), (dst, _) = (both((), argument, pd, made) for argument in (Arg.SRC, Arg.DST))
     return replace(rule, size=rule.size * src / dst)
 
 
@@ -274,7 +298,9 @@ def reads_dst(attr: PrimitiveAttr) -> bool:
 def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
     """The rule with what post-ops and scales of the destination allow beside it."""
     absolute, relative, non_finite = rule.absolute, rule.relative, rule.non_finite
-    zeros = rule.zeros if attr.dropout is None else 100.0
+    zeros = rule.zeros
+    if attr.dropout is not None:
+        relative, zeros = max(relative, 2 * DataType.f32.eps), 100.0  # of 1 / (1 - P) and of dst
     for entry in attr.post_ops:
         if isinstance(entry, PostOpEltwise):
             absolute, relative = max(absolute, 2e-5), max(relative, 8e-6)
@@ -290,6 +316,8 @@ def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
             relative = max(relative, 2 * DataType.f32.eps)
         if isinstance(entry, PostOpBinary) and entry.alg is Alg.binary_mul:
             zeros = max(zeros, 65)
+    if attr.rounding_modes and (attr.post_ops or attr.scales):
+        relative = max(relative, 2 * data_type.eps)  # one step away where f32 is a digit off
     if Arg.DST in attr.scales and data_type is DataType.f32:
         relative = max(relative, 1e-5)
     return replace(rule, zeros=zeros, absolute=absolute, relative=relative, non_finite=non_finite)

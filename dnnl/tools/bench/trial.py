@@ -18,6 +18,7 @@ from dnnl.reference.rule import Rule, Verdict, compare
 from dnnl.runtime.elements import elements_of, put_elements
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.chain import chain_inputs, through_chain
 from dnnl.tools.bench.compensation import judge_sums
 from dnnl.tools.bench.creation import Created
 from dnnl.tools.bench.quantization import (
@@ -65,12 +66,14 @@ class Trial:
         self.inputs: dict[int, Array] = {}
         self.earlier: dict[int, Array] = {}
         self.previous: Array | None = None
+        self.terms: Array | None = None
         self.memories: dict[int, Memory] = {}
 
     def fill(self, *, bitwise: bool) -> None:
         """Decide on the contents of every input and attribute tensor."""
         self.parameters = fill_parameters(self.case, self.pd)
-        for argument, array in self.reference.fill(self.desc).items():
+        contents = {**self.reference.fill(self.desc), **chain_inputs(self.desc)}
+        for argument, array in contents.items():
             desc = self.pd.arg_desc(argument)
             if desc.is_zero and self.forward is not None:
                 kind = self.forward.desc_of(argument).data_type
@@ -148,11 +151,14 @@ class Trial:
         outputs = self.reference.compute(self.desc, meant)
         first, core = self.result.argument, self.core(self.result.desc.data_type)
         rule = self.reference.rule(self.desc, first, meant, tuple(self.pd.attr.post_ops))
+        exact = not (rule.threshold or rule.slack)
+        chained = through_chain(outputs[first], meant, self.pd, self.parameters, exact=exact)
         made, undecided = finished(
-            outputs[first], self.pd, self.parameters, self.previous, core,
-            exact=not (rule.threshold or rule.slack),
+            chained.result, self.pd, self.parameters, self.previous, core,
+            exact=exact and chained.exact,
         )  # fmt: skip
-        return Expected(outputs | made, meant, undecided)
+        self.terms = chained.size
+        return Expected(outputs | made, meant, undecided | chained.open)
 
     def rule(self, argument: int, meant: Mapping[int, Array]) -> Rule:
         """What is accepted of an output."""
@@ -163,6 +169,8 @@ class Trial:
         if argument != self.result.argument:
             return rule
         rule = scaled(rule, self.pd, self.parameters)
+        if self.terms is not None:
+            rule = replace(rule, size=self.terms)
         if self.previous is not None and Arg.DST not in self.pd.attr.scales:
             size = np.abs(self.previous)  # what is added may cancel the result
             rule = replace(rule, size=size if rule.size is None else np.maximum(size, rule.size))

@@ -33,7 +33,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags
-from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.post_ops import PostOpBinary, PostOpDepthwise, PostOpEltwise, PostOpPrelu, PostOpSum
 
 
 class OneDnn(Session):
@@ -67,7 +67,8 @@ class OneDnn(Session):
             hint = make(Asked(self, forward, self._attr(PrimitiveAttr())))
             earlier = OneDnnOperation(self, hint, forward)
         pd = make(Asked(self, desc, self._attr(attr), hint))
-        return OneDnnOperation(self, pd, desc if known is None else known, earlier)
+        own = desc.under(attr.post_ops) if known is None else known
+        return OneDnnOperation(self, pd, own, earlier)
 
     def _attr(self, attr: PrimitiveAttr) -> Handle:
         call = self.library.call
@@ -102,6 +103,10 @@ class OneDnn(Session):
                 return operand
             case PostOpPrelu():
                 call("post_ops_append_prelu", post_ops, entry.mask)
+            case PostOpDepthwise():
+                types = (kind.value for kind in (entry.weights_dt, entry.bias_dt, entry.dst_dt))
+                sizes = map(ctypes.c_int64, (entry.kernel, entry.stride, entry.padding_l))
+                call("post_ops_append_dw", post_ops, *types, *sizes)
             case _:
                 raise Unimplemented(f"{self.name} has no post-op {entry}")
         return None
