@@ -340,26 +340,28 @@ def refuse_quantization(problem: Problem) -> Refusal | None:
 
 def _source(problem: Problem, way: Multiply, scratchpad: Scratchpad) -> Argument:
     """src as the product reads it."""
-    src: Argument = (Arg.SRC, problem.src)
     if _reads(problem, way):
-        return src
+        return Arg.SRC, problem.src
     packed = _packed(problem, way)
-    if packed.ndims == problem.src.ndims:
-        return scratchpad.copy(src, packed)
+    return scratchpad.copy(_of_dims(problem, packed.dims, scratchpad), packed)
+
+
+def _of_dims(problem: Problem, dims: tuple[int, ...], scratchpad: Scratchpad) -> Argument:
+    """src with these dimensions: its own, or besides one of groups."""
+    src: Argument = (Arg.SRC, problem.src)
+    if len(dims) == problem.src.ndims:
+        return src
     try:
-        return scratchpad.copy((Arg.SRC, problem.src.reshape(packed.dims)), packed)
+        return Arg.SRC, problem.src.reshape(dims)
     except InvalidArguments:  # blocks of channels that groups cut
-        plain = scratchpad.copy(src, _channels_last(problem.src))
-        return scratchpad.copy((plain[0], plain[1].reshape(packed.dims)), packed)
+        slot, plain = scratchpad.copy(src, _channels_last(problem.src))
+        return slot, plain.reshape(dims)
 
 
 def _take_border(problem: Problem, way: Multiply, scratchpad: Scratchpad) -> Border | None:
-    """The copy of src with a border, in the layout that the product reads; of src as it is, unless
-    groups become a dimension of their own."""
-    src: Argument = (Arg.SRC, problem.src)
+    """The copy of src with a border, in the layout that the product reads."""
     layout = _packed(problem, way)
-    if layout.ndims != problem.src.ndims:
-        src = _source(problem, way, scratchpad)
+    src = _of_dims(problem, layout.dims, scratchpad)
     spaces = [piece.space for piece in problem.pieces]
     return conv_border.take(scratchpad, src, layout, problem.dst.ndims - 2, spaces)
 

@@ -199,6 +199,13 @@ def test_convolutions(number: int) -> None:
         check(_convolution(window, channels, TYPES[-1], (layout, "any", layout)))
 
 
+@pytest.mark.parametrize("types", TYPES[-2:], ids="-".join)
+def test_blocks_of_channels_that_do_not_fill_them(types: Types) -> None:
+    """They are copied with a border into words of channels."""
+    for channels in ((20, 3), (33, 23)):
+        check(_convolution(WINDOWS[4][0], channels, types, ("block16", "any", "block16")))
+
+
 def test_a_single_row_is_multiplied_by_vectors() -> None:
     """From memory that is as fast, and weights are packed for both alike."""
     for types in TYPES:
