@@ -262,12 +262,44 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    return refusal or plan(flatten(problem), isa)
+    if refusal is not None:
+        return refusal
+    if not _apart(problem, isa):
+        return plan(flatten(problem), isa)
+    scratchpad, seen = Scratchpad(), _seen(problem)
+    slot, src = scratchpad.copy((Arg.SRC, seen), _channels_last(seen))
+    d, h, w = (replace(own, src=own.dst, stride=1) for own in problem.space)
+    return plan(flatten(replace(problem, src=src, space=(d, h, w))), isa, slot, scratchpad)
 
 
-def plan(problem: Problem, isa: Isa) -> Conf:
-    """Plan a convolution that nothing refuses, along the places that it has."""
-    scratchpad = Scratchpad()
+def _apart(problem: Problem, isa: Isa) -> bool:
+    """Whether a 1x1 convolution sees short rows of pixels that are a stride apart, which fill no
+    tile of a matrix unit: as a copy they are one line."""
+    way, width = _way(problem, isa), problem.space[2].dst
+    if way is None or way.tiles is None or width >= product_tiles.part_rows(isa):
+        return False
+    points = all(own.kernel == 1 and not own.padded for own in problem.space)
+    strided = problem.step[1] == 1 and any(own.stride > 1 for own in problem.space)
+    return points and strided
+
+
+def _seen(problem: Problem) -> MemoryDesc:
+    """The pixels of src that a 1x1 convolution meets."""
+    src, count = problem.src, problem.src.ndims - 2
+    by = (1, 1, *(own.stride for own in problem.space[3 - count :]))
+    strides = [stride * factor for stride, factor in zip(src.strides, by, strict=True)]
+    dims = (*src.dims[:2], *problem.dst.dims[2:])
+    return MemoryDesc(
+        dims, src.data_type, strides, inner_blocks=src.inner_blocks, offset0=src.offset0
+    )
+
+
+def plan(
+    problem: Problem, isa: Isa, slot: int = Arg.SRC, scratchpad: Scratchpad | None = None
+) -> Conf:
+    """Plan a convolution that nothing refuses, along the places that it has. Its src is that of an
+    argument, or what ``scratchpad`` has copied before."""
+    scratchpad = scratchpad or Scratchpad()
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
@@ -275,8 +307,8 @@ def plan(problem: Problem, isa: Isa) -> Conf:
     assert way is not None, "refused before"
     border = None
     if _bordered(problem, way):
-        border = _take_border(problem, way, scratchpad)
-    src = border.src if border else _source(problem, way, scratchpad)
+        border = _take_border(problem, way, slot, scratchpad)
+    src = border.src if border else _source(problem, way, slot, scratchpad)
     read = border.copy[1] if border else src[1]
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
@@ -338,30 +370,34 @@ def refuse_quantization(problem: Problem) -> Refusal | None:
     return refusal
 
 
-def _source(problem: Problem, way: Multiply, scratchpad: Scratchpad) -> Argument:
-    """src as the product reads it."""
+def _source(problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad) -> Argument:
+    """src, which lies in ``slot``, as the product reads it."""
+    src: Argument = (slot, problem.src)
     if _reads(problem, way):
-        return Arg.SRC, problem.src
+        return src
     packed = _packed(problem, way)
-    return scratchpad.copy(_of_dims(problem, packed.dims, scratchpad), packed)
+    return scratchpad.copy(_of_dims(src, packed.dims, scratchpad), packed)
 
 
-def _of_dims(problem: Problem, dims: tuple[int, ...], scratchpad: Scratchpad) -> Argument:
+def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Argument:
     """src with these dimensions: its own, or besides one of groups."""
-    src: Argument = (Arg.SRC, problem.src)
-    if len(dims) == problem.src.ndims:
+    slot, desc = src
+    if len(dims) == desc.ndims:
         return src
     try:
-        return Arg.SRC, problem.src.reshape(dims)
+        return slot, desc.reshape(dims)
     except InvalidArguments:  # blocks of channels that groups cut
-        slot, plain = scratchpad.copy(src, _channels_last(problem.src))
+        slot, plain = scratchpad.copy(src, _channels_last(desc))
         return slot, plain.reshape(dims)
 
 
-def _take_border(problem: Problem, way: Multiply, scratchpad: Scratchpad) -> Border | None:
-    """The copy of src with a border, in the layout that the product reads."""
+def _take_border(
+    problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad
+) -> Border | None:
+    """The copy of src, which lies in ``slot``, with a border in the layout that the product
+    reads."""
     layout = _packed(problem, way)
-    src = _of_dims(problem, layout.dims, scratchpad)
+    src = _of_dims((slot, problem.src), layout.dims, scratchpad)
     spaces = [piece.space for piece in problem.pieces]
     return conv_border.take(scratchpad, src, layout, problem.dst.ndims - 2, spaces)
 

@@ -32,6 +32,12 @@ def takes(way: Multiply, rows: int, words: int) -> bool:
     return way.tiles is not None and rows >= LEAST_ROWS and words >= LEAST_WORDS
 
 
+def part_rows(isa: Isa) -> int:
+    """How many rows one instruction of the unit multiplies."""
+    assert isa.matrix is not None
+    return isa.matrix.rows
+
+
 def tile_rows(isa: Isa, vectors: int, width: int) -> int:
     """How many rows a tile has of places in rows of ``width``: whole ones, whose parts are apart,
     or a part of one."""
