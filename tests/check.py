@@ -73,8 +73,15 @@ def memory_of(values: ArrayLike, desc: MemoryDesc, engine: Engine) -> Memory:
 def poisoned_memory(desc: MemoryDesc, engine: Engine) -> Memory:
     """A memory with every bit set, padding included."""
     memory = Memory(desc, engine)
-    memory.data[:] = POISON
+    for part in memory.parts:
+        part.data[:] = POISON
     return memory
+
+
+def same_bits(a: Memory, b: Memory) -> bool:
+    """Whether two memories hold the same bytes, in each of their buffers."""
+    pairs = zip(a.parts, b.parts, strict=True)
+    return all((one.data == other.data).all() for one, other in pairs)
 
 
 def store(memory: Memory, values: ArrayLike) -> None:

@@ -39,6 +39,8 @@ def guarded(nbytes: int, at: End = "end") -> NDArray[np.uint8]:
 
 def near(memory: Memory, at: End = "end") -> Memory:
     """A copy of a memory beside pages that nobody may touch, where there are such pages."""
+    if memory.desc.encoding is not None:
+        return Memory(memory.desc, memory.engine, [near(part, at) for part in memory.parts])
     if sys.platform == "win32":
         return Memory(memory.desc, memory.engine, memory.data.copy())
     buffer = guarded(memory.desc.size, at)

@@ -18,7 +18,7 @@ POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
 EXPORTS = ("__init__.py", "primitives/registry.py", "ops/")
 PEERS = ("tools/bench/peers/",)
-ONNX = ("framework/",)
+ONNX = ("framework/", "tools/quantcheck/products.py")
 CASES = ("language/", "tools/bench/", "tools/explain/")
 
 

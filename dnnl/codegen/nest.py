@@ -69,6 +69,7 @@ class Nest:
     moved: Operand | None = None
     found: tuple[Axis, ...] = ()
     keeps: bool = False
+    steps: int = 1
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -100,7 +101,8 @@ def emit_nest(module: Module, symbol: str, nest: Nest) -> Phase:
 
 def emit_planned(module: Module, symbol: str, nest: Nest, plan: Schedule) -> Phase:
     """Write the phase ``symbol`` after a plan that somebody else made."""
-    items = ONE if plan.serial else share_out(module.isa, plan.loops, plan.work_per_point)
+    work = plan.work_per_point * nest.steps
+    items = ONE if plan.serial else share_out(module.isa, plan.loops, work)
     return _emit(module, symbol, [(nest, plan)], items)
 
 

@@ -91,12 +91,12 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     """What ``node`` does to ``value``, one of its sources, as a post-op.
 
     None where it is no elementwise operator of floats, or where its result is larger than
-    ``value``.
+    ``value``. A function may be one of integers that stand for floats.
     """
-    if is_whole(graph.type_of(value).dtype):
-        return None
     if node.op == FUNCTION:
         return _function_of(value, node, graph)
+    if is_whole(graph.type_of(value).dtype):
+        return None
     if node.op in ELTWISE:
         return PostOp("eltwise", *ELTWISE[node.op](Scope(node, graph)))
     if len(node.inputs) != 2 or graph.shape_of(node.output) != graph.shape_of(value):

@@ -15,10 +15,12 @@ from onnx.helper import np_dtype_to_tensor_dtype
 from dnnl.errors import Unimplemented
 from dnnl.framework import expand_data as data
 from dnnl.framework import expand_normalization as normalization
+from dnnl.framework import expand_quantized as quantized
 from dnnl.framework import expand_reduction as reduction
 from dnnl.framework import expand_resize as resizing
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
+from dnnl.framework.operators import row_name
 from dnnl.framework.shapes_reduction import REDUCTIONS
 from dnnl.framework.writer import Writer
 
@@ -28,7 +30,7 @@ def expand(graph: Graph) -> Graph:
     nodes: list[Node] = []
     types, constants = dict(graph.types), dict(graph.constants)
     for node in graph.nodes:
-        rule = _RULES.get(node.op)
+        rule = _RULES.get(row_name(node))
         writer = Writer(node, graph)
         with blamed_on(node):
             written = rule is not None and rule(writer)
@@ -244,4 +246,5 @@ _RULES: dict[str, Callable[[Writer], bool]] = {
     "Tile": data.tile,
     "Trilu": data.trilu,
     "Upsample": resizing.resize,
+    **quantized.RULES,
 }

@@ -17,6 +17,7 @@ import numpy as np
 from dnnl.framework.elementwise import ELTWISE, post_op_of
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import FUNCTION, REAL, Array, Graph, Node, blamed_on
+from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, dequantize, quantize
 from dnnl.framework.shapes import Scope
 from dnnl.types.expression import Expression, Function
 from dnnl.types.scalar import Scalar, apply, replayed, trace
@@ -90,6 +91,7 @@ ALONE: Mapping[str, Traced] = {
 _TOGETHER: Mapping[str, Traced] = {
     "Add": _named("add"),
     "And": _named("and"),
+    DEQUANTIZE: dequantize,
     "Div": _named("div"),
     "Equal": _named("eq"),
     "Greater": _named("gt"),
@@ -102,6 +104,7 @@ _TOGETHER: Mapping[str, Traced] = {
     "Not": _named("not"),
     "Or": _named("or"),
     "Pow": _named("pow"),
+    QUANTIZE: quantize,
     "Sub": _named("sub"),
     "Where": _named("where"),
 }

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from dnnl.framework.elementwise import post_op_of
+from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import FUNCTION, Graph, Node, PostOp, blamed_on
 from dnnl.framework.operators import operator_of
+from dnnl.framework.quantization import QUANTIZED
 
 MAX_POST_OPS = 32
 
@@ -32,7 +36,7 @@ def fuse_post_ops(graph: Graph) -> Graph:
             kept = replace(
                 host,
                 outputs=node.outputs[:1],
-                post_ops=(*host.post_ops, post_op),
+                post_ops=(*host.post_ops, *_as_stored(value, graph), post_op),
                 fused=(*host.fused, *node.fused, node.name),
             )
         order[kept.name] = kept
@@ -50,8 +54,28 @@ def _host(node: Node, pending: dict[str, Node], graph: Graph) -> tuple[str, Post
         post_op = post_op_of(node, value, graph)
         # A function of several values is a post-op itself.
         own = host.op == FUNCTION and len(host.inputs) > 1
-        if post_op is None or len(host.post_ops) + own == MAX_POST_OPS:
+        count = len(host.post_ops) + own + len(_as_stored(value, graph))
+        if post_op is None or count >= MAX_POST_OPS or not _is_float(host, value, graph):
             continue
-        if operator_of(host).takes(post_op):
+        operator = operator_of(host)
+        whole = is_whole(graph.type_of(node.output).dtype)
+        if operator.takes(post_op) and (operator.stores_bytes or not whole):
             return value, post_op
     return None
+
+
+def _is_float(host: Node, value: str, graph: Graph) -> bool:
+    """Whether what a node computes is a float until it is stored."""
+    computed = host.op == FUNCTION or host.op in QUANTIZED or bool(host.post_ops)
+    return computed or not is_whole(graph.type_of(value).dtype)
+
+
+def _as_stored(value: str, graph: Graph) -> tuple[PostOp, ...]:
+    """What would become of a float by storing it as ``value`` and loading it again. What computes
+    truth values makes nothing but 0 and 1."""
+    dtype = graph.type_of(value).dtype
+    if not is_whole(dtype) or dtype.kind == "b":
+        return ()
+    limits = np.iinfo(dtype)
+    bounds = float(limits.min), float(limits.max)
+    return PostOp("eltwise", "eltwise_round"), PostOp("eltwise", "eltwise_clip", *bounds)

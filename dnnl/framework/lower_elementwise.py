@@ -45,7 +45,7 @@ def cast(lowering: Lowering, node: Node) -> None:
 
 def unary(lowering: Lowering, node: Node) -> None:
     """An operator of one source, scalars aside: eltwise, for floats."""
-    if is_whole(lowering.graph.type_of(node.output).dtype):
+    if is_whole(lowering.graph.type_of(node.inputs[0]).dtype):
         exact(lowering, node)
         return
     parameters = unary_parameters(node, lowering.graph)
@@ -76,7 +76,7 @@ def _unchanged(x: Scalar) -> Scalar:
 def binary(lowering: Lowering, node: Node) -> None:
     """An operator of two sources that broadcast: for floats binary, or eltwise where one is a
     scalar."""
-    if is_whole(lowering.graph.type_of(node.output).dtype):
+    if is_whole(lowering.graph.type_of(node.inputs[0]).dtype):
         exact(lowering, node)
         return
     fits_eltwise = all(post_op.kind != "eltwise" for post_op in node.post_ops)

@@ -34,7 +34,8 @@ _OF_TWO_TRUTHS = {"ReduceMax": "or", "ReduceMin": "and"}
 def reduction(lowering: Lowering, node: Node) -> None:
     """The axes of the node have more than one element each, and stay."""
     source = lowering.source(node.inputs[0])
-    if is_whole(lowering.graph.type_of(node.output).dtype) and not _is_exact(node, source):
+    whole = is_whole(lowering.graph.type_of(node.inputs[0]).dtype) and node.op != "ReduceMean"
+    if whole and not _is_exact(node, source):
         lowering.define(node.output, _by_pairs(lowering, node, source))
         return
     if node.op == "ReduceMean" and _mean(lowering, node):

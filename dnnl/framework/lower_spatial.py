@@ -7,6 +7,7 @@ from functools import partial
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node, Shape
+from dnnl.framework.lower_quantized import quantization_of
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
 from dnnl.framework.shapes import (
     Scope,
@@ -65,6 +66,8 @@ def _slide(
     if node.input(2):
         args[Arg.BIAS] = lowering.source(node.input(2))
         bias = args[Arg.BIAS].desc
+    grouped = weights.desc.ndims > source.desc.ndims
+    factors = quantization_of(lowering, node, (source, weights), (0, 0b11 if grouped else 0b1))
     desc = describe(
         lowering.wish(source),
         lowering.weights(weights),
@@ -75,7 +78,7 @@ def _slide(
         _dilations(window),
         bias,
     )
-    lowering.define(node.output, lowering.emit(node, desc, args, flops))
+    lowering.define(node.output, lowering.emit(node, desc, args, flops, factors))
 
 
 def pooling(lowering: Lowering, node: Node) -> None:

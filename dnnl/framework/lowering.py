@@ -68,6 +68,22 @@ Operands = Mapping[int, Sequence[Source]]
 
 
 @dataclass(frozen=True, slots=True)
+class Factors:
+    """Scales or zero points of an argument of a step: ``flag`` is Arg.SCALES or Arg.ZERO_POINTS,
+    ``mask`` says along which dimensions they vary."""
+
+    flag: Arg
+    argument: Arg
+    mask: int
+    values: Source
+
+    def set(self, attr: PrimitiveAttr) -> None:
+        """Ask for them."""
+        setter = attr.set_scales if self.flag is Arg.SCALES else attr.set_zero_points
+        setter(self.argument, self.mask, data_type=self.values.desc.data_type)
+
+
+@dataclass(frozen=True, slots=True)
 class Ref:
     """A memory that a step uses: a descriptor on a storage."""
 
@@ -224,9 +240,15 @@ class Lowering:
         self.tensors[value] = tensor if same else self._reshaped(tensor, shape, value)
 
     def emit(
-        self, node: Node, desc: Desc, sources: Mapping[int, Source], flops: float = 0.0
+        self,
+        node: Node,
+        desc: Desc,
+        sources: Mapping[int, Source],
+        flops: float = 0.0,
+        factors: Sequence[Factors] = (),
     ) -> Source:
-        """Add the step of an operation with the post-ops of its node, and return its dst."""
+        """Add the step of an operation with the post-ops of its node, and with scales and zero
+        points; return its dst."""
         dst = desc.outputs[0].desc
         rank = dst.ndims
         operands = {
@@ -234,11 +256,11 @@ class Lowering:
             for index, post_op in enumerate(node.post_ops)
         }
         sum_index = self._sum_index(node, operands, sources, dst.dims)
-        pd = self._describe(node, desc, operands, sum_index)
+        pd = self._describe(node, desc, operands, sum_index, factors)
         if sum_index is not None and not same_places(pd.dst_desc, operands[sum_index][0].desc):
             sum_index = None
-            pd = self._describe(node, desc, operands, None)
-        wanted = dict(sources)
+            pd = self._describe(node, desc, operands, None, factors)
+        wanted = {**sources, **{f.flag | f.argument: f.values for f in factors}}
         for index, values in operands.items():
             if index != sum_index:
                 for place, operand in enumerate(values):
@@ -342,9 +364,16 @@ class Lowering:
         return all(self._last_use.get(value, -1) <= self._time for value in values)
 
     def _describe(
-        self, node: Node | None, desc: Desc, operands: Operands, sum_index: int | None
+        self,
+        node: Node | None,
+        desc: Desc,
+        operands: Operands,
+        sum_index: int | None,
+        factors: Sequence[Factors] = (),
     ) -> PrimitiveDesc:
         attr = PrimitiveAttr(scratchpad_mode="user")
+        for each in factors:
+            each.set(attr)
         for index, post_op in enumerate(node.post_ops if node else ()):
             descs = tuple(operand.desc for operand in operands[index])
             if index == sum_index:

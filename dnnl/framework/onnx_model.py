@@ -142,8 +142,11 @@ def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     ]
     initializers = [numpy_helper.from_array(a, name) for name, a in graph.constants.items()]
     body = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
-    opset = helper.make_operatorsetid("", graph.opset)
-    return helper.make_model_gen_version(body, opset_imports=[opset])
+    domains = sorted({node.domain for node in graph.nodes} - {""})
+    opsets = [helper.make_operatorsetid(domain, 1) for domain in domains]
+    own = helper.make_operatorsetid("", graph.opset)
+    version = helper.find_min_ir_version_for([own])
+    return helper.make_model(body, ir_version=version, opset_imports=[own, *opsets])
 
 
 def node_to_proto(node: Node) -> onnx.NodeProto:

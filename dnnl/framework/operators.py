@@ -10,11 +10,13 @@ from dnnl.framework import lower_data as data
 from dnnl.framework import lower_elementwise as elementwise
 from dnnl.framework import lower_normalization as normalization
 from dnnl.framework import lower_product as product
+from dnnl.framework import lower_quantized as quantized
 from dnnl.framework import lower_reduction as reduction
 from dnnl.framework import lower_resize as resizing
 from dnnl.framework import lower_spatial as spatial
 from dnnl.framework import shapes, shapes_data
 from dnnl.framework import shapes_normalization as normalized
+from dnnl.framework import shapes_quantized as bytewise
 from dnnl.framework import shapes_reduction as reduced
 from dnnl.framework import shapes_resize as resized
 from dnnl.framework.elementwise import ELTWISE
@@ -22,6 +24,15 @@ from dnnl.framework.exact import COMPARISONS, ONE, TWO_OF_A_TYPE
 from dnnl.framework.functions import ALONE
 from dnnl.framework.graph import FUNCTION, ModelError, Node, PostOp
 from dnnl.framework.lowering import Lowering
+from dnnl.framework.quantization import (
+    CONV,
+    CONV_TRANSPOSE,
+    DEQUANTIZE,
+    DYNAMIC,
+    MATMUL,
+    QUANTIZE,
+    SOFTMAX,
+)
 from dnnl.framework.shapes import Infer
 
 Lower = Callable[[Lowering, Node], None]
@@ -31,9 +42,11 @@ _ELTWISE = frozenset({"eltwise", "function"})
 _BINARY = frozenset({"binary", "function"})
 
 _INTEGER = (
-    *("allowzero", "antialias", "axis", "batch_dims", "ceil_mode", "count_include_pad"),
-    *("detect_negative", "detect_positive", "exclude_outside", "fmod", "group", "keepdims"),
-    *("noop_with_empty_axes", "num_groups", "num_outputs", "saturate", "size", "spatial"),
+    *("allowzero", "antialias", "axis", "batch_dims", "block_size", "ceil_mode"),
+    *("channels_last", "count_include_pad", "detect_negative", "detect_positive"),
+    *("exclude_outside", "fmod"),
+    *("group", "keepdims", "noop_with_empty_axes", "num_groups", "num_outputs", "opset"),
+    *("output_dtype", "saturate", "size", "spatial"),
     *("stash_type", "storage_order", "to", "training_mode", "transA", "transB", "upper"),
 )
 _NUMBER = (
@@ -88,7 +101,8 @@ class Operator:
     """How an operator is typed and run, and which kinds of post-ops its primitive takes.
 
     ``inputs`` are the numbers of sources that it needs and that it takes at most (None: any),
-    ``required`` the attributes that have no default.
+    ``required`` the attributes that have no default. ``stores_bytes`` is false where a dst of bytes
+    is refused, or decides on more than how the result is stored.
     """
 
     infer: Infer
@@ -97,6 +111,7 @@ class Operator:
     inputs: tuple[int, int | None] = (1, 1)
     required: tuple[str, ...] = ()
     role: Role = Role.FUNCTION
+    stores_bytes: bool = True
 
     def takes(self, post_op: PostOp) -> bool:
         """Whether the primitive has such post-ops; what takes no second source takes no operands
@@ -113,8 +128,11 @@ def _variadic() -> Operator:
     return Operator(shapes.elementwise, elementwise.binary, _ANY, (1, None))
 
 
-def _pooling(*required: str, role: Role = Role.FUNCTION) -> Operator:
-    return Operator(shapes.pooling, spatial.pooling, _ANY, required=required, role=role)
+def _pooling(*required: str, role: Role = Role.FUNCTION, stores_bytes: bool = True) -> Operator:
+    return Operator(
+        shapes.pooling, spatial.pooling, _ANY, required=required, role=role,
+        stores_bytes=stores_bytes,
+    )  # fmt: skip
 
 
 def _exact(infer: Infer, count: int, *required: str, role: Role = Role.EXACT) -> Operator:
@@ -139,7 +157,11 @@ OPERATORS: dict[str, Operator] = {
     "Add": _binary(),
     "AveragePool": _pooling("kernel_shape"),
     "BatchNormalization": Operator(
-        shapes.batch_normalization, spatial.batch_normalization, _ELTWISE, (5, 5)
+        shapes.batch_normalization,
+        spatial.batch_normalization,
+        _ELTWISE,
+        (5, 5),
+        stores_bytes=False,
     ),
     "Cast": Operator(shapes.cast, elementwise.cast, required=("to",), role=Role.EXACT),
     "Concat": _moved(shapes.concat, data.concat, (1, None), "axis"),
@@ -154,7 +176,7 @@ OPERATORS: dict[str, Operator] = {
     "GatherND": Operator(shapes_data.gather_nd, data.unsupported, inputs=(2, 2)),
     "Gemm": _product(shapes.gemm, product.gemm, (2, 3)),
     "GlobalAveragePool": _pooling(role=Role.STATISTIC),
-    "GlobalMaxPool": _pooling(role=Role.STATISTIC),
+    "GlobalMaxPool": _pooling(role=Role.STATISTIC, stores_bytes=False),
     "GroupNormalization": Operator(
         normalized.group, normalization.group, _ANY, (3, 3), ("num_groups",)
     ),
@@ -167,7 +189,7 @@ OPERATORS: dict[str, Operator] = {
     "LogSoftmax": Operator(shapes.same, elementwise.softmax, _ELTWISE),
     "MatMul": _product(shapes.matmul, product.matmul, (2, 2)),
     "Max": _variadic(),
-    "MaxPool": _pooling("kernel_shape"),
+    "MaxPool": _pooling("kernel_shape", stores_bytes=False),
     "Min": _variadic(),
     "Mul": _binary(),
     "Pad": Operator(shapes_data.padded, data.unsupported, inputs=(1, 4)),
@@ -198,20 +220,52 @@ OPERATORS: dict[str, Operator] = {
     "BitShift": _exact(shapes.elementwise, 2, "direction"),
     **{op: _unary((1, 3) if op == "Clip" else (1, 1)) for op in ELTWISE},
     **{op: Operator(shapes.floats, data.unsupported) for op in ALONE},
+    **{
+        name: Operator(bytewise.operator_form(name), data.unsupported, inputs=form.inputs)
+        for name, form in bytewise.FORMS.items()
+    },
+    **{
+        f"{domain}{QUANTIZE}": Operator(bytewise.quantize, data.unsupported, inputs=(2, 3))
+        for domain in ("", f"{bytewise.MICROSOFT}.")
+    },
+    **{
+        f"{domain}{DEQUANTIZE}": Operator(bytewise.dequantize, data.unsupported, inputs=(2, 3))
+        for domain in ("", f"{bytewise.MICROSOFT}.")
+    },
+    DYNAMIC: Operator(bytewise.dynamic, data.unsupported),
+    "ConvInteger": Operator(
+        bytewise.integer_sums(shapes.convolution), data.unsupported, inputs=(2, 4)
+    ),
+    "MatMulInteger": Operator(
+        bytewise.integer_sums(shapes.matmul), data.unsupported, inputs=(2, 4)
+    ),
 }
 
-_FUNCTION = Operator(shapes.same, elementwise.function, _BINARY)
+_MADE = {
+    FUNCTION: Operator(shapes.same, elementwise.function, _BINARY),
+    CONV: Operator(shapes.convolution, spatial.convolution, _ANY, (2, 6)),
+    CONV_TRANSPOSE: Operator(shapes.deconvolution, spatial.deconvolution, _ANY, (2, 6)),
+    MATMUL: Operator(shapes.matmul, quantized.matmul, _ANY, (2, 6)),
+    SOFTMAX: Operator(shapes.same, quantized.softmax, _ELTWISE, (2, 2)),
+}
+"""What passes write and no file can hold."""
+
+
+def row_name(node: Node) -> str:
+    """The name of a node's row, with the domain where it is not ONNX's own."""
+    return f"{node.domain}.{node.op}" if node.domain else node.op
 
 
 def operator_of(node: Node) -> Operator:
     """The row of a node that is known, whether a file or a pass wrote it."""
-    return _FUNCTION if node.op == FUNCTION else OPERATORS[node.op]
+    made = _MADE.get(node.op)
+    return OPERATORS[row_name(node)] if made is None else made
 
 
 def check_form(node: Node) -> None:
     """Raise ModelError where a node of the table has a wrong number of sources, lacks an attribute
     or has one of another type."""
-    operator = None if node.domain else OPERATORS.get(node.op)
+    operator = OPERATORS.get(row_name(node))
     if operator is None:
         return
     _check_inputs(node.inputs, *operator.inputs)

@@ -22,6 +22,9 @@ from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.precision import fuse_conversions, in_precision, rounding_of, within_range
+from dnnl.framework.quantized import move_conversions, prefer_unsigned
+from dnnl.framework.quantized_functions import convert_by_functions
+from dnnl.framework.quantized_products import fuse_products
 from dnnl.framework.shaped_buffer import ShapedBuffer, same_places
 from dnnl.framework.specialize import fold_constants
 from dnnl.framework.views import factors_behind_products, sink_views
@@ -42,6 +45,10 @@ PASSES: tuple[Pass, ...] = (
     expand,
     drop_identities,
     fold_constants,
+    move_conversions,
+    prefer_unsigned,
+    fuse_products,
+    convert_by_functions,
     fuse_functions,
     factors_behind_products,
     sink_views,

@@ -17,7 +17,8 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.exact import exact_function, folded
 from dnnl.framework.graph import JOINT, Array, Graph, ModelError, Node, Shape, TensorType, blamed_on
 from dnnl.framework.onnx_model import node_to_proto
-from dnnl.framework.operators import OPERATORS, check_form
+from dnnl.framework.operators import OPERATORS, check_form, row_name
+from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.framework.shapes import Scope
 from dnnl.runtime.storage import check_room
 from dnnl.types.layout_input import read_sequence
@@ -217,9 +218,8 @@ def check_operators(graph: Graph) -> None:
         foldable = constant.issuperset(node.reads) and node.op not in _RANDOM
         if not node.domain and (foldable or node.op == "Shape"):
             constant.update(node.outputs)
-        elif node.domain or node.op not in OPERATORS:
-            operator = f"{node.domain}.{node.op}" if node.domain else node.op
-            unknown.setdefault(operator, []).append(node.name)
+        elif row_name(node) not in OPERATORS:
+            unknown.setdefault(row_name(node), []).append(node.name)
     if unknown:
         reasons = [
             f"operator {operator} of {_counted(names)}" for operator, names in unknown.items()
@@ -240,7 +240,11 @@ def constant_results(node: Node, graph: Graph) -> dict[str, Array] | None:
         return {node.output: np.array(graph.shape_of(node.inputs[0])[part], np.int64)}
     if node.op in _RANDOM or any(value not in graph.constants for value in node.reads):
         return None
-    function = exact_function(node, graph) if node.op in OPERATORS and not node.domain else None
+    if node.domain:
+        return None
+    if node.op in (QUANTIZE, DEQUANTIZE):
+        return converted(node, graph)
+    function = exact_function(node, graph) if node.op in OPERATORS else None
     if function is not None:
         (kind,) = OPERATORS[node.op].infer(Scope(node, graph))
         whole = folded(function, [graph.constants[v] for v in node.inputs], kind.dtype)
@@ -276,7 +280,7 @@ def evaluate(node: Node, feeds: Mapping[str, Array], opset: int) -> dict[str, Ar
 
 
 def _infer(node: Node, graph: Graph) -> dict[str, TensorType]:
-    kinds = OPERATORS[node.op].infer(Scope(node, graph))
+    kinds = OPERATORS[row_name(node)].infer(Scope(node, graph))
     for value in node.outputs[len(kinds) :]:
         if graph.uses()[value]:
             raise Unimplemented(f"{node}: its output {value!r} is not computed")

@@ -12,7 +12,9 @@ from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.quantization import Quantizer
@@ -21,9 +23,11 @@ from dnnl.kernels import product_conf
 from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
+from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.tag import FormatTag
 
@@ -41,6 +45,11 @@ class Conf:
     def scratchpad(self) -> int:
         """Its bytes: nothing is copied."""
         return 0
+
+    @property
+    def inside(self) -> Inside:
+        """What was decided, for people: products are those of f32, whatever lies in memory."""
+        return Inside(Multiply(DataType.f32, DataType.f32, 1, FLOATS))
 
 
 def is_depthwise(problem: Problem) -> bool:

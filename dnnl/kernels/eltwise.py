@@ -32,7 +32,9 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
 ALL_FLOATS = FLOATS | SMALL_FLOATS | {DataType.f64}
-_OF_INTEGERS = (Alg.eltwise_relu, Alg.eltwise_linear, Alg.eltwise_clip)
+_OF_INTEGERS = (
+    Alg.eltwise_relu, Alg.eltwise_linear, Alg.eltwise_clip, Alg.eltwise_function,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

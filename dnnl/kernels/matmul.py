@@ -31,10 +31,11 @@ _LEAST_RUN = 2
 
 def resolve(problem: Problem, isa: Isa) -> Problem:
     """Decide the layouts that are ``any``: src, dst and bias row-major, weights in panels."""
-    return product_conf.resolve(problem, isa, _shape(isa))
+    return product_conf.resolve(problem, isa, shape(isa))
 
 
-def _shape(isa: Isa) -> Shape:
+def shape(isa: Isa) -> Shape:
+    """What `product_conf.plan` asks of matrices."""
     return Shape(
         _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1)),
         lambda src: src.dims[-1],
@@ -94,7 +95,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if column_major(problem):
         problem = transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
-    return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], _shape(isa))
+    return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], shape(isa))
 
 
 def column_major(problem: Problem) -> bool:

@@ -21,6 +21,7 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
+from dnnl.kernels.inside import Inside
 from dnnl.kernels.integer_sums import emit_row_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import Product, emit_product
@@ -118,6 +119,11 @@ class Conf:
     column_sums: Argument | None = None
     dropout: Dropout | None = None
     stochastic: bool = False
+
+    @property
+    def inside(self) -> Inside:
+        """What was decided, for people."""
+        return Inside(self.multiply, self.blocking, self.copies_in, self.copy_out)
 
 
 AnyConf = TypeVar("AnyConf", bound=Conf)

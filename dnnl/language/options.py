@@ -192,7 +192,7 @@ def tags(
 
     def told(line: OperationLine) -> str | None:
         tensors = of(line)
-        if any(tensor.strides for tensor in tensors):
+        if any(tensor.strides or tensor.format_kind == "sparse" for tensor in tensors):
             return None
         return ":".join(map(spelled, tensors))
 

@@ -32,7 +32,8 @@ class Tensor:
     """One descriptor of a line.
 
     ``letters`` are its flags (a: its layout was left open, p: padded), ``strides`` is empty where
-    elements lie dense, ``extra`` says what is kept beside the elements (``f0``: nothing).
+    elements lie dense, ``extra`` says what is kept beside the elements (``f0``: nothing). A tensor
+    with an encoding has its name as ``tag``, and its ``numbers``.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Tensor:
     tag: str
     strides: str
     extra: str
+    numbers: str = ""
 
     @property
     def mask(self) -> str:
@@ -183,8 +185,11 @@ def _tensor(token: str) -> Tensor | None:
         strides, extra = "", [strides, *extra]
     if not _STRIDES.fullmatch(strides):
         raise BadValue(f"cannot read the strides {strides!r} of the tensor {token!r}")
+    numbers = ""
+    if format_kind == "sparse":
+        numbers, strides = strides, ""
     return Tensor(
-        name, data_type, letters, format_kind, tag, strides, ":".join(extra).rstrip(":")
+        name, data_type, letters, format_kind, tag, strides, ":".join(extra).rstrip(":"), numbers
     )  # fmt: skip
 
 

@@ -198,11 +198,17 @@ class Desc:
         return any(tensor.desc.has_runtime_values for tensor in self.tensors)
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether a tensor has several buffers."""
+        return any(tensor.desc.encoding is not None for tensor in self.tensors)
+
+    @property
     def implementations(self) -> tuple[Implementation, ...]:
-        """Who can do it, best first; with sizes that only the execution knows those who serve them,
-        if anybody does."""
+        """Who can do it, best first; with sizes that only the execution knows, or encodings, those
+        who serve them, if anybody does."""
         every = [i for i in self.operation.implementations if self.propagation in i.passes]
-        alike = tuple(impl for impl in every if impl.runtime == self.has_runtime_values)
+        kind = self.has_runtime_values, self.is_encoded
+        alike = tuple(impl for impl in every if (impl.runtime, impl.encoded) == kind)
         return alike or tuple(every)
 
     @property
@@ -290,6 +296,19 @@ def check_outputs(tensors: Sequence[Tensor]) -> None:
         if any(stride == 0 and extent > 1 for stride, extent in strides):
             rule = "a stride of 0 is for sources alone: these elements lie on each other"
             raise InvalidArguments(tensor.field or tensor.name, tensor.desc.strides, rule)
+
+
+def refuse_encoding(desc: Desc, post_ops: Sequence[PostOp]) -> Refusal | None:
+    """A refusal if a tensor has an encoding and no implementation serves such."""
+    given = {t.argument: t.desc for t in desc.tensors}
+    if any(impl.encoded for impl in desc.implementations):
+        given = {}
+    for number, entry in enumerate(post_ops):
+        given |= {Arg.post_op(number) | argument: operand for argument, operand in entry.operands}
+    for argument, tensor in given.items():
+        if tensor.encoding is not None:
+            return Refusal(Reason.LAYOUT, f"{name_of(argument)} is {tensor}")
+    return None
 
 
 def refuse_compensation(desc: Desc, post_ops: Sequence[PostOp]) -> Refusal | None:

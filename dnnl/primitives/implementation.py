@@ -42,12 +42,13 @@ class Implementation:
     """One way to do an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
     refuses; layouts that follow from others are decided before it is asked. Of sizes that only the
     execution knows, those that serve ``runtime`` sizes are asked alone, where there are any, and of
-    no others."""
+    no others; of tensors with an encoding, those that serve the ``encoded``."""
 
     name: str
     configure: Callable[[Any, PrimitiveAttr, Isa], Plan | Refusal]
     passes: frozenset[PropKind] = frozenset(PropKind)
     runtime: bool = False
+    encoded: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,13 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.codegen.stochastic import ROUNDED
-from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.errors import InvalidArguments
 from dnnl.kernels import matmul as kernel
 from dnnl.kernels import matmul_exact, matmul_open, open_product
 from dnnl.kernels.product_conf import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
+from dnnl.language.encodings import ENCODING, GROUPED
 from dnnl.language.errors import BadValue
 from dnnl.language.options import (
     ATTRIBUTES,
@@ -25,13 +26,12 @@ from dnnl.language.options import (
     STAG,
     WTAG,
     Driver,
-    Option,
     auxiliary,
     operands,
     strides,
 )
 from dnnl.language.problem import Dims
-from dnnl.language.values import integer, matching, several, text
+from dnnl.language.values import integer, several
 from dnnl.primitives.checks import spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
@@ -43,12 +43,21 @@ from dnnl.primitives.implementation import (
     resolve_dropout,
     resolve_post_ops,
 )
+from dnnl.primitives.matmul_grouped import (
+    case_contents,
+    case_tensors,
+    check_groups,
+    is_grouped,
+    plan_grouped,
+)
+from dnnl.primitives.matmul_sparse import plan_sparse, sparse
 from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import bare, refuse_adjusted, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, any_of
+from dnnl.types.encoding import Coo, Csr
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -86,6 +95,9 @@ class MatmulDesc(Desc):
 
     def check(self) -> None:
         """The sizes of the tensors agree."""
+        if is_grouped(self):
+            check_groups(self)
+            return
         src, weights, dst = self.src_desc.dims, self.weights_desc.dims, self.dst_desc.dims
         if len(src) < 2:
             raise InvalidArguments("src_desc", src, "expected at least (M, K)")
@@ -118,7 +130,10 @@ class MatmulDesc(Desc):
 
     @property
     def problem(self) -> str:
-        """The dims of src and weights."""
+        """The dims of src, and of weights, or those of one group."""
+        if is_grouped(self):
+            columns = self.weights_desc.dims[-1]
+            return f"{spelled(self.src_desc.dims)}:{spelled((self.src_desc.dims[1], columns))}"
         return f"{spelled(self.src_desc.dims)}:{spelled(self.weights_desc.dims)}"
 
 
@@ -236,14 +251,19 @@ def _complete(desc: MatmulDesc, case: CaseValues) -> MatmulDesc:
 
 
 def _src(case: CaseValues, dims: tuple[int, ...] | None = None) -> MemoryDesc:
-    for name in ("encoding", "grouped"):
-        if str(case[name]).strip("0:"):
-            raise Unimplemented(f"matmul has no {name}")
+    if case["grouped"]:
+        return case_tensors(case)[0]
+    if case["encoding"][0].name:
+        return sparse(case, 0)
     strides = case.strides(0, "stag")
     return tensor(dims or case.shapes.padded[0], case.part("dt", 0), case["stag"], strides)
 
 
 def _weights(case: CaseValues, dims: tuple[int, ...] | None = None) -> MemoryDesc:
+    if case["grouped"]:
+        return case_tensors(case)[1]
+    if case["encoding"][1].name:
+        return sparse(case, 1)
     strides = case.strides(1, "wtag")
     return tensor(dims or case.shapes.padded[1], case.part("dt", 1), case["wtag"], strides)
 
@@ -260,12 +280,17 @@ def _dims(case: CaseValues) -> tuple[int, ...]:
 def _bias(case: CaseValues) -> MemoryDesc | None:
     if case["bia-dt"] is DataType.undef:
         return None
+    if case["grouped"]:
+        groups: int = case["grouped"].groups[1]
+        return MemoryDesc((groups, case.shapes.padded[1][1]), case["bia-dt"])
     mask: int = case["bia_mask"]
     dims = [size if mask >> d & 1 else 1 for d, size in enumerate(_dims(case))]
     return MemoryDesc(dims, case["bia-dt"])
 
 
 def _dst(case: CaseValues, dims: tuple[int, ...] | None = None) -> MemoryDesc:
+    if case["grouped"]:
+        return case_tensors(case)[2]
     return tensor(dims or _dims(case), case.part("dt", 2), case["dtag"], case.strides(2, "dtag"))
 
 
@@ -281,6 +306,18 @@ def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
     return None
 
 
+def _flops(desc: MatmulDesc) -> int:
+    """Twice the products, those of the zeros of a sparse factor left out."""
+    src, weights = desc.src_desc, desc.weights_desc
+    if isinstance(src.encoding, Csr | Coo):
+        return 2 * src.encoding.nnz * weights.dims[-1]
+    if isinstance(weights.encoding, Csr | Coo):
+        return 2 * weights.encoding.nnz * src.dims[0]
+    if is_grouped(desc):
+        return 2 * src.nelems() * weights.dims[-1]
+    return 2 * desc.dst_desc.nelems() * src.dims[-1]
+
+
 def _bias_mask(bias: MemoryDesc) -> str:
     """The dimensions along which a bias varies, a bit for each."""
     return f"_mask{sum(1 << d for d, extent in enumerate(bias.dims) if extent != 1)}"
@@ -293,14 +330,7 @@ MatmulDesc.operation = Operation(
         "matmul",
         (
             PRODUCT_DT, STAG.but("any"), WTAG, DTAG,
-            Option(
-                "encoding", "",
-                matching(
-                    r"((csr|coo|packed)?(\+[0-9.]+)?:?){0,3}",
-                    "csr, coo or packed[+SPARSITY] for each tensor, with colons between them",
-                ),
-            ),
-            Option("grouped", "", text), strides(operands, 3),
+            ENCODING, GROUPED, strides(operands, 3),
             auxiliary("runtime_dims_masks", "0:0", several(integer, (1, 2))), *ATTRIBUTES, BIA_DT,
             BIA_MASK,
         ),
@@ -310,16 +340,22 @@ MatmulDesc.operation = Operation(
         (_src, _weights, _bias, _dst), ("*mk", "*kn", "*mn", "*mn"), _bias_mask
     ),
     parameters=(),
-    flops=lambda desc: 2 * desc.dst_desc.nelems() * desc.src_desc.dims[-1],
+    flops=_flops, contents=case_contents,
     formerly={"gemm": "", "gemm_api": ""},
     sums=True,
     compensated=(Arg.WEIGHTS,),
     channels=-1,
     reference=SPECIFICATION,
-    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17"),
+    examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17",
+        "--dt=f32,bf16 --encoding=csr+0.7::,coo+0.7:: --wtag=ab,ba --dtag=ab 20x31:31x150",
+        "--dt=f32,f16 --encoding=:csr+0.8:,:coo+0.8: --stag=ab,ba --dtag=ab 37x31:31x20",
+        "--dt=f32,bf16,u8:s8:f32 --grouped=0:5:3+0+20+1+16 --bia-dt=f32 --wtag=any,abc 40x36:36x70",
+        "--dt=f32,bf16 --grouped=1:4:7+0+20+4 17x31:31x40"),
     implementations=(
         Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
         Implementation("brgemm", _open_sizes, FORWARD, runtime=True),
+        Implementation("sparse", plan_sparse, FORWARD, encoded=True),
+        Implementation("grouped", plan_grouped, FORWARD, encoded=True),
     ),
     invalid=_invalid,
     complete=_complete,

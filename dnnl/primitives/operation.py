@@ -15,6 +15,7 @@ from dnnl.language.case import CaseValues
 from dnnl.language.options import Driver
 from dnnl.primitives.implementation import Implementation
 from dnnl.primitives.parameters import Domain
+from dnnl.reference.arrays import Array
 from dnnl.reference.specification import Specification
 from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -110,8 +111,9 @@ class Operation:
     makes no sense; ``complete`` adds to a description what its case says beyond tensors and
     parameters. ``mask`` reads a name for the dimensions along which scales vary, None where it has
     the usual meaning; ``channels`` is the dimension that the name ``per_oc`` of a post-op means.
-    ``formerly`` are the kinds, or algorithms, of version 2 that are this operation now, each with
-    its algorithm of today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
+    ``contents`` are what a case says of the elements of inputs, by argument. ``formerly`` are the
+    kinds, or algorithms, of version 2 that are this operation now, each with its algorithm of
+    today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
     ``scales_result`` says that the scale of src multiplies what the operation computes, before
     post-ops, and not src. ``operands`` is the range of the integers that the operands of post-ops
     are filled with.
@@ -133,6 +135,7 @@ class Operation:
     complete: Callable[[Any, CaseValues], Any] = lambda desc, _: desc
     mask: Callable[[CaseValues, str, str, int], int | None] = _none
     channels: int = 1
+    contents: Callable[[CaseValues], dict[int, Array]] = lambda _: {}
     formerly: Mapping[str, str] = field(default_factory=dict)
     sums: bool = False
     scales_result: bool = False

@@ -19,7 +19,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.scratchpads import Scratchpads
-from dnnl.primitives.slots import Arguments, Slots, find_slots
+from dnnl.primitives.slots import Arguments, Slots, encoded, find_slots, spread
 from dnnl.primitives.transfer import Transfer
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.event import COMPLETE, Event, checked_events
@@ -71,6 +71,7 @@ class Primitive:
             self._scratchpad_place = arguments.index(Arg.SCRATCHPAD)
             arguments.remove(Arg.SCRATCHPAD)
         self._slots = find_slots(pd, arguments)
+        self._encoded = encoded(pd)
         self._across = pd.across_engines
         self._local = threading.local()
         if log.enabled("profile_create", self._kind):
@@ -170,6 +171,8 @@ class Primitive:
         try:
             if stream.__class__ is not Stream or stream.engine is not self._engine:
                 self._check_stream(stream)
+            if self._encoded:
+                args = spread(self._encoded, args)
             slots = self._slots(args)
             memories, arguments = slots.take(args)
             return slots, memories, arguments

@@ -12,7 +12,7 @@ from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation
+from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation, refuse_encoding
 from dnnl.primitives.implementation import (
     Candidate,
     Plan,
@@ -20,8 +20,10 @@ from dnnl.primitives.implementation import (
     check_post_ops,
     resolve_dropout,
 )
+from dnnl.primitives.info import Info, look_inside
 from dnnl.primitives.sizes import known, known_post_ops, open_operands
 from dnnl.runtime.engine import Engine
+from dnnl.runtime.threads import checked_num_threads, get_num_threads
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import SCALARS, Dropout
@@ -102,6 +104,7 @@ class PrimitiveDesc:
     def next_impl(self) -> bool:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
         refused = refuse_compensation(self._asked, tuple(self._asked_attr.post_ops))
+        refused = refused or refuse_encoding(self._asked, tuple(self._asked_attr.post_ops))
         refused = refused or _refuse_host_scalars(self._asked_attr, self.engine)
         refused = refused or _refuse_open_operands(self._asked, self._asked_attr)
         for impl in self._settled.implementations[len(self._candidates) :]:
@@ -280,6 +283,20 @@ class PrimitiveDesc:
     def diff_dst_desc(self) -> MemoryDesc:
         """The gradient of the destination."""
         return self.arg_desc(Arg.DIFF_DST)
+
+    def info(self, num_threads: int | None = None) -> Info:
+        """What is done how, and what may be expected of it: layouts, register tile, copies, bytes,
+        arithmetic and the limit by the machine's peaks on so many threads, by default as many as
+        executions have. ``print(pd.info())`` tells it in words.
+
+        The kernel is written once more, and the first call for a type or an amount of bytes
+        measures the machine, in a tenth of a second. Raises Unimplemented where only the execution
+        knows the sizes.
+        """
+        threads = get_num_threads() if num_threads is None else checked_num_threads(num_threads)
+        return look_inside(
+            self.impl_info, self._plan, self._attr, self.engine, self.arg_desc, threads
+        )
 
     def verbose_fields(self) -> str:
         """Engine, kind, implementation, propagation, descriptors, attributes and problem."""

@@ -33,7 +33,14 @@ class Slots:
 
     def __init__(self, pd: PrimitiveDesc, arguments: Sequence[int]) -> None:
         self.pd = pd
-        self.expected = tuple((arg, pd.arg_desc(arg)) for arg in arguments if arg != SIZES)
+        parts: dict[int, MemoryDesc] = {}
+        for owner, desc in encoded(pd):
+            parts.update(_parts(owner, desc.buffers))
+        self.expected = tuple(
+            (arg, parts[arg] if arg in parts else pd.arg_desc(arg))
+            for arg in arguments
+            if arg != SIZES
+        )
         # What the last memory of each argument had. The next one most often has the same objects,
         # which need no comparison; those that are as good are kept here in their place.
         written = {tensor.argument for tensor in pd.written} | {Arg.SCRATCHPAD}
@@ -158,6 +165,33 @@ def _pairs(
             if other != output and not (other < output and argument in written):
                 in_place = (arg, argument) in pd.desc.operation.in_place and its == desc
                 yield _Pair(output, other, -its.size, desc.size, in_place)
+
+
+def encoded(pd: PrimitiveDesc) -> list[tuple[int, MemoryDesc]]:
+    """The tensors of several buffers, by argument."""
+    return [(t.argument, t.desc) for t in pd.desc.tensors if t.desc.encoding is not None]
+
+
+def _parts(argument: int, buffers: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """The buffers of a tensor by the keys under which a kernel takes them."""
+    return ((Arg.part(argument, number), own) for number, own in enumerate(buffers))
+
+
+def spread(tensors: Sequence[tuple[int, MemoryDesc]], args: Arguments) -> Arguments:
+    """``args`` with the buffers of the ``tensors``, each under a key of its own.
+
+    Raises InvalidArguments where what is given for one of these is not such a memory.
+    """
+    check_mapping(args)
+    made = dict(args)
+    for argument, desc in tensors:
+        memory = args.get(argument)
+        if memory.__class__ is not Memory:
+            raise no_memory(argument, desc, memory, args)
+        if memory.desc != desc:
+            raise _mismatch(argument, desc, memory)
+        made.update(_parts(argument, memory.parts))
+    return made
 
 
 def find_slots(pd: PrimitiveDesc, arguments: Sequence[int]) -> Callable[[Arguments], Slots]:

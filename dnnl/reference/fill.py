@@ -43,6 +43,15 @@ def sparse(rng: np.random.Generator, dims: Dims, low: int, high: int, density: f
     return values
 
 
+def stored_elements(rng: np.random.Generator, dims: Dims, low: int, high: int, nnz: int) -> Array:
+    """Whole numbers of which ``nnz``, at places by chance, are not zero; all, if that is more."""
+    values = np.zeros(prod(dims))
+    places = rng.choice(values.size, min(nnz, values.size), replace=False, shuffle=False)
+    found = rng.integers(min(low, 0), high, places.size)
+    values[places] = np.where(found >= 0, found + 1, found) if low < 0 else found + 1
+    return values.reshape(tuple(dims))
+
+
 def cycle(values: ArrayLike, dims: Dims, start: int = 0) -> Array:
     """``values`` again and again in row-major order."""
     count = prod(dims)

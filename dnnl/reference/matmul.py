@@ -29,6 +29,21 @@ def matmul(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = None) ->
     return dst if bias is None else dst + f64(bias)
 
 
+def grouped(
+    src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None, ends: ArrayLike, *, of_terms: bool
+) -> Array:
+    """A product for each group, which ends where ``ends`` say: of rows [T, K] of ``src`` with the
+    weights [G, K, N] of the group, behind each other; or, ``of_terms``, of columns of ``src`` with
+    rows of ``weights``, one matrix a group."""
+    stops = np.asarray(ends, np.int64)
+    parts = [slice(*pair) for pair in zip([0, *stops[:-1]], stops, strict=True)]
+    if of_terms:
+        return np.stack([matmul(f64(src)[:, part], f64(weights)[part]) for part in parts])
+    own = zip(parts, f64(weights), strict=True)
+    made = np.concatenate([matmul(f64(src)[part], matrix) for part, matrix in own])
+    return made if bias is None else made + np.repeat(f64(bias), np.diff(stops, prepend=0), axis=0)
+
+
 class _Matmul(ProductSpecification):
     """Matrices, batch by batch."""
 
@@ -42,6 +57,12 @@ class _Matmul(ProductSpecification):
 
     def product(self, desc: Any, values: Values) -> Array:
         """The product and the bias."""
+        ends = values.get(Arg.part(Arg.SRC, 1))
+        if ends is not None:
+            of_terms = desc.dst_desc.ndims == 3
+            return grouped(
+                values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS), ends, of_terms=of_terms
+            )
         return matmul(values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS))
 
 

@@ -8,11 +8,12 @@ from math import prod
 from typing import Any
 
 from dnnl.reference.arrays import Array
-from dnnl.reference.fill import generator, integers, sparse
+from dnnl.reference.fill import generator, integers, sparse, stored_elements
 from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
+from dnnl.types.encoding import Coo, Csr
 
 _SMALL = {
     DataType.bf16: (-4, 4), DataType.f16: (-4, 4), DataType.s8: (-4, 4), DataType.u8: (0, 8),
@@ -20,6 +21,7 @@ _SMALL = {
     DataType.f8_e4m3: (-4, 4), DataType.f4_e2m1: (-2, 2),
 }  # fmt: skip
 _BIAS = 4
+_FEW = (-4, 4)  # beside sparse matrices, whose sums may be long as long as most terms are zero
 
 
 class ProductSpecification(Specification):
@@ -44,6 +46,8 @@ class ProductSpecification(Specification):
             _SMALL.get(source.data_type, (-wide, wide))
             for source, wide in zip(sources, self.limits, strict=True)
         ]
+        if any(isinstance(source.encoding, Csr | Coo) for source in sources):
+            ranges = [_SMALL.get(source.data_type, _FEW) for source in sources]
         kind = desc.dst_desc.data_type
         largest = prod(max(map(abs, bounds)) for bounds in ranges)
         density = 2.0 ** min(kind.digits, 24) / (largest * max(1, self.length(desc)))
@@ -52,6 +56,11 @@ class ProductSpecification(Specification):
         values = {}
         for argument, source, bounds in zip((Arg.SRC, Arg.WEIGHTS), sources, ranges, strict=True):
             rng = generator("product", argument, source.dims)
+            if isinstance(source.encoding, Csr | Coo):
+                values[int(argument)] = stored_elements(
+                    rng, source.dims, *bounds, source.encoding.nnz
+                )
+                continue
             share = density if argument == Arg.SRC else 1.0
             values[int(argument)] = sparse(rng, source.dims, *bounds, share)
         if not desc.bias_desc.is_zero:

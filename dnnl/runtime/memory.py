@@ -11,10 +11,12 @@ from dnnl.errors import InvalidArguments
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Buffer
 from dnnl.runtime.elements import elements_of, plain_view, put_elements
+from dnnl.runtime.encoded import decode, encode, sparse_parts
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
 from dnnl.runtime.storage import address_of, bytes_of
 from dnnl.runtime.wrap import array_of, wrap
 from dnnl.types.dtype import DataType
+from dnnl.types.encoding import SPARSE, Grouped, Packed
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
@@ -36,6 +38,10 @@ class Memory:
     with this one are writable, unless it is ``readonly``; those that are copies are read-only,
     since what is written to them would be lost, unless a copy or another type was asked for.
 
+    A tensor with an encoding has several buffers: ``parts`` are the memories of each, in the order
+    of ``desc.buffers``, and ``buffer``, where it is given, is a sequence of as many buffers, or of
+    memories. A tensor without one is its own only part. `from_sparse` takes SciPy's matrices.
+
     The host may not be able to touch the memory of an engine. Then NumPy arrays are copies, there
     is neither ``data`` nor ``pointer``, and ``buffer`` must be a `Buffer` of that engine: a handle
     and the offset at which the tensor's bytes begin. What reads and writes the memory from the host
@@ -44,7 +50,7 @@ class Memory:
     a stream or by events.
     """
 
-    __slots__ = ("__weakref__", "argument", "buffer", "desc", "engine", "readonly")
+    __slots__ = ("__weakref__", "_parts", "argument", "buffer", "desc", "engine", "readonly")
 
     desc: MemoryDesc
     engine: Engine
@@ -54,10 +60,14 @@ class Memory:
     buffer: Buffer
     #: Whether nothing may write the bytes.
     readonly: bool
+    _parts: tuple[Memory, ...]
 
     def __init__(self, desc: MemoryDesc, engine: Engine, buffer: Any = None) -> None:
         _check_desc(desc)
         checked_engine(engine)
+        if desc.encoding is not None:
+            self._assemble(desc, engine, _parts(desc, engine, buffer))
+            return
         if buffer is None:
             place = engine.allocate(desc.size)
         elif engine.host_memory:
@@ -74,6 +84,17 @@ class Memory:
         put(self, "argument", place if place.data is None else place.handle)
         put(self, "buffer", place)
         put(self, "readonly", place.data is not None and not place.data.flags.writeable)
+        put(self, "_parts", ())
+
+    def _assemble(self, desc: MemoryDesc, engine: Engine, parts: tuple[Memory, ...]) -> None:
+        """Set every field of a tensor of several buffers; the first one stands for it."""
+        self._fill(desc, engine, parts[0].buffer)
+        object.__setattr__(self, "_parts", parts)
+
+    @property
+    def parts(self) -> tuple[Memory, ...]:
+        """The memories of the buffers that hold the tensor: itself, unless it has an encoding."""
+        return self._parts or (self,)
 
     def __setattr__(self, name: str, value: object) -> None:
         hint = "make another Memory; its bytes can be written, memory.data[:] = ..."
@@ -91,11 +112,15 @@ class Memory:
         Without ``tag`` the memory is the array's own, with its strides; writes go both ways, and of
         a read-only array the memory is read-only too. With a tag it is a copy in that layout.
         Elements of 4 bits are always packed into a copy, and an engine with memory of its own has a
-        copy of everything. ``engine`` is by default the first cpu engine.
+        copy of everything. ``engine`` is by default the first cpu engine. With ``"csr"`` or
+        ``"coo"`` it is a sparse matrix of all elements other than zero.
         """
         source = array_of(array)
         where = first_cpu() if engine is None else checked_engine(engine)
         data_type = DataType.from_numpy(source.dtype)
+        if tag in SPARSE:
+            encoding = SPARSE[tag](int(np.count_nonzero(source)))
+            return cls._filled(MemoryDesc.encoded(source.shape, data_type, encoding), where, source)
         if tag is not None:
             return cls._filled(MemoryDesc(source.shape, data_type, tag), where, source)
         if data_type.bits < 8:
@@ -108,7 +133,24 @@ class Memory:
         return made
 
     @classmethod
+    def from_sparse(cls, matrix: Any, engine: Engine | None = None) -> Memory:
+        """The tensor of a sparse matrix of SciPy, in its format csr or coo.
+
+        Indices are s32 and sorted by rows, and what is not is copied; other buffers are shared with
+        the matrix, where the engine can use the host's memory.
+        """
+        where = first_cpu() if engine is None else checked_engine(engine)
+        desc, arrays = sparse_parts(matrix)
+        pairs = zip(desc.buffers, arrays, strict=True)
+        if where.host_memory:
+            return cls(desc, where, arrays)
+        return cls(desc, where, [cls._filled(own, where, array) for own, array in pairs])
+
+    @classmethod
     def _filled(cls, desc: MemoryDesc, engine: Engine, array: np.ndarray) -> Memory:
+        if desc.encoding is not None:
+            pairs = zip(desc.buffers, encode(desc, array), strict=True)
+            return cls(desc, engine, [cls._filled(own, engine, part) for own, part in pairs])
         made = cls(desc, engine)
         data = made.buffer.data
         staged = np.empty(desc.size, np.uint8) if data is None else data
@@ -117,9 +159,16 @@ class Memory:
             made.write(staged)
         return made
 
+    def _need_one_buffer(self, what: str) -> None:
+        """Raise for a tensor of several buffers."""
+        if self._parts:
+            rule = f"this tensor has {len(self._parts)} buffers"
+            raise InvalidArguments(what, str(self.desc), rule, "each of memory.parts has one")
+
     @property
     def pointer(self) -> int:
         """The address of the bytes."""
+        self._need_one_buffer("memory.pointer")
         if self.buffer.data is None:
             rule = f"memory of {self.engine!r} has no address for the host"
             raise InvalidArguments("memory.pointer", str(self.desc), rule, "see memory.buffer")
@@ -129,6 +178,7 @@ class Memory:
     @property
     def data(self) -> NDArray[np.uint8]:
         """All bytes as a flat uint8 array, not copied."""
+        self._need_one_buffer("memory.data")
         data = self.buffer.data
         if data is None:
             rule = f"the host cannot touch memory of {self.engine!r}"
@@ -137,11 +187,13 @@ class Memory:
 
     def read(self) -> NDArray[np.uint8]:
         """All bytes: ``data`` where there is such, else a read-only copy."""
+        self._need_one_buffer("memory.read()")
         data = self.engine.read(self.buffer, self.desc.size)
         return data if self.buffer.data is not None else _frozen(data)
 
     def write(self, data: NDArray[np.uint8]) -> None:
         """Replace all bytes by ``data``, a flat uint8 array of ``desc.size``."""
+        self._need_one_buffer("memory.write()")
         own = array_of(data, "data")
         if own.dtype != np.uint8 or own.shape != (self.desc.size,):
             rule = f"expected {self.desc.size} bytes on one axis"
@@ -155,12 +207,23 @@ class Memory:
         """The logical tensor, of shape ``desc.dims``.
 
         A view of this memory wherever strides can say its layout; a read-only copy for blocked
-        layouts that they cannot, and for 4-bit types (of which NumPy keeps each element in a byte).
-        `write` and `from_numpy` fill such memories.
+        layouts that they cannot, for 4-bit types (of which NumPy keeps each element in a byte), and
+        for sparse matrices. `write` and `from_numpy` fill such memories.
         """
+        if self._parts:
+            dense = self._decoded()
+            return dense if self._decodes_in_place else _frozen(dense)
         data = self.read()
         view = plain_view(self.desc, data)
         return _frozen(elements_of(self.desc, data)) if view is None else view
+
+    def _decoded(self) -> np.ndarray:
+        """The dense matrix of several buffers: the values where they hold it, else a copy."""
+        return decode(self.desc, [part.numpy() for part in self._parts])
+
+    @property
+    def _decodes_in_place(self) -> bool:
+        return isinstance(self.desc.encoding, Grouped)
 
     def compensation(self, kind: str) -> NDArray[np.int32]:
         """The sums behind the weights, ``"s8s8"`` or ``"zero_points"``: a view like `numpy`'s.
@@ -192,6 +255,10 @@ class Memory:
         return self._filled(desc, self.engine, self.numpy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self._parts:
+            if copy is False and not self._decodes_in_place:
+                raise ValueError(f"NumPy cannot view the sparse {self.desc} without a copy")
+            return np.array(self._decoded(), dtype, copy=copy)
         data = self.read()
         view = plain_view(self.desc, data)
         if copy is False and (view is None or self.buffer.data is None):
@@ -219,12 +286,17 @@ class Memory:
 
     def _shareable(self) -> NDArray[np.uint8]:
         """The bytes for other libraries."""
+        if self._parts:
+            rule = f"DLPack cannot describe {self.desc}, which has several buffers"
+            raise BufferError(f"{rule}; export each of memory.parts")
         data = self.buffer.data
         if data is None:
             raise BufferError(f"DLPack cannot share memory of {self.engine!r}; export numpy()")
         return data
 
     def __reduce__(self) -> tuple[object, ...]:
+        if self._parts:
+            return Memory, (self.desc, self.engine, self._parts)
         return _copied, (self.desc, self.engine, self.read())
 
     def __repr__(self) -> str:
@@ -248,6 +320,25 @@ def _copied(desc: MemoryDesc, engine: Engine, data: NDArray[np.uint8]) -> Memory
     return made
 
 
+def _parts(desc: MemoryDesc, engine: Engine, buffers: Any) -> tuple[Memory, ...]:
+    """The memories of the buffers of a tensor with an encoding."""
+    wanted = desc.buffers
+    if buffers is None:
+        return tuple(Memory(own, engine) for own in wanted)
+    if not isinstance(buffers, list | tuple) or len(buffers) != len(wanted):
+        kinds = ", ".join(f"{own.data_type} {own.dims}" for own in wanted)
+        rule = f"expected a list of the {len(wanted)} buffers of {desc}: {kinds}"
+        raise InvalidArguments("buffer", type(buffers).__name__, rule)
+    parts: list[Memory] = []
+    for own, buffer in zip(wanted, buffers, strict=True):
+        part = buffer if isinstance(buffer, Memory) else Memory(own, engine, buffer)
+        if part.desc != own or part.engine != engine:
+            rule = f"expected {own} of dims {own.dims} on {engine!r}"
+            raise InvalidArguments(f"buffer[{len(parts)}]", f"{part!r}", rule)
+        parts.append(part)
+    return tuple(parts)
+
+
 def _check_desc(desc: MemoryDesc) -> None:
     if not isinstance(desc, MemoryDesc):
         rule = "expected a MemoryDesc"
@@ -256,6 +347,9 @@ def _check_desc(desc: MemoryDesc) -> None:
         rule = "a memory needs a layout, and 'any' leaves it open"
         hint = "take the descriptor that the primitive description chose"
         raise InvalidArguments("desc", str(desc), rule, hint)
+    if isinstance(desc.encoding, Packed):
+        rule = "this asks a primitive for an encoding of its own, and no memory has it"
+        raise InvalidArguments("desc", str(desc), rule)
     if desc.has_runtime_values:
         rule = "a memory needs dims and strides that are known"
         hint = "describe it with the sizes of this execution"

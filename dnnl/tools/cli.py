@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "Run an ONNX model.",
     "bench": "Check and measure primitives in the language of benchdnn.",
     "explain": "Tell in words what a verbose line or a case of bench says.",
+    "quantcheck": "Tell what integers do to a model or a case, and which scales would mend it.",
     "layout": "Draw where each element of a tensor lives.",
 }
 """Modules of this package, each with a click command of its own name, and what they do."""

@@ -14,11 +14,12 @@ NAME = "onnxruntime"
 class OnnxRuntime:
     """A session of ONNX Runtime on the CPU.
 
-    ``model`` is a path or the bytes of a model. Raises Error where the package is missing or
+    ``model`` is a path or the bytes of a model. If not ``fused``, each operator is computed as its
+    definition says, one after the other. Raises Error where the package is missing or
     refuses the model.
     """
 
-    def __init__(self, model: str | bytes, num_threads: int) -> None:
+    def __init__(self, model: str | bytes, num_threads: int, *, fused: bool = True) -> None:
         try:
             import onnxruntime
         except ModuleNotFoundError as error:
@@ -27,6 +28,9 @@ class OnnxRuntime:
         options.intra_op_num_threads = num_threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        if not fused:
+            level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+            options.graph_optimization_level = level
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 model, options, providers=["CPUExecutionProvider"]

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -32,6 +32,7 @@ from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, Tolerance, compare
 from dnnl.tools.measure import Contender, Effort, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
+from dnnl.tools.quantized_difference import compare_layers, quantized_values
 from dnnl.tools.run_report import Comparison, Report, console_for_output, print_report
 from dnnl.tools.trace import write_trace
 
@@ -149,6 +150,9 @@ def execute(options: Options) -> int:
     )
     timed = [session.run_timed(feeds)[1] for _ in range(options.repeat)]
     times, comparison = _measure(session, peer, feeds, outputs, options.repeat)
+    if comparison is not None and quantized_values(model.graph):
+        steps, found = compare_layers(model, feeds, session.num_threads, options.layout)
+        comparison = replace(comparison, steps=steps, differences=found)
     report = Report(
         str(options.model),
         _settings(options, session),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from dnnl.framework.session import Layer
 from dnnl.tools.difference import F32, Difference, Tolerance
+from dnnl.tools.quantized_difference import Steps
 
 PIPE_WIDTH = 160
 """Columns of a table that goes into a file: wide enough not to break a line."""
@@ -21,16 +22,35 @@ PIPE_WIDTH = 160
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A peer's times, and the differences of our outputs from its own."""
+    """A peer's times, and the differences of our outputs from its own; ``steps`` are those of the
+    bytes of a quantized model, whose outputs follow from the peer's bytes then."""
 
     peer: str
     times_ms: Sequence[float]
     differences: Sequence[Difference]
+    steps: Steps | None = None
 
     @property
     def relative_error(self) -> float:
         """The largest one of all outputs."""
         return max((d.relative for d in self.differences), default=0.0)
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no difference is too large."""
+        steps = self.steps is None or self.steps.is_equal
+        return steps and all(d.is_equal for d in self.differences)
+
+    def as_json(self) -> dict[str, Any]:
+        """The comparison as values that JSON has."""
+        document = {
+            "peer": self.peer,
+            "inference_ms": median(self.times_ms),
+            "times_ms": list(self.times_ms),
+            "relative_error": _finite(self.relative_error),
+            "equal": self.is_equal,
+        }
+        return document if self.steps is None else {**document, "steps": asdict(self.steps)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +84,8 @@ class Report:
     @property
     def agrees(self) -> bool:
         """Whether every comparison that was made found the results equal."""
-        compared = self.comparison.differences if self.comparison else ()
-        return all(d.is_equal for d in (*self.expected, *compared))
+        compared = self.comparison is None or self.comparison.is_equal
+        return compared and all(d.is_equal for d in self.expected)
 
     def as_json(self) -> dict[str, Any]:
         """The report as values that JSON has."""
@@ -97,13 +117,7 @@ class Report:
             ],
         }
         if self.comparison:
-            document["comparison"] = {
-                "peer": self.comparison.peer,
-                "inference_ms": median(self.comparison.times_ms),
-                "times_ms": list(self.comparison.times_ms),
-                "relative_error": _finite(self.comparison.relative_error),
-                "equal": all(d.is_equal for d in self.comparison.differences),
-            }
+            document["comparison"] = self.comparison.as_json()
         if self.expected:
             document["expected"] = {
                 "relative_error": _finite(max(d.relative for d in self.expected)),
@@ -201,6 +215,9 @@ def _print_comparison(console: Console, report: Report, comparison: Comparison) 
         f"largest relative error {_errors(worst)}",
         markup=False,
     )
+    if comparison.steps is not None:
+        differs = "" if comparison.steps.is_equal else f"differs from {comparison.peer}: "
+        console.print(f"{differs}{comparison.steps}", markup=False)
     for difference in comparison.differences:
         if not difference.is_equal:
             console.print(f"differs from {comparison.peer}: {difference}", markup=False)

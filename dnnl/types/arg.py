@@ -126,11 +126,26 @@ class Arg(enum.IntEnum):
         """Return the key of destination ``index`` of an operation with any number of them."""
         return int(Arg.MULTIPLE_DST) + _read_index(index, _MAX_MULTIPLE)
 
+    @staticmethod
+    def part(argument: int, number: int) -> int:
+        """Return the key under which a kernel takes buffer ``number`` of a tensor with an encoding;
+        the first one is taken as the tensor itself."""
+        return int(argument) + _PART * _read_index(number, _MAX_PARTS)
+
+
+def owner_of(argument: int) -> tuple[int, int]:
+    """Return the argument of a tensor, and which of its buffers a key of `Arg.part` means."""
+    number, owner = divmod(int(argument), _PART)
+    return owner, number
+
 
 MAX_POST_OPS = 32
 """The most post-ops of an attribute."""
 
 _POST_OP = 32768
+_PART = _POST_OP * 64
+"""What lies above the flags of all post-ops: the number of a buffer."""
+_MAX_PARTS = 4
 _MAX_MULTIPLE = Arg.MULTIPLE_DST - Arg.MULTIPLE_SRC
 """How many sources, or destinations, have ids of their own."""
 _FLAGS = (Arg.POST_OP_DW, Arg.ZERO_POINTS, Arg.SCALES)
@@ -161,6 +176,7 @@ def name_of(arg: int) -> str:
     if rest <= 0:
         return str(rest)
     parts = []
+    buffer, rest = divmod(rest, _PART)
     index, rest = divmod(rest, _POST_OP)
     if index:
         parts.append(f"post_op({index - 1})")
@@ -178,7 +194,7 @@ def name_of(arg: int) -> str:
     if rest:
         known = _NAMES.get(rest)
         parts.append(known or (f"SRC_{rest - 1}" if rest <= _MAX_SRC else str(rest)))
-    return "|".join(parts)
+    return "|".join(parts) + (f".parts[{buffer}]" if buffer else "")
 
 
 _INDEXED = re.compile(r"post_op\((\d{1,9})\)|MULTIPLE_(SRC|DST)\+(\d{1,9})")

@@ -123,3 +123,14 @@ class Compensation:
         parts += [f"zpm{self.zero_points}"] if self.zero_points else []
         parts += [f"sa{float_text(self.scale_adjust)}"] if self.scale_adjust != 1 else []
         return ":".join(parts)
+
+
+def check_compensation(
+    compensation: object, data_type: DataType, kind: FormatKind, places: Layout
+) -> None:
+    """Raise unless weights like these can have the compensation."""
+    if isinstance(compensation, Compensation):
+        compensation.check(data_type, kind, places)
+    elif compensation is not None:
+        rule = "expected a dnnl.Compensation or None"
+        raise InvalidArguments("compensation", compensation, rule)

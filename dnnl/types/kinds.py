@@ -206,6 +206,7 @@ class FormatKind(Kind):
     undef = 0
     any = 1
     blocked = 2
+    sparse = 4
 
 
 class FpmathMode(Kind):

@@ -9,10 +9,12 @@ from typing import final
 
 from dnnl.errors import InvalidArguments
 from dnnl.types import layout as layouts
-from dnnl.types.compensation import Compensation
+from dnnl.types.compensation import Compensation, check_compensation
+from dnnl.types.desc_text import DescText
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce, sizes_text
-from dnnl.types.layout import Blocks, Layout
+from dnnl.types.encoding import Coo, Csr, Encoding, Grouped, Packed, check_index_type, check_values
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce
+from dnnl.types.layout import Layout
 from dnnl.types.layout_input import (
     ANY,
     UNDEF,
@@ -35,7 +37,7 @@ _KEPT = 4096  # descriptors of equal arguments that are one object
 
 
 @final
-class MemoryDesc:
+class MemoryDesc(DescText):
     """A tensor's dims, data type and layout: immutable, comparable, hashable, picklable.
 
     ``layout`` is a format tag (or its name), one stride per dimension, or None for dense
@@ -65,6 +67,7 @@ class MemoryDesc:
         "compensation",
         "data_type",
         "dims",
+        "encoding",
         "format_kind",
         "inner_blocks",
         "ndims",
@@ -74,18 +77,8 @@ class MemoryDesc:
         "strides",
     )
 
-    dims: tuple[int, ...]
     ndims: int
-    data_type: DataType
-    format_kind: FormatKind
-    padded_dims: tuple[int, ...]
-    strides: tuple[int, ...]
-    inner_blocks: Blocks
-    blocks: tuple[int, ...]
-    offset0: int
-    compensation: Compensation | None
     size: int
-    _layout: Layout
     _tag: FormatTag | None
     _key: tuple[object, ...]
     _hash: int
@@ -148,40 +141,8 @@ class MemoryDesc:
         kind = FormatKind.any if tag is ANY else FormatKind.blocked
         if offset0:
             places = places._replace(offset0=offset0)
-        _check_compensation(compensation, data_type, kind, places)
+        check_compensation(compensation, data_type, kind, places)
         return cls._of(data_type, kind, places, tag, compensation)
-
-    def _fill(
-        self,
-        data_type: DataType,
-        kind: FormatKind,
-        places: Layout,
-        tag: FormatTag | None,
-        compensation: Compensation | None = None,
-    ) -> None:
-        """Set every field; ``tag`` may be None where it is not known yet."""
-        dims, padded, strides, inner, offset0 = places
-        meant = strides  # those that lead anywhere
-        if 1 in padded and strides:
-            pairs = zip(padded, strides, strict=True)
-            meant = tuple(0 if size == 1 else stride for size, stride in pairs)
-        key = (data_type, kind, dims, padded, meant, inner, offset0, compensation)
-        put = object.__setattr__
-        put(self, "dims", dims)
-        put(self, "ndims", len(dims))
-        put(self, "data_type", data_type)
-        put(self, "format_kind", kind)
-        put(self, "padded_dims", padded)
-        put(self, "strides", strides)
-        put(self, "inner_blocks", inner)
-        put(self, "blocks", places.blocks)
-        put(self, "offset0", offset0)
-        put(self, "compensation", compensation)
-        put(self, "size", _size(data_type, kind, places, compensation))
-        put(self, "_layout", places)
-        put(self, "_tag", tag)
-        put(self, "_key", key)
-        put(self, "_hash", hash(key))
 
     @classmethod
     def _of(
@@ -191,11 +152,95 @@ class MemoryDesc:
         places: Layout,
         tag: FormatTag | None = None,
         compensation: Compensation | None = None,
+        encoding: Encoding | None = None,
     ) -> MemoryDesc:
-        """Return a descriptor of fields that are known to be sound."""
+        """Return a descriptor of fields that are known to be sound; ``tag`` may be None where it is
+        not known yet."""
         made = object.__new__(cls)
-        made._fill(data_type, kind, places, tag, compensation)
+        dims, padded, strides, inner, offset0 = places
+        meant = strides  # those that lead anywhere
+        if 1 in padded and strides:
+            pairs = zip(padded, strides, strict=True)
+            meant = tuple(0 if size == 1 else stride for size, stride in pairs)
+        key = (data_type, kind, dims, padded, meant, inner, offset0, compensation, encoding)
+        put = object.__setattr__
+        put(made, "dims", dims)
+        put(made, "ndims", len(dims))
+        put(made, "data_type", data_type)
+        put(made, "format_kind", kind)
+        put(made, "padded_dims", padded)
+        put(made, "strides", strides)
+        put(made, "inner_blocks", inner)
+        put(made, "blocks", places.blocks)
+        put(made, "offset0", offset0)
+        put(made, "compensation", compensation)
+        put(made, "encoding", encoding)
+        if encoding is None:
+            put(made, "size", _size(data_type, kind, places, compensation))
+        else:
+            put(made, "size", sum(part.size for part in made.buffers))
+        put(made, "_layout", places)
+        put(made, "_tag", tag)
+        put(made, "_key", key)
+        put(made, "_hash", hash(key))
         return made
+
+    @classmethod
+    def csr(
+        cls,
+        dims: Sequence[int],
+        data_type: DataType | str,
+        nnz: int,
+        index_type: DataType | str = DataType.s32,
+        pointer_type: DataType | str = DataType.s32,
+    ) -> MemoryDesc:
+        """Return the descriptor of a sparse matrix by rows with ``nnz`` elements, see `Csr`."""
+        check_index_type("pointer_type", pointer_type)
+        return cls.encoded(dims, data_type, Csr(nnz), index_type)
+
+    @classmethod
+    def coo(
+        cls,
+        dims: Sequence[int],
+        data_type: DataType | str,
+        nnz: int,
+        index_type: DataType | str = DataType.s32,
+    ) -> MemoryDesc:
+        """Return the descriptor of a sparse matrix of ``nnz`` elements with indices, see `Coo`."""
+        return cls.encoded(dims, data_type, Coo(nnz), index_type)
+
+    @classmethod
+    def packed(cls, dims: Sequence[int], data_type: DataType | str, nnz: int) -> MemoryDesc:
+        """Return the request for sparse weights as a primitive prefers them, see `Packed`."""
+        return cls.encoded(dims, data_type, Packed(nnz))
+
+    @classmethod
+    def grouped(
+        cls,
+        dims: Sequence[int],
+        data_type: DataType | str,
+        variable_dim_idx: int,
+        group_count: int,
+        offset_type: DataType | str = DataType.s32,
+    ) -> MemoryDesc:
+        """Return the descriptor of matrices behind each other along a dimension, see `Grouped`."""
+        return cls.encoded(dims, data_type, Grouped(variable_dim_idx, group_count), offset_type)
+
+    @classmethod
+    def encoded(
+        cls,
+        dims: Sequence[int],
+        data_type: DataType | str,
+        encoding: Encoding,
+        index_type: DataType | str = DataType.s32,
+    ) -> MemoryDesc:
+        """Return the descriptor of a tensor that is kept in several buffers."""
+        shape = read_dims(dims)
+        dtype = coerce(DataType, data_type, "data_type")
+        check_index_type("index_type", index_type)
+        check_values(encoding, dtype)
+        encoding.check(shape)
+        return cls._of(dtype, FormatKind.sparse, no_places(shape), encoding=encoding)
 
     @classmethod
     def zero(cls) -> MemoryDesc:
@@ -203,9 +248,13 @@ class MemoryDesc:
         return _ZERO
 
     @property
-    def is_zero(self) -> bool:
-        """Whether this is the descriptor of no tensor."""
-        return self.format_kind is FormatKind.undef
+    def buffers(self) -> tuple[MemoryDesc, ...]:
+        """The descriptors of the buffers that hold the tensor: this one itself, unless it has an
+        encoding."""
+        if self.encoding is None:
+            return (self,)
+        shapes = self.encoding.shapes(self.dims, self.data_type)
+        return tuple(MemoryDesc(*shape) for shape in shapes)
 
     @property
     def is_plain(self) -> bool:
@@ -300,7 +349,7 @@ class MemoryDesc:
         """
         shape = read_dims(dims)
         self._need_no_compensation("reshape")
-        if self.is_zero or RUNTIME_DIM in (*self.dims, *self.strides, *shape):
+        if self.is_zero or self.encoding or RUNTIME_DIM in (*self.dims, *self.strides, *shape):
             rule = "only a tensor whose dims and strides are known can be reshaped"
             raise InvalidArguments("dims", shape, rule)
         if prod(shape) != prod(self.dims):
@@ -317,6 +366,8 @@ class MemoryDesc:
         """Return the descriptor whose dimension ``perm[d]`` is dimension ``d`` of this one."""
         axes = read_integers("perm", perm)
         self._need_no_compensation("permute_axes")
+        if self.encoding:
+            self._need_places("permute_axes")
         if sorted(axes) != list(range(self.ndims)):
             rule = f"expected each of 0..{self.ndims - 1} once"
             raise InvalidArguments("perm", axes, rule)
@@ -356,7 +407,7 @@ class MemoryDesc:
         if self.is_zero or dtype is DataType.undef:
             raise InvalidArguments("data_type", str(dtype), "a tensor has a data type")
         self._need_no_compensation("with_data_type")
-        return self._of(dtype, self.format_kind, self._layout, self._tag)
+        return self._of(dtype, self.format_kind, self._layout, self._tag, encoding=self.encoding)
 
     def with_tag(self, tag: FormatTag | str) -> MemoryDesc:
         """Return the dims and data type, and nothing else, in another layout."""
@@ -364,57 +415,8 @@ class MemoryDesc:
 
     def with_compensation(self, compensation: Compensation | None) -> MemoryDesc:
         """Return the same s8 weights with other sums behind them, or with none."""
-        _check_compensation(compensation, self.data_type, self.format_kind, self._layout)
+        check_compensation(compensation, self.data_type, self.format_kind, self._layout)
         return self._of(self.data_type, self.format_kind, self._layout, self._tag, compensation)
-
-    def token(self, user_any: bool = False) -> str:
-        """Return the token of verbose lines, ``f32::blocked:aBcd16b::f0``.
-
-        Fields: data type, letters, format kind, tag, strides (only where there are gaps), flags.
-        The letters: a the user asked for ``any`` (``user_any``), p padded, 0 ``offset0`` is not 0.
-        """
-        if self.is_zero:
-            return "undef::undef:::"
-        letters = "a" * user_any + "p" * (self.dims != self.padded_dims) + "0" * (self.offset0 != 0)
-        head = f"{self.data_type}:{letters}:{self.format_kind}"
-        known = self.format_kind is FormatKind.blocked and not self._layout.has_runtime
-        dense = not known or self.is_dense(padded=True)
-        gaps = "" if dense else "x".join(map(str, self.strides))
-        sums = self.compensation.token if self.compensation else "f0"
-        return f"{head}:{self.verbose_tag}:{gaps}:{sums}"
-
-    @property
-    def verbose_tag(self) -> str:
-        """The layout in verbose lines: order and blocks, ``any``, ``undef``, or ``*`` where only
-        execution knows it."""
-        if self.format_kind is not FormatKind.blocked:
-            return str(self.format_kind)
-        if self._layout.has_runtime:
-            return "*"
-        order = layouts.order_of(self._layout)
-        return str(FormatTag.of(order, self.inner_blocks)) if self.dims else ""
-
-    __str__ = token
-
-    def __repr__(self) -> str:
-        if self.is_zero:
-            return "MemoryDesc.zero()"
-        parts = [sizes_text(self.dims), repr(str(self.data_type))]
-        tag = self.tag
-        if tag is not None:
-            parts.append(repr(tag.name))
-        elif self.dims:
-            parts.append(sizes_text(self.strides))
-            if self.inner_blocks:
-                parts.append(f"inner_blocks={self.inner_blocks}")
-            if self.padded_dims != layouts.round_up(self.dims, self.blocks):
-                parts.append(f"padded_dims={sizes_text(self.padded_dims)}")
-        if self.offset0:
-            first = "RUNTIME_DIM" if self.offset0 == RUNTIME_DIM else self.offset0
-            parts.append(f"offset0={first}")
-        if self.compensation is not None:
-            parts.append(f"compensation={self.compensation}")
-        return f"MemoryDesc({', '.join(parts)})"
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -434,12 +436,12 @@ class MemoryDesc:
 
     def __reduce__(self) -> tuple[object, ...]:
         fields = (self.data_type, self.format_kind, tuple(self._layout), self._tag)
-        return _restore, (*fields, self.compensation)
+        return _restore, (*fields, self.compensation, self.encoding)
 
     def _need_places(self, what: str) -> None:
         """Raise unless every element has a place that is known now."""
         if self.format_kind is not FormatKind.blocked or self._layout.has_runtime:
-            rule = f"{what} needs a layout without 'any' and without runtime dimensions"
+            rule = f"{what} needs a layout: no 'any', no runtime dimensions, no encoding"
             raise InvalidArguments("desc", str(self), rule)
 
     def _need_no_compensation(self, what: str) -> None:
@@ -455,21 +457,11 @@ def _restore(
     places: Iterable[object],
     tag: FormatTag | None,
     compensation: Compensation | None,
+    encoding: Encoding | None,
 ) -> MemoryDesc:
     """Return an unpickled descriptor."""
     layout = Layout(*places)  # type: ignore[arg-type]
-    return MemoryDesc._of(data_type, kind, layout, tag, compensation)
-
-
-def _check_compensation(
-    compensation: object, data_type: DataType, kind: FormatKind, places: Layout
-) -> None:
-    """Raise unless weights like these can have the compensation."""
-    if isinstance(compensation, Compensation):
-        compensation.check(data_type, kind, places)
-    elif compensation is not None:
-        rule = "expected a dnnl.Compensation or None"
-        raise InvalidArguments("compensation", compensation, rule)
+    return MemoryDesc._of(data_type, kind, layout, tag, compensation, encoding)
 
 
 def _size(

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,14 @@ _MAKERS: dict[str, Callable[[World], Any]] = {
     "event": lambda w: w["prim"].execute(
         w["stream"], {dnnl.Arg.SRC: w["mem"], dnnl.Arg.DST: dnnl.Memory(w["md"], w["engine"])}
     ),
+    "matrix": lambda _: SimpleNamespace(
+        format="csr",
+        shape=(2, 3),
+        data=np.ones(2, "f4"),
+        indices=np.arange(2),
+        indptr=np.array([0, 1, 2]),
+    ),
+    "sparse": lambda w: dnnl.Memory.from_numpy(np.eye(3, dtype="f4"), "csr", w["engine"]),
     "relu": lambda _: PostOpEltwise(dnnl.Alg.eltwise_relu),
     "small": lambda w: dnnl.Memory(dnnl.MemoryDesc((2, 3), "f32"), w["engine"]),
     "other_type": lambda w: dnnl.Memory(dnnl.MemoryDesc(_DIMS, "s32", "nchw"), w["engine"]),

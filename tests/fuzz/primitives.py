@@ -106,7 +106,8 @@ def _checked(case: Case, threads: int, own: str) -> Outcome:
     trial.place()
     given = dict(trial.memories)
     for memory in given.values():
-        poison_gaps(memory)
+        for part in memory.parts:
+            poison_gaps(part)
     written = {tensor.argument for tensor in trial.pd.written}
     what = _name(case, trial)
     first: dict[int, Memory] = {}
@@ -118,9 +119,7 @@ def _checked(case: Case, threads: int, own: str) -> Outcome:
         if changed:
             return failed(f"sources written: {what}", f"arguments {changed}")
         first = first or placed
-        other = [
-            name for name in written if not np.array_equal(first[name].data, placed[name].data)
-        ]
+        other = [name for name in written if not _same(first[name], placed[name])]
         if other:
             return failed(f"bits differ: {what}", f"arguments {other}, {count} threads, {at}")
     return _judged(case, trial, first, what)
@@ -141,7 +140,13 @@ def _changed(before: dict[int, Memory], after: dict[int, Memory], written: set[i
     """The arguments that are no outputs, nor scratch, and changed."""
     outputs = {id(before[argument]) for argument in written}
     kept = [a for a in before if id(before[a]) not in outputs and a != Arg.SCRATCHPAD]
-    return [a for a in kept if not np.array_equal(before[a].data, after[a].data)]
+    return [a for a in kept if not _same(before[a], after[a])]
+
+
+def _same(one: Memory, other: Memory) -> bool:
+    """Whether two memories have the same bytes."""
+    pairs = zip(one.parts, other.parts, strict=True)
+    return all(np.array_equal(a.data, b.data) for a, b in pairs)
 
 
 def _judged(case: Case, trial: Trial, results: dict[int, Memory], what: str) -> Outcome:
@@ -155,8 +160,9 @@ def _judged(case: Case, trial: Trial, results: dict[int, Memory], what: str) -> 
         return failed(f"wrong: {what}", text + _as_bench(case))
     for tensor in trial.pd.written:
         try:
-            assert_padding_zero(results[tensor.argument])
-            assert_gaps_untouched(results[tensor.argument])
+            for part in results[tensor.argument].parts:
+                assert_padding_zero(part)
+                assert_gaps_untouched(part)
         except AssertionError as error:
             return failed(f"padding or gaps: {what}", str(error))
     return PASSED

@@ -95,5 +95,6 @@ ATTRIBUTES: Mapping[str, Callable[[Operation, int], Texts]] = {
     "attr-acc-mode": _one_of("relaxed", "any", "f32", "s32", "f16"),
     "attr-deterministic": _one_of("true"),
     "attr-dropout": _dropout,
+    "attr-rounding-mode": _one_of("dst:stochastic", "dst:stochastic:77"),
 }
 """The strategy of each attribute, for an operation and the number of its dimensions."""

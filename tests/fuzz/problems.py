@@ -47,8 +47,9 @@ _LEFT_ALONE = {
     # The batch is part of the problem, and the fuzzer has threads of its own.
     "mb", "ctx-init", "ctx-exe",
     # Refused wherever they are not what they are by default.
-    "attr-precomputed-reductions", "attr-rounding-mode", "encoding", "grouped", "cross-engine",
-    "runtime_dims_masks",
+    "attr-precomputed-reductions", "cross-engine",
+    # Parts of the problem.
+    "encoding", "grouped",
 }  # fmt: skip
 
 
@@ -115,7 +116,14 @@ def _changed(option: Option) -> st.SearchStrategy[bool]:
     refuse most of them."""
     if option.name == "axis":  # its default is not there in one dimension
         return st.just(True)
-    if option.name in ("attr-post-ops", "attr-scales", "strides", "inplace", "runtime-dim-mask"):
+    if option.name in (
+        "attr-post-ops",
+        "attr-scales",
+        "strides",
+        "inplace",
+        "runtime-dim-mask",
+        "runtime_dims_masks",
+    ):
         return st.integers(0, 4).map(lambda drawn: drawn == 4)
     if option.name.startswith("attr-") or option.name in ("oflag", "bia_mask"):
         return st.integers(0, 14).map(lambda drawn: drawn == 14)
@@ -134,12 +142,14 @@ def unknown_options() -> set[str]:
 
 def _begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
     """A problem, with options without which it makes no sense."""
-    if driver.name in ("exact", "gather"):
-        return _functions() if driver.name == "exact" else _indexed()
+    alone = {"exact": _functions, "gather": _indexed, "matmul": _multiplied}.get(driver.name)
+    if alone is not None:
+        return alone()
     if isinstance(driver.problem, Grammar):
-        return st.tuples(_sizes(driver.problem), st.just({}))
+        whole = st.tuples(_sizes(driver.problem), st.just(dict[str, str]()))
+        return st.one_of(*[whole] * 6, _chained()) if driver.name == "conv" else whole
     made = {
-        "matmul": _products, "binary": lambda: _broadcasts(2), "concat": _joined, "prelu": _shared,
+        "binary": lambda: _broadcasts(2), "concat": _joined, "prelu": _shared,
         "reduction": _reduced,
     }  # fmt: skip
     return st.tuples(made.get(driver.name, _plain)(), st.just({}))
@@ -225,6 +235,37 @@ def _joined(draw: Draw) -> str:
     dims = draw(_shapes(2, 5))
     more = draw(st.lists(st.sampled_from(_CHANNELS), max_size=3))
     return _text(dims, *((dims[0], size, *dims[2:]) for size in more))
+
+
+@st.composite
+def _chained(draw: Draw) -> tuple[str, dict[str, str]]:
+    """A 1x1 convolution that ends with a depthwise one."""
+    batch, size = draw(st.sampled_from((2, 1, 3))), draw(st.sampled_from(_IMAGE[3:]))
+    channels = f"ic{draw(st.sampled_from(_CHANNELS))}", f"oc{draw(st.sampled_from(_CHANNELS))}"
+    window = draw(st.sampled_from(("k3s1p1", "k3s2p1", "k5s2p1", "k3s1p0")))
+    kind = draw(st.sampled_from(("", "", ":u8", ":s8", ":bf16", ":f32")))
+    before, after = (draw(st.sampled_from(("", "relu", "linear:2:1"))) for _ in range(2))
+    entries = "+".join(part for part in (before, f"dw:{window}{kind}", after) if part)
+    return f"mb{batch}{channels[0]}ih{size}{channels[1]}kh1", {"attr-post-ops": entries}
+
+
+@st.composite
+def _multiplied(draw: Draw) -> tuple[str, dict[str, str]]:
+    """A product of matrices; seldom one with a sparse factor, or with groups."""
+    kind = draw(st.sampled_from((*("dense",) * 5, "sparse", "grouped")))
+    if kind == "dense":
+        return draw(_products()), {}
+    m, k, n = (draw(st.sampled_from((2, 1, 3, *NEAR_VECTORS))) for _ in range(3))
+    if kind == "sparse":
+        form = draw(st.sampled_from(("csr", "coo"))) + draw(st.sampled_from(("", "+0.5", "+0.99")))
+        side = draw(st.sampled_from(("{}::", ":{}:")))
+        return _text([m, k], [k, n]), {"encoding": side.format(form)}
+    sizes = draw(st.lists(st.sampled_from((1, 0, 2, 3, *NEAR_VECTORS)), min_size=1, max_size=5))
+    dim, total = draw(st.sampled_from((0, 1))), max(1, sum(sizes))
+    sizes[-1] += total - sum(sizes)
+    groups = f"{dim}:{len(sizes)}:{'+'.join(map(str, sizes))}"
+    m, k = (m, total) if dim else (total, k)
+    return _text([m, k], [k, n]), {"grouped": groups}
 
 
 @st.composite
@@ -421,6 +462,21 @@ def _masks(draw: Draw, option: Option, sketch: Sketch) -> str:
     return str(draw(st.integers(0, (1 << len(sketch.dims(Arg.DST))) - 1)))
 
 
+def _open_dims(draw: Draw, option: Option, sketch: Sketch) -> str | None:
+    """The same dims of src and weights where they are one; layouts are given then."""
+    if {"encoding", "grouped"} & sketch.options.keys():
+        return None
+    for name in ("stag", "wtag", "dtag"):
+        if sketch.options.get(name, "any") == "any":
+            sketch.options[name] = "abx"
+    ndims = len(sketch.dims(Arg.SRC))
+    src, weights = (draw(st.integers(0, (1 << ndims) - 1)) for _ in range(2))
+    terms = src >> (ndims - 1) & 1
+    batch = src & ((1 << (ndims - 2)) - 1)
+    weights = batch | terms << (ndims - 2) | weights & 1 << (ndims - 1)
+    return f"{src}:{weights}"
+
+
 def _factors(draw: Draw, option: Option, sketch: Sketch) -> str | None:
     numbers = st.sampled_from(("1", "2", "0.5", "-1", "0.25", "0"))
     return ":".join(draw(numbers) for _ in range(max(1, sketch.sources)))
@@ -454,6 +510,7 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     "scales": _factors,
     "bia_mask": _masks,
     "runtime-dim-mask": _masks,
+    "runtime_dims_masks": _open_dims,
     "oflag": _sampled("s8s8_comp:1", "zp_comp:1", "s8s8_comp:3+zp_comp:1", "zp_comp:2"),
     "inplace": _sampled("true"),
     **{name: _attribute(name) for name in ATTRIBUTES},

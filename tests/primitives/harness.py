@@ -17,7 +17,7 @@ from dnnl import Arg, Engine, Memory, MemoryDesc, Primitive, PrimitiveAttr, Prim
 from dnnl.codegen import isa
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
-from tests.check import logical, poisoned_memory, random_memory
+from tests.check import logical, poisoned_memory, random_memory, same_bits
 from tests.guard import RUNS, near
 from tests.primitives import late
 
@@ -95,15 +95,15 @@ def execute_all(
         results.append({arg: now[arg] for arg in written})
         for arg, memory in args.items():
             if id(memory) not in kept:
-                assert (now[arg].data == memory.data).all(), f"argument {arg} was written"
+                assert same_bits(now[arg], memory), f"argument {arg} was written"
     first, *others = results
     for other in others:
         for arg in written:
-            assert (first[arg].data == other[arg].data).all(), f"1 and 2 threads differ in {arg}"
+            assert same_bits(first[arg], other[arg]), f"1 and 2 threads differ in {arg}"
     if late.drawn():
         for arg, memory in late.execute(pd.desc, pd.attr, given).items():
             want = next((first[o] for o in written if given[o] is given[arg]), given[arg])
-            assert (memory.data == want.data).all(), f"argument {arg} differs on a late engine"
+            assert same_bits(memory, want), f"argument {arg} differs on a late engine"
     return first
 
 

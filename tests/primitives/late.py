@@ -51,7 +51,8 @@ def execute(
     back = {}
     for arg, memory in there.items():
         back[arg] = Memory(memory.desc, given[arg].engine)
-        back[arg].write(memory.read())
+        for own, part in zip(back[arg].parts, memory.parts, strict=True):
+            own.write(part.read())
     stream.wait()
     return back
 
@@ -61,5 +62,6 @@ def _moved(given: Mapping[int, Memory], zero: bool) -> dict[int, Memory]:
     copies = {}
     for memory in given.values():
         copy = copies[id(memory)] = Memory(memory.desc, FAR)
-        copy.write(np.zeros_like(memory.data) if zero else memory.data)
+        for own, part in zip(copy.parts, memory.parts, strict=True):
+            own.write(np.zeros_like(part.data) if zero else part.data)
     return {arg: copies[id(memory)] for arg, memory in given.items()}

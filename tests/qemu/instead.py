@@ -40,7 +40,9 @@ def instead(engine: Engine) -> Iterator[None]:
         moved = {arg: copies[memory.argument] for arg, memory in given.items()}
         event = execute(there, Stream(engine, stream.num_threads), moved)
         for memory in given.values():
-            memory.write(copies[memory.argument].read())
+            copied = copies[memory.argument]
+            for part, back in zip(memory.parts, copied.parts, strict=True):
+                part.write(back.read())
         return event
 
     def bound(own: Primitive, stream: Stream, args: Arguments) -> Callable[..., Event]:
@@ -59,5 +61,6 @@ def instead(engine: Engine) -> Iterator[None]:
 
 def _copy(memory: Memory, engine: Engine) -> Memory:
     copy = Memory(memory.desc, engine)
-    copy.write(memory.read())
+    for own, part in zip(copy.parts, memory.parts, strict=True):
+        own.write(part.read())
     return copy

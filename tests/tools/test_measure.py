@@ -10,10 +10,10 @@ from dnnl import DataType, Engine
 from dnnl.codegen import jit
 from dnnl.codegen.isa import find
 from dnnl.codegen.multiply import multiply
+from dnnl.kernels.peak import PeakConf, build_peak
 from dnnl.tools import measure as timing
-from dnnl.tools.bench import machine
 from dnnl.tools.bench.beside import effort
-from dnnl.tools.bench.machine import PeakConf, peak, peaks
+from dnnl.tools.bench.machine import peak, peaks
 from dnnl.tools.bench.settings import Settings
 from dnnl.tools.measure import Contender, Effort, Measurement, measure
 
@@ -156,7 +156,7 @@ def test_every_step_of_a_peak_is_an_instruction(
     row, sums = find(isa), 8
     how = multiply(row, DataType[src], DataType[weights])
     assert how is not None
-    kernel = machine._build(PeakConf(1, sums, 10, how), row)
+    kernel = build_peak(PeakConf(1, sums, 10, how), row)
     assembly = jit.assembly(kernel.module)
     assert sum(instruction in line for line in assembly.splitlines()) == sums * how.parts
 

@@ -143,7 +143,7 @@ class Executor:
             trial.place()
             with self._phase("execute"):
                 primitive.execute(stream, trial.memories)
-            written = [trial.memories[tensor.argument].data for tensor in trial.pd.written]
+            written = [trial.memories[t.argument].parts[0].data for t in trial.pd.written]
             seen.append(np.concatenate(written))
         errors = int(np.count_nonzero(seen[0] != seen[1]))
         if errors:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dnnl import config
-from dnnl.codegen import jit, vector
-from dnnl.codegen.builder import I32, Module, Value, Values, i64
-from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.multiply import Multiply, multiply
-from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.multiply import multiply
 from dnnl.errors import Unimplemented
+from dnnl.kernels.peak import PeakConf
+from dnnl.primitives.limits import products
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
-from dnnl.tools.bench.trial import PATTERN
 from dnnl.tools.measure import Contender
-from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -33,48 +26,6 @@ PEAK = "peak"
 COPY = "copy"
 
 _PART = 1 << 20
-_STEPS = 20_000  # of the loop: with about 20 sums a millisecond or less
-
-
-@dataclass(frozen=True)
-class PeakConf:
-    """One independent work item for each thread, and the loop that it does."""
-
-    items: int
-    sums: int
-    steps: int
-    how: Multiply
-
-
-def _build(conf: PeakConf, isa: Isa) -> Kernel:
-    """Products on registers alone: more sums than the latency of one times its throughput.
-
-    Where one instruction multiplies and adds, the operands of the product never change. Where two
-    do, each product takes the sum before: one of operands that never change is a loop invariant.
-    """
-    module = Module("peak", isa)
-    phase = PhaseFunction(module, "peak", [0, 1])
-    e, how = phase.e, conf.how
-    operands, results = phase.arguments[0], phase.arguments[1]
-    a, b = how.broadcast(e, operands), how.load(e, operands)
-    kind = how.zero(e).type
-    start = tuple(vector.splat_constant(kind, number) for number in range(conf.sums))
-    constant = e.b.bitcast(b[0], kind)
-
-    def step(_: Value, *sums: Value) -> Values:
-        if how.dot.instruction and how.dot.add:
-            return tuple(how.add(e, a, b, total) for total in sums)
-        varied = (tuple(e.b.bitcast(total, part.type) for part in a) for total in sums)
-        return tuple(how.add(e, registers, b, constant) for registers in varied)
-
-    def item(number: Value) -> None:
-        total, *others = e.loop(i64(0), i64(conf.steps), step, start, unroll=False)
-        for value in others:
-            total = e.b.add(total, value) if how.accumulator is I32 else e.b.fadd(total, value)
-        vector.store(e, total, e.element(results, e.mul(number, isa.lanes), how.accumulator))
-
-    phase.each_item(conf.items, item)
-    return Kernel(module, (phase.end(conf.items),), (int(Arg.SRC), int(Arg.DST)))
 
 
 def peak(
@@ -91,16 +42,8 @@ def peak(
     how = multiply(isa, src, weights)
     if how is None:
         raise Unimplemented(f"no kernel multiplies {src} by {weights}")
-    conf = PeakConf(num_threads, min(24, isa.registers - 4) // how.span, _STEPS, how)
-    with tempfile.TemporaryDirectory() as folder, config.override("cache_dir", folder):
-        image, _ = jit.image(Recipe(conf, isa, _build))
-    vector_size = 4 * isa.lanes * how.span
-    operands, results = _bytes(vector_size, engine), _bytes(vector_size * num_threads, engine)
-    operands[:] = PATTERN
-    executable, arguments = engine.load(image), (operands.ctypes.data, results.ctypes.data)
-    buffers = (operands, results)
-    run = engine.make_queue(in_order=True).bind(executable, arguments, num_threads, buffers)
-    return Contender(PEAK, run, 2 * isa.lanes * how.group * conf.sums * conf.steps * num_threads)
+    run = products(engine, isa, how, num_threads)
+    return Contender(PEAK, run, PeakConf.of(how, isa, num_threads).operations(isa))
 
 
 def peaks(engine: Engine, num_threads: int) -> dict[str, Contender]:

@@ -26,6 +26,12 @@ _VARIABLES = {
     _INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--line)",
     **{colour: f"var(--series{number})" for number, colour in enumerate(_SERIES)},
 }  # fmt: skip
+_LIGHT = {
+    "--ink": "#1d2126", "--muted": "#626a73", "--line": "#dfe2e5", "--series0": "#2868c8",
+    "--series1": "#d27a1f", "--series2": "#2a8a5a", "--series3": "#b23c62", "--series4": "#7550bf",
+    "--series5": "#12888c", "--series6": "#8c7020", "--series7": "#59646f",
+}  # fmt: skip
+"""The variables of the page where it is light."""
 _MARKERS = "osD^vP<X"
 _POINTS = "points-"
 _STYLE = {
@@ -152,6 +158,12 @@ def _drawn(draw: Callable[[Any], None], salt: str) -> str:
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
+
+
+def alone(drawn: str, points: Sequence[Point]) -> str:
+    """The drawing as a file of its own, in the colours of a light page."""
+    text = inline(drawn, points)
+    return re.sub(r"var\((--\w+)\)", lambda found: _LIGHT[found[1]], text)
 
 
 def inline(drawn: str, points: Sequence[Point]) -> str:

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.primitives.desc import Desc
+from dnnl.primitives.limits import PATTERN
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import core_type
 from dnnl.reference.fill import generator, integers, stored, uniform
 from dnnl.reference.rule import Rule, Verdict, compare
 from dnnl.runtime.elements import elements_of, put_elements
+from dnnl.runtime.encoded import encode
 from dnnl.runtime.memory import Memory
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.chain import chain_inputs, through_chain
@@ -30,15 +32,13 @@ from dnnl.tools.bench.quantization import (
     reads_dst,
     scaled,
 )
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import Arg, name_of, owner_of
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
 
 POISON = 0xFF
 _APPLIED = frozenset(("scales", "zero_points", "dropout", "post_ops"))  # in f32, to any type
-PATTERN = 0x3F
-"""A byte that makes ordinary numbers in every type."""
 
 
 class Expected(NamedTuple):
@@ -82,6 +82,7 @@ class Trial:
             anything = bitwise and desc.data_type.is_float
             values = uniform(generator("bitwise", argument), desc.dims) if anything else array
             self.inputs[argument] = stored(values, desc.data_type)
+        self.inputs.update(self.desc.operation.contents(self.case))
         if reads_dst(self.pd.attr):
             self.previous = self._previous()
 
@@ -99,9 +100,10 @@ class Trial:
         engine = self.pd.engine
         for argument, desc in self._tensors().items():
             self.memories[argument] = Memory(desc, engine)
-            self.memories[argument].data[:] = POISON
+            for part in self.memories[argument].parts:
+                part.data[:] = POISON
         for argument, array in self.inputs.items():
-            _store(self.memories[argument], array)
+            self._put(argument, array)
         self._share()
         if self.previous is not None:
             _store(self.memories[self.result.argument], self.previous)
@@ -118,9 +120,26 @@ class Trial:
         for argument, desc in self.parameters.descs.items():
             self.memories[argument] = Memory(desc, self.pd.engine)
         for memory in self.memories.values():
-            memory.data[:] = PATTERN
+            for part in memory.parts:
+                part.data[:] = PATTERN
+        for argument, array in self._of_encodings().items():
+            self._put(argument, array)
         self._share()
         self._scratchpad()
+
+    def _of_encodings(self) -> dict[int, Array]:
+        """The contents of inputs in several buffers, which are nothing without their indices."""
+        if not self.desc.is_encoded:
+            return {}
+        filled = self.reference.fill(self.desc).items()
+        found = {arg: array for arg, array in filled if self.pd.arg_desc(arg).encoding is not None}
+        return found | self.desc.operation.contents(self.case)
+
+    def _put(self, argument: int, array: Array) -> None:
+        """Store the elements of a tensor, or of one of its buffers."""
+        owner, number = owner_of(argument)
+        memory = self.memories[owner]
+        _store(memory.parts[number] if number else memory, array)
 
     def _tensors(self) -> dict[int, MemoryDesc]:
         """Those of the operation, and what attributes write."""
@@ -195,7 +214,7 @@ class Trial:
         for sums in judge_sums(memory):
             verdict = verdict.with_errors(sums.errors, sums.lines)
         for part, desc in _parts(name, memory.desc).items():
-            stray = _stray_padding(desc, memory.data)
+            stray = _stray_padding(desc, memory.parts[0].data)
             line = f"[{part}]: {stray} elements of the padding are not zero"
             verdict = verdict.with_errors(stray, (line,) if stray else ())
         return verdict
@@ -213,7 +232,10 @@ class Trial:
 def _store(memory: Memory, values: Array) -> None:
     """Write the elements, and zero to all that is none."""
     with np.errstate(all="ignore"):
-        put_elements(memory.desc, memory.data, values.astype(memory.desc.data_type.numpy))
+        array = values.astype(memory.desc.data_type.numpy)
+    pieces = [array] if memory.desc.encoding is None else encode(memory.desc, array)
+    for part, piece in zip(memory.parts, pieces, strict=True):
+        put_elements(part.desc, part.data, piece)
 
 
 def _parts(name: str, desc: MemoryDesc) -> dict[str, MemoryDesc]:

@@ -53,7 +53,10 @@ def operation_tokens(line: OperationLine) -> list[str]:
         raise BadValue(f"no case can be made of the propagation {line.prop!r}")
     _check_layouts(line, driver)
     chosen = [] if line.engine == "cpu" else [f"--engine={line.engine}"]
-    told = [(option.name, option.told(line)) for option in driver.options]
+    try:
+        told = [(option.name, option.told(line)) for option in driver.options]
+    except ValueError as error:
+        raise BadValue(f"no case can be made of {line.problem!r}: {error}") from error
     options = [f"--{name}={value}" for name, value in told if value is not None]
     problem = driver.problem.told(line.problem)
     return [*chosen, f"--{driver.name}", *options, *_attributes(line), problem]

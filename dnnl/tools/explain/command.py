@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import click
 
@@ -15,6 +16,7 @@ from dnnl.language.verbose import OtherLine, is_verbose
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.drivers import DRIVERS
 from dnnl.tools.bench.verbose_line import read
+from dnnl.tools.explain.inside import Looks, check_picture, draw
 from dnnl.tools.explain.others import told
 from dnnl.tools.explain.story import Rows, Times, of_case, of_line
 from dnnl.tools.explain.totals import Totals
@@ -29,7 +31,16 @@ BAD_INPUT = 2
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="LINE", required=True)
-def explain(words: tuple[str, ...]) -> int:
+@click.option(
+    "--measure", is_flag=True, help="Run it here, and tell which share of its limit it reaches."
+)
+@click.option(
+    "--roofline",
+    type=click.Path(path_type=Path),
+    metavar="FILE.svg",
+    help="Draw the machine's limits with what was measured as points; measures.",
+)
+def explain(words: tuple[str, ...], measure: bool, roofline: Path | None) -> int:
     """Tell what a verbose line or a case of dnnl bench says, and who would do it here.
 
     \b
@@ -37,21 +48,31 @@ def explain(words: tuple[str, ...]) -> int:
     dnnl explain --conv ic16ih7oc32kh3ph1
     ONEDNN_VERBOSE=1 python program.py | dnnl explain -
 
+    It also tells what our kernel does inside: tile, blocks, copies, bytes, arithmetic, and the
+    limit by the machine's peaks, which are measured when they are first wanted.
+
     LINE is a verbose line of oneDNN (from version 2 on) or dnnl, or a case of dnnl bench or
     benchdnn. With - all lines of stdin are read; an operation that comes several times is
     explained once, and a list of where the time went ends the output.
     """
+    if roofline is not None:
+        check_picture(roofline)
+    looks = Looks(measure or roofline is not None)
+    status = 0
     if words == (_STDIN,):
-        return _whole_log(sys.stdin)
-    line = words[0] if len(words) == 1 else shlex.join(words)
-    print("\n".join(list(_explained(line))))
-    return 0
+        status = _whole_log(sys.stdin, looks)
+    else:
+        line = words[0] if len(words) == 1 else shlex.join(words)
+        print("\n".join(list(_explained(line, looks))))
+    if roofline is not None:
+        roofline.write_text(draw(looks.found), encoding="utf-8")
+    return status
 
 
-def _explained(text: str) -> Iterator[str]:
+def _explained(text: str, looks: Looks) -> Iterator[str]:
     """The explanation of one line; raises BadValue."""
     if not is_verbose(text):
-        yield from _cases(text)
+        yield from _cases(text, looks)
         return
     line = read(text)
     if isinstance(line, OtherLine):
@@ -59,7 +80,7 @@ def _explained(text: str) -> Iterator[str]:
         return
     times = Times()
     times.add(line)
-    yield from _table(of_line(line, times))
+    yield from _table(of_line(line, times, looks))
 
 
 def _table(rows: Rows) -> Iterator[str]:
@@ -69,7 +90,7 @@ def _table(rows: Rows) -> Iterator[str]:
         yield from (f"{'':<10}  {other.strip()}" for other in others)
 
 
-def _cases(text: str) -> Iterator[str]:
+def _cases(text: str, looks: Looks) -> Iterator[str]:
     tokens = _tokens(text)
     if not _drivers(tokens):
         shown = tokens[0] if tokens else text
@@ -81,7 +102,7 @@ def _cases(text: str) -> Iterator[str]:
     for count, case in enumerate(islice(cases, _CASES)):
         if count:
             yield ""
-        yield from _table(of_case(case))
+        yield from _table(of_case(case, looks))
     more = sum(1 for _ in cases)
     if more:
         yield f"\n{more} more cases; dnnl bench --mode=L lists them"
@@ -110,7 +131,7 @@ def _is_case(text: str) -> bool:
     return _REPRO in text or (begins and _drivers(words))
 
 
-def _whole_log(lines: Iterable[str]) -> int:
+def _whole_log(lines: Iterable[str], looks: Looks) -> int:
     """Explain each operation of a log once, then where the time went."""
     totals = Totals()
     others: list[str] = []
@@ -122,7 +143,7 @@ def _whole_log(lines: Iterable[str]) -> int:
             if not is_verbose(text) and not _is_case(text):
                 strange += bool(text.strip())
                 continue
-            others.append("\n".join(_explained(text)))
+            others.append("\n".join(_explained(text, looks)))
         except Error as error:
             bad += 1
             print(f"dnnl explain: line {number}: {error}", file=sys.stderr)
@@ -130,7 +151,7 @@ def _whole_log(lines: Iterable[str]) -> int:
         print(block, end="\n\n" if "\n" in block else "\n")
     for line, times in totals:
         try:
-            print("", *_table(of_line(line, times)), sep="\n")
+            print("", *_table(of_line(line, times, looks)), sep="\n")
         except Error as error:
             bad += 1
             print(f"dnnl explain: {line.kind} {line.problem}: {error}", file=sys.stderr)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 
 from dnnl.errors import Error, Unimplemented
 from dnnl.language.errors import BadValue
 from dnnl.language.verbose import OperationLine
+from dnnl.primitives.amounts import scaled, size
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Case, Interpreter
@@ -17,6 +19,7 @@ from dnnl.tools.bench.drivers import SUMMARIES, description, kind_of
 from dnnl.tools.bench.verbose_line import operation_tokens, read
 from dnnl.tools.explain import words
 from dnnl.tools.explain.attributes import attributes
+from dnnl.tools.explain.inside import Looks
 from dnnl.tools.explain.problems import parameters, sizes
 from dnnl.tools.explain.tensors import Placed, flops, layout, offset, placed, problem
 
@@ -53,7 +56,7 @@ class Times:
             yield f"{words.event(event)}{count}{took}"
 
 
-def of_line(line: OperationLine, times: Times) -> Rows:
+def of_line(line: OperationLine, times: Times, looks: Looks) -> Rows:
     """The rows of an operation that a verbose line tells of; raises BadValue."""
     yield "line", f"{line.library} on {line.engine}: {'; '.join(times.told())}"
     yield from _statement(line, times)
@@ -62,11 +65,11 @@ def of_line(line: OperationLine, times: Times) -> Rows:
     except BadValue as error:
         yield "bench", f"none: {error}"
         return
-    yield from _ours(case)
+    yield from _ours(case, looks)
     yield "bench", repro(case)
 
 
-def of_case(case: Case) -> Rows:
+def of_case(case: Case, looks: Looks) -> Rows:
     """The rows of a case of ``dnnl bench``."""
     kind = description(case.driver)
     try:
@@ -80,7 +83,7 @@ def of_case(case: Case) -> Rows:
         line = read(f"dnnl_verbose,v1,primitive,exec,{pd.verbose_fields()}")
         assert isinstance(line, OperationLine)
         yield from _statement(replace(line, impl=""), Times())
-    yield from _ours(case)
+    yield from _ours(case, looks)
     yield "bench", repro(case)
 
 
@@ -125,7 +128,7 @@ def _head(line: OperationLine) -> Rows:
 def _tensor(item: Placed) -> Rows:
     tensor, desc = item.tensor, item.desc
     dims = "" if desc is None else f" {'x'.join(map(str, desc.dims))}"
-    nbytes = "" if desc is None else f", {words.size(desc.size)}"
+    nbytes = "" if desc is None else f", {size(desc.size)}"
     yield tensor.name, f"{tensor.data_type}{dims}, {layout(item)}{nbytes}"
     if place := offset(item):
         yield "", place
@@ -142,18 +145,18 @@ def _work(line: OperationLine, tensors: Sequence[Placed], ms: float) -> str:
         if item.desc is not None
     )
     count = flops(line)
-    amounts = [words.scaled(count, "FLOP")] if count else []
-    rates = [words.scaled(count / ms * 1e3, "FLOP/s")] if count and ms else []
+    amounts = [scaled(count, "FLOP")] if count else []
+    rates = [scaled(count / ms * 1e3, "FLOP/s")] if count and ms else []
     if unknown:
         amounts.append(f"the line does not tell the bytes of {', '.join(unknown)}")
     else:
-        amounts.append(f"{words.size(nbytes)}, each tensor read or written once")
-        rates += [words.scaled(nbytes / ms * 1e3, "B/s")] if ms else []
+        amounts.append(f"{size(nbytes)}, each tensor read or written once")
+        rates += [scaled(nbytes / ms * 1e3, "B/s")] if ms else []
     text = ", ".join(amounts)
     return f"{text}; {', '.join(rates)}" if rates else text
 
 
-def _ours(case: Case) -> Rows:
+def _ours(case: Case, looks: Looks) -> Rows:
     """Which implementation of ours takes a case, and why the others do not."""
     kind = description(case.driver)
     if kind is None:
@@ -172,7 +175,8 @@ def _ours(case: Case) -> Rows:
     except Error as error:
         yield "here", f"refused: {error}"
         return
-    yield from _candidates(pd)
+    yield from _candidates(copy(pd))
+    yield from looks.rows(case, pd)
 
 
 def _candidates(pd: PrimitiveDesc) -> Rows:

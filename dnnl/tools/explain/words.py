@@ -136,17 +136,3 @@ def event(name: str) -> str:
     if name.startswith("create_nested"):
         return "created inside another primitive"
     return EVENTS.get(name, name)
-
-
-def size(nbytes: float) -> str:
-    """Bytes in a handy unit."""
-    return scaled(nbytes, "B")
-
-
-def scaled(number: float, unit: str) -> str:
-    """A number with the prefix that leaves one to three digits before the point."""
-    for prefix in ("", "k", "M", "G", "T"):
-        if abs(number) < 1000 or prefix == "T":
-            return f"{number:.3g} {prefix}{unit}"
-        number /= 1000
-    raise AssertionError

@@ -6,12 +6,14 @@ import random
 import re
 import subprocess
 import sys
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
 
 from dnnl import config
-from dnnl.errors import Error
+from dnnl.errors import Error, InvalidArguments
 from dnnl.tools.bench.command import run
 from dnnl.tools.explain import explain
 
@@ -221,6 +223,51 @@ def test_cases_of_the_bench() -> None:
     assert "more cases" in explained("--reorder --stag=abx,axb,xba --dtag=abx,axb,xba 2x3x4")
     missing = explained("--rnn l1t3mb2sic16")
     assert "here        dnnl has no primitive for --rnn yet" in missing
+
+
+def test_inside_of_our_kernel() -> None:
+    text = explained("--matmul", "--dt=u8:s8:f32", "--wtag=ab", "--measure", "64x96:96x64")
+    for part in (
+        r"kernel +tile \d+x\d+; u8 by s8 to s32 by ",
+        r"block +all panels of weights stay",
+        r"phases +matmul_in0__s8__\d+x1__",
+        r"packing +wei is copied from s8 ab to s8 B",
+        r"bytes +41 kB moved, each tensor once \(28.7 kB\), copies written and read \(12.3 kB\)",
+        r"arithmetic +786 koperations, 19.2 operations per byte",
+        r"machine +[\d.]+ [GT]op/s of u8 x s8, reads at .* where 65.5 kB are read, measured on",
+        r"limit +(compute|memory): .* at least \(arithmetic .*, bytes .*\)",
+        r"measured +[\d.]+ [mu]s, \d+% of the limit",
+    ):
+        assert re.search(part, text), (part, text)
+    assert "\nmeasured  " not in explained("--matmul", "64x96:96x64")
+    assert "inside      sizes that only an execution" in explained(
+        "--reorder --runtime-dim-mask=1 3x4"
+    )
+
+
+def test_a_roofline_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "roofline.svg"
+    explained("--matmul", "--dt=f32,bf16", "64x64:64x64", f"--roofline={path}")
+    root = ElementTree.parse(path).getroot()
+    titles = [title.text or "" for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert [title.startswith("--matmul") for title in titles] == [True, True]
+    text = path.read_text(encoding="utf-8")
+    assert "u8 x s8, " in text
+    assert "var(" not in text
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "rule"),
+    [
+        ("roofline.png", "--matmul 3x4:4x5", r"\*\.svg"),
+        ("none/roofline.svg", "--matmul 3x4:4x5", "no folder"),
+        ("roofline.svg", "--softmax 3x4", "sums of products"),
+    ],
+)
+def test_no_roofline(tmp_path: Path, file: str, line: str, rule: str) -> None:
+    with pytest.raises(InvalidArguments, match=rule):
+        explained(*line.split(), f"--roofline={tmp_path / file}")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from typing import Any
 from dnnl.errors import Unimplemented
 from dnnl.language.errors import BadValue
 from dnnl.types.compensation import Compensation
+from dnnl.types.dtype import DataType
+from dnnl.types.encoding import Coo, Csr, Encoding
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import MAX_NDIMS
@@ -113,6 +115,8 @@ class Library:
         if desc.compensation is not None:
             return self._compensated(desc, desc.compensation)
         what = (desc.ndims, dims(desc.dims), desc.data_type.value)
+        if desc.encoding is not None:
+            return self._encoded(desc.encoding, what)
         if desc.format_kind is FormatKind.any:
             return self.create("memory_desc", "memory_desc_create_with_tag", *what, _TAG_ANY)
         if not desc.inner_blocks:
@@ -122,6 +126,15 @@ class Library:
             raise Unimplemented(f"oneDNN {self.version} has no name for {desc}")
         name = desc.tag.name.encode()
         return self.create("memory_desc", "memory_desc_create_with_string_tag", *what, name)
+
+    def _encoded(self, encoding: Encoding, what: tuple[object, ...]) -> Handle:
+        function = f"memory_desc_create_with_{encoding.name}_encoding"
+        index = DataType.s32.value
+        if not isinstance(encoding, Csr | Coo) or not hasattr(self.c, f"dnnl_{function}"):
+            raise Unimplemented(f"oneDNN {self.version} has no encoding {encoding.name} here")
+        types = (index, index) if isinstance(encoding, Csr) else (index,)
+        nnz = ctypes.c_int64(encoding.nnz)
+        return self.create("memory_desc", function, *what, nnz, *types)
 
     def _compensated(self, desc: MemoryDesc, compensation: Compensation) -> Handle | None:
         made = self.memory_desc(desc.with_compensation(None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -13,6 +13,7 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.conversions import S32_CLAMP
+from dnnl.runtime.encoded import encode
 from dnnl.runtime.storage import allocate
 from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.onednn_library import (
@@ -67,6 +68,10 @@ class OneDnnOperation:
         known = {**self._descs, **{arg: _flat(arg, d) for arg, d in parameters.items()}}
         self._src = values.get(Arg.SRC)
         for argument, desc in known.items():
+            if desc.encoding is not None:
+                parts = encode(desc, values[argument].astype(desc.data_type.numpy))
+                self._memories[argument] = _Parts(self._peer, desc, parts)
+                continue
             memory = self._memories[argument] = _Memory(self._peer, self._handle(argument, desc))
             memory.data[:] = _PATTERN
             if argument in values:
@@ -227,6 +232,18 @@ class _Memory:
         self.data = allocate(size) if data is None else data
         address = ctypes.c_void_p(self.data.ctypes.data)
         self.handle = peer.library.create("memory", "memory_create", desc, peer.engine, address)
+
+
+class _Parts(_Memory):
+    """A tensor of several buffers."""
+
+    def __init__(self, peer: Session, desc: MemoryDesc, parts: Sequence[np.ndarray]) -> None:
+        handle = peer.library.memory_desc(desc)
+        assert handle is not None
+        self.desc, self._kept = handle, [np.ascontiguousarray(part) for part in parts]
+        pointers = (ctypes.c_void_p * len(parts))(*(part.ctypes.data for part in self._kept))
+        arguments = (handle, peer.engine, ctypes.c_int(len(parts)), pointers)
+        self.handle = peer.library.create("memory", "memory_create_v2", *arguments)
 
 
 def _flat(argument: int, desc: MemoryDesc) -> MemoryDesc:

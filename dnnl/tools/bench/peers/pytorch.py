@@ -17,7 +17,7 @@ from dnnl.tools.bench.peers.pytorch_functions import follow
 from dnnl.tools.bench.peers.pytorch_operations import program
 from dnnl.tools.bench.peers.pytorch_program import Program
 from dnnl.tools.bench.peers.pytorch_tensors import empty, plain
-from dnnl.types.arg import Arg
+from dnnl.types.arg import Arg, owner_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -69,6 +69,9 @@ class TorchOperation:
             # Its layout is what our implementation likes, where the case left it open.
             descs[argument] = desc.with_tag("any") if desc.inner_blocks else desc
             views[argument] = plain(descs[argument], channels_last=False)
+        for argument, array in values.items():
+            if owner_of(argument)[1]:  # a buffer of indices
+                self._values[argument] = array
         descs.pop(Arg.WORKSPACE, None)
         for argument, desc in descs.items():
             tensor = self._tensors[argument] = empty(torch, desc, views[argument])

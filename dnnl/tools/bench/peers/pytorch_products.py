@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from dnnl.tools.bench.peers.pytorch_program import (
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
+from dnnl.types.encoding import Csr, Grouped
 from dnnl.types.kinds import Alg
 from dnnl.types.post_ops import PostOpEltwise, PostOpSum
 
@@ -176,6 +178,8 @@ def inner_product(desc: InnerProductDesc, _: PrimitiveAttr) -> Program:
 
 def matmul(desc: MatmulDesc, _: PrimitiveAttr) -> Program:
     """matmul, with the bias added inside where PyTorch can."""
+    if desc.is_encoded:
+        return _encoded(desc)
     kinds = [desc.src_desc.data_type, desc.weights_desc.data_type, desc.dst_desc.data_type]
     whole = kinds == [DataType.s8, DataType.s8, DataType.s32]
     if not whole:
@@ -197,3 +201,45 @@ def matmul(desc: MatmulDesc, _: PrimitiveAttr) -> Program:
 
     name = "_int_mm" if whole else "addmm" if fused else "matmul"
     return Program(name, plain_views(desc), build)
+
+
+def _encoded(desc: MatmulDesc) -> Program:
+    """A product with one sparse factor in the layout csr or coo, or one for each group."""
+    equal_floats(desc)
+    given = {Arg.SRC: desc.src_desc, Arg.WEIGHTS: desc.weights_desc}
+    if any(isinstance(own.encoding, Grouped) for own in given.values()):
+        return _each_group(desc)
+
+    def build(torch: Any, tensors: Tensors, _: Values, __: Any) -> Callable[[], Any]:
+        bias, factors = tensors.get(Arg.BIAS), []
+        for argument, own in given.items():
+            dense = tensors[argument]
+            csr = isinstance(own.encoding, Csr)
+            sparse = dense.to_sparse_csr if csr else dense.to_sparse_coo
+            factors.append(dense if own.encoding is None else sparse())
+        if bias is None:
+            return lambda: factors[0] @ factors[1]
+        return lambda: factors[0] @ factors[1] + bias
+
+    return Program("sparse", plain_views(desc), build)
+
+
+def _each_group(desc: MatmulDesc) -> Program:
+    """A product for each group."""
+
+    def build(torch: Any, tensors: Tensors, values: Values, __: Any) -> Callable[[], Any]:
+        src, weights, bias = tensors[Arg.SRC], tensors[Arg.WEIGHTS], tensors.get(Arg.BIAS)
+        ends = [0, *map(int, values[Arg.part(Arg.SRC, 1)])]
+        sizes = [last - first for first, last in pairwise(ends)]
+        if desc.dst_desc.ndims > _MATRIX:
+            pairs = list(zip(src.split(sizes, 1), weights.split(sizes), strict=True))
+            return lambda: torch.stack([a @ b for a, b in pairs])
+        pairs = list(zip(src.split(sizes), weights, strict=True))
+        if bias is None:
+            return lambda: torch.cat([a @ b for a, b in pairs])
+        rows = list(bias)
+        return lambda: torch.cat(
+            [torch.addmm(c, a, b) for c, (a, b) in zip(rows, pairs, strict=True)]
+        )
+
+    return Program("matmul for each group", plain_views(desc), build)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dnnl.errors import Unimplemented
 from dnnl.tools.layout_grid import Axis, axes_of
 from dnnl.types.dtype import DataType
+from dnnl.types.encoding import Grouped
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
@@ -37,8 +38,12 @@ def data_type(torch: Any, kind: DataType) -> Any:
 def plain(desc: MemoryDesc, *, channels_last: bool) -> View:
     """The view of an unblocked tensor; one left open is row-major, or has the channels last.
 
-    Raises Unimplemented for a blocked one.
+    One of several buffers is a dense one here. Raises Unimplemented for a blocked one.
     """
+    if isinstance(desc.encoding, Grouped):
+        desc = desc.buffers[0]
+    elif desc.encoding is not None:
+        desc = MemoryDesc(desc.dims, desc.data_type)
     if desc.format_kind is FormatKind.any:
         order = list(range(desc.ndims))
         if channels_last and desc.ndims in _IMAGE:

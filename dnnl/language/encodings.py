@@ -1,0 +1,125 @@
+"""The options of cases that say how a tensor is kept in several buffers, as data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.language.options import Option, operands
+from dnnl.language.values import sizes
+from dnnl.language.verbose import OperationLine, Tensor
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+_FORM = re.compile(r"(csr|coo|packed)?(?:\+(0?\.[0-9]+|[01](?:\.[0-9]*)?))?")
+_SPARSITY = 0.9
+_MADE = {"csr": MemoryDesc.csr, "coo": MemoryDesc.coo, "packed": MemoryDesc.packed}
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """The encoding of one tensor, empty where it is dense, and the share of zeros in it."""
+
+    name: str = ""
+    share: str = ""
+
+    def desc(self, dims: tuple[int, ...], data_type: DataType) -> MemoryDesc:
+        """The descriptor of a tensor of these dims."""
+        return _MADE[self.name](dims, data_type, _stored(prod(dims), self.share))
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.share}" if self.share else self.name
+
+
+@dataclass(frozen=True)
+class Encodings:
+    """The encodings of source, weights and destination."""
+
+    parts: tuple[Sparse, ...]
+
+    def __bool__(self) -> bool:
+        return any(part.name for part in self.parts)
+
+    def __getitem__(self, number: int) -> Sparse:
+        return self.parts[number] if number < len(self.parts) else Sparse()
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self.parts)) if self else ""
+
+
+def _stored(elements: int, share: str) -> int:
+    """How many elements are stored of a tensor with that share of zeros."""
+    return max(1, int(elements * (1 - float(share or _SPARSITY))))
+
+
+def _parse(text: str) -> Encodings:
+    parts: list[Sparse] = []
+    for part in text.split(":"):
+        found = _FORM.fullmatch(part)
+        if found is None or len(parts) == 3:
+            form = "csr, coo or packed[+SPARSITY] for each tensor, with colons between them"
+            raise ValueError(f"expected {form}; the sparsity is 0 to 1")
+        parts.append(Sparse(found[1] or "", found[2] or ""))
+    return Encodings(tuple(parts))
+
+
+def _told(line: OperationLine) -> str | None:
+    """The encodings in a verbose line, which says how many elements are stored."""
+    shapes = line.problem.split(":")
+    given = [
+        _spelled(tensor, dims) for tensor, dims in zip(operands(line)[:2], shapes, strict=False)
+    ]
+    return ":".join([*given, ""]) if any(given) else None
+
+
+def _spelled(tensor: Tensor, dims: str) -> str:
+    """The shortest share of zeros with which a tensor stores as many elements."""
+    if tensor.tag not in _MADE or tensor.format_kind != "sparse":
+        return ""
+    nnz, elements = int(tensor.numbers), prod(sizes(dims))
+    zeros = 1 - (nnz + 0.5) / max(1, elements)  # between two counts, as they are rounded down
+    tries = (f"{1 - nnz / max(1, elements):.{digits}f}" for digits in range(1, 9))
+    share = next((text for text in tries if _stored(elements, text) == nnz), f"{zeros:.15f}")
+    return f"{tensor.tag}+{share if float(share) > 0 else '0.0'}"
+
+
+ENCODING = Option("encoding", "", _parse, _told, layout=True)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which dimension of source is grouped, how many groups there are, and their sizes; about equal
+    ones where these are left out. What a group has at most is said behind them, and not used."""
+
+    groups: tuple[int, int, tuple[int, ...]] | None = None
+    text: str = ""
+
+    def __bool__(self) -> bool:
+        return self.groups is not None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _parse_groups(text: str) -> Groups:
+    if not text:
+        return Groups()
+    found = re.fullmatch(r"([01]):([1-9][0-9]*)(?::([0-9]+(?:\+[0-9]+)*))?(?::[0-9]+)?", text)
+    if found is None:
+        raise ValueError("expected DIM:COUNT[:SIZE+SIZE...[:MAX]], DIM 0 or 1")
+    sizes = tuple(map(int, found[3].split("+"))) if found[3] else ()
+    if sizes and len(sizes) != int(found[2]):
+        raise ValueError(f"expected {found[2]} sizes, there are {len(sizes)}")
+    return Groups((int(found[1]), int(found[2]), sizes), text)
+
+
+def _told_groups(line: OperationLine) -> str | None:
+    """The groups of a verbose line, which does not say their sizes."""
+    if line.source.tag != "grouped":
+        return None
+    dim, _, count = line.source.numbers.partition("x")
+    return f"{dim}:{count}"
+
+
+GROUPED = Option("grouped", "", _parse_groups, _told_groups, layout=True)

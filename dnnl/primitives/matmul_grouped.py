@@ -1,0 +1,152 @@
+"""Products of matrices in groups: what their descriptions and cases say, and how they are planned.
+
+groups of rows    src [T, K] and dst [T, N] are grouped along 0, weights [G, K, N], bias [G, N]
+groups of terms   src [M, T] is grouped along 1, weights [T, N] along 0, dst [G, M, N]
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Reason, Recipe, Refusal
+from dnnl.codegen.quantization import Quantization
+from dnnl.errors import InvalidArguments
+from dnnl.kernels import matmul_grouped as kernel
+from dnnl.kernels.product_conf import Problem
+from dnnl.kernels.product_types import narrowed
+from dnnl.language.case import CaseValues, tensor
+from dnnl.language.errors import BadValue
+from dnnl.primitives.implementation import Plan, laid_out_as, refuse_attr, resolve_post_ops
+from dnnl.reference.arrays import Array, f64
+from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.encoding import Encoding, Grouped
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+
+
+def is_grouped(desc: Any) -> bool:
+    """Whether a product of matrices has groups."""
+    given = (desc.src_desc, desc.weights_desc, desc.dst_desc)
+    return any(isinstance(own.encoding, Grouped) for own in given)
+
+
+def check_groups(desc: Any) -> None:
+    """Raise unless the tensors are those of one of the two kinds of groups."""
+    src = desc.src_desc
+    if not isinstance(src.encoding, Grouped):
+        rule = "groups of weights or dst are those of src, which has none"
+        raise InvalidArguments("src_desc", str(src), rule, "MemoryDesc.grouped(dims, type, 0, G)")
+    count, of_terms = src.encoding.groups, src.encoding.variable_dim_idx == 1
+    rows, depth = src.dims
+    weights, dst, bias = desc.weights_desc, desc.dst_desc, desc.bias_desc
+    columns = weights.dims[-1] if weights.ndims else 0
+    along = Grouped(0, count)
+    if of_terms:
+        _expect("weights_desc", weights, (depth, columns), along)
+        _expect("dst_desc", dst, (count, rows, columns), None)
+        if not bias.is_zero:
+            raise InvalidArguments("bias_desc", bias.dims, "groups of terms have no bias")
+        return
+    _expect("weights_desc", weights, (count, depth, columns), None)
+    _expect("dst_desc", dst, (rows, columns), along)
+    if not bias.is_zero:
+        _expect("bias_desc", bias, (count, columns), None)
+
+
+def _expect(name: str, desc: MemoryDesc, dims: tuple[int, ...], encoding: Encoding | None) -> None:
+    if desc.dims != dims or desc.encoding != encoding:
+        kind = "a dense tensor" if encoding is None else f"{encoding}"
+        given = f"{desc} of dims {desc.dims}"
+        raise InvalidArguments(name, given, f"expected {kind} of dims {dims} for this src")
+
+
+def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    """Plan a product with groups; one without is refused."""
+    if not is_grouped(desc):
+        return Refusal(Reason.LAYOUT, "no tensor is grouped")
+    of_terms = desc.src_desc.encoding.variable_dim_idx == 1
+    allowed = () if of_terms else ("post_ops", "scales", "zero_points")
+    refusal = refuse_attr(attr, *allowed)
+    if refusal is not None:
+        return refusal
+    dst = desc.dst_desc
+    if dst.format_kind is FormatKind.any:
+        dst = laid_out_as(dst, ())
+    post_ops = resolve_post_ops(tuple(attr.post_ops), dst.buffers[0])
+    bias = desc.bias_desc
+    if bias.format_kind is FormatKind.any:
+        bias = laid_out_as(bias, ())
+    row = bias if bias.is_zero else bias.reshape((bias.dims[0], 1, bias.dims[1]))
+    problem = Problem(
+        _in_three(desc.src_desc), _in_three(desc.weights_desc), row, _in_three(dst),
+        tuple(entry.mapped(_in_three) for entry in post_ops), _quantization(attr),
+        narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
+    )  # fmt: skip
+    count = desc.src_desc.encoding.groups
+    problem = kernel.resolve(problem, isa, count)
+    conf = kernel.configure(problem, isa, count, of_terms=of_terms)
+    if isinstance(conf, Refusal):
+        return conf
+    weights = desc.weights_desc if of_terms else problem.weights
+    decided = replace(desc, weights_desc=weights, dst_desc=dst, bias_desc=bias)
+    return Plan(decided, post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _in_three(desc: MemoryDesc) -> MemoryDesc:
+    """A matrix, or the values of a grouped one, with a dimension of size 1 before it."""
+    values = desc.buffers[0]
+    return values if values.ndims != 2 else values.reshape((1, *values.dims))
+
+
+def _quantization(attr: PrimitiveAttr) -> Quantization:
+    """What the attributes ask for, of tensors in three dimensions."""
+
+    def moved(arg: int, spec: ScaleSpec) -> ScaleSpec:
+        return (
+            spec if arg == Arg.WEIGHTS else ScaleSpec(spec.mask << 1, spec.groups, spec.data_type)
+        )
+
+    given = Quantization.of(attr)
+    scales, zero_points = (
+        tuple((arg, moved(arg, spec)) for arg, spec in specs)
+        for specs in (given.scales, given.zero_points)
+    )
+    return Quantization(scales, zero_points)
+
+
+def case_tensors(case: CaseValues) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
+    """src, weights and dst of a case."""
+    (rows, depth), (_, columns) = case.shapes.padded
+    dim, count, _ = case["grouped"].groups
+    src, weights, dst = (case.part("dt", number) for number in range(3))
+    grouped = MemoryDesc.grouped((rows, depth), src, dim, count)
+    if dim:
+        dims = (count, rows, columns)
+        return (
+            grouped,
+            MemoryDesc.grouped((depth, columns), weights, 0, count),
+            MemoryDesc(dims, dst),
+        )
+    dims = (count, depth, columns)
+    own = tensor(dims, weights, case["wtag"])
+    return grouped, own, MemoryDesc.grouped((rows, columns), dst, 0, count)
+
+
+def case_contents(case: CaseValues) -> dict[int, Array]:
+    """The offsets of the groups of a case, by the keys of their buffers."""
+    if not case["grouped"]:
+        return {}
+    dim, count, sizes = case["grouped"].groups
+    total = case.shapes.padded[0][dim]
+    even = [total // count + (number < total % count) for number in range(count)]
+    given = list(sizes) if sizes else even
+    if sum(given) != total:
+        rule = f"the sizes of {count} groups make {sum(given)}, there are {total}"
+        raise BadValue(f"--grouped={case['grouped']}: {rule}")
+    ends = f64(np.cumsum(given))
+    return {Arg.part(owner, 1): ends for owner in (Arg.SRC, Arg.WEIGHTS if dim else Arg.DST)}

@@ -1,0 +1,62 @@
+"""How products of a sparse matrix and a dense one are planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.kernels import matmul_sparse, matmul_sparse_weights
+from dnnl.kernels.matmul_sparse import Conf
+from dnnl.language.case import CaseValues
+from dnnl.primitives.implementation import Plan, laid_out_as, plan_nest
+from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.encoding import Coo, Csr, Packed
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+
+def sparse(case: CaseValues, number: int) -> MemoryDesc:
+    """The descriptor of the sparse source or weights of a case."""
+    dims = case.shapes.padded[number]
+    made: MemoryDesc = case["encoding"][number].desc(dims, case.part("dt", number))
+    return made
+
+
+def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    """Plan a product one factor of which is sparse; dense matrices left `any` are row-major."""
+    given = {"src_desc": desc.src_desc, "weights_desc": desc.weights_desc}
+    for name, own in (*given.items(), ("dst_desc", desc.dst_desc), ("bias_desc", desc.bias_desc)):
+        if isinstance(own.encoding, Packed):
+            detail = f"{name} {own} is for matrix units that read sparse weights; csr and coo go"
+            return Refusal(Reason.LAYOUT, detail)
+        if own.encoding is not None and not isinstance(own.encoding, Csr | Coo):
+            return Refusal(Reason.LAYOUT, f"{name} {own} in a product of sparse matrices")
+    if desc.dst_desc.encoding or desc.bias_desc.encoding:
+        return Refusal(Reason.LAYOUT, "dst and bias of a sparse product are dense")
+    sparse = [name for name, own in given.items() if own.encoding is not None]
+    if len(sparse) > 1:
+        return Refusal(Reason.LAYOUT, "src and weights are both sparse; one of them may be")
+    names = (*given, "dst_desc", "bias_desc")
+    decided = replace(
+        desc,
+        **{
+            name: laid_out_as(own, ())
+            for name in names
+            if (own := getattr(desc, name)).format_kind is FormatKind.any
+        },
+    )
+    by_rows = sparse == ["src_desc"]
+
+    def configure(post_ops: tuple[PostOp, ...]) -> Conf | matmul_sparse_weights.Conf | Refusal:
+        conf = Conf(
+            decided.src_desc, decided.weights_desc, decided.bias_desc, decided.dst_desc, post_ops
+        )
+        if by_rows:
+            return matmul_sparse.configure(conf, isa)
+        return matmul_sparse_weights.configure(conf, isa)
+
+    build = matmul_sparse.build if by_rows else matmul_sparse_weights.build
+    return plan_nest(decided, attr, isa, configure, build, "post_ops")

@@ -1,0 +1,98 @@
+"""Tensors of several buffers between their encodings and dense arrays, for users and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dnnl.errors import InvalidArguments
+from dnnl.types.dtype import DataType
+from dnnl.types.encoding import Coo, Csr, Grouped, Packed
+from dnnl.types.memory_desc import MemoryDesc
+
+
+def encode(desc: MemoryDesc, array: np.ndarray) -> list[np.ndarray]:
+    """The contents of the buffers of a sparse matrix. Room that is left over holds zeros, at the
+    last place of the matrix.
+
+    Raises InvalidArguments where there are more elements other than zero than ``desc`` has room
+    for. Of a grouped tensor, all groups but the last one are empty: only its user knows better.
+    """
+    encoding = desc.encoding
+    if isinstance(encoding, Grouped):
+        ends = np.zeros(encoding.groups, np.int32)
+        ends[-1] = array.shape[encoding.variable_dim_idx]
+        return [array, ends]
+    if not isinstance(encoding, Csr | Coo):
+        raise InvalidArguments("desc", str(desc), "nobody but a primitive writes this encoding")
+    rows, columns = np.nonzero(array)
+    if rows.size > encoding.nnz:
+        rule = f"has room for {encoding.nnz} elements, there are {rows.size} other than zero"
+        raise InvalidArguments("desc", str(desc), rule)
+    left = (0, encoding.nnz - rows.size)
+    values = np.pad(np.asarray(array)[rows, columns], left)
+    last = [max(0, extent - 1) for extent in desc.dims]
+    places = [
+        np.pad(index, left, constant_values=end).astype(np.int32)
+        for index, end in zip((rows, columns), last, strict=True)
+    ]
+    if isinstance(encoding, Coo):
+        return [values, *places]
+    pointers = np.searchsorted(places[0], np.arange(desc.dims[0] + 1)).astype(np.int32)
+    return [values, places[1], pointers]
+
+
+def decode(desc: MemoryDesc, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The dense matrix; elements that are stored twice are added. A grouped tensor is its values.
+
+    Raises InvalidArguments where an index lies outside of the matrix, or pointers go back.
+    """
+    encoding = desc.encoding
+    if isinstance(encoding, Packed):
+        raise InvalidArguments("desc", str(desc), "nobody but a primitive reads this encoding")
+    if isinstance(encoding, Grouped):
+        return parts[0]
+    if isinstance(encoding, Csr):
+        values, columns, pointers = parts
+        counts = pointers[1:].astype(np.int64) - pointers[:-1]
+        if pointers[0] or (counts < 0).any() or pointers[-1] > values.size:
+            rule = f"pointers begin with 0, never fall and end at {values.size} or below"
+            raise InvalidArguments("memory.parts[2]", str(desc), rule)
+        rows = np.repeat(np.arange(desc.dims[0]), counts)
+        values, columns = values[: rows.size], columns[: rows.size]
+    else:
+        values, rows, columns = parts
+    made = np.zeros(desc.dims, values.dtype)
+    for number, (index, extent) in enumerate(zip((rows, columns), desc.dims, strict=True)):
+        if index.size and not 0 <= index.min() <= index.max() < extent:
+            rule = f"the indices of dimension {number} lie in 0..{extent - 1}"
+            raise InvalidArguments("memory.parts", str(desc), rule)
+    np.add.at(made, (rows, columns), values)
+    return made
+
+
+def sparse_parts(matrix: Any) -> tuple[MemoryDesc, list[np.ndarray]]:
+    """The descriptor and the buffers of a matrix as SciPy keeps it, in the format csr or coo:
+    ``shape`` and ``data`` with ``indices`` and ``indptr``, or with ``row`` and ``col``.
+
+    Indices of other types are converted; elements of a coo matrix are sorted by rows.
+    """
+    kind = getattr(matrix, "format", None)
+    if kind not in ("csr", "coo"):
+        rule = "expected a sparse matrix whose format is csr or coo, as those of SciPy"
+        raise InvalidArguments("matrix", type(matrix).__name__, rule, "matrix.tocsr()")
+    values = np.ascontiguousarray(matrix.data)
+    data_type = DataType.from_numpy(values.dtype)
+    if kind == "csr":
+        desc = MemoryDesc.csr(matrix.shape, data_type, values.size)
+        index = (matrix.indices, matrix.indptr)
+    else:
+        desc = MemoryDesc.coo(matrix.shape, data_type, values.size)
+        rows, columns = np.asarray(matrix.row), np.asarray(matrix.col)
+        if rows.size and (np.diff(rows) < 0).any():
+            order = np.argsort(rows, kind="stable")
+            values, rows, columns = values[order], rows[order], columns[order]
+        index = (rows, columns)
+    return desc, [values, *(np.ascontiguousarray(own, np.int32) for own in index)]

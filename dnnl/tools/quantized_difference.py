@@ -1,0 +1,103 @@
+"""Whether a quantized model agrees with a peer, layer by layer.
+
+A sum that lies between two steps of a quantization may be rounded to either, as the last digit of a
+float decides; a network of many layers makes a large difference of one such rounding, and no two
+implementations agree at its end. So each layer is given the peer's own bytes, and what it makes of
+them is compared with the peer's next ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from dnnl.framework import Model
+from dnnl.framework.graph import JOINT, Array, Graph, Node, TensorType
+from dnnl.framework.quantization import BYTES
+from dnnl.tools.difference import Difference, compare
+from dnnl.tools.peer_onnxruntime import OnnxRuntime
+
+SHARE = 1e-3
+"""The part of a model's bytes that may be one step off: as many lie so near to the middle between
+two steps that the order of three roundings of f32 decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How many bytes of all layers differ, by how much at most, and in which value most."""
+
+    values: int
+    elements: int
+    off: int
+    most: int
+    worst: str
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether differences are single roundings."""
+        return self.most <= 1 and self.off <= SHARE * self.elements
+
+    def __str__(self) -> str:
+        text = f"{self.values} quantized values, each from the peer's own"
+        text += f": {self.off} of {self.elements} elements differ"
+        return f"{text}, by {self.most} at most ({self.worst!r})" if self.off else text
+
+
+def quantized_values(graph: Graph) -> dict[str, TensorType]:
+    """The bytes that a graph of known sizes computes, by name."""
+    results = (value for node in graph.nodes for value in node.outputs if value)
+    types = ((value, graph.types[value]) for value in results)
+    return {value: kind for value, kind in types if kind.dtype in BYTES and prod(kind.sizes) > 1}
+
+
+def compare_layers(
+    model: Model, feeds: Mapping[str, Array], num_threads: int, layout: str
+) -> tuple[Steps, list[Difference]]:
+    """A model whose sizes are known against ONNX Runtime: its bytes, and its results.
+
+    ONNX Runtime fuses nothing here: its softmax of bytes is off by a step in a tenth of the
+    elements where the scale of the result is 1 / 255.
+    """
+    graph = model.graph
+    values = quantized_values(graph)
+    shown = replace(graph, outputs={**graph.outputs, **{v: v for v in values}})
+    theirs = OnnxRuntime(Model(shown).to_onnx(), num_threads, fused=False).run(feeds)
+    session = Model(cut(graph)).compile(num_threads=num_threads, layout=layout)
+    given = {**feeds, **{_given(value): theirs[value] for value in values}}
+    ours = session.run({name: given[name] for name in session.inputs})
+    outputs = [compare(name, ours[name], theirs[name]) for name in graph.outputs]
+    return _steps({value: (ours[value], theirs[value]) for value in values}), outputs
+
+
+def cut(graph: Graph) -> Graph:
+    """The graph whose bytes are results, and inputs for those who read them."""
+    values = quantized_values(graph)
+
+    def reading(node: Node) -> Node:
+        return replace(node, inputs=tuple(_given(v) if v in values else v for v in node.inputs))
+
+    inputs = {_given(value): kind for value, kind in values.items()}
+    outputs = {name: _given(v) if v in values else v for name, v in graph.outputs.items()}
+    return replace(
+        graph,
+        nodes=tuple(map(reading, graph.nodes)),
+        inputs={**graph.inputs, **inputs},
+        outputs={**outputs, **{value: value for value in values}},
+    )
+
+
+def _given(value: str) -> str:
+    return f"{value}{JOINT}given"
+
+
+def _steps(pairs: Mapping[str, tuple[Array, Array]]) -> Steps:
+    off, most, worst = 0, 0, ""
+    for value, (ours, theirs) in pairs.items():
+        difference = np.abs(ours.astype(np.int64) - theirs.astype(np.int64))
+        off += int(np.count_nonzero(difference))
+        if difference.max() > most:
+            most, worst = int(difference.max()), value
+    return Steps(len(pairs), sum(theirs.size for _, theirs in pairs.values()), off, most, worst)

@@ -1,0 +1,181 @@
+"""Tensors of several buffers: sparse matrices, and matrices that are parts of one tensor.
+
+    csr      values[nnz], column of each [nnz], where each row begins [rows + 1]
+    coo      values[nnz], row of each [nnz], column of each [nnz]; sorted by rows
+    packed   what a primitive makes of sparse weights; its buffers are nobody else's business
+    grouped  values of all groups behind each other, where each group ends [groups]
+
+An encoding is the field of a `MemoryDesc`, which has no strides then, and says what its buffers
+are. Indices are s32.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dnnl.errors import InvalidArguments
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM, coerce
+from dnnl.types.layout_input import read_int
+
+_MOST = 2**31 - 1
+
+
+class BufferShape(NamedTuple):
+    """One buffer of an encoding: a dense tensor. ``tag`` is None for one that is row-major."""
+
+    dims: tuple[int, ...]
+    data_type: DataType
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class Encoding(ABC):
+    """How a matrix is kept in several buffers, the first of which holds the values."""
+
+    name = ""
+
+    @abstractmethod
+    def check(self, dims: tuple[int, ...]) -> None:
+        """Raise InvalidArguments unless a tensor of these dims can be encoded so."""
+
+    @abstractmethod
+    def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
+        """The buffers of a tensor."""
+
+    @property
+    @abstractmethod
+    def details(self) -> tuple[int, ...]:
+        """The numbers that verbose lines add to the name."""
+
+
+@dataclass(frozen=True)
+class _Sparse(Encoding):
+    """A matrix of ``nnz`` stored elements; the others are zero."""
+
+    nnz: int
+
+    def __post_init__(self) -> None:
+        nnz = read_int("nnz", self.nnz)
+        if not 0 <= nnz <= _MOST:
+            rule = f"expected how many elements are stored, 0 to {_MOST} as indices are s32"
+            raise InvalidArguments("nnz", nnz, rule)
+        object.__setattr__(self, "nnz", nnz)
+
+    def check(self, dims: tuple[int, ...]) -> None:
+        """Matrices whose indices fit s32."""
+        _check_matrix(self.name, dims)
+        if max(dims) > _MOST:
+            raise InvalidArguments("dims", dims, f"indices are s32: at most {_MOST}")
+
+    @property
+    def details(self) -> tuple[int, ...]:
+        """How many elements are stored."""
+        return (self.nnz,)
+
+
+@dataclass(frozen=True)
+class Csr(_Sparse):
+    """Rows behind each other: buffers values, their columns, and rows + 1 pointers, the first of
+    which is 0, each where a row begins and the one before ends."""
+
+    name = "csr"
+
+    def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
+        """Values, columns, pointers."""
+        index = BufferShape((self.nnz,), DataType.s32)
+        pointers = BufferShape((dims[0] + 1,), DataType.s32)
+        return BufferShape((self.nnz,), data_type), index, pointers
+
+
+@dataclass(frozen=True)
+class Coo(_Sparse):
+    """Buffers values, their rows and their columns, sorted by rows."""
+
+    name = "coo"
+
+    def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
+        """Values, rows, columns."""
+        index = BufferShape((self.nnz,), DataType.s32)
+        return BufferShape((self.nnz,), data_type), index, index
+
+
+@dataclass(frozen=True)
+class Packed(_Sparse):
+    """Sparse weights as a primitive chooses to keep them: a request, as the layout ``any`` is."""
+
+    name = "packed"
+
+    def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
+        """None that are known."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Grouped(Encoding):
+    """Matrices that differ in one size, ``variable_dim_idx``, behind each other along it.
+
+    The dims of the tensor hold the total there. Buffers: the values, row-major for 0 and
+    column-major for 1, so that every group is one stretch of memory, and ``groups`` offsets at
+    which each group ends. A group may be empty.
+    """
+
+    variable_dim_idx: int
+    groups: int
+    name = "grouped"
+
+    def __post_init__(self) -> None:
+        dim, groups = (
+            read_int(field, getattr(self, field)) for field in ("variable_dim_idx", "groups")
+        )
+        if dim not in (0, 1):
+            rule = "expected 0 (groups of rows) or 1 (groups of columns)"
+            raise InvalidArguments("variable_dim_idx", dim, rule)
+        if not 1 <= groups <= _MOST:
+            raise InvalidArguments("group_count", groups, "expected at least one group")
+        object.__setattr__(self, "variable_dim_idx", dim)
+        object.__setattr__(self, "groups", groups)
+
+    def check(self, dims: tuple[int, ...]) -> None:
+        """Matrices whose offsets fit s32."""
+        _check_matrix(self.name, dims)
+        if dims[self.variable_dim_idx] > _MOST:
+            raise InvalidArguments("dims", dims, f"offsets are s32: at most {_MOST}")
+
+    def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
+        """Values, offsets."""
+        tag = "ba" if self.variable_dim_idx else None
+        return BufferShape(dims, data_type, tag), BufferShape((self.groups,), DataType.s32)
+
+    @property
+    def details(self) -> tuple[int, ...]:
+        """The variable dimension and the number of groups."""
+        return self.variable_dim_idx, self.groups
+
+
+SPARSE: Mapping[object, Callable[[int], Encoding]] = MappingProxyType({"csr": Csr, "coo": Coo})
+"""The encodings that a user may write a sparse matrix in, by name."""
+
+
+def check_index_type(argument: str, data_type: DataType | str) -> None:
+    """Raise unless indices may have this type."""
+    if coerce(DataType, data_type, argument) is not DataType.s32:
+        rule = "indices, pointers and offsets are s32"
+        raise InvalidArguments(argument, str(data_type), rule, "astype(numpy.int32)")
+
+
+def check_values(encoding: Encoding, data_type: DataType) -> None:
+    """Raise unless the values of a tensor with this encoding may have the type."""
+    if data_type is DataType.undef or data_type.bits < 8:
+        rule = f"the values of a tensor in the encoding {encoding.name} are whole bytes"
+        raise InvalidArguments("data_type", str(data_type), rule)
+
+
+def _check_matrix(name: str, dims: tuple[int, ...]) -> None:
+    if len(dims) != 2 or RUNTIME_DIM in dims:
+        rule = f"a tensor in the encoding {name} is a matrix of known size"
+        raise InvalidArguments("dims", dims, rule)
