@@ -126,6 +126,21 @@ class Tiles:
         for number in range(len(shape.parts) * shape.vectors):
             self._do(self.matrix.zero, _tile(number))
 
+    def fill(self, shape: Shape, pointer: Value) -> None:
+        """Let all rows of the operands be the row at ``pointer``."""
+        sums, parts = len(shape.parts) * shape.vectors, len(shape.parts)
+        for number in range(sums, sums + parts + shape.vectors):
+            self._do(self.matrix.load, _tile(number), pointer, i64(0))
+
+    def multiply_once(self, shape: Shape) -> None:
+        """Add the products of the operands that tiles hold, one instruction for each sum."""
+        parts = len(shape.parts)
+        sums = parts * shape.vectors
+        for number in range(sums):
+            part, v = divmod(number, shape.vectors)
+            operands = _tile(sums + part), _tile(sums + parts + v)
+            self._do(self.dot.instruction, _tile(number), *operands)
+
     def load(self, shape: Shape, pointer: Value) -> None:
         """Take the sums that `store` has left at ``pointer``."""
         self._move(self.matrix.load, shape, pointer)
