@@ -1,4 +1,4 @@
-"""A mixture of experts: tokens in groups of any sizes, each multiplied by the weights of its expert.
+"""A mixture of experts: groups of tokens, each multiplied by the weights of its expert.
 
 One grouped product does all experts. How many tokens each of them gets is known only when the
 router has spoken: the description says how many tokens and experts there are, the memory where each
@@ -17,7 +17,7 @@ random = np.random.default_rng(1)
 tokens = random.standard_normal((TOKENS, WIDTH), np.float32)
 experts = random.standard_normal((EXPERTS, WIDTH, HIDDEN), np.float32) / WIDTH**0.5
 
-# Weights in the layout that the kernel wants, here once for all batches. gelu is part of the kernel.
+# Weights in the layout that the kernel wants, once for all batches. gelu is part of the kernel.
 attr = PrimitiveAttr()
 attr.post_ops.append_eltwise("eltwise_gelu_tanh")
 desc = dnnl.MatmulDesc(

@@ -87,6 +87,11 @@ class Affine:
         """Whether the value depends on these axes alone."""
         return all(axis in axes or axis.extent == 1 for axis in self.strides)
 
+    def in_units(self, size: int) -> Affine:
+        """The form in units of so many elements, which all its steps are multiples of."""
+        strides = {axis: stride // size for axis, stride in self.strides.items()}
+        return Affine(strides, self.const // size)
+
     def substitute(self, axis: Axis, form: Affine) -> Affine:
         """This form with ``axis`` replaced by ``form``."""
         stride = self.stride(axis)

@@ -92,6 +92,18 @@ class Tile:
         ]
         return Tile(self.vectors, tuple(values))
 
+    def added_up(self, e: Emitter, rows: int) -> Tile:
+        """The tile of the first ``rows``, to which those behind are added: as many, or several
+        times as many."""
+        parts = [self.take(range(first, first + rows)) for first in range(0, self.rows, rows)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [
+                Tile(self.vectors, tuple(map(e.b.fadd, one.cells, other.cells)))
+                for one, other in pairs
+            ]
+        return parts[0]
+
     def transposed(self, e: Emitter) -> Tile:
         """The tile whose rows are the columns of this one, in the order of the lanes. What lies
         behind the last element of each is any value."""
@@ -124,14 +136,24 @@ def max_rows(isa: Isa, vectors: int, parts: int = 1, *, ones: bool = False) -> i
     return max(1, (isa.registers - registers(0, vectors, parts, ones=ones)) // vectors)
 
 
-def choose_vectors(isa: Isa, columns: int, row_step: int = 0, span: int = 1) -> int:
+def choose_vectors(
+    isa: Isa,
+    columns: int,
+    row_step: int = 0,
+    span: int = 1,
+    rows: int | None = None,
+    *,
+    far: bool = False,
+) -> int:
     """How many vectors wide a tile should be for this many columns.
 
     Two vectors need the fewest loads a product of those shapes whose rows still divide common
     sizes; another width is taken only where it leaves fewer columns idle, and more than a few where
     it is one, which takes a load for each product. ``row_step`` is the
-    distance of the rows of A in bytes: where the rows of such a tile would fall into the same
-    few sets of the first-level cache and evict each other, the tile is made wide and low.
+    distance of the rows of A in bytes: where the rows of such a tile, as many as there are
+    ``rows``, would fall into the same few sets of the first-level cache and evict each other, the
+    tile is made wide and low. So it is for very few rows, whose sums would wait for each other but
+    that B comes from ``far``, beyond the second-level cache.
     Of scalars a tile is as square as registers allow: idle ones cost little. Vectors that ``span``
     two registers are two side by side already.
     """
@@ -139,7 +161,10 @@ def choose_vectors(isa: Isa, columns: int, row_step: int = 0, span: int = 1) -> 
         return 4 if columns > 2 else 2
     if span > 1:
         return 1
-    if columns >= 4 * isa.lanes and max_rows(isa, 2) > isa.caches.lines_kept(row_step):
+    if columns >= 4 * isa.lanes and rows is not None and rows < 4 and not far:
+        return 4
+    side_by_side = max_rows(isa, 2) if rows is None else min(rows, max_rows(isa, 2))
+    if columns >= 4 * isa.lanes and side_by_side > isa.caches.lines_kept(row_step):
         return 4
 
     def cost(vectors: int) -> int:
@@ -218,8 +243,9 @@ class Factors:
     """The operands of a product: the addresses of A and B, the offset of each row in A and of each
     vector in B, in elements, and how they are multiplied. A row of offset None is all ones.
 
-    The k of a group are side by side in B, or else ``apart``, in elements. A product of one level
-    asks for what lies ``ahead``."""
+    The k of a group are side by side in B, or else ``apart``, in elements. ``zeros``, of each
+    vector, are taken off what is loaded of B. A product of one level asks for what lies
+    ``ahead``."""
 
     a: ir.Value
     b: ir.Value
@@ -228,15 +254,21 @@ class Factors:
     multiply: Multiply
     apart: int | ir.Value = 0
     ahead: Ahead | None = None
+    zeros: Values = ()
 
-    def columns(self, e: Emitter) -> list[Values]:
-        """The operands of all vectors of B."""
+    def columns(self, e: Emitter) -> Iterator[list[Values]]:
+        """The operands of all vectors of B, for each step in which a word of A is multiplied."""
         multiply, (_, element) = self.multiply, self.multiply.element
         step = multiply.group if self.apart else 1
         starts = [e.element(self.b, i64(offset), element) for offset in self.vectors[::step]]
-        if not self.apart:
-            return [multiply.load(e, start) for start in starts]
-        return [part for start in starts for part in multiply.load_rows(e, start, self.apart)]
+        if self.apart:
+            yield [part for start in starts for part in multiply.load_rows(e, start, self.apart)]
+        elif self.zeros:
+            for loaded in multiply.columns(e, starts):
+                pairs = zip(loaded, self.zeros, strict=True)
+                yield [(e.b.fsub(value, zero),) for (value,), zero in pairs]
+        else:
+            yield from multiply.columns(e, starts)
 
     def moved(self, e: Emitter, a_step: ir.Value, b_step: ir.Value) -> Factors:
         """The operands of the product so many elements further on in A and in B."""
@@ -303,18 +335,18 @@ def _by_index(
 
 
 def _rank_one(e: Emitter, tile: Tile, factors: Factors) -> Tile:
-    multiply = factors.multiply
+    """One k, or a group of them. A tile that has the rows several times gets the steps of a group
+    in turns."""
+    multiply, rows = factors.multiply, len(factors.rows)
     a_element, _ = multiply.element
-    columns = factors.columns(e)
-
-    def sums() -> Iterator[ir.Value]:
-        cells = iter(tile.cells)
-        for offset in factors.rows:
+    cells = list(tile.cells)
+    for step, columns in enumerate(factors.columns(e)):
+        first = step * rows % tile.rows
+        for number, offset in enumerate(factors.rows, first):
             if offset is None:
                 row = multiply.ones(e)
             else:
-                row = multiply.broadcast(e, e.element(factors.a, i64(offset), a_element))
-            for column in columns:
-                yield multiply.add(e, row, column, next(cells))
-
-    return Tile(tile.vectors, tuple(sums()))
+                row = multiply.broadcast(e, e.element(factors.a, i64(offset + step), a_element))
+            for cell, column in enumerate(columns, number * tile.vectors):
+                cells[cell] = multiply.add(e, row, column, cells[cell])
+    return Tile(tile.vectors, tuple(cells))

@@ -39,6 +39,7 @@ PTR = ir.PointerType()
 
 Type: TypeAlias = ir.Type
 Value: TypeAlias = ir.Value
+Constant: TypeAlias = ir.Constant
 Values = tuple[ir.Value, ...]
 
 

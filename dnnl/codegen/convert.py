@@ -128,6 +128,49 @@ def _of_table(table: Sequence[float], row: Storage) -> Storage:
     return replace(row, to_core=to_core)
 
 
+def elements_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+    """The f32 of those elements that begin at a ``bit`` of words of 32."""
+    kind, real = words.type, _like(words, F32)
+    up, down = 32 - data_type.bits - bit, 32 - data_type.bits
+
+    def shifted(shift: Callable[..., ir.Value], value: ir.Value, by: int) -> ir.Value:
+        return shift(value, vector.splat_constant(kind, by)) if by else value
+
+    if data_type in _TABLES and lookup.is_native(e, real):
+        return lookup.pick(e, _TABLES[data_type], shifted(e.b.lshr, words, bit), F32)
+    if data_type in (DataType.u4, DataType.s4):
+        return _of_mantissa(e, words, data_type, bit)
+    top = shifted(e.b.shl, words, up)
+    if data_type is DataType.s8:
+        return e.b.sitofp(shifted(e.b.ashr, top, down), real)
+    if data_type in (DataType.bf16, DataType.f32):
+        kept = vector.splat_constant(kind, -1 << down)
+        return e.b.bitcast(e.b.and_(words, kept) if bit and not up else top, real)
+    low = shifted(e.b.lshr, words, bit)
+    if data_type is DataType.f16:
+        row = _IN_F32[data_type]
+        return row.to_core(e, e.b.trunc(low, _like(words, row.element)))
+    return e.b.sitofp(e.b.and_(low, vector.splat_constant(kind, (1 << data_type.bits) - 1)), real)
+
+
+def _of_mantissa(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+    """`elements_of_words` of integers of 4 bits: where they lie they are the last bits of a number
+    with a suitable exponent, from which a difference makes them, so that few are shifted."""
+    kind = words.type
+    if bit > _LAST_IN_MANTISSA:
+        words = e.b.lshr(words, vector.splat_constant(kind, _MOVED))
+        bit -= _MOVED
+    unit = _MANTISSA - bit
+    half = 8 if data_type is DataType.s4 else 0
+    number = (_BIAS + unit) << _MANTISSA ^ half << bit
+    found = e.b.and_(words, vector.splat_constant(kind, 0xF << bit))
+    placed = e.b.bitcast(e.b.xor(found, vector.splat_constant(kind, number)), _like(words, F32))
+    return e.b.fsub(placed, vector.splat_constant(placed.type, float((1 << unit) + half)))
+
+
+_MANTISSA, _BIAS = 23, 127  # of f32
+_LAST_IN_MANTISSA, _MOVED = 16, 12  # bits: of what is not moved, and by how much the rest is
+_TABLES = {DataType.u4: _U4, DataType.s4: _S4, DataType.f4_e2m1: _F4}
 _F16 = _small(I16, small_float.F16)
 
 

@@ -18,7 +18,7 @@ all rows, and is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -115,7 +115,7 @@ class Finish:
     def needs_column_sums(self) -> bool:
         """Whether the product has to sum up the columns of the weights: a row of ones of A, behind
         all others, does."""
-        return self._zero(0) is not None
+        return self._multiply.is_integer and self._zero(0) is not None
 
     def complete(self, tile: Tile, place_of: PlaceOf) -> Tile:
         """The sums without what zero points and shifts added, in the type of the core.
@@ -123,7 +123,7 @@ class Finish:
         ``place_of(number, core)`` is the place of cell ``number``. The row of ones is gone.
         """
         if not self._multiply.is_integer:
-            return tile
+            return tile if self._row_sums is None else self._without_rows_of_floats(tile, place_of)
         columns: Values = ()
         if self.needs_column_sums:
             ones = tile.row(tile.rows - 1)
@@ -145,6 +145,32 @@ class Finish:
             return b.sitofp(value, vector.vector_type(F32, value.type.count))
 
         return tile.map(one)
+
+    def scaled(self, tile: Tile, place_of: PlaceOf) -> Tile:
+        """Complete sums with the scales of both factors."""
+        core = self.core
+
+        def one(row: int, v: int, value: ir.Value) -> ir.Value:
+            place = place_of(i64(row * tile.vectors + v), core)
+            for argument in self._factors:
+                value = self._quantizer.scaled(place, argument, value)
+            return value
+
+        return tile.map(one)
+
+    def zeros(self, places: Sequence[Place]) -> Values:
+        """What is taken off the weights when they are loaded, for each vector of columns; nothing
+        where it is taken off the sums."""
+        if self._multiply.shifted_late or self._zero(1) is None:
+            return ()
+        return tuple(self._load_zero(place, 1) for place in places)
+
+    @property
+    def of_weights(self) -> list[Operand]:
+        """The scales and zero points of the weights."""
+        argument = self._factors[1]
+        both = (self._quantizer.scale(argument), self._quantizer.zero_point(argument))
+        return [operand for operand in both if operand is not None]
 
     def store(self, tile: Tile, place_of: PlaceOf) -> None:
         """Finish every cell, and store it."""
@@ -186,6 +212,18 @@ class Finish:
             total = b.sub(total, b.mul(self._load_zero(place, 1), terms))
         return total
 
+    def _without_rows_of_floats(self, tile: Tile, place_of: PlaceOf) -> Tile:
+        """The sums without zw * R."""
+        rows = self._row_sums
+        assert rows is not None
+
+        def one(row: int, v: int, value: ir.Value) -> ir.Value:
+            place = place_of(i64(row * tile.vectors + v), F32)
+            shifted = place.e.b.fmul(place.load(rows), self._load_zero(place, 1))
+            return place.e.b.fsub(value, shifted)
+
+        return tile.map(one)
+
     def _without_rows(self, place: Place, value: ir.Value) -> ir.Value:
         """The sums without (zw + shift) * R."""
         if self._row_sums is None:
@@ -207,4 +245,4 @@ def _count(place: Place, number: int | ir.Value) -> ir.Value:
 def needs_row_sums(multiply: Multiply, zero_points: Mapping[int, object], weights: int) -> bool:
     """Whether the sums of src's rows take part: argument ``weights`` has zero points, or its
     elements are shifted."""
-    return multiply.is_integer and (bool(multiply.shift) or weights in zero_points)
+    return bool(multiply.shift) or (multiply.shifted_late and weights in zero_points)

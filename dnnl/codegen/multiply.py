@@ -18,6 +18,7 @@ A vector has as many f64 as f32, in two registers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -83,6 +84,22 @@ class Multiply:
         return self.group // self.dot.group
 
     @property
+    def rows_together(self) -> int:
+        """How many vectors of columns are made at a time where B lies in rows; 0 where it does
+        not."""
+        return self.group
+
+    @property
+    def steps(self) -> int:
+        """In how many steps a word of A is multiplied."""
+        return 1
+
+    @property
+    def shifted_late(self) -> bool:
+        """Whether zero points of B are taken off the sums, and not off what is loaded."""
+        return self.is_integer
+
+    @property
     def element(self) -> tuple[ir.Type, ir.Type]:
         """The types by which A and B are addressed."""
         return storage(self.a).element, storage(self.b).element
@@ -104,6 +121,15 @@ class Multiply:
             return (vector.splat(e, e.b.load(pointer, typ=element, align=self.a.size), lanes),)
         word = e.b.load(pointer, typ=I32, align=self.a.size)
         return self._registers(e, vector.splat(e, word, lanes), self.a)
+
+    def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
+        """The operands of the vectors of columns that begin at ``starts``, for each step in turn
+        that a word of A is multiplied in: one element of A further on each."""
+        yield [self.load(e, start) for start in starts]
+
+    def in_order(self, e: Emitter, cells: Values) -> Values:
+        """The sums of a row by columns, from vectors in the order in which they were made."""
+        return cells
 
     def load(self, e: Emitter, pointer: ir.Value) -> Values:
         """The words of a vector of columns at an address of a panel."""

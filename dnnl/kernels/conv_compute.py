@@ -14,7 +14,7 @@ from dnnl.kernels import product_conf
 from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_residues import Residues
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product import Axes, Product
+from dnnl.kernels.product_form import Axes, Product
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.memory_desc import MemoryDesc

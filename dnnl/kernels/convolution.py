@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-from dnnl.codegen.brgemm import TileShape, max_rows
+from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import core_type, needs_row_sums
@@ -22,12 +22,12 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import conv_border, conv_sums, product_conf, product_tiles
+from dnnl.kernels import conv_border, conv_sums, product_conf, product_problem, product_tiles
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product_conf import LETTERS
+from dnnl.kernels.product_problem import BYTES, LETTERS, NONE
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg, name_of
@@ -38,7 +38,7 @@ from dnnl.types.tag import FormatTag
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(product_conf.Problem):
+class Problem(product_problem.Problem):
     """A forward convolution. The layout of src, weights and dst may be ``any``."""
 
     space: Space
@@ -129,7 +129,7 @@ def _bordered(problem: Problem, way: Multiply) -> bool:
 def resolve_activations(problem: Problem, isa: Isa) -> Problem:
     """Decide src and dst only."""
     way = _way(problem, isa)
-    last = problem.src.data_type in product_conf.BYTES or bool(way and way.tiles)
+    last = problem.src.data_type in BYTES or bool(way and way.tiles)
     decide = partial(_activation, groups=problem.groups, isa=isa, last=last)
     return replace(problem, src=decide(problem.src), dst=decide(problem.dst))
 
@@ -170,7 +170,9 @@ def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> Memor
 def _vectors(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> int:
     """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
     step = src.strides[-1] * src.data_type.size
-    return product_conf.panel_vectors(isa, way, problem.outputs, step * problem.step[0])
+    if way.tiles is not None:
+        return product_tiles.panel_vectors(isa, problem.outputs)
+    return choose_vectors(isa, problem.outputs, step * problem.step[0])
 
 
 def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
@@ -334,7 +336,7 @@ def plan(
         )
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=product_conf.NONE,
+        quantization=problem.quantization, dequantized=NONE,
         factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
         blocking=_blocking(problem, read, panels, way, isa),
         row_sums=rows, column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,

@@ -25,6 +25,7 @@ from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import symbol
+from dnnl.kernels.product_problem import BYTES
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -62,7 +63,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     problem = resolve_activations(problem, isa)
     if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
         letters = "bcdefg"[: problem.weights.ndims - 1]
-        whole = problem.src.data_type in product_conf.BYTES  # as their activations have channels
+        whole = problem.src.data_type in BYTES  # as their activations have channels
         blocked = problem.weights.dims[0] >= isa.lanes > 1 and not whole
         tag = f"A{letters}{isa.lanes}a" if blocked else f"{letters}a"
         problem = replace(problem, weights=problem.weights.with_tag(FormatTag(tag)))
@@ -74,7 +75,7 @@ def configure(problem: Problem, _: Isa) -> Conf | Refusal:
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
     taps = prod(problem.weights.dims[3:])
-    if problem.src.data_type in product_conf.BYTES and taps > _MOST_EXACT:
+    if problem.src.data_type in BYTES and taps > _MOST_EXACT:
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)

@@ -7,16 +7,20 @@ from math import prod
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
-from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape
+from dnnl.kernels.product_conf import Conf
+from dnnl.kernels.product_form import Product, along_line
+from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, plain
 from dnnl.kernels.product_store import Columns
+from dnnl.kernels.product_way import panel_vectors
 from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
@@ -28,7 +32,8 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 def _shape(isa: Isa) -> Shape:
     summed = slice(1, None)
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain, (summed, summed), _line)
+    both = summed, summed
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, both, _apart, _line)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
@@ -57,8 +62,10 @@ def _line(src: MemoryDesc) -> int:
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
+    if isinstance(way, Words) and way.apart:
+        return Panels(weights, 1)
     step = src.strides[0] * src.data_type.size
-    vectors = product_conf.panel_vectors(isa, way, weights.dims[0], step)
+    vectors = panel_vectors(isa, way, weights, 0, src.dims[0], step)
     group, block, inner = way.group, _block(src), _innermost(src)
     cut = bool(block) or group > 1
     names = "".join(
@@ -88,13 +95,21 @@ def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
     """Row-major, or groups of neighbouring channels, behind each other as the channels are."""
     src = src.with_data_type(way.a)
     if way.group == 1:
-        return product_conf.plain(src)
+        return plain(src)
     return src.with_tag(FormatTag(f"a{LETTERS[2 : src.ndims]}B{way.group}b"))
 
 
 def _plain(dst: MemoryDesc) -> bool:
     """Whether dst has neither blocks nor padding to be kept zero."""
     return not dst.inner_blocks and dst.dims == dst.padded_dims
+
+
+def _apart(weights: MemoryDesc) -> int:
+    """How far the weights of output channels lie apart, if each has them side by side, else 0."""
+    plain = weights.format_kind is FormatKind.blocked and _plain(weights) and weights.ndims == 2
+    if not plain or weights.strides[1] != 1:
+        return 0
+    return weights.strides[0] if weights.strides[0] > 1 else 0
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
@@ -116,26 +131,31 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     group, block, inner = conf.multiply.group, _block(src), _innermost(src)
     row = Axis(src.dims[0], "n")
     columns = Columns.of(weights.dims[0], conf.blocking.tile, isa.lanes)
-    summed: list[Axis] = []
+    terms = prod(src.dims[1:])
+    size = conf.segment or terms
+    part = Axis(terms // size if conf.segment else 1, "segment")
+    summed: list[Axis] = [part] if conf.segment else []
+    begin = Affine.of(part, size) if part.extent > 1 else ZERO
     forms: dict[int, Affine] = {}
     for dim in _order(src):
         step = (block or group) if dim == inner else 1
-        axis = Axis(-(-src.dims[dim] // step), LETTERS[dim])
+        extent = size if part.extent > 1 else src.dims[dim]
+        axis = Axis(-(-extent // step), LETTERS[dim])
         summed.append(axis)
-        forms[dim] = Affine.of(axis, step)
+        forms[dim] = begin + Affine.of(axis, step)
     if block:
         groups = Axis(block // group, "block")
         summed.append(groups)
         forms[inner] = forms[inner] + Affine.of(groups, group)
-    depth = Depth(prod(src.dims[1:]), prod(axis.extent for axis in summed) * group)
+    depth = Depth(size, prod(axis.extent for axis in summed) // part.extent * group)
     tail = tuple(forms[dim] for dim in range(1, src.ndims))
-    rows, nothing = Affine.of(row), (ZERO,) * len(tail)
+    rows, first = Affine.of(row), (begin,) * len(tail)
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
     at = product_conf.Indices(
         bias=(columns.form,),
-        src=(rows, *nothing),
-        weights=(columns.form, *nothing),
-        row_sums=(rows,),
+        src=(rows, *first),
+        weights=(columns.form, *first),
+        row_sums=(rows, Affine.of(part)) if conf.segment else (rows,),
     )
     space, places, taps = along_line(row)
     product = Product(
@@ -145,5 +165,6 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         conf.multiply, product_conf.finish(conf, arguments, dst, at, depth),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
+        segments=product_conf.segments(conf, arguments, dst, at, depth, part),
     )  # fmt: skip
     return (product,)

@@ -7,6 +7,7 @@ from functools import partial
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, linear_offset
 from dnnl.codegen.brgemm import registers
+from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
@@ -14,9 +15,11 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
-from dnnl.kernels.product import Product, along_line
-from dnnl.kernels.product_conf import LETTERS, Conf, Panels, Problem, Shape
+from dnnl.kernels.product_conf import Conf
+from dnnl.kernels.product_form import Product, along_line
+from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats
 from dnnl.kernels.product_store import Columns
+from dnnl.kernels.product_way import panel_vectors
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
 from dnnl.types.attr import ScaleSpec
@@ -38,18 +41,20 @@ def shape(isa: Isa) -> Shape:
     """What `product_conf.plan` asks of matrices."""
     return Shape(
         _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1)),
-        lambda src: src.dims[-1],
+        _columns_apart, lambda src: src.dims[-1],
     )  # fmt: skip
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> Panels:
     """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
     as they are."""
+    if isinstance(way, Words) and way.apart:
+        return Panels(weights, 1)
     wide = _as_they_are(isa, src, weights, way, ones)
     if wide:
         return Panels(weights, wide)
     row_step = src.strides[-2] * src.data_type.size
-    vectors = product_conf.panel_vectors(isa, way, weights.dims[-1], row_step)
+    vectors = panel_vectors(isa, way, weights, -1, src.dims[-2], row_step)
     return Panels(panels_of(weights, way, isa, vectors), vectors)
 
 
@@ -69,17 +74,30 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
     rows = src.dims[-2]
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
-    if isa.lanes == 1 or tail or weights.dims[-2] % way.group:
+    together = way.rows_together
+    if isa.lanes == 1 or tail or not together or weights.dims[-2] % way.group:
         return 0
     if not plain or weights.strides[-1] != 1 or weights.data_type is not way.b:
         return 0
+    if weights.data_type.bits < 8 and any(
+        step % 2 for step in (weights.offset0, *weights.strides[:-1])
+    ):
+        return 0
     widths = [
         width
-        for width in range(max(_LEAST_RUN, way.group), isa.registers, way.group)
+        for width in range(max(_LEAST_RUN, together), isa.registers, together)
         if vectors % width == 0
         and registers(rows, width * way.span, way.parts, ones=ones) <= isa.registers
     ]
     return max(widths, default=0)
+
+
+def _columns_apart(weights: MemoryDesc) -> int:
+    """How far columns without gaps lie apart, 0 for other matrices."""
+    plain = weights.format_kind is FormatKind.blocked and _affine(weights)
+    if not plain or weights.inner_blocks or weights.strides[-2] != 1:
+        return 0
+    return weights.strides[-1] if weights.strides[-1] > 1 else 0
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
@@ -99,8 +117,11 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
 
 def column_major(problem: Problem) -> bool:
-    """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows."""
+    """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows.
+    Weights that become floats when they are loaded stay where that is done."""
     dst = problem.dst
+    if becomes_floats(problem):
+        return False
     if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
         return False
     if problem.dropout is not None or problem.stochastic:
@@ -173,10 +194,13 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     *batch_dims, m, n = conf.dst[1].dims
     group, terms = conf.multiply.group, conf.src[1].dims[-1]
     batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))
-    row, k = Axis(m, "m"), Axis(-(-terms // group), "k")
+    size = conf.segment or terms
+    row, k = Axis(m, "m"), Axis(-(-size // group), "k")
+    part = Axis(terms // size if conf.segment else 1, "segment")
     columns = Columns.of(n, conf.blocking.tile, isa.lanes)
     outer = [Affine.of(axis) for axis in batch]
-    rows, depth = Affine.of(row), Affine.of(k, group)
+    rows, begin = Affine.of(row), Affine.of(part, size)
+    depth = begin + Affine.of(k, group)
 
     def operand(source: Argument, last: tuple[Affine, Affine]) -> Operand:
         index = (*_batch_index(source[1], outer), *last)
@@ -187,17 +211,24 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
     at = product_conf.Indices(
         dst.index,
-        (*_batch_index(conf.src[1], outer), rows, ZERO),
-        (*_batch_index(conf.weights[1], outer), ZERO, columns.form),
-        row_sums=(*_batch_index(conf.src[1], outer), rows),
+        (*_batch_index(conf.src[1], outer), rows, begin),
+        (*_batch_index(conf.weights[1], outer), begin, columns.form),
+        row_sums=(
+            *_batch_index(conf.src[1], outer),
+            rows,
+            *([Affine.of(part)] if conf.segment else []),
+        ),
     )
+    in_rows = group > 1 and conf.multiply.rows_together and not conf.weights[1].inner_blocks
     space, places, taps = along_line(row)
+    summed = (part, k) if conf.segment else (k,)
+    depth_of = Depth(size, k.extent * group)
     product = Product(
-        batch, space, places, taps, (), (k,), columns, src, weights, conf.multiply,
-        product_conf.finish(conf, arguments, dst, at, Depth(terms, k.extent * group)),
-        conf.blocking,
+        batch, space, places, taps, (), summed, columns, src, weights, conf.multiply,
+        product_conf.finish(conf, arguments, dst, at, depth_of), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        apart=0 if conf.weights[1].inner_blocks or group == 1 else conf.weights[1].strides[-2],
+        apart=conf.weights[1].strides[-2] if in_rows else 0,
+        segments=product_conf.segments(conf, arguments, dst, at, depth_of, part),
     )  # fmt: skip
     return (product,)
 

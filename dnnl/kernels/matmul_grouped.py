@@ -29,7 +29,7 @@ from dnnl.codegen.phase import PhaseFunction
 from dnnl.kernels import matmul, product_conf
 from dnnl.kernels.pointwise import emit_copies
 from dnnl.kernels.product_conf import Conf as ProductConf
-from dnnl.kernels.product_conf import Panels, Problem, Shape
+from dnnl.kernels.product_problem import Panels, Problem, Shape
 from dnnl.kernels.product_store import Columns, Store
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -85,8 +85,9 @@ def configure(problem: Problem, isa: Isa, groups: int, *, of_terms: bool) -> Con
 def _shape(isa: Isa, problem: Problem, groups: int) -> Shape:
     shared = problem.weights.dims[0] == 1
     average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
+    panels = partial(_panels, isa, average)
     # Groups of any number of rows are multiplied by vectors: no line is long enough for more.
-    return replace(matmul.shape(isa), panels=partial(_panels, isa, average), line=lambda _: 0)
+    return replace(matmul.shape(isa), panels=panels, line=lambda _: 0, decompresses=False)
 
 
 def _panels(

@@ -33,7 +33,7 @@ from dnnl.kernels.matmul import column_major, panels_of, transposed, turned
 from dnnl.kernels.open_blocks import Extents, Room, choose_blocks
 from dnnl.kernels.open_nests import refuse_groups, with_operands
 from dnnl.kernels.open_pack import Order
-from dnnl.kernels.product_conf import Problem
+from dnnl.kernels.product_problem import Problem, plain
 from dnnl.kernels.product_types import multiplies_integers, way_of
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
@@ -112,7 +112,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     dst are; all others are row-major."""
     weights = problem.weights
     decided: dict[str, Any] = {
-        name: product_conf.plain(desc)
+        name: plain(desc)
         for name in ("src", "dst", "bias")
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
@@ -121,7 +121,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
         return problem
     way = _way(problem, isa)
     if way is None or weights.data_type is not way.b or column_major(problem):
-        return replace(problem, weights=product_conf.plain(weights))
+        return replace(problem, weights=plain(weights))
     found = panels_of(weights, way, isa, choose_vectors(isa, weights.dims[-1], 0, way.span))
     return replace(problem, weights=found.with_data_type(weights.data_type))
 

@@ -2,7 +2,7 @@
 
 All compute ``dst[.., place, column] = sum src[.., place, k] * weights[.., k, column]``. The places
 of a matrix are its rows, on a line of their own; those of a convolution are pixels in three
-dimensions, and its sums go over taps as well. A :class:`Product` says so by index forms.
+dimensions, and its sums go over taps as well. A `Product` says so by index forms.
 
 A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is used
 again (`Blocking`): places, panels and steps of the sums. A work item does all blocks of its sums,
@@ -14,19 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from itertools import product
 from math import prod
 
 from dnnl.codegen import sharing, vector
-from dnnl.codegen.access import Bound, Env, Operand
+from dnnl.codegen.access import Env
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
-from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_tiles import (
     BandRun,
     Spatial,
@@ -37,63 +35,13 @@ from dnnl.kernels.conv_tiles import (
     static_taps,
     tile_runs,
 )
-from dnnl.kernels.product_store import Columns, End, Store
+from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_store import End, Store
+from dnnl.kernels.product_sums import Sums
 from dnnl.kernels.product_tiles import Part, UnitTile, room
 from dnnl.runtime.image import Phase
 
 _DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
-
-ONE = Spatial(1, 1, 1, 1, 0, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Product:
-    """A product whose operands are affine in all axes.
-
-    ``order`` are the axes outside of the places, outermost first; the panels are among them if each
-    is to meet more than the places of a line. Places are depth, height and width, along which tiles
-    lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
-    ``inside``. Columns outside of ``domain`` are padding, those outside of ``exists`` do not exist.
-    The k of a group of weights lie ``apart``, in elements, unless they are side by side.
-    """
-
-    order: tuple[Axis, ...]
-    space: tuple[Spatial, Spatial, Spatial]
-    places: tuple[Axis, Axis, Axis]
-    taps: tuple[Axis, Axis, Axis]
-    around: tuple[Axis, ...]
-    inside: tuple[Axis, ...]
-    columns: Columns
-    src: Operand
-    weights: Operand
-    multiply: Multiply
-    finish: Finish
-    blocking: Blocking
-    domain: tuple[Bound, ...] = ()
-    exists: tuple[Bound, ...] = ()
-    apart: int = 0
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """Everything that the product touches."""
-        return (self.src, self.weights, *self.finish.operands)
-
-    @property
-    def multiply_adds(self) -> int:
-        """How many products all sums have together, those with padding of src included."""
-        axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
-        terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
-        return terms * self.columns.count
-
-
-Axes = tuple[Axis, Axis, Axis]
-
-
-def along_line(row: Axis) -> tuple[tuple[Spatial, Spatial, Spatial], Axes, Axes]:
-    """Space, places and taps of rows without any neighbours."""
-    line = Spatial(row.extent, row.extent, 1, 1, 0, 1)
-    places = Axis(1, "depth"), Axis(1, "height"), row
-    return (ONE, ONE, line), places, (Axis(1, "kd"), Axis(1, "kh"), Axis(1, "kw"))
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
@@ -115,19 +63,26 @@ class _Writer:
         b_form = problem.weights.offset(problem.weights.index)
         assert a_form is not None, "configure admits only affine layouts"
         assert b_form is not None, "panels are affine"
-        self.a_form, self.b_form = a_form, b_form
+        self.a_form, self.b_form = a_form, b_form.in_units(problem.unit)
         _, h, w = problem.space
         rows = problem.blocking.tile.rows
         self.band_rows = rows_per_band(h, w, rows)
         self.bands = band_runs(h, self.band_rows)
         self.tiles = tile_runs(w, rows)
-        self.store = Store(
-            self.e, self.pointers, problem.finish, problem.places, problem.columns,
-            problem.domain, problem.exists, self.band_rows > 1,
-        )  # fmt: skip
+        self.store = self._store(problem.finish)
+        segments = problem.segments
+        ends = None if segments is None else self._store(segments.end)
+        self.sums = Sums(problem.multiply, segments, ends, problem.columns.vector.extent)
         self.unit = self._unit()
         self._share_out()
         self._cut_sums(phase)
+
+    def _store(self, finish: Finish) -> Store:
+        problem = self.problem
+        return Store(
+            self.e, self.pointers, finish, problem.places, problem.columns, problem.domain,
+            problem.exists, self.band_rows > 1,
+        )  # fmt: skip
 
     def _share_out(self) -> None:
         """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
@@ -167,7 +122,7 @@ class _Writer:
                 self.scratch = phase.scratch(room(problem.multiply, self.e, *astuple(tile)))
             return
         axes = (*problem.around, *problem.inside)
-        self.line = merge_levels([self._level(axis) for axis in axes])
+        self.line = self._merged(axes)
         outermost, *rest = self.line
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
         count = outermost.count or 0
@@ -271,7 +226,7 @@ class _Writer:
         e, problem = self.e, self.problem
         rows: list[int | None] = [*self._offsets(run, tile)]
         places = len(rows)
-        if problem.finish.needs_column_sums:
+        if problem.finish.needs_column_sums or self.sums.needs_column_sums:
             rows.append(None)
         vectors = problem.columns.vector
         a_element, b_element = problem.multiply.element
@@ -290,13 +245,14 @@ class _Writer:
         if self.unit is not None:
             self._unit_tile(self.unit, env, factors, block, at)
             return
-        zero = Tile.of(problem.multiply.zero(e), len(rows), vectors.extent)
+        kept_rows = places + problem.finish.needs_column_sums
+        zero = Tile.of(self.sums.zero(e), kept_rows, vectors.extent)
         if self.blocks == 1:
             at.prefetch()
             at.finish(self._products(env, zero, factors, run, tile))
             return
-        kept = e.element(self.scratch, self.kept.emit(e, env), problem.multiply.accumulator)
-        sums = self._product_block(self._begun(kept, zero, block), factors, block)
+        kept = e.element(self.scratch, self.kept.emit(e, env), zero.cells[0].type.element)
+        sums = self._product_block(env, self._begun(kept, zero, block), factors, block)
         last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
 
         def finish() -> Values:
@@ -350,10 +306,12 @@ class _Writer:
         e, problem, panel = self.e, self.problem, self.problem.columns.panel
         axes = (*problem.around, *problem.taps, *problem.inside)
         line, *rest = merge_levels([self._level(axis) for axis in axes])
-        bits, size = problem.multiply.b.bits, self.b_form.stride(panel)
+        bits, size = problem.multiply.b.bits * problem.unit, self.b_form.stride(panel)
         side_by_side = not rest and (line.count or 0) * line.b_step == size
-        far = problem.weights.desc.size > e.isa.caches.l2 // 2
-        if not (problem.blocking.panels and far and side_by_side and panel.extent > 1):
+        in_parts = self.blocks > 1 and problem.segments is not None
+        near = self.unit is not None and problem.weights.desc.size <= e.isa.caches.l2 // 2
+        asks = problem.blocking.panels and panel.extent > 1 and not (in_parts or near)
+        if not (asks and side_by_side):
             return None
         steps = self.steps if self.blocks > 1 else line.count or 0
         part = steps * line.b_step * bits // 8
@@ -376,20 +334,22 @@ class _Writer:
         )
         return Tile(zero.vectors, cells)
 
-    def _product_block(self, sums: Tile, factors: Factors, block: Value) -> Tile:
+    def _product_block(self, env: Env, sums: Tile, factors: Factors, block: Value) -> Tile:
         """The sum over one block of the outermost level."""
         e, steps = self.e, self.steps
         outer, *rest = self.line
         begin = e.mul(block, steps)
         end = e.smaller(e.add(begin, i64(steps)), outer.end)
         level = Level(begin, end, outer.a_step, outer.b_step)
-        return accumulate(e, sums, factors, [level, *rest])
+        return self.sums.add(e, env, sums, factors, [level, *rest])
 
     def _products(
         self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun
     ) -> Tile:
         """The sum over everything."""
         problem = self.problem
+        if problem.is_matrix:
+            return self.sums.add(self.e, env, sums, factors, self._merged(problem.inside))
         d, h, w = problem.space
         kd, kh, kw = problem.taps
         levels = [
@@ -463,6 +423,11 @@ class _Writer:
         )
         part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
         return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
+
+    def _merged(self, axes: Sequence[Axis]) -> list[Level]:
+        """The levels of sums without taps: that of segments, and what becomes one line inside."""
+        levels, own = [self._level(axis) for axis in axes], self.sums.levels
+        return [*levels[:own], *merge_levels(levels[own:])]
 
     def _level(self, axis: Axis) -> Level:
         return Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))

@@ -5,27 +5,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any, TypeVar
 
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine
-from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.brgemm import TileShape, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.convert import storage
+from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
 from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.integer_sums import emit_row_sums
+from dnnl.kernels.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
-from dnnl.kernels.product import Product, emit_product
-from dnnl.kernels.product_types import multiplies_integers, refuse_tensors, way_of
+from dnnl.kernels.product import emit_product
+from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_problem import BYTES, NONE, Problem, Shape, as_read, plain
+from dnnl.kernels.product_sums import Segments
+from dnnl.kernels.product_types import refuse_tensors
+from dnnl.kernels.product_way import (
+    alike,
+    beside_floats,
+    direct_way,
+    needs_floats,
+    of_floats,
+    segments_of,
+    usual_way,
+)
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -34,56 +47,9 @@ from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
-from dnnl.types.tag import FormatTag
 
-LETTERS = "abcdefghijkl"
-
-BYTES = frozenset({DataType.u8, DataType.s8})
-NONE = Quantization()
-
-
-@dataclass(frozen=True)
-class Problem:
-    """dst = post_ops(dropout(bias + src * weights)) of quantized tensors; ``bias`` may be the zero
-    descriptor. Factors of f32 may be held as ``narrow``. Results may be rounded by chance, which is
-    ``stochastic``."""
-
-    src: MemoryDesc
-    weights: MemoryDesc
-    bias: MemoryDesc
-    dst: MemoryDesc
-    post_ops: tuple[PostOp, ...]
-    quantization: Quantization = NONE
-    narrow: DataType = DataType.f32
-    dropout: Dropout | None = None
-    stochastic: bool = False
-
-
-@dataclass(frozen=True)
-class Panels:
-    """Weights as a product reads them: their layout, and how many vectors a panel is wide."""
-
-    desc: MemoryDesc
-    vectors: int
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What an operation knows of its tensors for `plan`.
-
-    ``walkable`` says whether the product can walk a src for a way to multiply, ``packed`` is the
-    layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
-    being whether tiles have a row of ones beside those of src. Sums go over the dimensions
-    ``summed`` of src and of weights; of src, those are the last ones. In a src that is read, so
-    many elements of a sum as ``line`` says are side by side.
-    """
-
-    walkable: Callable[[MemoryDesc, Multiply], bool]
-    packed: Callable[[MemoryDesc, Multiply], MemoryDesc]
-    panels: Callable[[MemoryDesc, MemoryDesc, Multiply, bool], Panels]
-    dst_walkable: Callable[[MemoryDesc], bool]
-    summed: tuple[slice, slice]
-    line: Callable[[MemoryDesc], int]
+SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
+"""How sums of segments are kept: as those of floats."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +59,8 @@ class Conf:
 
     ``core`` is the type of results until they are stored in dst (`core_type`).
     ``factors`` are the arguments whose quantization is that of src and weights. What does not
-    change within a sum is done at its end, as ``quantization``; otherwise both are ``dequantized``
+    change within a sum is done at its end, as ``quantization``; what does is done ``per_segment``,
+    to the sum of each ``segment`` of so many terms, unless that is 0: then both are ``dequantized``
     where they are copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are
     parts of the scratchpad, where they are needed (`Finish`).
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
@@ -119,6 +86,8 @@ class Conf:
     column_sums: Argument | None = None
     dropout: Dropout | None = None
     stochastic: bool = False
+    segment: int = 0
+    per_segment: Quantization = NONE
 
     @property
     def inside(self) -> Inside:
@@ -129,11 +98,6 @@ class Conf:
 AnyConf = TypeVar("AnyConf", bound=Conf)
 
 
-def plain(desc: MemoryDesc) -> MemoryDesc:
-    """The tensor in row-major order."""
-    return desc.with_tag(FormatTag(LETTERS[: desc.ndims]))
-
-
 def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
     """Decide the layouts that are ``any``: row-major ones, and panels for the weights."""
     decided: dict[str, Any] = {
@@ -142,32 +106,14 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    way = _way(problem, isa)
+    compressed = shape.decompresses and beside_floats(problem)
+    words = Words.of(isa, problem.weights.data_type) if compressed else None
+    way = words or usual_way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
-        src = _read(problem.src, way, shape)
+        src = as_read(problem.src, way, shape)
         panels = shape.panels(src, problem.weights, way, False).desc
         problem = replace(problem, weights=panels.with_data_type(problem.weights.data_type))
     return problem
-
-
-def _way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
-    types = problem.src.data_type, problem.weights.data_type
-    return way_of(isa, *types, problem.narrow, tiled=tiled)
-
-
-def panel_vectors(isa: Isa, way: Multiply, columns: int, row_step: int) -> int:
-    """How many vectors wide the panels for so many columns are, where rows of src are so many bytes
-    apart. Where a matrix unit takes panels, those for a single row are the same."""
-    if way.tiles is not None:
-        return 1 if columns <= isa.lanes else 2
-    return choose_vectors(isa, columns, row_step, way.span)
-
-
-def _read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
-    """src as the product reads it."""
-    if src.data_type is way.a and shape.walkable(src, way):
-        return src
-    return shape.packed(src, way)
 
 
 def refuse_problem(problem: Problem) -> Refusal | None:
@@ -204,28 +150,34 @@ def plan(
     sum has so many ``terms``."""
     factors = src[0], weights[0]
     dequantized = NONE
-    if _needs_floats(problem, factors, shape):
-        dequantized = problem.quantization.of_arguments(factors)
-        problem = _of_floats(problem, factors)
-    way = _way(problem, isa)
+    way = direct_way(problem, isa, terms, shape) or usual_way(problem, isa)
+    parts = None
+    if needs_floats(problem, factors, shape):
+        parts = segments_of(problem, factors, shape, terms, way)
+        if parts is None:
+            dequantized = problem.quantization.of_arguments(factors)
+            problem = of_floats(problem, factors)
+            way = usual_way(problem, isa)
     assert way is not None, "refused before"
+    quantization = problem.quantization if parts is None else parts.outer
     stands_for = [dequantized.of_arguments((arg,)) != NONE for arg in factors]
     scratchpad = Scratchpad()
     dst: Argument = (Arg.DST, problem.dst)
     copy_out: Relayout | None = None
-    read = _read(problem.src, way, shape)
+    read = as_read(problem.src, way, shape)
     if stands_for[0] or read is not src[1]:
         src = scratchpad.copy(src, read)
     ones = factors[0] in dict(problem.quantization.zero_points)
     wanted = shape.panels(src[1], problem.weights, way, ones)
-    words = -(-shape.line(src[1]) // way.group)
-    if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
-        way = _way(problem, isa, tiled=False)
-        assert way is not None, "refused before"
+    if way.tiles is not None:
+        words = -(-shape.line(src[1]) // way.group) if parts is None else 0
+        if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
+            way = usual_way(problem, isa, tiled=False)
+            assert way is not None, "refused before"
     if stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
-    core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
+    core = core_type(way, problem.dst.data_type, quantization, bare=bare and parts is None)
     chance = problem.dropout is not None or problem.stochastic
     walkable = shape.dst_walkable(problem.dst) and not chance
     if problem.dst.data_type.bits < 8 or not walkable:
@@ -234,60 +186,31 @@ def plan(
         dst = computed
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
-        sums = scratchpad.take(MemoryDesc(src[1].dims[: shape.summed[0].start], "s32"))
+        rows = src[1].dims[: shape.summed[0].start]
+        dims = rows if parts is None else (*rows, terms // parts.size)
+        sums = scratchpad.take(MemoryDesc(dims, "s32" if way.is_integer else "f32"))
     tile = _tile(isa, way, wanted.vectors, problem.dst.dims[-2], ones=ones)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
-    size = replace(size, in_rows=0 if wanted.desc.inner_blocks or ones else way.group)
+    in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
+    size = replace(size, in_rows=way.group if in_rows else 0)
     blocking = choose_blocking(isa, tile, size)
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=dequantized, factors=factors,
+        quantization=quantization, dequantized=dequantized, factors=factors,
         multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         dropout=problem.dropout, stochastic=problem.stochastic,
+        segment=0 if parts is None else parts.size,
+        per_segment=NONE if parts is None else parts.inner,
     )  # fmt: skip
 
 
 def _tile(isa: Isa, way: Multiply, vectors: int, rows: int, *, ones: bool) -> TileShape:
     if way.tiles is not None:
         return TileShape(product_tiles.tile_rows(isa, vectors, rows), vectors)
-    return TileShape(max_rows(isa, vectors * way.span, way.parts, ones=ones), vectors)
-
-
-def _needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:
-    """Whether scales or zero points of a factor cannot be left to the end of the sums: they change
-    from one term to the next, or shift what is no sum of integers."""
-    tensors = {
-        arg: (desc, summed)
-        for arg, desc, summed in zip(
-            factors, (problem.src, problem.weights), shape.summed, strict=True
-        )
-    }
-    given = problem.quantization.of_arguments(factors)
-    types = problem.src.data_type, problem.weights.data_type
-    if given.zero_points and not multiplies_integers(*types):
-        return True
-    return any(
-        prod(spec.shape(tensors[arg][0].dims)[tensors[arg][1]]) != 1
-        for arg, spec in (*given.scales, *given.zero_points)
-    )
-
-
-def _of_floats(problem: Problem, factors: tuple[int, int]) -> Problem:
-    """The product of what src and weights stand for, with nothing but dst quantized."""
-    wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
-
-    def meant(factor: int, desc: MemoryDesc) -> MemoryDesc:
-        own = problem.quantization.of_arguments((factor,))
-        return desc if own == NONE else plain(desc.with_data_type(wide))
-
-    return replace(
-        problem,
-        src=meant(factors[0], problem.src),
-        weights=meant(factors[1], problem.weights),
-        quantization=problem.quantization.of_arguments((Arg.DST,)),
-    )
+    most = max_rows(isa, vectors * way.span, way.parts, ones=ones)
+    return TileShape(alike(rows, most), vectors)
 
 
 def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int) -> Size:
@@ -295,7 +218,7 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
     width = tile.vectors * isa.lanes
     return Size(
         rows, -(-columns // width), -(-terms // way.group),
-        way.group * way.a.size, way.group * width * way.b.size,
+        way.group * way.a.size, way.group * width * way.b.bits // 8,
         fast=way.tiles is not None,
     )  # fmt: skip
 
@@ -324,6 +247,7 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
         int(Arg.DST): dst,
     }
     quantization = conf.quantization.of_arguments(tensors if here else conf.factors)
+    whole = conf.segment == 0
     if conf.column_sums is not None:
         quantization = quantization.without_zero_points(conf.factors[0])
 
@@ -333,20 +257,47 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
         return Operand(arguments.slot(part[0]), part[1], broadcast(part[1], index))
 
     return Finish(
-        conf.multiply, conf.core, dst, bias,
+        conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
         Epilogue(conf.post_ops if here else (), dst, arguments),
         Quantizer(quantization, tensors, arguments),
-        conf.factors, depth, given(conf.row_sums, at.row_sums),
+        conf.factors, depth, given(conf.row_sums if whole else None, at.row_sums),
         given(conf.column_sums, at.column_sums),
     )  # fmt: skip
+
+
+def segments(
+    conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
+) -> Segments | None:
+    """The segments along ``axis`` of a product that has some, each of that depth."""
+    if not conf.segment:
+        return None
+    tensors = {
+        conf.factors[0]: Operand(0, conf.src[1], at.src),
+        conf.factors[1]: Operand(0, conf.weights[1], at.weights),
+    }
+    sums = None
+    if conf.row_sums is not None:
+        index = broadcast(conf.row_sums[1], at.row_sums)
+        sums = Operand(arguments.slot(conf.row_sums[0]), conf.row_sums[1], index)
+    end = Finish(
+        conf.multiply, DataType.f32, dst, None, Epilogue((), dst, arguments),
+        Quantizer(conf.per_segment, tensors, arguments), conf.factors, depth, sums,
+    )  # fmt: skip
+    return Segments(axis, end)
 
 
 def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
     """Write the sums of the rows of matrices, if they are needed."""
     if conf.row_sums is not None:
         isa = module.isa
-        symbol = f"{module.ir.name}_sums__{conf.src[1].data_type}_s32__{isa.lanes}x1__{isa.name}"
-        yield emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments)
+        types = f"{conf.src[1].data_type}_{conf.row_sums[1].data_type}"
+        symbol = f"{module.ir.name}_sums__{types}__{isa.lanes}x1__{isa.name}"
+        if conf.segment:
+            yield emit_segment_sums(
+                module, symbol, conf.src, conf.row_sums, conf.segment, arguments
+            )
+        else:
+            yield emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments)
 
 
 def build(

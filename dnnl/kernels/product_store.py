@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dnnl.codegen.access import Access, Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.brgemm import Tile, TileShape
-from dnnl.codegen.builder import Emitter, Type, Value, Values, i64
+from dnnl.codegen.builder import F32, Emitter, Type, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.place import Place
 
@@ -145,6 +145,29 @@ class End:
             run(False)
             return
         self._unless_last(lambda: run(False), lambda: run(True))
+
+    def segment(self, sums: Tile) -> Tile:
+        """What the sums of a segment add to those of the whole."""
+        end = self.store.end
+
+        def place_of(number: Value, core: Type) -> Place:
+            return self._across(number, core, True)
+
+        return end.scaled(end.complete(sums, place_of), place_of)
+
+    def zeros(self) -> Values:
+        """What is taken off the weights of each vector of columns when they are loaded."""
+        return self.store.end.zeros(self._first_row(masked=True))
+
+    def prefetch_weights(self) -> None:
+        """Ask for the scales and zero points of the weights."""
+        for place in self._first_row(masked=False):
+            for operand in self.store.end.of_weights:
+                place.prefetch(operand)
+
+    def _first_row(self, *, masked: bool) -> list[Place]:
+        vectors = range(self.store.columns.vector.extent)
+        return [self._across(i64(v), F32, masked) for v in vectors]
 
     def prefetch(self) -> None:
         """Ask for what the end reads and overwrites from afar: it arrives while the products are

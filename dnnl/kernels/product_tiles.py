@@ -32,6 +32,11 @@ def takes(way: Multiply, rows: int, words: int) -> bool:
     return way.tiles is not None and rows >= LEAST_ROWS and words >= LEAST_WORDS
 
 
+def panel_vectors(isa: Isa, columns: int) -> int:
+    """How many vectors wide panels are for so many columns."""
+    return 1 if columns <= isa.lanes else 2
+
+
 def part_rows(isa: Isa) -> int:
     """How many rows one instruction of the unit multiplies."""
     assert isa.matrix is not None

@@ -23,7 +23,7 @@ class Scratchpad:
 
     def take(self, desc: MemoryDesc) -> Argument:
         """The scratchpad argument with the tagged layout ``desc`` moved to a part of its own."""
-        begin = self.size // desc.data_type.nbytes(1)
+        begin = 8 * self.size // desc.data_type.bits
         self.size += max(1, -(-desc.size // _LINE)) * _LINE
         tag = desc.tag
         assert tag is not None, "copies have layouts that a tag spells"

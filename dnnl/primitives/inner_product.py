@@ -9,7 +9,7 @@ from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import inner_product as kernel
-from dnnl.kernels.product_conf import Problem
+from dnnl.kernels.product_problem import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar

@@ -12,7 +12,7 @@ from dnnl.codegen.stochastic import ROUNDED
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import matmul as kernel
 from dnnl.kernels import matmul_exact, matmul_open, open_product
-from dnnl.kernels.product_conf import Problem
+from dnnl.kernels.product_problem import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.encodings import ENCODING, GROUPED

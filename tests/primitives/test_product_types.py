@@ -59,12 +59,16 @@ def test_decompression_by_matrix() -> None:
 
 
 def test_what_is_not_scaled_is_not_copied() -> None:
-    """Weights of bytes beside floats are read as they are, and so is a src of f32."""
-    desc = matmul_desc((31, 64, 96), ("f32", "s8", "f32"))
-    by_column = PrimitiveDesc(desc, ENGINE, scaled({Arg.WEIGHTS: (2, ())}, {}))
-    by_group = PrimitiveDesc(desc, ENGINE, scaled({Arg.WEIGHTS: (3, (16, 1))}, {}))
-    assert by_column.scratchpad_desc.size == 0
-    assert by_group.scratchpad_desc.size == 4 * 64 * 96
+    """Weights of bytes beside floats are read as they are, and so is a src of f32; those scaled by
+    groups are floats in memory only where many rows meet them."""
+    by_column, by_group = (scaled({Arg.WEIGHTS: values}, {}) for values in ((2, ()), (3, (16, 1))))
+
+    def copied(rows: int, attr: PrimitiveAttr) -> int:
+        desc = matmul_desc((rows, 64, 96), ("f32", "s8", "f32"))
+        return PrimitiveDesc(desc, ENGINE, attr).scratchpad_desc.size
+
+    assert copied(31, by_column) == copied(31, by_group) == 0
+    assert copied(600, by_group) == 4 * 64 * 96
 
 
 @some_rows
@@ -124,7 +128,8 @@ def test_floats_that_may_be_narrowed(types: tuple[str, str], isa: str) -> None:
         attr.set_zero_points(Arg.WEIGHTS, 2)
     with config.override("max_cpu_isa", isa):
         for layouts in (ANY, ROWS, ("reversed",) * 3):
-            desc = matmul_desc((15, 37, 35), (*types, "f32"), layouts)
+            verify(matmul_desc((15, 37, 35), (*types, "f32"), layouts), attr)
+            desc = matmul_desc((33, 37, 35), (*types, "f32"), layouts)
             verify(desc, attr)
             narrow = "bf16" if any(dot.a == "bf16" for dot in select_isa(ENGINE).dots) else "f32"
             assert _multiplied_as(desc, attr) == narrow

@@ -1,0 +1,89 @@
+"""The sums of matrices, from levels of loops: whole, or segment by segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Env
+from dnnl.codegen.address import Axis
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate
+from dnnl.codegen.builder import F32, I8, Constant, Emitter, Value, Values, i64
+from dnnl.codegen.finish import Finish
+from dnnl.codegen.multiply import Multiply
+from dnnl.kernels.product_store import Store
+
+_SUMS = 4  # that keep multiply-adds from waiting for each other
+_FURTHER = 8  # segments by which their scales, a row of weights apart each, are fetched ahead
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Parts of a sum, along ``axis``, that have scales or zero points of their own: what ``end``
+    makes of the sums of one is added up in f32."""
+
+    axis: Axis
+    end: Finish
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """How a product of matrices sums up. ``ends`` are those of its ``segments``, of which the first
+    level is, if there are any; panels are fetched ahead if ``follows``."""
+
+    multiply: Multiply
+    segments: Segments | None
+    ends: Store | None
+    vectors: int
+
+    def zero(self, e: Emitter) -> Constant:
+        """The sums of nothing."""
+        if self.segments is not None:
+            return vector.splat_constant(vector.vector_type(F32, e.isa.lanes), 0.0)
+        return self.multiply.zero(e)
+
+    @property
+    def levels(self) -> int:
+        """How many outermost levels are not to be merged with others."""
+        return 0 if self.segments is None else 1
+
+    @property
+    def needs_column_sums(self) -> bool:
+        """Whether segments need the sums of their columns."""
+        return self.segments is not None and self.segments.end.needs_column_sums
+
+    def add(self, e: Emitter, env: Env, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
+        """``sums`` + the sum over ``levels``, among which are no taps."""
+        segments, ends = self.segments, self.ends
+        if segments is None or ends is None:
+            return self._add(e, sums, factors, levels)
+        level, *inner = levels
+        zero = Tile.of(self.multiply.zero(e), len(factors.rows), self.vectors)
+
+        def body(number: Value, *cells: Value) -> Values:
+            further = {**env, segments.axis: e.add(number, i64(_FURTHER))}
+            ends.at(further, sums.rows, sums.rows).prefetch_weights()
+            at = ends.at({**env, segments.axis: number}, sums.rows, sums.rows)
+            part = factors.moved(e, e.mul(number, level.a_step), e.mul(number, level.b_step))
+            part = replace(part, zeros=at.zeros())
+            if part.ahead is not None:
+                done = e.mul(number, part.ahead.step * prod(each.count or 1 for each in inner))
+                pointer = e.element(part.ahead.pointer, done, I8)
+                part = replace(part, ahead=replace(part.ahead, pointer=pointer))
+            added = at.segment(self._add(e, zero, part, inner))
+            return tuple(map(e.b.fadd, cells, added.cells))
+
+        cells = e.loop(level.begin, level.end, body, sums.cells, unroll=False, name="segment")
+        return Tile(sums.vectors, cells)
+
+    def _add(self, e: Emitter, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
+        """``sums`` + the sum over levels without segments. The steps of a word are shared out among
+        sums where there are so few that each would wait for the one before."""
+        multiply, rows = self.multiply, sums.rows
+        times = max(1, min(multiply.steps, _SUMS // len(sums.cells)))
+        zeros = Tile.of(multiply.zero(e), rows * (times - 1), sums.vectors)
+        several = Tile(sums.vectors, (*sums.cells, *zeros.cells))
+        total = accumulate(e, several, factors, levels).added_up(e, rows)
+        in_order = (multiply.in_order(e, total.row(row)) for row in range(rows))
+        return Tile(sums.vectors, tuple(cell for row in in_order for cell in row))

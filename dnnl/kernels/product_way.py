@@ -1,0 +1,147 @@
+"""How the factors of a product are multiplied: what becomes floats in registers, what is copied as
+floats before, and in which segments sums are scaled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from dnnl.codegen.brgemm import choose_vectors, max_rows
+from dnnl.codegen.decompress import Words
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
+from dnnl.codegen.multiply import Multiply
+from dnnl.kernels import product_tiles
+from dnnl.kernels.pointwise import FLOATS
+from dnnl.kernels.product_problem import BYTES, NONE, Problem, Shape, as_read, becomes_floats, plain
+from dnnl.kernels.product_segments import Cut, cut
+from dnnl.kernels.product_types import multiplies_integers, way_of
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+PANEL_OF_WORDS = 2  # vectors
+_ONE_TILE = 8  # rows at most
+
+# Rows for which weights are decompressed anew in each tile.
+FEW_ROWS, FEWER_ROWS = 511, 31
+
+
+def usual_way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+    types = problem.src.data_type, problem.weights.data_type
+    return way_of(isa, *types, problem.narrow, tiled=tiled)
+
+
+def beside_floats(problem: Problem) -> bool:
+    """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
+    return becomes_floats(problem) and problem.weights.data_type.bits == 4
+
+
+def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
+    """How a src of floats is multiplied by weights that become f32 when they are loaded, as they
+    lie."""
+    src, weights, rows = problem.src, problem.weights, prod(problem.dst.dims[:-1])
+    if src.data_type not in FLOATS or rows > _most_rows(problem) or not shape.decompresses:
+        return None
+    apart = shape.columns_apart(weights)
+    turned = Words.in_columns(isa, weights.data_type, apart) if apart else None
+    if turned is not None and rows <= max_rows(isa, 1, turned.parts):
+        whole = terms % turned.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
+        if whole and _aligned(weights):
+            return turned
+    if weights.data_type in BYTES:
+        return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
+    if not beside_floats(problem):
+        return None
+    in_rows = Words.of(isa, weights.data_type, rows=True)
+    if in_rows is not None:
+        read = as_read(src, in_rows, shape)
+        if shape.panels(read, weights, in_rows, False).desc == weights:
+            return in_rows
+    return Words.of(isa, weights.data_type)
+
+
+def _most_rows(problem: Problem) -> int:
+    """For how many rows weights are worth to be decompressed again in each tile: for few where an
+    instruction that takes smaller types does the rest faster."""
+    return FEW_ROWS if problem.narrow is DataType.f32 else FEWER_ROWS
+
+
+def _aligned(weights: MemoryDesc) -> bool:
+    """Whether all rows, columns and matrices begin with a byte."""
+    whole = all(step == 1 or step % 2 == 0 for step in (weights.offset0, *weights.strides))
+    return weights.data_type.bits >= 8 or whole
+
+
+def segments_of(
+    problem: Problem, factors: tuple[int, int], shape: Shape, terms: int, way: Multiply | None
+) -> Cut | None:
+    """The segments in which values do not change, if the product can walk them."""
+    if way is None or not (way.is_integer or way.a is DataType.f32) or not shape.decompresses:
+        return None
+    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem):
+        return None
+    tensors = (problem.src, problem.weights)
+    summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))
+    parts = cut(problem.quantization, summed, terms)
+    if parts is None or parts.size == terms:
+        return parts
+    return None if parts.size % way.group or problem.src.inner_blocks else parts
+
+
+def needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:
+    """Whether scales or zero points of a factor cannot be left to the end of the sums: they change
+    from one term to the next, or shift what is no sum of integers."""
+    tensors = {
+        arg: (desc, summed)
+        for arg, desc, summed in zip(
+            factors, (problem.src, problem.weights), shape.summed, strict=True
+        )
+    }
+    given = problem.quantization.of_arguments(factors)
+    types = problem.src.data_type, problem.weights.data_type
+    if given.zero_points and not multiplies_integers(*types):
+        return True
+    return any(
+        prod(spec.shape(tensors[arg][0].dims)[tensors[arg][1]]) != 1
+        for arg, spec in (*given.scales, *given.zero_points)
+    )
+
+
+def of_floats(problem: Problem, factors: tuple[int, int]) -> Problem:
+    """The product of what src and weights stand for, with nothing but dst quantized."""
+    wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
+
+    def meant(factor: int, desc: MemoryDesc) -> MemoryDesc:
+        own = problem.quantization.of_arguments((factor,))
+        return desc if own == NONE else plain(desc.with_data_type(wide))
+
+    return replace(
+        problem,
+        src=meant(factors[0], problem.src),
+        weights=meant(factors[1], problem.weights),
+        quantization=problem.quantization.of_arguments((Arg.DST,)),
+    )
+
+
+def panel_vectors(
+    isa: Isa, way: Multiply, weights: MemoryDesc, column: int, rows: int, row_step: int
+) -> int:
+    """How many vectors wide panels are, of columns along that dimension of the weights, for so
+    many rows, which lie ``row_step`` bytes apart: one where a tile has all of a few rows only then,
+    so that weights that come from memory are read, and become floats, once. Words of integers are
+    better widened for several vectors. Where a matrix unit multiplies, tiles are two wide."""
+    if way.tiles is not None and rows >= product_tiles.LEAST_ROWS:
+        return product_tiles.panel_vectors(isa, weights.dims[column])
+    least, most = (max_rows(isa, vectors, way.parts) for vectors in (PANEL_OF_WORDS, 1))
+    if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not way.is_integer:
+        return 1
+    if way.steps > 1:
+        return PANEL_OF_WORDS
+    far = prod(weights.dims) * weights.data_type.bits // 8 > isa.caches.l2
+    return choose_vectors(isa, weights.dims[column], row_step, way.span, rows, far=far)
+
+
+def alike(rows: int, most: int) -> int:
+    """The rows of tiles that are as few as can be, and alike."""
+    return most if rows <= most else -(-rows // -(-rows // most))
