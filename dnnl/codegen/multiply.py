@@ -46,7 +46,8 @@ class Multiply:
     ``a`` and ``b`` are the types of A and of the panels in memory, ``group`` how many k a word has.
     ``dot`` is the instruction; if ``swapped``, it takes B first. Where it wants a B of the other
     sign, ``shift`` is what loading adds to each element: the sums are then too large by ``shift``
-    times the sum of A's row.
+    times the sum of A's row. ``tiles`` is the instruction of a matrix unit for the same words: it
+    multiplies blocks of them, and ``dot`` what is left, without any shift.
     """
 
     a: DataType
@@ -55,6 +56,7 @@ class Multiply:
     dot: Dot
     swapped: bool = False
     shift: int = 0
+    tiles: Dot | None = None
 
     @property
     def accumulator(self) -> ir.Type:
@@ -205,32 +207,41 @@ def _byte(e: Emitter, values: ir.Value, number: int, *, signed: bool) -> ir.Valu
 
 
 def multiply(
-    isa: Isa, src: DataType, weights: DataType, *, grouped: bool = True
+    isa: Isa, src: DataType, weights: DataType, *, grouped: bool = True, tiled: bool = False
 ) -> Multiply | None:
     """The best way to multiply two types, or None: f64, or any two of f32, bf16, f16, u8 and s8.
 
-    If not ``grouped``, floats are multiplied one k at a time, for layouts that have no groups.
+    If not ``grouped``, floats are multiplied one k at a time, for layouts that have no groups. If
+    ``tiled``, a matrix unit multiplies what it can; words are the same.
     """
+    tiles = _tiles(isa, src, weights) if tiled and grouped else None
     if src in _BYTES and weights in _BYTES:
-        return _of_bytes(isa, src, weights)
+        return _of_bytes(isa, src, weights, tiles)
     if src is weights is DataType.f64:
         return Multiply(src, weights, 1, DOUBLES)
     if not {src, weights} <= {*_FLOATS, *_BYTES}:
         return None
     for dot in isa.dots:
         if grouped and dot.group > 1 and (dot.a, dot.b) == (src.name, weights.name):
-            return Multiply(src, weights, dot.group, dot)
+            return Multiply(src, weights, dot.group, dot, tiles=tiles)
     return Multiply(DataType.f32, weights, 1, FLOATS)
 
 
-def _of_bytes(isa: Isa, src: DataType, weights: DataType) -> Multiply:
+def _tiles(isa: Isa, src: DataType, weights: DataType) -> Dot | None:
+    """The instruction of the matrix unit for two types, if there is one."""
+    dots = () if isa.matrix is None else isa.matrix.dots
+    pair = (src.name, weights.name)
+    return next((dot for dot in dots if (dot.a, dot.b) == pair), None)
+
+
+def _of_bytes(isa: Isa, src: DataType, weights: DataType, tiles: Dot | None) -> Multiply:
     other = DataType.u8 if weights is DataType.s8 else DataType.s8
     shift = _HALF_RANGE if weights is DataType.s8 else -_HALF_RANGE
-    for b, added in ((weights, 0), (other, shift)):
+    for b, added in ((weights, 0),) if tiles else ((weights, 0), (other, shift)):
         for dot in isa.dots:
             pair = (src.name, b.name)
             if (dot.a, dot.b) in (pair, pair[::-1]):
                 swapped = (dot.a, dot.b) != pair
-                return Multiply(src, weights, dot.group, dot, swapped, added)
+                return Multiply(src, weights, dot.group, dot, swapped, added, tiles)
     words = next((dot for dot in isa.dots if dot.a == dot.b == "s16"), INTEGERS)
-    return Multiply(src, weights, 4, words)
+    return Multiply(src, weights, 4, words, tiles=tiles)

@@ -35,7 +35,8 @@ class Blocking:
 class Size:
     """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
     a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` is 0 for weights in
-    panels; where each of their rows goes on in the next panel, it is how many a step has."""
+    panels; where each of their rows goes on in the next panel, it is how many a step has. Tiles
+    are ``fast`` where a matrix unit reads both factors faster than the second-level cache."""
 
     rows: int
     panels: int
@@ -43,6 +44,7 @@ class Size:
     src_step: int
     panel_step: int
     in_rows: int = 0
+    fast: bool = False
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
@@ -51,11 +53,15 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     All panels stay in it if they take half of it or less; else one does, while the rows of src pass
     by, of which processors follow each that has pages of its own. Rows that share pages are kept in
     blocks. Where one panel is too large, the sums are computed in parts; and where weights lie in
-    rows, so that some of these are read side by side, a page of each at a time.
+    rows, so that some of these are read side by side, a page of each at a time. Fast tiles want one
+    of their factors in the first-level cache, which keeps a third of its size of a panel.
     """
     if isa.device is not None:
         return Blocking(tile, panels=1)
     cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
+    if size.fast and size.rows > tile.rows and panel > isa.caches.l1 // 2:
+        places = max(tile.rows, cache // 2 // (size.steps * size.src_step))
+        return Blocking(tile, 1, places, max(1, isa.caches.l1 // 3 // size.panel_step))
     if size.panels * panel <= cache:
         return Blocking(tile)
     if size.in_rows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
@@ -11,9 +11,10 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.kernels import product_conf
+from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_residues import Residues
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product import Axes, Product
+from dnnl.kernels.product_form import Axes, Product
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.memory_desc import MemoryDesc
@@ -50,7 +51,8 @@ class Conf(product_conf.Conf):
 
     ``channels`` and ``outputs`` are those of one group; ``pieces`` make up dst. Out of
     ``channel_sums`` and ``tap_sums``, parts of the scratchpad, ``row_sums`` and ``column_sums`` are
-    added up (`conv_sums`), the latter for all pixels alike unless there are ``borders``.
+    added up (`conv_sums`), the latter for all pixels alike unless there are ``borders``. Where src
+    is read as the copy with a ``border``, the sums are those of src all the same.
     """
 
     groups: int
@@ -60,6 +62,12 @@ class Conf(product_conf.Conf):
     borders: bool
     channel_sums: Argument | None
     tap_sums: Argument | None
+    border: Border | None = None
+
+    @property
+    def read(self) -> Argument:
+        """What the product reads as src."""
+        return self.src if self.border is None else self.border.copy
 
     @property
     def grouped(self) -> bool:
@@ -125,7 +133,7 @@ def walk(piece: Piece) -> Walk:
 
 def _channels(conf: Conf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
     """The axes around the taps and inside of them, and the channel of a group."""
-    block, group = channel_block(conf.src[1]), conf.multiply.group
+    block, group = channel_block(conf.read[1]), conf.multiply.group
     if not block:
         inner = Axis(-(-conf.channels // group), "ic")
         return (), (inner,), Affine.of(inner, group)
@@ -139,6 +147,8 @@ def products(conf: Conf, isa: Isa, arguments: Arguments) -> list[Product]:
 
 
 def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Product:
+    if conf.border is not None:
+        piece = replace(piece, space=conf.border.space(piece.space))
     dst, here = conf.dst[1], walk(piece)
     n, g = Axis(dst.dims[0], "n"), Axis(conf.groups, "g")
     around, inside, c = _channels(conf)
@@ -149,7 +159,7 @@ def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Produc
     def operand(part: Argument, index: tuple[Affine, ...]) -> Operand:
         return Operand(arguments.slot(part[0]), part[1], index)
 
-    src = operand(conf.src, conf.src_index(batch, group, c, here.seen))
+    src = operand(conf.read, conf.src_index(batch, group, c, here.seen))
     weights = operand(conf.weights, conf.weights_index(group, columns.form, c, here.offsets))
     out = operand(conf.dst, activation_index(dst, batch, (oc,), here.at))
     values = product_conf.Indices(
@@ -177,6 +187,6 @@ def _order(conf: Conf, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
     what is less."""
     if not conf.blocking.panels:
         return (g, n)
-    src, weights = conf.src[1], conf.weights[1]
+    src, weights = conf.read[1], conf.weights[1]
     images_outside = weights.size * n.extent < src.size * columns.panel.extent
     return (g, n, columns.panel) if images_outside else (g, columns.panel, n)

@@ -40,10 +40,14 @@ class Spatial:
         return (low, high) if low < high else (0, 0)
 
     @property
+    def last(self) -> int:
+        """The element that the last tap of the last output meets, inside the image or not."""
+        return (self.dst - 1) * self.stride + (self.kernel - 1) * self.dilation - self.padding
+
+    @property
     def padded(self) -> bool:
         """Whether some output misses some tap."""
-        last = (self.dst - 1) * self.stride + (self.kernel - 1) * self.dilation - self.padding
-        return self.padding > 0 or last >= self.src
+        return self.padding > 0 or self.last >= self.src
 
 
 @dataclass(frozen=True)

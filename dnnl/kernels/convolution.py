@@ -9,21 +9,27 @@ its own: weights into panels, src and dst into channels-last order.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from math import prod
 
 from dnnl.codegen.brgemm import TileShape, choose_vectors, max_rows
+from dnnl.codegen.builder import Module
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import conv_sums, product_conf, product_problem
+from dnnl.kernels import conv_border, conv_sums, product_conf, product_problem, product_tiles
 from dnnl.kernels.blocking import Blocking
+from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.product_problem import BYTES, LETTERS, NONE
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -78,20 +84,53 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
     Activations get their channels in blocks of a vector, so that a tile reads neighbouring cache
     lines; with too few channels for that they stay plain, or channels-last if groups are cut.
-    Where bytes are multiplied they are channels-last, as models of bytes have them.
+    Where bytes are multiplied they are channels-last, as models of bytes have them, and so they are
+    for a matrix unit, which takes lines of channels.
     """
     problem = resolve_activations(problem, isa)
-    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    way = _way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
-        src = problem.src if _reads(problem, way) else _packed(problem, way)
+        as_it_is = _reads(problem, way) and not _bordered(problem, way)
+        src = problem.src if as_it_is else _packed(problem, way)
         problem = replace(problem, weights=_panels(problem, src, way, isa))
     return problem
 
 
+def _way(problem: Problem, isa: Isa) -> Multiply | None:
+    """How src and weights are multiplied: by a matrix unit, if it takes their sizes."""
+    types = problem.src.data_type, problem.weights.data_type
+    tiled = multiply(isa, *types, tiled=True)
+    if tiled is not None and tiled.tiles is not None:
+        pixels = prod(problem.dst.dims[2:])
+        if product_tiles.takes(tiled, pixels, _words(problem, tiled)):
+            return tiled
+    return multiply(isa, *types)
+
+
+def _words(problem: Problem, way: Multiply) -> int:
+    """How many words of a sum are side by side in src, or in the copy that is made of it."""
+    src, group = problem.src, way.group
+    words = -(-problem.channels // group)
+    if src.format_kind is not FormatKind.any and not _bordered(problem, way):
+        block = channel_block(src)
+        if _reads(problem, way) and (block or src.strides[-1] != words * group):
+            return block // group or words
+    w = problem.pieces[0].space[2]
+    return words * w.kernel if problem.groups == w.dilation == 1 else words
+
+
+def _bordered(problem: Problem, way: Multiply) -> bool:
+    """Whether the product reads a copy of src with a border."""
+    return way.tiles is not None and any(
+        own.padded for piece in problem.pieces for own in piece.space
+    )
+
+
 def resolve_activations(problem: Problem, isa: Isa) -> Problem:
     """Decide src and dst only."""
-    bytes_in = problem.src.data_type in BYTES
-    decide = partial(_activation, groups=problem.groups, isa=isa, last=bytes_in)
+    way = _way(problem, isa)
+    last = problem.src.data_type in BYTES or bool(way and way.tiles)
+    decide = partial(_activation, groups=problem.groups, isa=isa, last=last)
     return replace(problem, src=decide(problem.src), dst=decide(problem.dst))
 
 
@@ -115,7 +154,7 @@ def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> Memor
     """The weights as the compute phase reads them: panels of a tile's output channels, each with
     all that is summed in one stream, ordered as ``src`` is walked."""
     first = 1 if problem.grouped else 0
-    width = _vectors(problem, src, isa) * isa.lanes
+    width = _vectors(problem, src, way, isa) * isa.lanes
     o, i = LETTERS[first], LETTERS[first + 1]
     taps = LETTERS[first + 2 : problem.weights.ndims]
     head, block, group = LETTERS[:first] + o.upper(), channel_block(src), way.group
@@ -128,9 +167,11 @@ def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> Memor
     return problem.weights.with_tag(FormatTag(tag))
 
 
-def _vectors(problem: Problem, src: MemoryDesc, isa: Isa) -> int:
+def _vectors(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> int:
     """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
     step = src.strides[-1] * src.data_type.size
+    if way.tiles is not None:
+        return product_tiles.panel_vectors(isa, problem.outputs)
     return choose_vectors(isa, problem.outputs, step * problem.step[0])
 
 
@@ -175,12 +216,12 @@ def _packed(problem: Problem, way: Multiply) -> MemoryDesc:
     return _channels_last(src)
 
 
-def _covered(problem: Problem, src: MemoryDesc, isa: Isa) -> bool:
+def _covered(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> bool:
     """Whether the panels reach over all of dst's padding, which is to become zero."""
     dst = problem.dst
     if any(dst.dims[dim] != dst.padded_dims[dim] for dim in range(dst.ndims) if dim != 1):
         return False
-    width = _vectors(problem, src, isa) * isa.lanes
+    width = _vectors(problem, src, way, isa) * isa.lanes
     return problem.groups > 1 or dst.padded_dims[1] <= -(-problem.outputs // width) * width
 
 
@@ -223,26 +264,62 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    return refusal or plan(flatten(problem), isa)
+    if refusal is not None:
+        return refusal
+    if not _apart(problem, isa):
+        return plan(flatten(problem), isa)
+    scratchpad, seen = Scratchpad(), _seen(problem)
+    slot, src = scratchpad.copy((Arg.SRC, seen), _channels_last(seen))
+    d, h, w = (replace(own, src=own.dst, stride=1) for own in problem.space)
+    return plan(flatten(replace(problem, src=src, space=(d, h, w))), isa, slot, scratchpad)
 
 
-def plan(problem: Problem, isa: Isa) -> Conf:
-    """Plan a convolution that nothing refuses, along the places that it has."""
-    scratchpad = Scratchpad()
+def _apart(problem: Problem, isa: Isa) -> bool:
+    """Whether a 1x1 convolution sees short rows of pixels that are a stride apart, which fill no
+    tile of a matrix unit: as a copy they are one line."""
+    way, width = _way(problem, isa), problem.space[2].dst
+    if way is None or way.tiles is None or width >= product_tiles.part_rows(isa):
+        return False
+    points = all(own.kernel == 1 and not own.padded for own in problem.space)
+    strided = problem.step[1] == 1 and any(own.stride > 1 for own in problem.space)
+    return points and strided
+
+
+def _seen(problem: Problem) -> MemoryDesc:
+    """The pixels of src that a 1x1 convolution meets."""
+    src, count = problem.src, problem.src.ndims - 2
+    by = (1, 1, *(own.stride for own in problem.space[3 - count :]))
+    strides = [stride * factor for stride, factor in zip(src.strides, by, strict=True)]
+    dims = (*src.dims[:2], *problem.dst.dims[2:])
+    return MemoryDesc(
+        dims, src.data_type, strides, inner_blocks=src.inner_blocks, offset0=src.offset0
+    )
+
+
+def plan(
+    problem: Problem, isa: Isa, slot: int = Arg.SRC, scratchpad: Scratchpad | None = None
+) -> Conf:
+    """Plan a convolution that nothing refuses, along the places that it has. Its src is that of an
+    argument, or what ``scratchpad`` has copied before."""
+    scratchpad = scratchpad or Scratchpad()
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
-    way = multiply(isa, problem.src.data_type, problem.weights.data_type)
+    way = _way(problem, isa)
     assert way is not None, "refused before"
-    src = _source(problem, way, scratchpad)
+    border = None
+    if _bordered(problem, way):
+        border = _take_border(problem, way, slot, scratchpad)
+    src = border.src if border else _source(problem, way, slot, scratchpad)
+    read = border.copy[1] if border else src[1]
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
     direct = _walkable(problem, problem.dst, problem.outputs) and _in_vectors(problem)
-    if not (direct and _covered(problem, src[1], isa)):
+    if not (direct and _covered(problem, read, way, isa)):
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
         dst = computed
-    panels = _panels(problem, src[1], way, isa)
+    panels = _panels(problem, read, way, isa)
     if problem.weights != panels:
         weights = scratchpad.copy(weights, panels)
     zero_points = dict(problem.quantization.zero_points)
@@ -261,11 +338,11 @@ def plan(problem: Problem, isa: Isa) -> Conf:
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         quantization=problem.quantization, dequantized=NONE,
         factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
-        blocking=_blocking(problem, src[1], panels, way, isa),
+        blocking=_blocking(problem, read, panels, way, isa),
         row_sums=rows, column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
-        pieces=problem.pieces, borders=problem.borders,
+        pieces=problem.pieces, borders=problem.borders, border=border,
     )  # fmt: skip
 
 
@@ -295,19 +372,36 @@ def refuse_quantization(problem: Problem) -> Refusal | None:
     return refusal
 
 
-def _source(problem: Problem, way: Multiply, scratchpad: Scratchpad) -> Argument:
-    """src as the product reads it."""
-    src: Argument = (Arg.SRC, problem.src)
+def _source(problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad) -> Argument:
+    """src, which lies in ``slot``, as the product reads it."""
+    src: Argument = (slot, problem.src)
     if _reads(problem, way):
         return src
     packed = _packed(problem, way)
-    if packed.ndims == problem.src.ndims:
-        return scratchpad.copy(src, packed)
+    return scratchpad.copy(_of_dims(src, packed.dims, scratchpad), packed)
+
+
+def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Argument:
+    """src with these dimensions: its own, or besides one of groups."""
+    slot, desc = src
+    if len(dims) == desc.ndims:
+        return src
     try:
-        return scratchpad.copy((Arg.SRC, problem.src.reshape(packed.dims)), packed)
+        return slot, desc.reshape(dims)
     except InvalidArguments:  # blocks of channels that groups cut
-        plain = scratchpad.copy(src, _channels_last(problem.src))
-        return scratchpad.copy((plain[0], plain[1].reshape(packed.dims)), packed)
+        slot, plain = scratchpad.copy(src, _channels_last(desc))
+        return slot, plain.reshape(dims)
+
+
+def _take_border(
+    problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad
+) -> Border | None:
+    """The copy of src, which lies in ``slot``, with a border in the layout that the product
+    reads."""
+    layout = _packed(problem, way)
+    src = _of_dims((slot, problem.src), layout.dims, scratchpad)
+    spaces = [piece.space for piece in problem.pieces]
+    return conv_border.take(scratchpad, src, layout, problem.dst.ndims - 2, spaces)
 
 
 def _blocking(
@@ -315,11 +409,22 @@ def _blocking(
 ) -> Blocking:
     """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
     together would not."""
-    vectors = _vectors(problem, src, isa)
-    tile = TileShape(max_rows(isa, vectors, way.parts), vectors)
+    vectors = _vectors(problem, src, way, isa)
+    rows = max_rows(isa, vectors, way.parts)
+    if way.tiles is not None:
+        widths = (piece.space[2].dst for piece in problem.pieces)
+        rows = min(product_tiles.tile_rows(isa, vectors, width) for width in widths)
+    tile = TileShape(rows, vectors)
     return Blocking(tile, panels=1 if panels.size > isa.caches.l2 // 2 else 0)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product, with the sums that compensate it."""
-    return product_conf.build("convolution", conf, isa, products, conv_sums.emit)
+    return product_conf.build("convolution", conf, isa, products, before_products)
+
+
+def before_products(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
+    """Write the sums that compensate products, and the copy of src with a border."""
+    yield from conv_sums.emit(module, conf, arguments)
+    if conf.border is not None:
+        yield conv_border.emit(module, conf.border, arguments)

@@ -14,7 +14,7 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.quantization import Quantization, Specs
-from dnnl.kernels import conv_sums, convolution, depthwise, product_conf
+from dnnl.kernels import convolution, depthwise, product_conf
 from dnnl.kernels.conv_compute import Conf as FirstConf
 from dnnl.kernels.conv_compute import products
 from dnnl.kernels.convolution import Problem
@@ -139,7 +139,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         )  # fmt: skip
         return Kernel(module, (phase,), arguments.ids)
     assert conf.first is not None
-    phases = product_conf.emit(module, conf.first, arguments, products, conv_sums.emit)
+    phases = product_conf.emit(module, conf.first, arguments, products, convolution.before_products)
     own = _OfSecond(chain, arguments)
     walks = depthwise.walks_of(chain.second)
     last = depthwise.emit_walk(module, "depthwise", chain.second, walks, own)

@@ -52,6 +52,7 @@ _ITEMS = 8
 _ROWS = 16
 """... bands keep so many rows, beside which computing borders twice costs little."""
 _POINTER = 8
+_LINE = 64
 _CHANNELS = 0b10
 """The mask of what varies along the channels of an activation and along nothing else."""
 
@@ -361,8 +362,9 @@ class _Called:
 
 class _Writer:
     """Writes what an item does: two calls with the addresses of its parts in a list like that of
-    the kernel's arguments, behind the intermediate in the thread's memory. ``computes`` is the
-    first convolution, of all rows that ``between`` has."""
+    the kernel's arguments. ``computes`` is the first convolution, of all rows that ``between`` has.
+    The thread's memory holds the intermediate, the scratch of the calls, its address, and the list
+    behind that."""
 
     def __init__(
         self,
@@ -375,9 +377,11 @@ class _Writer:
         self.e, self.phase = phase.e, phase
         self._ids, self._slots = ids, slots
         self._computes, self._rows = computes, between.dims[2]
-        size = -(-between.size // _POINTER) * _POINTER
-        self._held = phase.scratch(size + _POINTER * len(ids))
-        self._list = self.e.element(self._held, i64(size), I8)
+        begin = -(-between.size // _LINE) * _LINE
+        end = begin + computes.scratch
+        self._held = phase.scratch(end + _POINTER * (1 + len(ids)))
+        self._scratch = self.e.element(self._held, i64(begin), I8)
+        self._list = self.e.element(self._held, i64(end + _POINTER), I8)
 
     def item(self, env: Env, band: Axis, called: Sequence[_Called]) -> None:
         """Branch to the code of the run that the band belongs to."""
@@ -399,6 +403,7 @@ class _Writer:
 
     def _call(self, env: Env, called: _Called) -> None:
         e, b = self.e, self.e.b
+        b.store(self._scratch, b.gep(self._list, [i64(-1)], source_etype=PTR))
         for place, argument in enumerate(self._ids):
             address = self._held
             if argument in self._slots:
@@ -412,4 +417,5 @@ class _Writer:
         items = self._computes.count * called.run.above // self._rows
         for part, count in ((self._computes, items), (called.uses, called.uses.count)):
             function = e.module.ir.get_global(part.symbol)
-            b.call(function, [self._list, i64(0), i64(count), self.phase.thread])
+            # Its scratch is that of one thread, whose number is 0 there.
+            b.call(function, [self._list, i64(0), i64(count), i64(0)])

@@ -14,8 +14,8 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
-from dnnl.kernels.product import Product, along_line
 from dnnl.kernels.product_conf import Conf
+from dnnl.kernels.product_form import Product, along_line
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, plain
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_way import panel_vectors
@@ -32,7 +32,8 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 
 def _shape(isa: Isa) -> Shape:
     summed = slice(1, None)
-    return Shape(_walkable, _packed, partial(_panels, isa), _plain, (summed, summed), _apart)
+    both = summed, summed
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, both, _apart, _line)
 
 
 def _order(src: MemoryDesc) -> tuple[int, ...]:
@@ -52,6 +53,11 @@ def _block(src: MemoryDesc) -> int:
 def _innermost(src: MemoryDesc) -> int:
     """The dimension whose elements are side by side."""
     return 1 if _block(src) else _order(src)[-1]
+
+
+def _line(src: MemoryDesc) -> int:
+    """How many elements of a sum are side by side."""
+    return _block(src) or src.dims[_innermost(src)]
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:

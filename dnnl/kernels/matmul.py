@@ -15,8 +15,8 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
-from dnnl.kernels.product import Product, along_line
 from dnnl.kernels.product_conf import Conf
+from dnnl.kernels.product_form import Product, along_line
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_way import panel_vectors
@@ -41,7 +41,7 @@ def shape(isa: Isa) -> Shape:
     """What `product_conf.plan` asks of matrices."""
     return Shape(
         _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1)),
-        _columns_apart,
+        _columns_apart, lambda src: src.dims[-1],
     )  # fmt: skip
 
 

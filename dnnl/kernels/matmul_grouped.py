@@ -86,7 +86,8 @@ def _shape(isa: Isa, problem: Problem, groups: int) -> Shape:
     shared = problem.weights.dims[0] == 1
     average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
     panels = partial(_panels, isa, average)
-    return replace(matmul.shape(isa), panels=panels, decompresses=False)
+    # Groups of any number of rows are multiplied by vectors: no line is long enough for more.
+    return replace(matmul.shape(isa), panels=panels, line=lambda _: 0, decompresses=False)
 
 
 def _panels(

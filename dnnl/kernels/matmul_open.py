@@ -119,11 +119,18 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     problem = replace(problem, **decided)
     if weights.format_kind is not FormatKind.any:
         return problem
-    way = way_of(isa, problem.src.data_type, weights.data_type, problem.narrow)
+    way = _way(problem, isa)
     if way is None or weights.data_type is not way.b or column_major(problem):
         return replace(problem, weights=plain(weights))
     found = panels_of(weights, way, isa, choose_vectors(isa, weights.dims[-1], 0, way.span))
     return replace(problem, weights=found.with_data_type(weights.data_type))
+
+
+def _way(problem: Problem, isa: Isa) -> Multiply | None:
+    """How vectors multiply src and weights. Beside a matrix unit, which takes fixed sizes alone,
+    they are slower with pairs of bf16 than with f32."""
+    types = problem.src.data_type, problem.weights.data_type
+    return way_of(isa, *types, problem.narrow, grouped=isa.matrix is None)
 
 
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
@@ -136,7 +143,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     is_turned = column_major(problem) and not problem.weights.inner_blocks
     if is_turned:
         problem, ids = transposed(problem), ids[::-1]
-    way = way_of(isa, problem.src.data_type, problem.weights.data_type, problem.narrow)
+    way = _way(problem, isa)
     assert way is not None, "refused before"
     refusal = _refuse_sums(problem, ids)
     if refusal is not None:

@@ -10,6 +10,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.tiles import Shape, Tiles, max_parts
 from dnnl.types.arg import Arg
 
 _STEPS = 20_000  # of the loop of products: with about 20 sums a millisecond or less
@@ -29,16 +30,46 @@ class PeakConf:
 
     @staticmethod
     def of(how: Multiply, isa: Isa, num_threads: int) -> PeakConf:
-        """As many sums as registers hold beside the operands."""
+        """As many sums as registers hold beside the operands; tiles of them, if those multiply."""
+        if how.tiles is not None:
+            shape = _tiles(isa)
+            return PeakConf(num_threads, len(shape.parts) * shape.vectors, _STEPS, how)
         return PeakConf(num_threads, min(24, isa.registers - 4) // how.span, _STEPS, how)
 
     def operations(self, isa: Isa) -> int:
         """The multiplications and additions of all items."""
-        return 2 * isa.lanes * self.how.group * self.sums * self.steps * self.items
+        each = 2 * isa.lanes * self.how.group
+        if self.how.tiles is not None:
+            shape = _tiles(isa)
+            each *= shape.parts[0] * shape.block
+        return each * self.sums * self.steps * self.items
 
     def vector_size(self, isa: Isa) -> int:
         """The bytes of the operands, and of the result of each item."""
         return 4 * isa.lanes * self.how.span
+
+
+def _tiles(isa: Isa) -> Shape:
+    """The largest tiles of a matrix unit, two vectors wide."""
+    assert isa.matrix is not None
+    unit, vectors = isa.matrix, 2
+    return Shape((unit.rows,) * max_parts(unit, vectors), vectors, isa.lanes)
+
+
+def _build_tiles(conf: PeakConf, isa: Isa) -> Kernel:
+    """Products of tiles that stay as they are."""
+    module, shape = Module("peak", isa), _tiles(isa)
+    phase = PhaseFunction(module, "peak", [0, 1])
+    e, unit = phase.e, Tiles(phase.e, conf.how)
+
+    def item(_: Value) -> None:
+        unit.configure(shape)
+        unit.fill(shape, phase.arguments[0])
+        e.loop(i64(0), i64(conf.steps), lambda _: unit.multiply_once(shape), unroll=False)
+        unit.release()
+
+    phase.each_item(conf.items, item)
+    return Kernel(module, (phase.end(conf.items),), (int(Arg.SRC), int(Arg.DST)))
 
 
 def build_peak(conf: PeakConf, isa: Isa) -> Kernel:
@@ -47,6 +78,8 @@ def build_peak(conf: PeakConf, isa: Isa) -> Kernel:
     Where one instruction multiplies and adds, the operands of the product never change. Where two
     do, each product takes the sum before: one of operands that never change is a loop invariant.
     """
+    if conf.how.tiles is not None:
+        return _build_tiles(conf, isa)
     module = Module("peak", isa)
     phase = PhaseFunction(module, "peak", [0, 1])
     e, how = phase.e, conf.how

@@ -2,7 +2,7 @@
 
 All compute ``dst[.., place, column] = sum src[.., place, k] * weights[.., k, column]``. The places
 of a matrix are its rows, on a line of their own; those of a convolution are pixels in three
-dimensions, and its sums go over taps as well. A :class:`Product` says so by index forms.
+dimensions, and its sums go over taps as well. A `Product` says so by index forms.
 
 A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is used
 again (`Blocking`): places, panels and steps of the sums. A work item does all blocks of its sums,
@@ -13,19 +13,18 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import astuple, replace
 from itertools import product
 from math import prod
 
 from dnnl.codegen import sharing, vector
-from dnnl.codegen.access import Bound, Env, Operand
-from dnnl.codegen.address import Affine, Axis, decode
+from dnnl.codegen.access import Env
+from dnnl.codegen.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
-from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_tiles import (
     BandRun,
     Spatial,
@@ -36,84 +35,21 @@ from dnnl.kernels.conv_tiles import (
     static_taps,
     tile_runs,
 )
-from dnnl.kernels.product_store import Columns, Store
-from dnnl.kernels.product_sums import Segments, Sums
+from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_store import End, Store
+from dnnl.kernels.product_sums import Sums
+from dnnl.kernels.product_tiles import Part, UnitTile, room
 from dnnl.runtime.image import Phase
 
 _DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
-
-ONE = Spatial(1, 1, 1, 1, 0, 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Product:
-    """A product whose operands are affine in all axes.
-
-    ``order`` are the axes outside of the places, outermost first; the panels are among them if each
-    is to meet more than the places of a line. Places are depth, height and width, along which tiles
-    lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
-    ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
-    ``domain`` are padding, those outside of ``exists`` do not exist.
-    The k of a group of weights lie ``apart``, in elements, unless they are side by side.
-    """
-
-    order: tuple[Axis, ...]
-    space: tuple[Spatial, Spatial, Spatial]
-    places: tuple[Axis, Axis, Axis]
-    taps: tuple[Axis, Axis, Axis]
-    around: tuple[Axis, ...]
-    inside: tuple[Axis, ...]
-    columns: Columns
-    src: Operand
-    weights: Operand
-    multiply: Multiply
-    finish: Finish
-    blocking: Blocking
-    domain: tuple[Bound, ...] = ()
-    exists: tuple[Bound, ...] = ()
-    apart: int = 0
-    segments: Segments | None = None
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """Everything that the product touches."""
-        ends = () if self.segments is None else self.segments.end.operands
-        return (self.src, self.weights, *self.finish.operands, *ends)
-
-    @property
-    def multiply_adds(self) -> int:
-        """How many products all sums have together, those with padding of src included."""
-        axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
-        terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
-        return terms * self.columns.count
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether places are rows without neighbours."""
-        taps = prod(axis.extent for axis in self.taps)
-        return not self.around and taps == 1 and not any(space.padded for space in self.space)
-
-    @property
-    def unit(self) -> int:
-        """How many weights a unit of their addresses has."""
-        return 2 if self.weights.desc.data_type.bits < 8 else 1
-
-
-Axes = tuple[Axis, Axis, Axis]
-
-
-def along_line(row: Axis) -> tuple[tuple[Spatial, Spatial, Spatial], Axes, Axes]:
-    """Space, places and taps of rows without any neighbours."""
-    line = Spatial(row.extent, row.extent, 1, 1, 0, 1)
-    places = Axis(1, "depth"), Axis(1, "height"), row
-    return (ONE, ONE, line), places, (Axis(1, "kd"), Axis(1, "kh"), Axis(1, "kw"))
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     """Write the phase ``symbol``."""
     phase = PhaseFunction.of(module, symbol, problem.operands)
     writer = _Writer(phase, problem)
-    phase.each_item(writer.items, writer.item)
+    with writer.unit.configured() if writer.unit else nullcontext():
+        phase.each_item(writer.items, writer.item)
     return phase.end(writer.items)
 
 
@@ -137,6 +73,7 @@ class _Writer:
         segments = problem.segments
         ends = None if segments is None else self._store(segments.end)
         self.sums = Sums(problem.multiply, segments, ends, problem.columns.vector.extent)
+        self.unit = self._unit()
         self._share_out()
         self._cut_sums(phase)
 
@@ -178,14 +115,22 @@ class _Writer:
         sums of its tiles, panel by panel."""
         problem, wanted = self.problem, self.problem.blocking.steps
         self.blocks = 1
+        tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         if not wanted:
+            self.kept = ZERO
+            if self.unit is not None:
+                self.scratch = phase.scratch(room(problem.multiply, self.e, *astuple(tile)))
             return
         axes = (*problem.around, *problem.inside)
         self.line = self._merged(axes)
         outermost, *rest = self.line
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
-        self.blocks = -(-(outermost.count or 0) // self.steps)
-        tile, sums = problem.blocking.tile, self.sums.zero(self.e).type
+        count = outermost.count or 0
+        if self.unit is not None and not rest:
+            line = self.unit.line
+            self.steps = max(1, self.steps // line.block) * line.block
+            count = line.blocked
+        self.blocks = -(-count // self.steps)
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = self.chunk * size
@@ -251,6 +196,8 @@ class _Writer:
             whole = self.chunks.extent == 1
             begin = first if whole else _clamp(e, low, first, last)
             end = last if whole else _clamp(e, high, first, last)
+            if self.unit is not None:
+                self.unit.turn_to(self._offsets(run, tile))
             body = self._tile_body(env, run, tile, block)
             e.loop(begin, end, body, unroll=False, name="tile")
 
@@ -277,10 +224,8 @@ class _Writer:
     def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
         """One register tile: all products, then its end."""
         e, problem = self.e, self.problem
-        _, height, width = problem.places
-        places = list(pixels(run, tile))
-        steps = self.a_form.stride(height), self.a_form.stride(width)
-        rows: list[int | None] = [row * steps[0] + column * steps[1] for row, column in places]
+        rows: list[int | None] = [*self._offsets(run, tile)]
+        places = len(rows)
         if problem.finish.needs_column_sums or self.sums.needs_column_sums:
             rows.append(None)
         vectors = problem.columns.vector
@@ -296,8 +241,11 @@ class _Writer:
             problem.apart,
         )
         factors = replace(factors, ahead=self._ahead(env, block, factors.b))
-        at = self.store.at(env, tile.width, len(places))
-        kept_rows = len(places) + problem.finish.needs_column_sums
+        at = self.store.at(env, tile.width, places)
+        if self.unit is not None:
+            self._unit_tile(self.unit, env, factors, block, at)
+            return
+        kept_rows = places + problem.finish.needs_column_sums
         zero = Tile.of(self.sums.zero(e), kept_rows, vectors.extent)
         if self.blocks == 1:
             at.prefetch()
@@ -317,6 +265,40 @@ class _Writer:
 
         e.branch(last, finish, keep)
 
+    def _unit_tile(self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End) -> None:
+        """One register tile that a matrix unit computes."""
+        e = self.e
+        kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
+        part = Part(unit.levels, kept)
+        if self.blocks == 1:
+            at.prefetch()
+        else:
+            outer, *rest = unit.line.whole(unit.levels)
+            begin = e.mul(block, self.steps)
+            end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
+            part = Part(
+                [replace(outer, begin=begin, end=end), *rest], kept,
+                e.b.icmp_signed("==", block, i64(0)),
+                e.b.icmp_signed("==", block, i64(self.blocks - 1)),
+            )  # fmt: skip
+        unit.compute(factors, part, at)
+
+    def _unit(self) -> UnitTile | None:
+        """The tiles of a matrix unit, if it takes the product."""
+        problem = self.problem
+        if problem.multiply.tiles is None:
+            return None
+        tilings = [self._offsets(run, tile) for run in self.bands for tile in self.tiles]
+        axes = (*problem.around, *problem.taps, *problem.inside)
+        levels = [self._level(axis) for axis in axes]
+        vectors = problem.blocking.tile.vectors
+        return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
+
+    def _offsets(self, run: BandRun, tile: TileRun) -> list[int]:
+        """Where the rows of a tile are in A."""
+        _, height, width = (self.a_form.stride(axis) for axis in self.problem.places)
+        return [row * height + column * width for row, column in pixels(run, tile)]
+
     def _ahead(self, env: Env, block: Value, b: Value) -> Ahead | None:
         """What a tile asks for of panels that come from beyond the caches: its part of the next
         one, where each meets several tiles, of which the first would wait for the whole panel;
@@ -327,7 +309,9 @@ class _Writer:
         bits, size = problem.multiply.b.bits * problem.unit, self.b_form.stride(panel)
         side_by_side = not rest and (line.count or 0) * line.b_step == size
         in_parts = self.blocks > 1 and problem.segments is not None
-        if in_parts or not (problem.blocking.panels and side_by_side and panel.extent > 1):
+        near = self.unit is not None and problem.weights.desc.size <= e.isa.caches.l2 // 2
+        asks = problem.blocking.panels and panel.extent > 1 and not (in_parts or near)
+        if not (asks and side_by_side):
             return None
         steps = self.steps if self.blocks > 1 else line.count or 0
         part = steps * line.b_step * bits // 8

@@ -20,11 +20,13 @@ from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
-from dnnl.kernels.product import Product, emit_product
+from dnnl.kernels.product import emit_product
+from dnnl.kernels.product_form import Product
 from dnnl.kernels.product_problem import BYTES, NONE, Problem, Shape, as_read, plain
 from dnnl.kernels.product_sums import Segments
 from dnnl.kernels.product_types import refuse_tensors
@@ -167,6 +169,11 @@ def plan(
         src = scratchpad.copy(src, read)
     ones = factors[0] in dict(problem.quantization.zero_points)
     wanted = shape.panels(src[1], problem.weights, way, ones)
+    if way.tiles is not None:
+        words = -(-shape.line(src[1]) // way.group) if parts is None else 0
+        if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
+            way = usual_way(problem, isa, tiled=False)
+            assert way is not None, "refused before"
     if stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
@@ -182,9 +189,7 @@ def plan(
         rows = src[1].dims[: shape.summed[0].start]
         dims = rows if parts is None else (*rows, terms // parts.size)
         sums = scratchpad.take(MemoryDesc(dims, "s32" if way.is_integer else "f32"))
-    registers = wanted.vectors * way.span
-    most = max_rows(isa, registers, way.parts, ones=ones)
-    tile = TileShape(alike(problem.dst.dims[-2], most), wanted.vectors)
+    tile = _tile(isa, way, wanted.vectors, problem.dst.dims[-2], ones=ones)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
@@ -201,12 +206,20 @@ def plan(
     )  # fmt: skip
 
 
+def _tile(isa: Isa, way: Multiply, vectors: int, rows: int, *, ones: bool) -> TileShape:
+    if way.tiles is not None:
+        return TileShape(product_tiles.tile_rows(isa, vectors, rows), vectors)
+    most = max_rows(isa, vectors * way.span, way.parts, ones=ones)
+    return TileShape(alike(rows, most), vectors)
+
+
 def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int) -> Size:
     *_, rows, columns = problem.dst.dims
     width = tile.vectors * isa.lanes
     return Size(
         rows, -(-columns // width), -(-terms // way.group),
         way.group * way.a.size, way.group * width * way.b.bits // 8,
+        fast=way.tiles is not None,
     )  # fmt: skip
 
 

@@ -52,7 +52,8 @@ class Shape:
     layout to which it is copied otherwise. ``panels`` are those of weights for a src, the flag
     being whether tiles have a row of ones beside those of src. Sums go over the dimensions
     ``summed`` of src and of weights; of src, those are the last ones. ``columns_apart`` is how far
-    columns of weights lie apart that have all of their k side by side, 0 for other weights. Unless
+    columns of weights lie apart that have all of their k side by side, 0 for other weights. In a
+    src that is read, so many elements of a sum as ``line`` says are side by side. Unless
     it ``decompresses``, weights are copied as floats where they have values that change within a
     sum, or 4 bits.
     """
@@ -63,6 +64,7 @@ class Shape:
     dst_walkable: Callable[[MemoryDesc], bool]
     summed: tuple[slice, slice]
     columns_apart: Callable[[MemoryDesc], int]
+    line: Callable[[MemoryDesc], int]
     decompresses: bool = True
 
 

@@ -17,6 +17,8 @@ from dnnl.codegen.builder import F32, Emitter, Type, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.place import Place
 
+ZERO_PLACE = i64(0)
+
 
 @dataclass(frozen=True, eq=False)
 class Columns:
@@ -100,18 +102,31 @@ class Store:
             accesses[operand] = Access(operand, operand.index, form)
         return accesses
 
-    def at(self, env: Env, width: int, places: int) -> _End:
+    def at(self, env: Env, width: int, places: int) -> End:
         """The end of a tile whose first place and panel ``env`` has: ``places`` in rows of
         ``width``."""
-        return _End(self, env, width, places)
+        return End(self, env, width, places, banded=places > width)
 
 
-class _End:
-    """The end of one tile."""
+class End:
+    """The end of one tile, or of ``places`` of it behind those before ``first``."""
 
-    def __init__(self, store: Store, env: Env, width: int, places: int) -> None:
+    def __init__(
+        self, store: Store, env: Env, width: int, places: int, *, banded: bool,
+        first: Value = ZERO_PLACE,
+    ) -> None:  # fmt: skip
         self.store, self.e = store, store.e
         self._env, self._width, self._places = env, width, places
+        self.banded, self._first = banded, first
+
+    @property
+    def turned(self) -> bool:
+        """Whether the tile is transposed before it is stored."""
+        return self.store.turned is not None
+
+    def part(self, first: Value, places: int) -> End:
+        """The end of ``places`` of the tile behind those before ``first``."""
+        return End(self.store, self._env, self._width, places, banded=self.banded, first=first)
 
     def finish(self, sums: Tile) -> None:
         """Compute what dst gets, and store it."""
@@ -174,7 +189,8 @@ class _End:
         """The position of one vector of the tile."""
         _, height, width = self.store.places
         place, v = self.e.divmod(number, self.store.columns.vector.extent)
-        row, column = self.e.divmod(place, self._width)
+        place = self.e.add(place, self._first)
+        row, column = self.e.divmod(place, self._width) if self.banded else (i64(0), place)
         here = {height: self.e.add(self._env[height], row)}
         here[width] = self.e.add(self._env[width], column)
         return {**self._env, **here, self.store.columns.vector: v}
@@ -195,7 +211,7 @@ class _End:
         column, part = e.divmod(number, parts)
         v, single = e.divmod(column, lane.extent)
         strip = Axis(parts, "strip")
-        first = e.add(self._env[width], e.mul(part, lane.extent))
+        first = e.add(self._env[width], e.add(self._first, e.mul(part, lane.extent)))
         env = {**self._env, vectors: v, lane: single, strip: part, width: first}
         inside = Bound(Affine.of(strip, lane.extent) + Affine.of(store.place), self._places)
         return Place(

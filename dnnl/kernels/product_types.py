@@ -67,12 +67,20 @@ def refuse_tensors(
 
 
 def way_of(
-    isa: Isa, src: DataType, weights: DataType, narrow: DataType = DataType.f32
+    isa: Isa,
+    src: DataType,
+    weights: DataType,
+    narrow: DataType = DataType.f32,
+    *,
+    tiled: bool = False,
+    grouped: bool = True,
 ) -> Multiply | None:
     """How two types are multiplied, those at least that `refuse_tensors` takes; f32 may be held as
-    ``narrow``."""
+    ``narrow``. If ``tiled``, a matrix unit does what it can; if not ``grouped``, floats are
+    multiplied one k at a time."""
     held = {**_HELD, DataType.f32: narrow}
-    return multiply(isa, held.get(src, src), held.get(weights, weights))
+    types = held.get(src, src), held.get(weights, weights)
+    return multiply(isa, *types, grouped=grouped, tiled=tiled)
 
 
 def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) -> DataType:

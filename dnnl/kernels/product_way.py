@@ -11,6 +11,7 @@ from dnnl.codegen.decompress import Words
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.multiply import Multiply
+from dnnl.kernels import product_tiles
 from dnnl.kernels.pointwise import FLOATS
 from dnnl.kernels.product_problem import BYTES, NONE, Problem, Shape, as_read, becomes_floats, plain
 from dnnl.kernels.product_segments import Cut, cut
@@ -26,8 +27,9 @@ _ONE_TILE = 8  # rows at most
 FEW_ROWS, FEWER_ROWS = 511, 31
 
 
-def usual_way(problem: Problem, isa: Isa) -> Multiply | None:
-    return way_of(isa, problem.src.data_type, problem.weights.data_type, problem.narrow)
+def usual_way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+    types = problem.src.data_type, problem.weights.data_type
+    return way_of(isa, *types, problem.narrow, tiled=tiled)
 
 
 def beside_floats(problem: Problem) -> bool:
@@ -128,7 +130,9 @@ def panel_vectors(
     """How many vectors wide panels are, of columns along that dimension of the weights, for so
     many rows, which lie ``row_step`` bytes apart: one where a tile has all of a few rows only then,
     so that weights that come from memory are read, and become floats, once. Words of integers are
-    better widened for several vectors."""
+    better widened for several vectors. Where a matrix unit multiplies, tiles are two wide."""
+    if way.tiles is not None and rows >= product_tiles.LEAST_ROWS:
+        return product_tiles.panel_vectors(isa, weights.dims[column])
     least, most = (max_rows(isa, vectors, way.parts) for vectors in (PANEL_OF_WORDS, 1))
     if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not way.is_integer:
         return 1

@@ -263,7 +263,9 @@ def _tile(steps: tuple[Step, ...], inside: Inside | None, isa: Isa) -> str:
 
 def _factors(how: Multiply) -> str:
     """How two factors are multiplied."""
-    by = how.dot.instruction.removeprefix("llvm.x86.").removeprefix("llvm.") or "plain products"
+    by = (how.tiles or how.dot).instruction.removeprefix("llvm.x86.").removeprefix(
+        "llvm."
+    ) or "plain products"
     group = f", {how.group} at a time" if how.group > 1 else ""
     widened = f", widened to {how.parts} registers" if how.parts > 1 else ""
     return f"{how.a} by {how.b} to {how.dot.accumulator} by {by}{group}{widened}"

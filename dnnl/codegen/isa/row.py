@@ -54,6 +54,28 @@ INTEGERS = Dot("s32", "s32", "s32")
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """A unit that multiplies small matrices in registers of its own, the *tiles*.
+
+    A tile has up to ``rows`` rows of up to ``row_bytes``; there are ``tiles`` of them. The shape of
+    each is state of the thread, set from 64 bytes in memory by ``configure`` and forgotten by
+    ``release``. ``zero``, ``load`` and ``store`` are the other instructions that move them. A
+    product of the ``dots`` is accumulator[m][n] += sum of a[m][k] * b[k][n] over the words k of a
+    row of A, each a group of elements: B has a row for each word of A, and a word a column.
+    """
+
+    dots: tuple[Dot, ...]
+    tiles: int = 8
+    rows: int = 16
+    row_bytes: int = 64
+    configure: str = "llvm.x86.ldtilecfg"
+    release: str = "llvm.x86.tilerelease"
+    zero: str = "llvm.x86.tilezero"
+    load: str = "llvm.x86.tileloadd64"
+    store: str = "llvm.x86.tilestored64"
+
+
+@dataclass(frozen=True)
 class Instruction:
     """What the target does to ``lanes`` elements by the instruction that LLVM calls ``name``."""
 
@@ -77,8 +99,9 @@ class Isa:
     ``instructions`` are those that generators cannot say in plain LLVM IR: ``pick`` elements of a
     register by the lanes of another; ``scale`` by a power of two, take the ``mantissa`` or the
     ``exponent``; ``narrow to bf16``, for which denormals are zero, the upper register first, and
-    ``classify``. ``dots`` are the products of register tiles. ``caches`` are what a machine of this
-    level has at least. ``device`` is None for processors.
+    ``classify``. ``dots`` are the products of register tiles; ``matrix`` is the unit that has tiles
+    as registers, if there is one. ``caches`` are what a machine of this level has at least.
+    ``device`` is None for processors.
     """
 
     name: str
@@ -96,6 +119,7 @@ class Isa:
     merging: str = ""
     instructions: tuple[Instruction, ...] = ()
     dots: tuple[Dot, ...] = (FLOATS, INTEGERS)
+    matrix: Matrix | None = None
     caches: Caches = field(default_factory=Caches)
     device: Device | None = None
 

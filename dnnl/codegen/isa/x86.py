@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.isa.row import FLOATS, INTEGERS, Dot, Instruction, Isa
+from dnnl.codegen.isa.row import FLOATS, INTEGERS, Dot, Instruction, Isa, Matrix
 
 _TRIPLE = "x86_64-unknown-linux-gnu"
 _AVX2 = ("avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "popcnt")
@@ -18,6 +18,13 @@ def _words(name: str) -> Dot:
 
 _BYTES = Dot("u8", "s8", "s32", 4, "llvm.x86.avx512.vpdpbusd.512")
 _BFLOATS = Dot("bf16", "bf16", "f32", 2, "llvm.x86.avx512bf16.dpbf16ps.512")
+_TILES = (
+    Dot("u8", "s8", "s32", 4, "llvm.x86.tdpbusd"),
+    Dot("s8", "s8", "s32", 4, "llvm.x86.tdpbssd"),
+    Dot("s8", "u8", "s32", 4, "llvm.x86.tdpbsud"),
+    Dot("u8", "u8", "s32", 4, "llvm.x86.tdpbuud"),
+    Dot("bf16", "bf16", "f32", 2, "llvm.x86.tdpbf16ps"),
+)
 _EXPONENTS = tuple(
     Instruction(operation, "f32", bits // 32, f"llvm.x86.avx512.mask.{name}.ps.{bits}")
     for operation, name in (("scale", "scalef"), ("mantissa", "getmant"), ("exponent", "getexp"))
@@ -39,14 +46,19 @@ def _avx512(
     extra: tuple[str, ...] = (),
     dots: tuple[Dot, ...] = (),
     instructions: tuple[Instruction, ...] = (),
+    matrix: Matrix | None = None,
 ) -> Isa:
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
         instructions=(*_EXPONENTS, *_LOOKUP, *instructions),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
+        matrix=matrix,
     )  # fmt: skip
 
+
+_HALVES = ("avx512vnni", "avx512bf16", "avx512fp16")
+_AMX = (*_HALVES, "amx-tile", "amx-int8", "amx-bf16")
 
 ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
@@ -60,7 +72,9 @@ ROWS = (
     _avx512("avx512_core_bf16", ("avx512vnni", "avx512bf16"), (_BYTES, _BFLOATS), _NARROW),
     # The cores with arithmetic in f16 do a bf16 dot in the time of four multiply-adds of f32, which
     # are twice the products: bf16 is widened there.
-    _avx512("avx512_core_fp16", ("avx512vnni", "avx512bf16", "avx512fp16"), (_BYTES,), _NARROW),
+    _avx512("avx512_core_fp16", _HALVES, (_BYTES,), _NARROW),
+    # What tiles multiply is in pairs, so that vectors, which do the rest, take pairs as well.
+    _avx512("avx512_core_amx", _AMX, (_BYTES, _BFLOATS), _NARROW, Matrix(_TILES)),
 )  # fmt: skip
 
 #: The other levels of oneDNN, and the strongest row that each includes.
@@ -68,12 +82,11 @@ WITHOUT_ROW = {
     "avx": "sse41",
     "avx2_vnni": "avx2",
     "avx2_vnni_2": "avx2",
-    "avx512_core_amx": "avx512_core_fp16",
-    "avx512_core_amx_fp16": "avx512_core_fp16",
+    "avx512_core_amx_fp16": "avx512_core_amx",
     "avx10_1_512": "avx512_core_fp16",
-    "avx10_1_512_amx": "avx512_core_fp16",
-    "avx10_1_512_amx_fp16": "avx512_core_fp16",
+    "avx10_1_512_amx": "avx512_core_amx",
+    "avx10_1_512_amx_fp16": "avx512_core_amx",
     "avx10_2": "avx512_core_fp16",
-    "avx10_2_amx_2": "avx512_core_fp16",
+    "avx10_2_amx_2": "avx512_core_amx",
     "avx10_2_ace": "avx512_core_fp16",
 }

@@ -15,6 +15,7 @@ from dnnl.runtime.engines.cpu_code import Code, lock
 from dnnl.runtime.engines.cpu_jit import Linked, host
 from dnnl.runtime.engines.cpu_launch import CpuQueue, LoadedProgram, entry_function
 from dnnl.runtime.engines.cpu_pages import Pages
+from dnnl.runtime.engines.cpu_permission import permitted
 from dnnl.runtime.engines.cpu_pool import NativePool
 from dnnl.runtime.engines.cpu_serial import SerialPool
 from dnnl.runtime.image import Image
@@ -62,7 +63,8 @@ class Engine(Backend):
 
 @cache
 def _features() -> Features:
-    return Features(*host(), caches=cache_sizes())
+    arch, cpu, flags = host()
+    return Features(arch, cpu, permitted(flags), caches=cache_sizes())
 
 
 def pool_name() -> str:

@@ -39,7 +39,7 @@ def peak(
     The work is the multiplications and additions of one run.
     """
     isa = select_isa(engine)
-    how = multiply(isa, src, weights)
+    how = multiply(isa, src, weights, tiled=True)
     if how is None:
         raise Unimplemented(f"no kernel multiplies {src} by {weights}")
     run = products(engine, isa, how, num_threads)

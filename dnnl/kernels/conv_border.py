@@ -1,0 +1,83 @@
+"""A copy of src with a border of zeros, so that every tap of a convolution finds an element.
+
+A matrix unit multiplies all rows of a tile at each step: it cannot leave out those pixels of which
+a tap lies outside the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine
+from dnnl.codegen.builder import Module
+from dnnl.codegen.convert import bare_core
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.pointwise import letters
+from dnnl.kernels.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
+
+Space = tuple[Spatial, Spatial, Spatial]
+"""Depth, height and width; a missing one has size 1."""
+
+
+@dataclass(frozen=True)
+class Border:
+    """The ``copy`` of ``src``, which has so many zeros in depth, height and width before its first
+    pixel as ``before`` says, and ``sizes`` with all of them. Both have ``pixels`` dimensions of
+    space."""
+
+    src: Argument
+    copy: Argument
+    before: tuple[int, ...]
+    sizes: tuple[int, ...]
+    pixels: int
+
+    def space(self, given: Space) -> Space:
+        """What a convolution of src is as one of the copy."""
+        d, h, w = (
+            replace(own, src=size, padding=own.padding - before)
+            for own, size, before in zip(given, self.sizes, self.before, strict=True)
+        )
+        return d, h, w
+
+
+def take(
+    scratchpad: Scratchpad, src: Argument, layout: MemoryDesc, pixels: int, spaces: Sequence[Space]
+) -> Border | None:
+    """Room for a copy in which all taps of these convolutions lie, with the tag of ``layout``; None
+    if they lie in src itself. Both have ``pixels`` dimensions of space."""
+    if not any(own.padded for space in spaces for own in space):
+        return None
+    dims = tuple(zip(*spaces, strict=True))
+    before = tuple(max(0, *(own.padding for own in each)) for each in dims)
+    ends = (max(each[0].src, *(own.last + 1 for own in each)) for each in dims)
+    sizes = tuple(border + end for border, end in zip(before, ends, strict=True))
+    head = layout.dims[: layout.ndims - pixels]
+    assert layout.tag is not None, "copies have layouts that a tag spells"
+    desc = MemoryDesc((*head, *sizes[3 - pixels :]), layout.data_type, layout.tag)
+    return Border(src, scratchpad.take(desc), before, sizes, pixels)
+
+
+def emit(module: Module, border: Border, arguments: Arguments) -> Phase:
+    """Write the phase that makes the copy."""
+    isa, (slot, desc) = module.isa, border.copy
+    axes = letters(desc.dims)
+    index = [Affine.of(axis) for axis in axes]
+    pixels = border.pixels
+    shifts = (*[0] * (desc.ndims - pixels), *border.before[3 - pixels :])
+    moved = tuple(form + -shift for form, shift in zip(index, shifts, strict=True))
+    given = Operand(arguments.slot(border.src[0]), border.src[1], moved)
+    made = Operand(arguments.slot(slot), desc, tuple(index))
+
+    def body(point: Point) -> None:
+        point.store(made, point.load_or_zero(given))
+
+    core = bare_core(border.src[1].data_type, desc.data_type)
+    symbol = f"{module.ir.name}_border__{desc.data_type}__{isa.lanes}x1__{isa.name}"
+    return emit_nest(module, symbol, Nest(axes, (), (given,), (made,), body, core=core))

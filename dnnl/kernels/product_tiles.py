@@ -1,0 +1,203 @@
+"""Register tiles of a product that a matrix unit computes (`dnnl.codegen.tiles`).
+
+Sums lie in memory between the unit and the end of a tile, which takes some rows of them at a time,
+adds what the unit has left to vectors, and stores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from math import prod
+
+from dnnl.codegen import vector
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
+from dnnl.codegen.builder import Emitter, Value, Values, i64
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import Matrix
+from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.tiles import Shape, Tiles, block_of, max_parts, parts_of
+from dnnl.kernels.product_store import End
+
+LEAST_ROWS = 2
+"""Fewer rows are as fast by vectors: what takes time is to read the weights."""
+
+LEAST_WORDS = 4
+"""Fewer words side by side leave most of each instruction idle."""
+
+
+def takes(way: Multiply, rows: int, words: int) -> bool:
+    """Whether the unit is to multiply so many rows that meet a panel, in lines of so many words."""
+    return way.tiles is not None and rows >= LEAST_ROWS and words >= LEAST_WORDS
+
+
+def panel_vectors(isa: Isa, columns: int) -> int:
+    """How many vectors wide panels are for so many columns."""
+    return 1 if columns <= isa.lanes else 2
+
+
+def part_rows(isa: Isa) -> int:
+    """How many rows one instruction of the unit multiplies."""
+    assert isa.matrix is not None
+    return isa.matrix.rows
+
+
+def tile_rows(isa: Isa, vectors: int, width: int) -> int:
+    """How many rows a tile has of places in rows of ``width``: whole ones, whose parts are apart,
+    or a part of one."""
+    assert isa.matrix is not None
+    parts, most = max_parts(isa.matrix, vectors), isa.matrix.rows
+    return parts // -(-width // most) * width or parts * most
+
+
+@dataclass(frozen=True)
+class Line:
+    """The words that are side by side: ``blocked`` of them, the unit takes ``block`` at a time,
+    and the rest by vectors."""
+
+    words: int
+    block: int
+
+    @staticmethod
+    def of(matrix: Matrix, words: int) -> Line:
+        """How a line of so many words is cut."""
+        return Line(words, block_of(matrix, words))
+
+    @property
+    def blocked(self) -> int:
+        """The words in whole blocks."""
+        return self.words // self.block * self.block
+
+    def whole(self, levels: Sequence[Level]) -> list[Level]:
+        """The levels without the rest of the innermost one, where that is whole."""
+        *outer, inner = levels
+        if inner.count != self.words:
+            return list(levels)
+        return [*outer, replace(inner, end=i64(self.blocked))]
+
+    def rest(self, levels: Sequence[Level]) -> list[Level]:
+        """The levels with nothing but the rest of the innermost one; none if there is none."""
+        *outer, inner = levels
+        return [*outer, replace(inner, begin=i64(self.blocked))] if self.words % self.block else []
+
+
+@dataclass(frozen=True)
+class Part:
+    """What of its sums a tile computes now: over ``levels``, without what is left of a line.
+    It begins with those at ``kept``, unless it is the ``first`` part, and ends a tile if it is the
+    ``last``; None stands for certainly."""
+
+    levels: Sequence[Level]
+    kept: Value
+    first: Value | None = None
+    last: Value | None = None
+
+
+class UnitTile:
+    """Writes the tiles of a product, each of which is a sum over ``levels``, for rows at offsets in
+    A of which ``tilings`` has all combinations."""
+
+    def __init__(
+        self, e: Emitter, multiply: Multiply, levels: Sequence[Level], vectors: int,
+        tilings: Sequence[Sequence[int]],
+    ) -> None:  # fmt: skip
+        assert e.isa.matrix is not None
+        self.e, self.multiply, self.levels = e, multiply, merge_levels(levels)
+        self._unit, self._matrix, self._vectors = Tiles(e, multiply), e.isa.matrix, vectors
+        assert self.levels[-1].a_step == multiply.group, "words of a line are side by side"
+        self.line = Line.of(self._matrix, self.levels[-1].count or 0)
+        self._shapes = {self.shape(rows) for rows in tilings}
+
+    def shape(self, rows: Sequence[int]) -> Shape:
+        """The tiles for rows at these offsets in A."""
+        parts = parts_of(self._matrix, self._vectors, rows)
+        assert parts is not None, "tiles have as many rows as the unit takes"
+        return Shape(parts, self._vectors, self.line.block)
+
+    @contextmanager
+    def configured(self) -> Iterator[None]:
+        """What is written inside finds the unit as it needs it if all tiles are alike, and leaves
+        it to others as it was."""
+        if len(self._shapes) == 1:
+            self._unit.configure(*self._shapes)
+        yield
+        self._unit.release()
+
+    def turn_to(self, rows: Sequence[int]) -> None:
+        """What follows computes tiles of rows at these offsets."""
+        if len(self._shapes) > 1:
+            self._unit.configure(self.shape(rows))
+
+    def compute(self, factors: Factors, part: Part, end: End) -> None:
+        """One part of the sums of a tile, and its end behind the last one."""
+        rows = [offset for offset in factors.rows if offset is not None]
+        shape, blocks = self.shape(rows), replace(factors, rows=tuple(rows))
+        self._begin(shape, part)
+        self._unit.accumulate(shape, blocks, self.line.whole(part.levels))
+        self._unit.store(shape, part.kept)
+
+        def finish() -> Values:
+            self._finish(factors, part.kept, end)
+            return ()
+
+        if part.last is None:
+            finish()
+        else:
+            self.e.branch(part.last, finish, lambda: ())
+
+    def _begin(self, shape: Shape, part: Part) -> None:
+        if part.first is None:
+            self._unit.begin(shape)
+            return
+
+        def zero() -> Values:
+            self._unit.begin(shape)
+            return ()
+
+        def load() -> Values:
+            self._unit.load(shape, part.kept)
+            return ()
+
+        self.e.branch(part.first, zero, load)
+
+    def _finish(self, factors: Factors, kept: Value, end: End) -> None:
+        """Store what becomes of the sums, some rows at a time."""
+        e, zero, vectors = self.e, self.multiply.zero(self.e), self._vectors
+        rows = [number for number, offset in enumerate(factors.rows) if offset is not None]
+        rest, ones = self.line.rest(self.levels), self._ones(factors)
+        step = e.isa.lanes if end.turned and not rest else e.isa.lanes // 2
+
+        def some(first: Value, chosen: Sequence[int]) -> None:
+            offset = e.mul(first, vectors * zero.type.count)
+            start = e.element(kept, offset, self.multiply.accumulator)
+            sums = Tile.load(e, start, zero.type, len(chosen), vectors)
+            if rest:
+                sums = accumulate(e, sums, factors.of_rows(chosen), rest)
+            end.part(first, len(chosen)).finish(Tile(vectors, sums.cells + ones))
+
+        whole = len(rows) // step * step
+        if rest or end.banded:
+            for first in range(0, whole, step):
+                some(i64(first), rows[first : first + step])
+        else:
+            e.loop(
+                i64(0), i64(whole), lambda first: some(first, rows[:step]),
+                step=step, unroll=False, name="rows",
+            )  # fmt: skip
+        if whole < len(rows):
+            some(i64(whole), rows[whole:])
+
+    def _ones(self, factors: Factors) -> Values:
+        """The sums of the columns of B, where a row of ones asks for them."""
+        if None not in factors.rows:
+            return ()
+        zero = Tile.of(self.multiply.zero(self.e), 1, self._vectors)
+        row = factors.of_rows([factors.rows.index(None)])
+        return accumulate(self.e, zero, row, self.levels).cells
+
+
+def room(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:
+    """The bytes of the sums of a tile."""
+    sums = multiply.zero(e).type
+    return prod((rows, vectors, sums.count, vector.bits(sums) // 8))
