@@ -24,7 +24,7 @@ from dnnl.language.verbose import OperationLine
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Case, Interpreter
-from dnnl.tools.bench.creation import create, describe, skipped
+from dnnl.tools.bench.creation import create, skipped
 from dnnl.tools.bench.trial import Trial
 from dnnl.tools.bench.verbose_line import operation_tokens, read
 from dnnl.types.kinds import FormatKind
@@ -156,7 +156,7 @@ def test_verbose_lines_become_the_case_again(kind: str, line: str) -> None:
         assert (again.kind, again.propagation) == (made.desc.kind, made.desc.propagation)
         assert (again.problem, again.auxiliary) == (made.desc.problem, made.desc.auxiliary)
         names = [[(t.name, t.desc.dims, t.desc.data_type) for t in d.tensors]
-                 for d in (again, made.desc)]  # fmt: skip
+                 for d in (again, made.asked)]  # fmt: skip
         assert names[0] == names[1]
 
 

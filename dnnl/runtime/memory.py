@@ -118,7 +118,7 @@ class Memory:
         source = array_of(array)
         where = first_cpu() if engine is None else checked_engine(engine)
         data_type = DataType.from_numpy(source.dtype)
-        if tag in SPARSE:
+        if isinstance(tag, str) and tag in SPARSE:
             encoding = SPARSE[tag](int(np.count_nonzero(source)))
             return cls._filled(MemoryDesc.encoded(source.shape, data_type, encoding), where, source)
         if tag is not None:

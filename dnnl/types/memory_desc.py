@@ -235,6 +235,9 @@ class MemoryDesc(DescText):
         index_type: DataType | str = DataType.s32,
     ) -> MemoryDesc:
         """Return the descriptor of a tensor that is kept in several buffers."""
+        if not isinstance(encoding, Encoding):
+            rule = "expected an Encoding"
+            raise InvalidArguments("encoding", encoding, rule, "MemoryDesc.csr, coo, grouped")
         shape = read_dims(dims)
         dtype = coerce(DataType, data_type, "data_type")
         check_index_type("index_type", index_type)

@@ -320,7 +320,6 @@ FORWARD = "forward_inference"
 OTHERS = [
     dnnl.EltwiseDesc.backward("eltwise_relu", f32(R, 4), f32(R, 4), f32(R, 4)),
     dnnl.SoftmaxDesc.backward("softmax_accurate", f32(R, 4), f32(R, 4), f32(R, 4), 1),
-    dnnl.MatmulDesc(f32(R, 4), f32(4, 5), f32(R, 5)),
     dnnl.InnerProductDesc.forward(FORWARD, f32(R, 4), f32(5, 4), f32(R, 5)),
     dnnl.PoolingDesc.forward(FORWARD, "pooling_max", f32(R, R, 8), f32(R, R, 4), (2,), (2,), (0,)),
     dnnl.ConvolutionDesc.forward(
