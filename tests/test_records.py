@@ -24,7 +24,7 @@ from dnnl.language.verbose import OperationLine
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Case, Interpreter
-from dnnl.tools.bench.creation import create, skipped
+from dnnl.tools.bench.creation import create, describe, skipped
 from dnnl.tools.bench.trial import Trial
 from dnnl.tools.bench.verbose_line import operation_tokens, read
 from dnnl.types.kinds import FormatKind
