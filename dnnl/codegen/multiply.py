@@ -47,7 +47,8 @@ class Multiply:
     ``dot`` is the instruction; if ``swapped``, it takes B first. Where it wants a B of the other
     sign, ``shift`` is what loading adds to each element: the sums are then too large by ``shift``
     times the sum of A's row. ``tiles`` is the instruction of a matrix unit for the same words: it
-    multiplies blocks of them, and ``dot`` what is left, without any shift.
+    multiplies blocks of them, and ``dot`` what is left, without any shift. Where A is ``widened``,
+    elements of 16 bits lie in memory: of a word of four, those at even places before the others.
     """
 
     a: DataType
@@ -57,6 +58,7 @@ class Multiply:
     swapped: bool = False
     shift: int = 0
     tiles: Dot | None = None
+    widened: bool = False
 
     @property
     def accumulator(self) -> ir.Type:
@@ -102,7 +104,12 @@ class Multiply:
     @property
     def element(self) -> tuple[ir.Type, ir.Type]:
         """The types by which A and B are addressed."""
-        return storage(self.a).element, storage(self.b).element
+        return I16 if self.widened else storage(self.a).element, storage(self.b).element
+
+    @property
+    def word_bytes(self) -> int:
+        """The size of a word of A in memory."""
+        return self.group * self.a.size * (1 + self.widened)
 
     def zero(self, e: Emitter) -> ir.Constant:
         """The sums of nothing."""
@@ -116,6 +123,10 @@ class Multiply:
     def broadcast(self, e: Emitter, pointer: ir.Value) -> Values:
         """The word of A at an address, in all lanes."""
         lanes = e.isa.lanes
+        if self.widened:
+            pairs = (e.b.load(e.element(pointer, i64(n), I32), typ=I32, align=2) for n in range(2))
+            kind = vector.vector_type(I16, 2 * lanes)
+            return tuple(e.b.bitcast(vector.splat(e, pair, lanes), kind) for pair in pairs)
         if self.group == 1:
             element, _ = self.element
             return (vector.splat(e, e.b.load(pointer, typ=element, align=self.a.size), lanes),)

@@ -67,7 +67,7 @@ class Conf(product_conf.Conf):
     @property
     def read(self) -> Argument:
         """What the product reads as src."""
-        return self.src if self.border is None else self.border.copy
+        return (self.widened or self.src) if self.border is None else self.border.copy
 
     @property
     def grouped(self) -> bool:

@@ -28,6 +28,7 @@ from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.product_problem import BYTES, LETTERS, NONE
+from dnnl.kernels.product_widened import take_widened, widened
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg, name_of
@@ -319,6 +320,11 @@ def plan(
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
         dst = computed
+    wide = None
+    if border is None:
+        terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
+        way = widened(way, read, terms * problem.dst.nelems())
+        wide = take_widened(scratchpad, read) if way.widened else None
     panels = _panels(problem, read, way, isa)
     if problem.weights != panels:
         weights = scratchpad.copy(weights, panels)
@@ -342,7 +348,7 @@ def plan(
         row_sums=rows, column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
-        pieces=problem.pieces, borders=problem.borders, border=border,
+        pieces=problem.pieces, borders=problem.borders, border=border, widened=wide,
     )  # fmt: skip
 
 

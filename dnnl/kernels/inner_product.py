@@ -160,7 +160,7 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     space, places, taps = along_line(row)
     product = Product(
         (), space, places, taps, (), tuple(summed), columns,
-        Operand(arguments.slot(conf.src[0]), src, (rows, *tail)),
+        Operand(arguments.slot(conf.read[0]), conf.read[1], (rows, *tail)),
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
         conf.multiply, product_conf.finish(conf, arguments, dst, at, depth),
         conf.blocking,

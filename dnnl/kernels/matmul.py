@@ -206,7 +206,7 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         index = (*_batch_index(source[1], outer), *last)
         return Operand(arguments.slot(source[0]), source[1], index)
 
-    src = operand(conf.src, (rows, depth))
+    src = operand(conf.read, (rows, depth))
     weights = operand(conf.weights, (depth, columns.form))
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
     at = product_conf.Indices(

@@ -87,7 +87,7 @@ def _shape(isa: Isa, problem: Problem, groups: int) -> Shape:
     average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
     panels = partial(_panels, isa, average)
     # Groups of any number of rows are multiplied by vectors: no line is long enough for more.
-    return replace(matmul.shape(isa), panels=panels, line=lambda _: 0, decompresses=False)
+    return replace(matmul.shape(isa), panels=panels, line=lambda _: 0, simple=True)
 
 
 def _panels(

@@ -39,6 +39,7 @@ from dnnl.kernels.product_way import (
     segments_of,
     usual_way,
 )
+from dnnl.kernels.product_widened import emit_widened, take_widened, widened
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -47,6 +48,9 @@ from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+
+_FEW_ROWS = 3
+"""Rows that read weights only once, which takes longer than all else."""
 
 SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
 """How sums of segments are kept: as those of floats."""
@@ -64,8 +68,8 @@ class Conf:
     where they are copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are
     parts of the scratchpad, where they are needed (`Finish`).
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
-    follows on the bias, ``dropout`` and ``stochastic`` rounding among it. ``scratchpad`` is in
-    bytes.
+    follows on the bias, ``dropout`` and ``stochastic`` rounding among it. ``widened`` is what src
+    is read as where it is widened before (`product_widened`). ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -88,6 +92,12 @@ class Conf:
     stochastic: bool = False
     segment: int = 0
     per_segment: Quantization = NONE
+    widened: Argument | None = None
+
+    @property
+    def read(self) -> Argument:
+        """What the product reads as src."""
+        return self.widened or self.src
 
     @property
     def inside(self) -> Inside:
@@ -106,7 +116,7 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    compressed = shape.decompresses and beside_floats(problem)
+    compressed = not shape.simple and beside_floats(problem)
     words = Words.of(isa, problem.weights.data_type) if compressed else None
     way = words or usual_way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
@@ -189,6 +199,10 @@ def plan(
         rows = src[1].dims[: shape.summed[0].start]
         dims = rows if parts is None else (*rows, terms // parts.size)
         sums = scratchpad.take(MemoryDesc(dims, "s32" if way.is_integer else "f32"))
+    wide = None
+    if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
+        way = widened(way, src[1], terms * problem.dst.nelems())
+        wide = take_widened(scratchpad, src[1]) if way.widened else None
     tile = _tile(isa, way, wanted.vectors, problem.dst.dims[-2], ones=ones)
     size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
@@ -202,7 +216,7 @@ def plan(
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         dropout=problem.dropout, stochastic=problem.stochastic,
         segment=0 if parts is None else parts.size,
-        per_segment=NONE if parts is None else parts.inner,
+        per_segment=NONE if parts is None else parts.inner, widened=wide,
     )  # fmt: skip
 
 
@@ -218,7 +232,7 @@ def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int
     width = tile.vectors * isa.lanes
     return Size(
         rows, -(-columns // width), -(-terms // way.group),
-        way.group * way.a.size, way.group * width * way.b.bits // 8,
+        way.word_bytes, way.group * width * way.b.bits // 8,
         fast=way.tiles is not None,
     )  # fmt: skip
 
@@ -325,6 +339,9 @@ def emit(
     name, isa = module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     phases.extend(sums(module, conf, arguments))
+    if conf.widened is not None:
+        symbol = f"{name}_wide__{conf.src[1].data_type}__{isa.lanes}x1__{isa.name}"
+        phases.append(emit_widened(module, symbol, conf.src, conf.widened, arguments))
     tile = conf.blocking.tile
     types = "_".join(
         dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))

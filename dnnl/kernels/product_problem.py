@@ -53,9 +53,9 @@ class Shape:
     being whether tiles have a row of ones beside those of src. Sums go over the dimensions
     ``summed`` of src and of weights; of src, those are the last ones. ``columns_apart`` is how far
     columns of weights lie apart that have all of their k side by side, 0 for other weights. In a
-    src that is read, so many elements of a sum as ``line`` says are side by side. Unless
-    it ``decompresses``, weights are copied as floats where they have values that change within a
-    sum, or 4 bits.
+    src that is read, so many elements of a sum as ``line`` says are side by side. A
+    ``simple`` operation has loops of its own, which do nothing within a sum: weights of 4 bits, or
+    whose values change within one, are copied as floats, and src is read as it lies.
     """
 
     walkable: Callable[[MemoryDesc, Multiply], bool]
@@ -65,7 +65,7 @@ class Shape:
     summed: tuple[slice, slice]
     columns_apart: Callable[[MemoryDesc], int]
     line: Callable[[MemoryDesc], int]
-    decompresses: bool = True
+    simple: bool = False
 
 
 def plain(desc: MemoryDesc) -> MemoryDesc:

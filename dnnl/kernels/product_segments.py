@@ -30,6 +30,8 @@ class Cut:
 def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
     """The segments of sums of so many ``terms``, or None where values change along several summed
     dimensions or from one term to the next."""
+    if terms == 0:
+        return None
     given = quantization.of_arguments(summed)
     size = terms
     for arg, spec in (*given.scales, *given.zero_points):
@@ -37,7 +39,7 @@ def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
         if along is None:
             return None
         size = gcd(size, along)
-    if size == 0 or size == 1 < terms:
+    if size == 1 < terms:
         return None
     changing = tuple((arg, spec) for arg, spec in given.scales if _changes(spec, *summed[arg]))
     outer = tuple(pair for pair in quantization.scales if pair not in changing)

@@ -41,7 +41,7 @@ def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply
     """How a src of floats is multiplied by weights that become f32 when they are loaded, as they
     lie."""
     src, weights, rows = problem.src, problem.weights, prod(problem.dst.dims[:-1])
-    if src.data_type not in FLOATS or rows > _most_rows(problem) or not shape.decompresses:
+    if src.data_type not in FLOATS or rows > _most_rows(problem) or shape.simple:
         return None
     apart = shape.columns_apart(weights)
     turned = Words.in_columns(isa, weights.data_type, apart) if apart else None
@@ -77,7 +77,7 @@ def segments_of(
     problem: Problem, factors: tuple[int, int], shape: Shape, terms: int, way: Multiply | None
 ) -> Cut | None:
     """The segments in which values do not change, if the product can walk them."""
-    if way is None or not (way.is_integer or way.a is DataType.f32) or not shape.decompresses:
+    if way is None or not (way.is_integer or way.a is DataType.f32) or shape.simple:
         return None
     if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem):
         return None

@@ -1,0 +1,92 @@
+"""A src of bytes as 16 bits, for instructions that multiply those.
+
+To widen a word of bytes in each tile that broadcasts it takes half as many instructions as to
+multiply it. Where many columns meet src, a phase does it once, to all of the memory that src spans:
+a word of four bytes becomes one of eight, first the bytes at even places, then those at odd ones,
+as weights are widened. What lay n bytes from the beginning lies 2 n bytes from it, so that the
+layout stays what it was, with elements of twice the size::
+
+    | k0 k1 k2 k3 |   ->   | k0 . k2 . | k1 . k3 . |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llvmlite import ir
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.builder import I16, I64, Emitter, Module
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.point import Point
+from dnnl.kernels.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+
+_WORD = 4
+_LEAST_USES = 64
+"""Products of each element for which a pass over src is worth its time."""
+
+
+def widened(way: Multiply, src: MemoryDesc, products: int) -> Multiply:
+    """How a product of so many multiplications reads ``src``: widened, if that is faster and its
+    words begin at multiples of four bytes."""
+    if not (way.is_integer and way.parts == 2) or src.format_kind is not FormatKind.blocked:
+        return way
+    words = all(step == 1 or step % _WORD == 0 for step in (src.offset0, *src.strides))
+    whole = words and (src.size - src.offset0) % _WORD == 0 and not src.offset0 % _WORD
+    dense = src.size - src.offset0 <= 2 * src.nelems()
+    many = products >= _LEAST_USES * src.nelems() > 0
+    return replace(way, widened=True) if whole and dense and many else way
+
+
+def take_widened(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
+    """Room for a src that is widened: src as the product reads it."""
+    slot, words = scratchpad.take(MemoryDesc(((src.size - src.offset0) // _WORD,), "s64"))
+    begin = words.offset0 * _WORD  # in elements of 16 bits
+    made = MemoryDesc(
+        src.dims, src.data_type, src.strides, inner_blocks=src.inner_blocks,
+        padded_dims=src.padded_dims, offset0=begin,
+    )  # fmt: skip
+    return slot, made
+
+
+def emit_widened(
+    module: Module, symbol: str, src: Argument, dst: Argument, arguments: Arguments
+) -> Phase:
+    """Write the phase that widens the memory of ``src``."""
+    count = (src[1].size - src[1].offset0) // _WORD
+    axis = Axis(count, "word")
+    here = (Affine.of(axis),)
+
+    def part(given: Argument, kind: str) -> Operand:
+        desc = MemoryDesc((count,), kind, offset0=given[1].offset0 // _WORD)
+        return Operand(arguments.slot(given[0]), desc, here)
+
+    source, target = part(src, "s32"), part(dst, "s64")
+    signed = src[1].data_type is DataType.s8
+
+    def body(point: Point) -> None:
+        words = point.load_stored(source)
+        point.store_stored(target, _widen(point.e, words, signed=signed))
+
+    nest = Nest((axis,), (), (source,), (target,), body, core=I64)
+    return emit_nest(module, symbol, nest)
+
+
+def _widen(e: Emitter, words: ir.Value, *, signed: bool) -> ir.Value:
+    """The bytes at even places of words below those at odd ones, in 16 bits each."""
+    lanes = words.type.count
+    halves = e.b.bitcast(words, vector.vector_type(I16, 2 * lanes))
+    eight = vector.splat_constant(halves.type, 8)
+    shift = e.b.ashr if signed else e.b.lshr
+    even, odd = shift(e.b.shl(halves, eight), eight), shift(halves, eight)
+    kind = vector.vector_type(I64, lanes)
+    low, high = (e.b.zext(e.b.bitcast(part, words.type), kind) for part in (even, odd))
+    return e.b.or_(low, e.b.shl(high, vector.splat_constant(kind, 32)))
