@@ -298,10 +298,12 @@ def _seen(problem: Problem) -> MemoryDesc:
 
 
 def plan(
-    problem: Problem, isa: Isa, slot: int = Arg.SRC, scratchpad: Scratchpad | None = None
-) -> Conf:
+    problem: Problem, isa: Isa, slot: int = Arg.SRC, scratchpad: Scratchpad | None = None,
+    *, whole: bool = True,
+) -> Conf:  # fmt: skip
     """Plan a convolution that nothing refuses, along the places that it has. Its src is that of an
-    argument, or what ``scratchpad`` has copied before."""
+    argument, or what ``scratchpad`` has copied before. Unless that is the ``whole`` of a src, it is
+    not widened before it is multiplied."""
     scratchpad = scratchpad or Scratchpad()
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)
@@ -321,7 +323,7 @@ def plan(
         copy_out = (computed, dst)
         dst = computed
     wide = None
-    if border is None:
+    if border is None and whole:
         terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
         way = widened(way, read, terms * problem.dst.nelems())
         wide = take_widened(scratchpad, read) if way.widened else None

@@ -107,7 +107,7 @@ def plan_bands(first: Problem, second: Problem, isa: Isa) -> Bands | None:
     part = _part(first, channels, most)
     if len(runs) == 1:  # the pixels of an image are one line
         part = convolution.flatten(part)
-    conf = convolution.plan(part, isa)
+    conf = convolution.plan(part, isa, whole=False)
     if conf.scratchpad or conf.copy_out is not None:
         return None
     tile = conf.blocking.tile.rows

@@ -64,3 +64,11 @@ def test_a_src_that_stays_as_it_is(why: str, line: str) -> None:
     with config.override("max_cpu_isa", LEVELS[-1]):
         pd = create(case, OPERATIONS["matmul"]).pd
         assert conf_of(pd).widened is None, why
+
+
+def test_bands_of_a_chain_stay_bands() -> None:
+    line = "--dir=FWD_I --dt=u8:s8:u8 --stag=axb --attr-post-ops=dw:k3s1p1:u8 ic32ih28oc192kh1"
+    (case,) = Interpreter().cases(["--conv", *line.split()])
+    with config.override("max_cpu_isa", LEVELS[-1]):
+        made = conf_of(create(case, OPERATIONS["convolution"]).pd)
+    assert made.bands is not None
