@@ -58,10 +58,11 @@ class Room:
         cell = isa.lanes * way.accumulator_bytes
         least = (tile.rows + ones) * vectors * cell
         wide = TileShape(max_rows(isa, _WIDE * way.span, way.parts, ones=ones), _WIDE)
+        few = _FEW_TILES * (wide.rows + ones) * wide.vectors * cell
         return Room(
             tile, isa.lanes, way.group, word, column, cell, tiles * tile.rows, words,
             max(quarter, (words + isa.lanes) * vectors * isa.lanes * column),
-            max(quarter, tiles * least), wide,
+            max(quarter, tiles * least, few), wide,
         )  # fmt: skip
 
     @property

@@ -240,7 +240,8 @@ class _Writer:
             problem.multiply,
             problem.apart,
         )
-        factors = replace(factors, ahead=self._ahead(env, block, factors.b))
+        ahead = self._ahead(env, block, factors.b) or self._rows_ahead(env, factors.a, places)
+        factors = replace(factors, ahead=ahead)
         at = self.store.at(env, tile.width, places)
         if self.unit is not None:
             self._unit_tile(self.unit, env, factors, block, at)
@@ -322,6 +323,23 @@ class _Writer:
         step = -(-part // (steps * tiles))
         begin = e.add(begin, e.add(e.mul(tile, steps * step), e.mul(block, part)))
         return Ahead(e.element(b, begin, I8), step)
+
+    def _rows_ahead(self, env: Env, a: Value, rows: int) -> Ahead | None:
+        """What a tile asks for of a matrix A that comes from beyond the caches: its part of the
+        next tile's rows, where rows are one stream. To read as many rows side by side as a tile has
+        is more than processors foresee."""
+        e, problem, panel = self.e, self.problem, self.problem.columns.panel
+        line, *rest = merge_levels([self._level(axis) for axis in problem.inside])
+        step = self.a_form.stride(problem.places[-1])
+        in_stream = not rest and problem.is_matrix and (line.count or 0) * line.a_step == step
+        far = problem.src.desc.size > e.isa.caches.l2
+        if not (in_stream and far) or self.blocks > 1 or self.unit is not None:
+            return None
+        size = rows * step * problem.multiply.word_bytes // problem.multiply.group
+        passes = 1 if problem.blocking.panels else panel.extent
+        part = -(-size // passes)
+        begin = i64(size) if passes == 1 else e.add(i64(size), e.mul(env[panel], part))
+        return Ahead(e.element(a, begin, I8), -(-part // (line.count or 1)))
 
     def _begun(self, kept: Value, zero: Tile, block: Value) -> Tile:
         """The sums of the blocks before this one, which lie at ``kept``; zero in the first."""

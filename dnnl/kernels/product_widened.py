@@ -37,7 +37,8 @@ _LEAST_USES = 64
 def widened(way: Multiply, src: MemoryDesc, products: int) -> Multiply:
     """How a product of so many multiplications reads ``src``: widened, if that is faster and its
     words begin at multiples of four bytes."""
-    if not (way.is_integer and way.parts == 2) or src.format_kind is not FormatKind.blocked:
+    words_of_16 = way.is_integer and way.parts == 2 and way.tiles is None
+    if not words_of_16 or src.format_kind is not FormatKind.blocked:
         return way
     words = all(step == 1 or step % _WORD == 0 for step in (src.offset0, *src.strides))
     whole = words and (src.size - src.offset0) % _WORD == 0 and not src.offset0 % _WORD
