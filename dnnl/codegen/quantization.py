@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from dnnl.codegen import convert
 from dnnl.codegen.access import Operand
+from dnnl.codegen.division import divided
 from dnnl.codegen.epilogue import Arguments, broadcast
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
@@ -73,16 +74,20 @@ def _by_arg(item: tuple[int, ScaleSpec]) -> int:
 
 
 class Quantizer:
-    """Scales and zero points bound to the operands of a kernel."""
+    """Scales and zero points bound to the operands of a kernel. Where many vectors are quantized
+    ``together``, they share the reciprocal of a scale."""
 
     def __init__(
-        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments
-    ) -> None:
+        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments,
+        *, together: bool = False,
+    ) -> None:  # fmt: skip
         def bind(flag: Arg, specs: Specs) -> dict[int, Operand]:
             return {
                 arg: _values(arguments.slot(flag | arg), spec, tensors[arg]) for arg, spec in specs
             }
 
+        single = {arg for arg, spec in quantization.scales if together and spec.mask == 0}
+        self._inverted = {arg for arg in single if tensors[arg].data_type.is_integer}
         self._scales = bind(Arg.SCALES, quantization.scales)
         self._zero_points = bind(Arg.ZERO_POINTS, quantization.zero_points)
 
@@ -118,7 +123,11 @@ class Quantizer:
     def quantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
         """value / scale + zero_point."""
         if argument in self._scales:
-            value = place.e.b.fdiv(value, place.load(self._scales[argument]))
+            scale = place.load(self._scales[argument])
+            if argument in self._inverted:
+                value = divided(place.e, value, scale)
+            else:
+                value = place.e.b.fdiv(value, scale)
         if argument in self._zero_points:
             value = place.e.b.fadd(value, place.load(self._zero_points[argument]))
         return value
@@ -127,4 +136,5 @@ class Quantizer:
 def _values(slot: int, spec: ScaleSpec, tensor: Operand) -> Operand:
     """The operand with the scales or zero points of ``tensor``."""
     desc = spec.desc(tensor.desc.dims)
-    return Operand(slot, desc, broadcast(desc, tensor.index), spec.group_sizes(desc.ndims))
+    index, groups = broadcast(desc, tensor.index), spec.group_sizes(desc.ndims)
+    return Operand(slot, desc, index, groups, constant=True)

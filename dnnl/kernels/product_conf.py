@@ -273,7 +273,7 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
     return Finish(
         conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
         Epilogue(conf.post_ops if here else (), dst, arguments),
-        Quantizer(quantization, tensors, arguments),
+        Quantizer(quantization, tensors, arguments, together=True),
         conf.factors, depth, given(conf.row_sums if whole else None, at.row_sums),
         given(conf.column_sums, at.column_sums),
     )  # fmt: skip
