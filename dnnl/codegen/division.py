@@ -9,8 +9,6 @@ two, x with them, as their reciprocals would be infinite or lose digits.
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from dnnl.codegen import vector
 from dnnl.codegen.builder import F32, I32, Emitter, Value
 
@@ -39,7 +37,7 @@ def _nearer(e: Emitter, divisor: Value) -> Value:
     bits = e.b.and_(e.b.bitcast(divisor, words), vector.splat_constant(words, _MAGNITUDE))
     size = e.b.bitcast(bits, divisor.type)
 
-    def constant(number: float) -> ir.Constant:
+    def constant(number: float) -> Value:
         return vector.splat_constant(divisor.type, number)
 
     up = e.b.fcmp_ordered("<", size, constant(1 / _FAR))

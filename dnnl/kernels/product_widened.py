@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llvmlite import ir
-
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import I16, I64, Emitter, Module
+from dnnl.codegen.builder import I16, I64, Emitter, Module, Value
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.nest import Nest, emit_nest
@@ -81,7 +79,7 @@ def emit_widened(
     return emit_nest(module, symbol, nest)
 
 
-def _widen(e: Emitter, words: ir.Value, *, signed: bool) -> ir.Value:
+def _widen(e: Emitter, words: Value, *, signed: bool) -> Value:
     """The bytes at even places of words below those at odd ones, in 16 bits each."""
     lanes = words.type.count
     halves = e.b.bitcast(words, vector.vector_type(I16, 2 * lanes))
