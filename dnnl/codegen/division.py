@@ -18,7 +18,7 @@ _MAGNITUDE = 0x7FFFFFFF
 
 def divided(e: Emitter, value: Value, divisor: Value) -> Value:
     """value / divisor, for vectors of f32 of which the second is a loop invariant. Infinities, NaN
-    and zeros as in a division."""
+    and zeros as in a division, but for the sign of a zero."""
     if not e.isa.fma or e.isa.device is not None or value.type.element is not F32:
         return e.b.fdiv(value, divisor)
     factor = _nearer(e, divisor)

@@ -141,12 +141,13 @@ class _Fuser:
         for name, rest in (factors.inputs, factors.inputs[::-1]):
             array = self.graph.constants.get(name)
             single = rest not in self.graph.constants and prod(self.graph.shape_of(rest)) == 1
-            if array is not None and single and (array.size == 1 or array.ndim == 1):
-                fits = array.size == 1 or axis == len(self.graph.shape_of(value)) - 1
-                if fits:
-                    inputs = tuple(rest if v == other else v for v in node.inputs)
-                    self.changed[node.name] = replace(node, inputs=inputs)
-                    return np.float64(array).ravel()
+            if array is None or not single:
+                continue
+            columns = array.shape == self.graph.shape_of(value)[-1:] and axis == -1
+            if array.size == 1 or columns:
+                inputs = tuple(rest if v == other else v for v in node.inputs)
+                self.changed[node.name] = replace(node, inputs=inputs)
+                return np.float64(array).ravel()
         return np.ones(1)
 
     def _write(

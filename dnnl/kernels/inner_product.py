@@ -57,7 +57,10 @@ def _innermost(src: MemoryDesc) -> int:
 
 def _line(src: MemoryDesc) -> int:
     """How many elements of a sum are side by side."""
-    return _block(src) or src.dims[_innermost(src)]
+    block = _block(src)
+    if block and src.strides[1] == block:
+        return src.padded_dims[1]
+    return block or src.dims[_innermost(src)]
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:

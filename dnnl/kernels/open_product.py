@@ -149,17 +149,23 @@ class _Writer:
             here = self._located(number)
             parts = self._head[Word.PARTS]
             several = b.icmp_signed(">", parts, i64(1))
-            fresh = [
-                b.or_(several, b.icmp_signed("!=", place, before))
-                for place, before in zip((here.src, here.weights), packed, strict=True)
-            ]
+            wanted = (here.src, here.rows), (here.weights, here.panels)
+            fresh = []
+            for (place, count), before, held in zip(wanted, packed[::2], packed[1::2], strict=True):
+                # A factor that is broadcast has all of its blocks in one place.
+                other = b.or_(b.icmp_signed("!=", place, before), b.icmp_signed(">", count, held))
+                fresh.append(b.or_(several, other))
             e.loop(
                 i64(0), parts, lambda part: self._part(here, part, fresh),
                 unroll=False, name="part",
             )  # fmt: skip
-            return here.src, here.weights
+            held = [b.select(new, pair[1], old) for new, pair, old in zip(
+                fresh, wanted, packed[1::2], strict=True
+            )]  # fmt: skip
+            return here.src, held[0], here.weights, held[1]
 
-        e.loop(first, last, unit, (i64(-1), i64(-1)), unroll=False, name="unit")
+        none = (i64(-1), i64(0))
+        e.loop(first, last, unit, (*none, *none), unroll=False, name="unit")
 
     def _located(self, unit: Value) -> _Unit:
         """The block of a unit by its number."""

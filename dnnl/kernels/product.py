@@ -324,6 +324,12 @@ class _Writer:
         begin = e.add(begin, e.add(e.mul(tile, steps * step), e.mul(block, part)))
         return Ahead(e.element(b, begin, I8), step)
 
+    @property
+    def _src_bytes(self) -> int:
+        """How much memory src spans."""
+        desc, times = self.problem.src.desc, 1 + self.problem.multiply.widened
+        return (desc.size - desc.offset0 * desc.data_type.size) * times
+
     def _rows_ahead(self, env: Env, a: Value, rows: int) -> Ahead | None:
         """What a tile asks for of a matrix A that comes from beyond the caches: its part of the
         next tile's rows, where rows are one stream. To read as many rows side by side as a tile has
@@ -332,7 +338,7 @@ class _Writer:
         line, *rest = merge_levels([self._level(axis) for axis in problem.inside])
         step = self.a_form.stride(problem.places[-1])
         in_stream = not rest and problem.is_matrix and (line.count or 0) * line.a_step == step
-        far = problem.src.desc.size > e.isa.caches.l2
+        far = self._src_bytes > e.isa.caches.l2
         if not (in_stream and far) or self.blocks > 1 or self.unit is not None:
             return None
         size = rows * step * problem.multiply.word_bytes // problem.multiply.group
@@ -412,7 +418,7 @@ class _Writer:
         """Whether src is read once, block of channels by block, from beyond the caches: then each
         tile prefetches the next one's, since the gaps between blocks hide the stream."""
         problem = self.problem
-        large = problem.src.desc.size > self.e.isa.caches.l2 // 2
+        large = self._src_bytes > self.e.isa.caches.l2 // 2
         taps = prod(axis.extent for axis in problem.taps)
         return large and taps == 1 and any(axis.extent > 1 for axis in problem.around)
 

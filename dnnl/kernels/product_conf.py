@@ -39,7 +39,7 @@ from dnnl.kernels.product_way import (
     segments_of,
     usual_way,
 )
-from dnnl.kernels.product_widened import emit_widened, take_widened, widened
+from dnnl.kernels.product_widened import emit_widened, take_widened, widened, words_of
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -102,7 +102,10 @@ class Conf:
     @property
     def inside(self) -> Inside:
         """What was decided, for people."""
-        return Inside(self.multiply, self.blocking, self.copies_in, self.copy_out)
+        copies = self.copies_in
+        if self.widened is not None:
+            copies = (*copies, (self.src, words_of(self.src[1], self.widened)))
+        return Inside(self.multiply, self.blocking, copies, self.copy_out)
 
 
 AnyConf = TypeVar("AnyConf", bound=Conf)

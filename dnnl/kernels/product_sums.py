@@ -30,7 +30,7 @@ class Segments:
 @dataclass(frozen=True, eq=False)
 class Sums:
     """How a product of matrices sums up. ``ends`` are those of its ``segments``, of which the first
-    level is, if there are any; panels are fetched ahead if ``follows``."""
+    level is, if there are any, of tiles so many ``vectors`` wide."""
 
     multiply: Multiply
     segments: Segments | None

@@ -45,6 +45,12 @@ def widened(way: Multiply, src: MemoryDesc, products: int) -> Multiply:
     return replace(way, widened=True) if whole and dense and many else way
 
 
+def words_of(src: MemoryDesc, widened: Argument) -> Argument:
+    """The memory of a widened src as the words that it is made of."""
+    count = (src.size - src.offset0) // _WORD
+    return widened[0], MemoryDesc((count,), "s64", offset0=widened[1].offset0 // _WORD)
+
+
 def take_widened(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
     """Room for a src that is widened: src as the product reads it."""
     slot, words = scratchpad.take(MemoryDesc(((src.size - src.offset0) // _WORD,), "s64"))
@@ -60,20 +66,16 @@ def emit_widened(
     module: Module, symbol: str, src: Argument, dst: Argument, arguments: Arguments
 ) -> Phase:
     """Write the phase that widens the memory of ``src``."""
-    count = (src[1].size - src[1].offset0) // _WORD
-    axis = Axis(count, "word")
+    slot, words = words_of(src[1], dst)
+    axis = Axis(words.dims[0], "word")
     here = (Affine.of(axis),)
-
-    def part(given: Argument, kind: str) -> Operand:
-        desc = MemoryDesc((count,), kind, offset0=given[1].offset0 // _WORD)
-        return Operand(arguments.slot(given[0]), desc, here)
-
-    source, target = part(src, "s32"), part(dst, "s64")
+    narrow = MemoryDesc(words.dims, "s32", offset0=src[1].offset0 // _WORD)
+    source = Operand(arguments.slot(src[0]), narrow, here)
+    target = Operand(arguments.slot(slot), words, here)
     signed = src[1].data_type is DataType.s8
 
     def body(point: Point) -> None:
-        words = point.load_stored(source)
-        point.store_stored(target, _widen(point.e, words, signed=signed))
+        point.store_stored(target, _widen(point.e, point.load_stored(source), signed=signed))
 
     nest = Nest((axis,), (), (source,), (target,), body, core=I64)
     return emit_nest(module, symbol, nest)

@@ -236,7 +236,9 @@ def _packings(names: Mapping[int, str], inside: Inside) -> Iterator[Packing]:
     last = () if inside.copy_out is None else (inside.copy_out,)
     for (src, given), (dst, made) in (*inside.copies_in, *last):
         name = names.get(src) or names.get(dst) or "what is packed already"
-        yield Packing(name, _layout(given), _layout(made), (given if dst in names else made).size)
+        written = given if dst in names else made
+        size = written.size - written.offset0 * written.data_type.bits // 8
+        yield Packing(name, _layout(given), _layout(made), size)
 
 
 def _layout(desc: MemoryDesc) -> str:
@@ -267,5 +269,9 @@ def _factors(how: Multiply) -> str:
         "llvm."
     ) or "plain products"
     group = f", {how.group} at a time" if how.group > 1 else ""
-    widened = f", widened to {how.parts} registers" if how.parts > 1 else ""
+    widened = ""
+    if how.parts > 1 and how.tiles is None:
+        widened = f", widened to {how.parts} registers"
+    if how.widened:
+        widened += ", src before the product"
     return f"{how.a} by {how.b} to {how.dot.accumulator} by {by}{group}{widened}"

@@ -201,6 +201,26 @@ def test_verbose_lines_say_what_is_open(capfd: pytest.CaptureFixture[str]) -> No
     assert wanted <= {*case_tokens(line)}
 
 
+def test_a_src_whose_rows_are_one() -> None:
+    """Its blocks begin in one place and have different numbers of rows, of which a thread may meet
+    those with few first."""
+    rng = np.random.default_rng(1)
+    weights = rng.integers(-4, 5, (1000, 1700))
+    primitive = Primitive(
+        PrimitiveDesc(MatmulDesc(*[MemoryDesc((R, R), "f32", (R, 1))] * 3), ENGINE)
+    )
+    for rows, threads in ((29, 2), (29, 3), (200, 2), (29, 4), (200, 1)):
+        src = rng.integers(-4, 5, (1, 1000))
+        one_row = MemoryDesc((rows, 1000), "f32", (0, 1))
+        given = {
+            Arg.SRC: Memory(one_row, ENGINE, np.float32(src).view("u1").ravel()),
+            Arg.WEIGHTS: Memory.from_numpy(np.float32(weights)),
+            Arg.DST: Memory(MemoryDesc((rows, 1700), "f32"), ENGINE),
+        }
+        primitive.execute(Stream(ENGINE, threads), given)
+        assert (given[Arg.DST].numpy() == (src @ weights).repeat(rows, 0)).all()
+
+
 def test_what_is_refused() -> None:
     pattern = MemoryDesc((R, R), "f32", (R, 1))
     for types, rule in ((("bf16", "s4"), "s4 beside run-time"), (("s32", "s32"), "data type")):
