@@ -209,12 +209,13 @@ def test_a_src_whose_rows_are_one() -> None:
     primitive = Primitive(
         PrimitiveDesc(MatmulDesc(*[MemoryDesc((R, R), "f32", (R, 1))] * 3), ENGINE)
     )
-    for rows, threads in ((29, 2), (29, 3), (200, 2), (29, 4), (200, 1)):
+    matrix = Memory.from_numpy(np.float32(weights))
+    for rows, threads in 8 * ((29, 2), (29, 3), (200, 2), (29, 4), (200, 1)):
         src = rng.integers(-4, 5, (1, 1000))
         one_row = MemoryDesc((rows, 1000), "f32", (0, 1))
         given = {
             Arg.SRC: Memory(one_row, ENGINE, np.float32(src).view("u1").ravel()),
-            Arg.WEIGHTS: Memory.from_numpy(np.float32(weights)),
+            Arg.WEIGHTS: matrix,
             Arg.DST: Memory(MemoryDesc((rows, 1700), "f32"), ENGINE),
         }
         primitive.execute(Stream(ENGINE, threads), given)
