@@ -205,18 +205,18 @@ def test_a_src_whose_rows_are_one() -> None:
     """Its blocks begin in one place and have different numbers of rows, of which a thread may meet
     those with few first."""
     rng = np.random.default_rng(1)
-    weights = rng.integers(-4, 5, (1000, 1700))
+    weights = rng.integers(-4, 5, (100, 700))
     primitive = Primitive(
         PrimitiveDesc(MatmulDesc(*[MemoryDesc((R, R), "f32", (R, 1))] * 3), ENGINE)
     )
     matrix = Memory.from_numpy(np.float32(weights))
     for rows, threads in 8 * ((29, 2), (29, 3), (200, 2), (29, 4), (200, 1)):
-        src = rng.integers(-4, 5, (1, 1000))
-        one_row = MemoryDesc((rows, 1000), "f32", (0, 1))
+        src = rng.integers(-4, 5, (1, 100))
+        one_row = MemoryDesc((rows, 100), "f32", (0, 1))
         given = {
             Arg.SRC: Memory(one_row, ENGINE, np.float32(src).view("u1").ravel()),
             Arg.WEIGHTS: matrix,
-            Arg.DST: Memory(MemoryDesc((rows, 1700), "f32"), ENGINE),
+            Arg.DST: Memory(MemoryDesc((rows, 700), "f32"), ENGINE),
         }
         primitive.execute(Stream(ENGINE, threads), given)
         assert (given[Arg.DST].numpy() == (src @ weights).repeat(rows, 0)).all()
