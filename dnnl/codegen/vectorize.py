@@ -188,8 +188,8 @@ def _only_across(
     space: Space, access: Access, outer: Axis, inner: Axis, lanes: int, vectors: Vectors | None
 ) -> bool:
     """Whether no other operand needs vectors along the two axes: before there are lanes, each must
-    stay where it is along both or be read in rows along one other axis, the same for all; when
-    there are, none may be read in rows along these."""
+    stay where it is along both or be read in rows along one other axis, the same for all, and not
+    be written; when there are, none may be read in rows along these."""
     if any(form.stride(axis) for form in space.numbers.values() for axis in (outer, inner)):
         return False
     row_axes = set()
@@ -203,7 +203,7 @@ def _only_across(
             return False
         if vectors is None and steps != {0}:
             rows = [axis for axis in space.axes if _row_axis(space, other, axis, lanes)]
-            if 0 in steps or len(rows) != 1:
+            if 0 in steps or len(rows) != 1 or other.operand in space.outputs:
                 return False
             row_axes.add(rows[0])
     return len(row_axes) <= 1
