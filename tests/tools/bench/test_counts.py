@@ -36,7 +36,7 @@ OWN = {
     ("gather", "test_gather_ci"): 642,
     ("gnorm", "test_gnorm_ci"): 952,
     ("ip", "test_ip_forward_ci"): 810,
-    ("matmul", "test_matmul_forward_ci"): 610,
+    ("matmul", "test_matmul_forward_ci"): 754,
     ("pool", "test_pool_ci"): 3462,
     ("reduction", "test_reduction_ci"): 993,
     ("resampling", "test_resampling_ci"): 960,
