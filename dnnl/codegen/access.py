@@ -62,8 +62,7 @@ class Operand:
     behind a dimension finds the zeros of its padding, and nothing there if ``bare`` names it.
     ``codes`` is the 4-bit type of the values where the elements are bytes with codes of it. Outside
     the bounds ``inside`` an iteration has no element here: it reads zero, and a fold leaves it
-    out. One with ``contents`` is a row-major table in the code, which no argument holds. What is
-    ``constant`` nobody writes while the kernel runs: what follows from it may leave loops."""
+    out. One with ``contents`` is a row-major table in the code, which no argument holds."""
 
     slot: int
     desc: MemoryDesc
@@ -73,7 +72,6 @@ class Operand:
     codes: DataType | None = None
     inside: tuple[Bound, ...] = ()
     contents: tuple[float, ...] | None = None
-    constant: bool = False
 
     @property
     def data_type(self) -> DataType:

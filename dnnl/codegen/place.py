@@ -348,8 +348,6 @@ class Place:
             offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
         where = self.e.element(pointer, offset, element)
         one = self.e.b.load(where, typ=element, align=vector.bits(element) // 8)
-        if access.operand.constant:
-            one.set_metadata("invariant.load", self.e.module.ir.add_metadata([]))
         return vector.splat(self.e, one, self._lanes)
 
     def _pick(

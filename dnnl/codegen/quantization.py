@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from dnnl.codegen import convert
+from dnnl.codegen import convert, vector
 from dnnl.codegen.access import Operand
-from dnnl.codegen.division import divided
+from dnnl.codegen.builder import Emitter, i64
+from dnnl.codegen.division import Divisor, inverts
 from dnnl.codegen.epilogue import Arguments, broadcast
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
@@ -74,20 +75,19 @@ def _by_arg(item: tuple[int, ScaleSpec]) -> int:
 
 
 class Quantizer:
-    """Scales and zero points bound to the operands of a kernel. Where many vectors are quantized
-    ``together``, they share the reciprocal of a scale."""
+    """Scales and zero points bound to the operands of a kernel."""
 
     def __init__(
-        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments,
-        *, together: bool = False,
-    ) -> None:  # fmt: skip
+        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments
+    ) -> None:
         def bind(flag: Arg, specs: Specs) -> dict[int, Operand]:
             return {
                 arg: _values(arguments.slot(flag | arg), spec, tensors[arg]) for arg, spec in specs
             }
 
-        single = {arg for arg, spec in quantization.scales if together and spec.mask == 0}
+        single = {arg for arg, spec in quantization.scales if spec.mask == 0}
         self._inverted = {arg for arg in single if tensors[arg].data_type.is_integer}
+        self._divisors: dict[tuple[Emitter, int, int], Divisor] = {}
         self._scales = bind(Arg.SCALES, quantization.scales)
         self._zero_points = bind(Arg.ZERO_POINTS, quantization.zero_points)
 
@@ -123,18 +123,29 @@ class Quantizer:
     def quantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
         """value / scale + zero_point."""
         if argument in self._scales:
-            scale = place.load(self._scales[argument])
-            if argument in self._inverted:
-                value = divided(place.e, value, scale)
+            if argument in self._inverted and inverts(place.e, value):
+                value = self._divisor(place, argument).divide(place.e, value)
             else:
-                value = place.e.b.fdiv(value, scale)
+                value = place.e.b.fdiv(value, place.load(self._scales[argument]))
         if argument in self._zero_points:
             value = place.e.b.fadd(value, place.load(self._zero_points[argument]))
         return value
+
+    def _divisor(self, place: Place, argument: int) -> Divisor:
+        """What divides by the one scale of an argument, computed where the function begins."""
+        e, operand, lanes = place.e, self._scales[argument], place.kind.count
+        key = e, argument, lanes
+        if key not in self._divisors:
+            row = convert.storage(operand.data_type)
+            with e.b.goto_entry_block():
+                where = e.element(place.address(operand), i64(operand.desc.offset0), row.element)
+                one = e.b.load(where, typ=row.element, align=operand.data_type.size)
+                scale = row.to_core(e, vector.splat(e, one, lanes))
+                self._divisors[key] = Divisor.of(e, scale)
+        return self._divisors[key]
 
 
 def _values(slot: int, spec: ScaleSpec, tensor: Operand) -> Operand:
     """The operand with the scales or zero points of ``tensor``."""
     desc = spec.desc(tensor.desc.dims)
-    index, groups = broadcast(desc, tensor.index), spec.group_sizes(desc.ndims)
-    return Operand(slot, desc, index, groups, constant=True)
+    return Operand(slot, desc, broadcast(desc, tensor.index), spec.group_sizes(desc.ndims))

@@ -11,11 +11,10 @@ Infinity and what is beyond the largest number become that, and what would be de
 
 from __future__ import annotations
 
-from llvmlite import ir
-
 from dnnl.codegen import vector
 from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import ZERO
+from dnnl.codegen.arithmetic import absolute
 from dnnl.codegen.builder import I32, Value
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.place import Place
@@ -71,8 +70,5 @@ class StochasticRounding:
         for limit, beyond in ((most, ">"), (-most, "<")):
             bound = place.constant(limit)
             value = b.select(b.fcmp_ordered(beyond, value, bound), bound, value)
-        sign = vector.vector_type(I32, place.kind.count)
-        mask = vector.splat_constant(sign, 0x7FFFFFFF)
-        size: ir.Value = b.bitcast(b.and_(b.bitcast(value, sign), mask), place.kind)
-        small = b.fcmp_ordered("<", size, place.constant(_LEAST[self._kind]))
+        small = b.fcmp_ordered("<", absolute(place.e, value), place.constant(_LEAST[self._kind]))
         return b.select(small, place.constant(0.0), value)

@@ -276,7 +276,7 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
     return Finish(
         conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
         Epilogue(conf.post_ops if here else (), dst, arguments),
-        Quantizer(quantization, tensors, arguments, together=True),
+        Quantizer(quantization, tensors, arguments),
         conf.factors, depth, given(conf.row_sums if whole else None, at.row_sums),
         given(conf.column_sums, at.column_sums),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Quotients by a loop invariant: the end of a product divides by the scale of dst."""
+"""Quotients by the scale of dst, which stays the same for a whole kernel."""
 
 from __future__ import annotations
 
