@@ -27,6 +27,7 @@ from dnnl.types.attr import PrimitiveAttr, ScaleSpec
 from dnnl.types.encoding import Encoding, Grouped
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpPrelu
 
 
 def is_grouped(desc: Any) -> bool:
@@ -71,7 +72,7 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         return Refusal(Reason.LAYOUT, "no tensor is grouped")
     of_terms = desc.src_desc.encoding.variable_dim_idx == 1
     allowed = () if of_terms else ("post_ops", "scales", "zero_points")
-    refusal = refuse_attr(attr, *allowed)
+    refusal = refuse_attr(attr, *allowed) or _refuse_prelu(attr)
     if refusal is not None:
         return refusal
     dst = desc.dst_desc
@@ -84,7 +85,7 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     row = bias if bias.is_zero else bias.reshape((bias.dims[0], 1, bias.dims[1]))
     problem = Problem(
         _in_three(desc.src_desc), _in_three(desc.weights_desc), row, _in_three(dst),
-        tuple(entry.mapped(_in_three) for entry in post_ops), _quantization(attr),
+        tuple(map(_moved, post_ops)), _quantization(attr),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
     count = desc.src_desc.encoding.groups
@@ -95,6 +96,20 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     weights = desc.weights_desc if of_terms else problem.weights
     decided = replace(desc, weights_desc=weights, dst_desc=dst, bias_desc=bias)
     return Plan(decided, post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _refuse_prelu(attr: PrimitiveAttr) -> Refusal | None:
+    """Weights of a prelu are row-major beside matrices, and channels-last in three dimensions."""
+    both = any(isinstance(entry, PostOpPrelu) and entry.mask == 0b11 for entry in attr.post_ops)
+    rule = "a prelu whose weights vary along both dimensions of groups; it takes masks 0, 1 and 2"
+    return Refusal(Reason.ATTRIBUTE, rule) if both else None
+
+
+def _moved(entry: PostOp) -> PostOp:
+    """The post-op of a matrix with a dimension of size 1 before it."""
+    if isinstance(entry, PostOpPrelu):
+        return PostOpPrelu(entry.mask << 1)
+    return entry.mapped(_in_three)
 
 
 def _in_three(desc: MemoryDesc) -> MemoryDesc:

@@ -13,6 +13,7 @@ from dnnl import Arg, InvalidArguments, MatmulDesc, Memory, MemoryDesc, Primitiv
 from dnnl.reference import matmul as reference
 from dnnl.reference import post_ops, quantization
 from dnnl.reference.arrays import Array
+from dnnl.types.post_ops import PostOpPrelu
 from tests.check import Fill, check, logical, memory_of, random_memory, random_values
 from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE, every_isa, execute
@@ -77,7 +78,10 @@ def verify(desc: MatmulDesc, sizes: Sequence[int], attr: dnnl.PrimitiveAttr | No
     entries = tuple(pd.attr.post_ops)
     values: dict[int, Array] = {}
     for number, entry in enumerate(entries):
-        for argument, own in entry.operands:
+        operands = entry.operands
+        if isinstance(entry, PostOpPrelu):
+            operands = ((Arg.WEIGHTS, pd.arg_desc(Arg.post_op(number) | Arg.WEIGHTS)),)
+        for argument, own in operands:
             key = Arg.post_op(number) | argument
             given[key] = random_memory(own, ENGINE, number)
             values[key] = logical(given[key])
@@ -162,6 +166,18 @@ def test_post_ops() -> None:
         ("binary", "binary_add", MemoryDesc((1, 45), "f32")),
     )
     verify(of_rows(SIZES, 20, 45, ("f32", "f32", "f32")), SIZES, attr)
+
+
+@pytest.mark.parametrize("mask", [0, 1, 2])
+def test_weights_of_a_prelu_are_those_of_the_matrix(mask: int) -> None:
+    desc = of_rows(SIZES, 20, 45, ("f32", "f32", "f32"))
+    verify(desc, SIZES, attr_of(("prelu", mask)))
+
+
+def test_weights_of_a_prelu_along_both_dimensions_are_refused() -> None:
+    desc = of_rows(SIZES, 20, 45, ("f32", "f32", "f32"))
+    with pytest.raises(dnnl.Unimplemented, match="it takes masks 0, 1 and 2"):
+        PrimitiveDesc(desc, ENGINE, attr_of(("prelu", 3)))
 
 
 def test_against_pytorch() -> None:
