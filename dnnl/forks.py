@@ -27,27 +27,25 @@ _renewed: weakref.WeakSet[Renewed] = weakref.WeakSet()
 
 
 class Lock:
-    """A lock for ``with`` that is free in every child of a fork, whoever had it.
+    """A lock, for ``with lock.own:``, that is free in every child of a fork, whoever had it.
 
-    Signal handlers and finalizers may take it again, in the middle of what their thread does.
+    Signal handlers and finalizers may take it again, in the middle of what their thread does. A
+    handler that raises, as that of SIGINT, does not leave it taken: ``own`` enters and exits in C,
+    where none runs in between, which methods in Python would not.
     """
 
+    __slots__ = ("__weakref__", "own")
+
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.own = threading.RLock()
         renew(self)
 
     def after_fork(self) -> None:
         """Take another one, unless nobody has it or the thread that forks, which goes on."""
-        if self._lock.acquire(blocking=False):
-            self._lock.release()
+        if self.own.acquire(blocking=False):
+            self.own.release()
         else:
-            self._lock = threading.RLock()
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+            self.own = threading.RLock()
 
 
 def hold(lock: threading.Lock | threading.RLock) -> None:

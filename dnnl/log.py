@@ -101,7 +101,7 @@ def describe(key: str, text: Callable[[], str]) -> None:
 
     A key that was given before keeps its text.
     """
-    with _lock:
+    with _lock.own:
         _descriptions.setdefault(key, text)
 
 
@@ -114,7 +114,7 @@ def line(*fields: object, ms: float | None = None) -> None:
     wanted = ",".join(map(str, [*stamp, *fields, *([] if ms is None else [f"{ms:.6g}"])]))
     # Not under the lock: a text may ask an engine, which has locks of its own.
     described = {key: text() for key, text in list(_descriptions.items()) if key not in _printed}
-    with _lock:
+    with _lock.own:
         lines = [] if _VERSION in _printed else [f"info,dnnl v{_version()}"]
         lines += [f"info,{text}" for key, text in described.items() if key not in _printed]
         _printed.update(described, {_VERSION})

@@ -82,13 +82,17 @@ def test_a_lock_is_free_in_the_child() -> None:
     taken, go_on = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with lock:
+        with lock.own:
             taken.set()
             go_on.wait(30)
+
+    def take() -> None:
+        with lock.own:
+            pass
 
     thread = threading.Thread(target=hold)
     thread.start()
     assert taken.wait(10)
-    assert forked(lock.__enter__, limit=10) == DONE
+    assert forked(take, limit=10) == DONE
     go_on.set()
     thread.join()

@@ -194,7 +194,7 @@ class Session:
         Raises InvalidArguments for a missing, unknown or unfitting array.
         """
         arrays = self._checked(feeds)
-        with self._lock:
+        with self._lock.own:
             self._load(arrays)
             for call in self._calls:
                 call()
@@ -204,7 +204,7 @@ class Session:
         """As :meth:`run`, with the time of each layer."""
         arrays = self._checked(feeds)
         spans = []
-        with self._lock:
+        with self._lock.own:
             self._load(arrays)
             for call in self._calls:
                 start = perf_counter_ns()
