@@ -9,15 +9,17 @@ from llvmlite import ir
 
 from dnnl.codegen import convert, vector
 from dnnl.codegen.access import Operand
+from dnnl.codegen.arithmetic import clamp
 from dnnl.codegen.builder import Emitter, i64
 from dnnl.codegen.division import Divisor, inverts
 from dnnl.codegen.epilogue import Arguments, broadcast
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg, name_of
-from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import any_of
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.scales import ScaleSpec
 
 Specs = tuple[tuple[int, ScaleSpec], ...]
 
@@ -50,8 +52,17 @@ class Quantization:
         kept = tuple((arg, spec) for arg, spec in self.zero_points if arg != argument)
         return Quantization(self.scales, kept)
 
-    def refuse(self, tensors: Mapping[int, MemoryDesc]) -> Refusal | None:
-        """Why this cannot be generated for ``tensors``, the quantizable arguments, or None.
+    @property
+    def computed(self) -> ScaleSpec | None:
+        """The scales of dst, if the kernel computes them."""
+        spec = dict(self.scales).get(Arg.DST)
+        return spec if spec is not None and spec.computed else None
+
+    def refuse(
+        self, tensors: Mapping[int, MemoryDesc], *, computes: bool = False
+    ) -> Refusal | None:
+        """Why this cannot be generated for ``tensors``, the quantizable arguments, or None. Whoever
+        ``computes`` scales of dst takes those that are not given.
 
         Raises InvalidArguments where a mask or a group does not fit the dims.
         """
@@ -60,6 +71,8 @@ class Quantization:
                 where = f"{what} of {name_of(arg)}"
                 if arg not in tensors:
                     return Refusal(Reason.ATTRIBUTE, where)
+                if spec.computed and not computes:
+                    return Refusal(Reason.ATTRIBUTE, f"{where} that the library computes")
                 if specs is self.zero_points and not tensors[arg].data_type.is_integer:
                     detail = f"{where}, whose type {tensors[arg].data_type} is no integer"
                     return Refusal(Reason.ATTRIBUTE, detail)
@@ -85,6 +98,10 @@ class Quantizer:
                 arg: _values(arguments.slot(flag | arg), spec, tensors[arg]) for arg, spec in specs
             }
 
+        self._limits = {
+            arg: float(tensors[arg].data_type.max)
+            for arg, spec in quantization.scales if spec.computed
+        }  # fmt: skip
         single = {arg for arg, spec in quantization.scales if spec.mask == 0}
         self._inverted = {arg for arg in single if tensors[arg].data_type.is_integer}
         self._divisors: dict[tuple[Emitter, int, int], Divisor] = {}
@@ -126,7 +143,10 @@ class Quantizer:
             if argument in self._inverted and inverts(place.e, value):
                 value = self._divisor(place, argument).divide(place.e, value)
             else:
-                value = place.e.b.fdiv(value, place.load(self._scales[argument]))
+                scale = place.load(self._scales[argument])
+                quotient = place.e.b.fdiv(value, scale)
+                limit = self._limits.get(argument)
+                value = quotient if limit is None else _within(place, quotient, scale, limit)
         if argument in self._zero_points:
             value = place.e.b.fadd(value, place.load(self._zero_points[argument]))
         return value
@@ -143,6 +163,14 @@ class Quantizer:
                 scale = row.to_core(e, vector.splat(e, one, lanes))
                 self._divisors[key] = Divisor.of(e, scale)
         return self._divisors[key]
+
+
+def _within(place: Place, quotient: ir.Value, scale: ir.Value, limit: float) -> ir.Value:
+    """A quotient by a scale that was computed for it: within the limits of the type, and zero where
+    the scale is too small for its own type."""
+    b, zero = place.e.b, place.constant(0.0)
+    value = clamp(place.e, quotient, -limit, limit)
+    return b.select(b.fcmp_ordered("==", scale, zero), zero, value)
 
 
 def _values(slot: int, spec: ScaleSpec, tensor: Operand) -> Operand:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dnnl.codegen import vector
 from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import ZERO
-from dnnl.codegen.arithmetic import absolute
+from dnnl.codegen.arithmetic import absolute, clamp
 from dnnl.codegen.builder import I32, Value
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.place import Place
@@ -67,8 +67,6 @@ class StochasticRounding:
 
     def _within(self, place: Place, value: Value) -> Value:
         b, most = place.e.b, float(self._kind.max)
-        for limit, beyond in ((most, ">"), (-most, "<")):
-            bound = place.constant(limit)
-            value = b.select(b.fcmp_ordered(beyond, value, bound), bound, value)
+        value = clamp(place.e, value, -most, most)
         small = b.fcmp_ordered("<", absolute(place.e, value), place.constant(_LEAST[self._kind]))
         return b.select(small, place.constant(0.0), value)

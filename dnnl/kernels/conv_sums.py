@@ -61,7 +61,7 @@ def emit(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
     if conf.channel_sums is not None and conf.row_sums is not None:
         yield _channel_sums(module, symbol("channel_sums", conf.src), conf, arguments)
         for number, piece in enumerate(conf.pieces):
-            name = symbol("row_sums", conf.row_sums, number)
+            name = symbol("row_sums", conf.row_sums.sums, number)
             yield _row_sums(module, name, conf, piece, arguments)
     if conf.tap_sums is not None and conf.column_sums is not None:
         yield _tap_sums(module, symbol("tap_sums", conf.weights), conf, arguments)
@@ -91,7 +91,8 @@ def _row_sums(module: Module, symbol: str, conf: Conf, piece: Piece, arguments: 
     n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
     here, batch, group = walk(piece), Affine.of(n), Affine.of(g)
     sums = _operand(conf.channel_sums, (batch, group, *here.seen), arguments)
-    total = _operand(conf.row_sums, (batch, group, *here.at), arguments)
+    assert conf.row_sums is not None
+    total = _operand(conf.row_sums.sums, (batch, group, *here.at), arguments)
     axes = (n, g, *here.residues, *here.places), here.taps
     return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
 

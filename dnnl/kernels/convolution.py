@@ -28,6 +28,7 @@ from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.product_problem import BYTES, LETTERS, NONE
+from dnnl.kernels.product_row_sums import RowSums
 from dnnl.kernels.product_widened import take_widened, widened
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
@@ -347,7 +348,8 @@ def plan(
         quantization=problem.quantization, dequantized=NONE,
         factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
         blocking=_blocking(problem, read, panels, way, isa),
-        row_sums=rows, column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
+        row_sums=None if rows is None else RowSums(rows, None, 0),
+        column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
         pieces=problem.pieces, borders=problem.borders, border=border, widened=wide,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from dnnl.codegen.access import Operand
@@ -22,10 +23,10 @@ from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_way import panel_vectors
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
-from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
+from dnnl.types.scales import ScaleSpec
 from dnnl.types.tag import FormatTag
 
 # Vectors side by side for which weights in rows are worth reading as they are.
@@ -124,7 +125,7 @@ def column_major(problem: Problem) -> bool:
         return False
     if any(isinstance(entry, PostOpPrelu) for entry in problem.post_ops):
         return False
-    if problem.dropout is not None or problem.stochastic:
+    if problem.dropout is not None or problem.stochastic or problem.reductions is not None:
         return False
     both = 0b11 << (dst.ndims - 2)
     quantization = (*problem.quantization.scales, *problem.quantization.zero_points)
@@ -160,7 +161,7 @@ def _turned(spec: ScaleSpec, first: int) -> ScaleSpec:
     """The values of the transposed matrix, whose dimensions are ``first`` and the next one."""
     low, high = spec.mask >> first & 1, spec.mask >> (first + 1) & 1
     mask = spec.mask & ((1 << first) - 1) | high << first | low << (first + 1)
-    return ScaleSpec(mask, spec.groups[::-1], spec.data_type)
+    return replace(spec, mask=mask, groups=spec.groups[::-1])
 
 
 def _affine(desc: MemoryDesc) -> bool:

@@ -22,12 +22,13 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
+from dnnl.kernels.computed_scales import emit_scales, refuse_computed
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import emit_product
 from dnnl.kernels.product_form import Product
 from dnnl.kernels.product_problem import BYTES, NONE, Problem, Shape, as_read, plain
+from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
 from dnnl.kernels.product_sums import Segments
 from dnnl.kernels.product_types import refuse_tensors
 from dnnl.kernels.product_way import (
@@ -68,7 +69,8 @@ class Conf:
     where they are copied. ``row_sums``, and ``column_sums`` that are not the same for all rows, are
     parts of the scratchpad, where they are needed (`Finish`).
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
-    follows on the bias, ``dropout`` and ``stochastic`` rounding among it. ``widened`` is what src
+    follows on the bias, ``dropout`` and ``stochastic`` rounding among it. Where scales of dst are
+    computed, post-ops are done before. ``widened`` is what src
     is read as where it is widened before (`product_widened`). ``scratchpad`` is in bytes.
     """
 
@@ -83,7 +85,7 @@ class Conf:
     multiply: Multiply
     core: DataType
     blocking: Blocking
-    row_sums: Argument | None
+    row_sums: RowSums | None
     copies_in: tuple[Relayout, ...]
     copy_out: Relayout | None
     scratchpad: int
@@ -152,8 +154,15 @@ def refuse_matrices(problem: Problem, *, runtime: bool = False) -> Refusal | Non
     }
     tensors_of = problem.src, problem.weights, problem.bias, problem.dst
     refusal = refuse_tensors(*tensors_of, runtime=runtime)
-    refusal = refusal or problem.quantization.refuse(tensors)
-    return refusal or refuse(problem.post_ops, problem.dst)
+    refusal = refusal or problem.quantization.refuse(tensors, computes=not runtime)
+    refusal = refusal or refuse(problem.post_ops, problem.dst)
+    refusal = refusal or refuse_reductions(problem)
+    computed = problem.quantization.computed
+    if refusal is None and computed is not None:
+        refusal = refuse_computed(computed, problem.dst, problem.post_ops)
+        if problem.dropout is not None:
+            refusal = Refusal(Reason.ATTRIBUTE, "dropout with scales of dst that are computed")
+    return refusal
 
 
 def plan(
@@ -191,8 +200,9 @@ def plan(
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
     core = core_type(way, problem.dst.data_type, quantization, bare=bare and parts is None)
-    chance = problem.dropout is not None or problem.stochastic
-    walkable = shape.dst_walkable(problem.dst) and not chance
+    passed = problem.dropout is not None or problem.stochastic
+    passed |= problem.quantization.computed is not None
+    walkable = shape.dst_walkable(problem.dst) and not passed
     if problem.dst.data_type.bits < 8 or not walkable:
         computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
         copy_out = (computed, dst)
@@ -200,8 +210,9 @@ def plan(
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
         rows = src[1].dims[: shape.summed[0].start]
-        dims = rows if parts is None else (*rows, terms // parts.size)
-        sums = scratchpad.take(MemoryDesc(dims, "s32" if way.is_integer else "f32"))
+        each = terms if parts is None else parts.size
+        dims = rows if parts is None else (*rows, terms // each)
+        sums = RowSums.of(src, dims, each, way, problem.reductions, scratchpad)
     wide = None
     if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
         way = widened(way, src[1], terms * problem.dst.nelems())
@@ -255,6 +266,7 @@ class Indices:
 def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth) -> Finish:
     """The end of the product that computes ``dst`` from sums of that depth."""
     here = conf.copy_out is None
+    post_ops = conf.post_ops if here or conf.quantization.computed is not None else ()
     bias = None
     if not conf.bias.is_zero:
         bias = Operand(arguments.slot(Arg.BIAS), conf.bias, broadcast(conf.bias, at.bias))
@@ -268,17 +280,19 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
     if conf.column_sums is not None:
         quantization = quantization.without_zero_points(conf.factors[0])
 
-    def given(part: Argument | None, index: tuple[Affine, ...]) -> Operand | None:
-        if part is None:
-            return None
-        return Operand(arguments.slot(part[0]), part[1], broadcast(part[1], index))
-
+    columns = conf.column_sums
+    column_sums = None
+    if columns is not None:
+        index = broadcast(columns[1], at.column_sums)
+        column_sums = Operand(arguments.slot(columns[0]), columns[1], index)
+    row_sums = None
+    if conf.row_sums is not None and whole:
+        row_sums = conf.row_sums.operand(arguments, at.row_sums)
     return Finish(
         conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
-        Epilogue(conf.post_ops if here else (), dst, arguments),
+        Epilogue(post_ops, dst, arguments),
         Quantizer(quantization, tensors, arguments),
-        conf.factors, depth, given(conf.row_sums if whole else None, at.row_sums),
-        given(conf.column_sums, at.column_sums),
+        conf.factors, depth, row_sums, column_sums,
     )  # fmt: skip
 
 
@@ -292,10 +306,7 @@ def segments(
         conf.factors[0]: Operand(0, conf.src[1], at.src),
         conf.factors[1]: Operand(0, conf.weights[1], at.weights),
     }
-    sums = None
-    if conf.row_sums is not None:
-        index = broadcast(conf.row_sums[1], at.row_sums)
-        sums = Operand(arguments.slot(conf.row_sums[0]), conf.row_sums[1], index)
+    sums = None if conf.row_sums is None else conf.row_sums.operand(arguments, at.row_sums)
     end = Finish(
         conf.multiply, DataType.f32, dst, None, Epilogue((), dst, arguments),
         Quantizer(conf.per_segment, tensors, arguments), conf.factors, depth, sums,
@@ -306,15 +317,7 @@ def segments(
 def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
     """Write the sums of the rows of matrices, if they are needed."""
     if conf.row_sums is not None:
-        isa = module.isa
-        types = f"{conf.src[1].data_type}_{conf.row_sums[1].data_type}"
-        symbol = f"{module.ir.name}_sums__{types}__{isa.lanes}x1__{isa.name}"
-        if conf.segment:
-            yield emit_segment_sums(
-                module, symbol, conf.src, conf.row_sums, conf.segment, arguments
-            )
-        else:
-            yield emit_row_sums(module, symbol, conf.src, conf.row_sums, arguments)
+        yield from conf.row_sums.emit(module, arguments)
 
 
 def build(
@@ -356,10 +359,15 @@ def emit(
         phases.append(emit_product(module, symbol, product))
     if conf.copy_out is not None:
         given, dst = conf.copy_out
+        post_ops, computed = conf.post_ops, conf.quantization.computed
+        if computed is not None:
+            entry = f"{name}_scales__{computed.data_type}__{isa.lanes}x1__{isa.name}"
+            phases.append(emit_scales(module, entry, given, dst[1].data_type, computed, arguments))
+            post_ops = ()
         symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
         phases.append(
             emit_copy(
-                module, symbol, given, dst, arguments, conf.post_ops,
+                module, symbol, given, dst, arguments, post_ops,
                 conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
                 conf.dropout, stochastic=conf.stochastic,
             )

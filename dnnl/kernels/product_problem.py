@@ -12,6 +12,7 @@ from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
+from dnnl.types.scales import ScaleSpec
 from dnnl.types.tag import FormatTag
 
 LETTERS = "abcdefghijkl"
@@ -23,7 +24,7 @@ NONE = Quantization()
 class Problem:
     """dst = post_ops(dropout(bias + src * weights)) of quantized tensors; ``bias`` may be the zero
     descriptor. Factors of f32 may be held as ``narrow``. Results may be rounded by chance, which is
-    ``stochastic``."""
+    ``stochastic``. ``reductions`` says how the sums of the rows of src lie, if they are given."""
 
     src: MemoryDesc
     weights: MemoryDesc
@@ -34,6 +35,7 @@ class Problem:
     narrow: DataType = DataType.f32
     dropout: Dropout | None = None
     stochastic: bool = False
+    reductions: ScaleSpec | None = None
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from dnnl.codegen.quantization import Quantization
-from dnnl.types.attr import ScaleSpec
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.scales import ScaleSpec
 
 Summed = Mapping[int, tuple[MemoryDesc, slice]]
 """The tensors of both factors, and which dimensions of each are summed up."""

@@ -25,7 +25,6 @@ from dnnl.kernels.pointwise import refuse_types, symbol
 from dnnl.kernels.reorder import Conf, Copy
 from dnnl.kernels.reorder_rows import Row, Vectors, square_of
 from dnnl.types.arg import Arg
-from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
@@ -60,7 +59,7 @@ def shared(conf: Conf) -> Conf:
         return MemoryDesc((RUNTIME_DIM,), desc.data_type, (RUNTIME_DIM,), offset0=RUNTIME_DIM)
 
     def specs(given: Specs) -> Specs:
-        return tuple((arg, ScaleSpec(spec.mask and 1, (), spec.data_type)) for arg, spec in given)
+        return tuple((arg, replace(spec, mask=spec.mask and 1, groups=())) for arg, spec in given)
 
     def operand(desc: MemoryDesc) -> MemoryDesc:
         return MemoryDesc((1 if set(desc.dims) <= {1} else 2,), desc.data_type)

@@ -21,7 +21,8 @@ _POLICIES = {
 }  # fmt: skip
 """The mask of each name, before the driver has its say; -1 has every bit."""
 _ZERO, _ONE = Number(0), Number(1)
-DYNAMIC = ("mx", "dynamic_fp")
+DYNAMIC = {"mx": "dynamic_mx", "dynamic_fp": "dynamic_fp"}
+"""The quantization modes by the names of their masks."""
 _PLAIN_DROPOUT = (12345, "any", 0, False)
 """Seed, layout of the mask, offset, and whether these are scalars of the host."""
 _ARGUMENTS = {
@@ -168,15 +169,9 @@ def _quantization(entry: str, plain: DataType, default: Number) -> Quantization:
     return Quantization(name, varies, single, kind, groups, plain)
 
 
-def reductions(value: str) -> Text:
-    """``ARG:per_tensor:DT:GROUPS``, joined by plus signs."""
-    for entry in entries(value):
-        parts = entry.split(":")
-        if len(parts) != 4 or parts[0] not in _ARGUMENTS or parts[1] != "per_tensor":
-            raise ValueError("expected ARG:per_tensor:DT:GROUPS")
-        data_type(parts[2])
-        sizes(parts[3])
-    return Text(value)
+def reductions(value: str) -> Entries:
+    """``ARG:per_tensor[:DT[:GROUPS]]``, joined by plus signs."""
+    return _quantizations(value, DataType.s32, _ZERO)
 
 
 @dataclass(frozen=True, slots=True)

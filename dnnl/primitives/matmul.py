@@ -62,7 +62,9 @@ from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
-_SUPPORTED = ("post_ops", "scales", "zero_points", "dropout", "rounding_mode")
+_SUPPORTED = (
+    "post_ops", "scales", "zero_points", "precomputed_reductions", "dropout", "rounding_mode",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, init=False)
@@ -155,6 +157,7 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         post_ops=resolve_post_ops(problem.post_ops, problem.dst),
         dropout=resolve_dropout(attr.dropout, problem.dst),
         stochastic=bool(attr.rounding_modes),
+        reductions=attr.precomputed_reductions.get(Arg.SRC),
     )
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):

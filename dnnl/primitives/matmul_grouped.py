@@ -23,11 +23,12 @@ from dnnl.language.errors import BadValue
 from dnnl.primitives.implementation import Plan, laid_out_as, refuse_attr, resolve_post_ops
 from dnnl.reference.arrays import Array, f64
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.encoding import Encoding, Grouped
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
+from dnnl.types.scales import ScaleSpec
 
 
 def is_grouped(desc: Any) -> bool:
@@ -122,9 +123,7 @@ def _quantization(attr: PrimitiveAttr) -> Quantization:
     """What the attributes ask for, of tensors in three dimensions."""
 
     def moved(arg: int, spec: ScaleSpec) -> ScaleSpec:
-        return (
-            spec if arg == Arg.WEIGHTS else ScaleSpec(spec.mask << 1, spec.groups, spec.data_type)
-        )
+        return spec if arg == Arg.WEIGHTS else replace(spec, mask=spec.mask << 1)
 
     given = Quantization.of(attr)
     scales, zero_points = (

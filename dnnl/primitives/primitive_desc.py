@@ -26,11 +26,11 @@ from dnnl.runtime.engine import Engine
 from dnnl.runtime.threads import checked_num_threads, get_num_threads
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.dropout import SCALARS, Dropout
+from dnnl.types.dropout import SCALARS
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
 
-_QUANTIZATION = Arg.SCALES | Arg.ZERO_POINTS
+_QUANTIZATION = Arg.SCALES | Arg.ZERO_POINTS | Arg.PRECOMPUTED_REDUCTIONS
 
 
 def select_isa(engine: Engine) -> isas.Isa:
@@ -85,7 +85,7 @@ class PrimitiveDesc:
         log.describe("isa", lambda: f"{self.engine.kind},isa:{self.isa.name}")
         try:
             desc = desc.under(self._asked_attr.post_ops)
-            check_outputs(_written(desc, self._asked_attr.dropout))
+            check_outputs(_written(desc, self._asked_attr))
             for begin, entries, dst in desc.stages(self._asked_attr.post_ops):
                 check_post_ops(entries, dst, begin)
             check_dropout(self._asked_attr.dropout, desc.outputs[0].desc)
@@ -199,13 +199,15 @@ class PrimitiveDesc:
         return MemoryDesc.zero()
 
     def _parameter_desc(self, argument: int) -> MemoryDesc:
-        """The descriptor of scales or zero points."""
-        scales = bool(argument & Arg.SCALES)
-        specs = self._attr.scales if scales else self._attr.zero_points
-        owner = argument - (Arg.SCALES if scales else Arg.ZERO_POINTS)
-        spec = specs.get(owner)
-        dims = self.desc.quantized(owner).dims
-        return MemoryDesc.zero() if spec is None else spec.desc(dims)
+        """The descriptor of scales, zero points or precomputed reductions."""
+        for flag, specs in (
+            (Arg.SCALES, self._attr.scales), (Arg.ZERO_POINTS, self._attr.zero_points),
+            (Arg.PRECOMPUTED_REDUCTIONS, self._attr.precomputed_reductions),
+        ):  # fmt: skip
+            owner = argument - flag
+            if argument & flag and owner in specs:
+                return specs[owner].desc(self.desc.quantized(owner).dims)
+        return MemoryDesc.zero()
 
     def with_sizes(self, given: Mapping[int, MemoryDesc]) -> PrimitiveDesc:
         """This description with the sizes of an execution: ``given`` are the descriptors of its
@@ -236,7 +238,7 @@ class PrimitiveDesc:
     @property
     def written(self) -> tuple[Tensor, ...]:
         """The outputs, those of attributes behind those of the operation."""
-        return _written(self.desc, self._attr.dropout)
+        return _written(self.desc, self._attr)
 
     @property
     def src_desc(self) -> MemoryDesc:
@@ -330,10 +332,15 @@ def _refuse_open_operands(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:
     return Refusal(Reason.RUNTIME_DIM, f"of {found[0]} beside known sizes") if found else None
 
 
-def _written(desc: Desc, dropout: Dropout | None) -> tuple[Tensor, ...]:
-    mask = MemoryDesc.zero() if dropout is None else dropout.mask_desc
-    more = () if mask.is_zero else (Tensor(Arg.DROPOUT_MASK, "mask", mask, "", output=True),)
-    return desc.outputs + more
+def _written(desc: Desc, attr: PrimitiveAttr) -> tuple[Tensor, ...]:
+    found = list(desc.outputs)
+    if attr.dropout is not None and not attr.dropout.mask_desc.is_zero:
+        found.append(Tensor(Arg.DROPOUT_MASK, "mask", attr.dropout.mask_desc, "", output=True))
+    for argument, spec in attr.scales.items():
+        if spec.computed:
+            own = spec.desc(desc.quantized(argument).dims)
+            found.append(Tensor(Arg.SCALES | argument, "scales", own, "", output=True))
+    return tuple(found)
 
 
 def _forward(desc: Desc, hint: PrimitiveDesc) -> Desc:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
@@ -13,10 +12,10 @@ from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import (
-    RUNTIME_DIM,
     AccumulationMode,
     FpmathMode,
     Kind,
+    QuantizationMode,
     RoundingMode,
     ScratchpadMode,
     coerce,
@@ -24,12 +23,14 @@ from dnnl.types.kinds import (
 )
 from dnnl.types.layout_input import read_bool
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOps, read_mask
+from dnnl.types.post_ops import PostOp, PostOps
+from dnnl.types.scales import ScaleSpec, check_computed, read_spec
 
 K = TypeVar("K", bound=Kind)
 
 _SCALE_TYPES = ("f32", "bf16", "f16", "e8m0", "f8_e4m3")
 _ZERO_POINT_TYPES = ("s32", "s8", "u8", "s4", "u4")
+_REDUCTION_TYPES = ("s32",)
 _SEED_TYPES = ("s32", "s64")
 _ROUNDED = (Arg.DST, Arg.DIFF_SRC, Arg.DIFF_WEIGHTS)
 _VERBOSE_NAMES = {
@@ -40,55 +41,6 @@ _VERBOSE_NAMES = {
     Arg.POST_OP_DW | Arg.WEIGHTS: "attr_post_op_dw_wei",
     Arg.POST_OP_DW | Arg.DST: "attr_post_op_dw_dst",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleSpec:
-    """The shape and type of the scales or zero points of one argument.
-
-    Bit ``d`` of ``mask`` says that they vary along dimension ``d``. ``groups`` (none, or one size
-    for each of the last two dimensions) says how many neighbours share one.
-    """
-
-    mask: int
-    groups: tuple[int, ...]
-    data_type: DataType
-
-    def shape(self, dims: Sequence[int]) -> tuple[int, ...]:
-        """Return the dims of the dense, row-major tensor of values for a tensor of ``dims``.
-
-        A dimension that only execution knows stays RUNTIME_DIM.
-        """
-        if self.mask >> len(dims):
-            rule = f"has a bit above the {len(dims)} dimensions of {tuple(dims)}"
-            raise InvalidArguments("mask", self.mask, rule)
-        if len(self.groups) > len(dims):
-            raise InvalidArguments("groups", self.groups, f"more than dims = {tuple(dims)} has")
-        sizes = self.group_sizes(len(dims))
-        for d, (size, group) in enumerate(zip(dims, sizes, strict=True)):
-            if group > 1 and not self.mask >> d & 1:
-                rule = f"mask = {self.mask} has no bit for dimension {d}, so it has no groups"
-                raise InvalidArguments("groups", self.groups, rule)
-            if size != RUNTIME_DIM and size % group:
-                rule = f"{group} does not divide dimension {d}, which is {size}"
-                raise InvalidArguments("groups", self.groups, rule)
-        counts = [
-            size if size == RUNTIME_DIM else size // group
-            for size, group in zip(dims, sizes, strict=True)
-        ]
-        return tuple(count if self.mask >> d & 1 else 1 for d, count in enumerate(counts))
-
-    def group_sizes(self, ndims: int) -> tuple[int, ...]:
-        """Return how many neighbours share a value, for each dimension of a tensor."""
-        return (1,) * (ndims - len(self.groups)) + self.groups
-
-    def desc(self, dims: Sequence[int]) -> MemoryDesc:
-        """Return the descriptor of the values for a tensor of ``dims``."""
-        return MemoryDesc(self.shape(dims), self.data_type)
-
-    def __str__(self) -> str:
-        text = f"{self.mask}:{self.data_type}"
-        return f"{text}:{'x'.join(map(str, self.groups))}" if self.groups else text
 
 
 class _Choice(Generic[K]):
@@ -142,8 +94,9 @@ class PrimitiveAttr:
     ``scratchpad_mode`` says who provides temporary memory, ``fpmath_mode`` to what f32 may be
     narrowed for computing (integer weights too with ``fpmath_apply_to_int``),
     ``accumulation_mode`` how sums are kept, ``deterministic`` asks for bitwise equal results from
-    run to run. Scales, zero points, dropout, rounding and post-ops are added by the methods. A
-    primitive description takes a copy, so later changes have no effect on it.
+    run to run. Scales, zero points, precomputed reductions, dropout, rounding and post-ops are
+    added by the methods. A primitive description takes a copy, so later changes have no effect on
+    it.
 
     Sums are always those of ``strict``, of f32 beside floats and s32 beside integers, which are at
     least as precise as those of any other ``accumulation_mode``.
@@ -173,6 +126,7 @@ class PrimitiveAttr:
         self.post_ops = PostOps()
         self._scales: dict[int, ScaleSpec] = {}
         self._zero_points: dict[int, ScaleSpec] = {}
+        self._reductions: dict[int, ScaleSpec] = {}
         self._dropout: Dropout | None = None
         self._rounding: dict[int, RoundingMode] = {}
 
@@ -202,12 +156,23 @@ class PrimitiveAttr:
         mask: int = 0,
         groups: Sequence[int] = (),
         data_type: DataType | str = "f32",
+        quantization_mode: QuantizationMode | str = QuantizationMode.static_sazp,
     ) -> None:
         """Scale an argument: sources and weights are multiplied, destinations divided.
 
         ``data_type`` is f32, bf16, f16, e8m0 or f8_e4m3; the last two need a mask.
+
+        Scales of DST whose ``quantization_mode`` is dynamic are written by the execution, one for
+        each group of the last dimension, with a ``mask`` of all dimensions. ``dynamic_mx`` has e8m0
+        and ``groups`` of (1, 32): the largest power of two in the group by that in the numbers of
+        dst. ``dynamic_fp`` has f8_e4m3 and groups of (1, 16): the largest magnitude by the largest
+        number of dst. What lies beyond that is dst's largest number.
         """
-        spec = _spec(mask, groups, data_type, _SCALE_TYPES)
+        spec = read_spec(mask, groups, data_type, _SCALE_TYPES)
+        mode = coerce(QuantizationMode, quantization_mode, "quantization_mode")
+        spec = replace(spec, mode=mode)
+        if spec.computed:
+            check_computed(coerce_arg(arg, "arg"), spec)
         if spec.mask == 0 and spec.data_type.bits < 16:
             rule = f"one scale for the whole tensor cannot be {spec.data_type}"
             raise InvalidArguments("mask", 0, rule, "use f32, or a mask that is not 0")
@@ -221,8 +186,31 @@ class PrimitiveAttr:
         data_type: DataType | str = "s32",
     ) -> None:
         """Shift an integer argument: what stands for 0. ``data_type`` is s32, s8, u8, s4 or u4."""
-        spec = _spec(mask, groups, data_type, _ZERO_POINT_TYPES)
+        spec = read_spec(mask, groups, data_type, _ZERO_POINT_TYPES)
         self._zero_points[coerce_arg(arg, "arg")] = spec
+
+    @property
+    def precomputed_reductions(self) -> Mapping[int, ScaleSpec]:
+        """The sums of a source by argument id; they come as ``Arg.PRECOMPUTED_REDUCTIONS | id``."""
+        return MappingProxyType(self._reductions)
+
+    def set_precomputed_reductions(
+        self,
+        arg: Arg | int | str,
+        mask: int,
+        groups: Sequence[int] = (),
+        data_type: DataType | str = "s32",
+    ) -> None:
+        """Give the sums of each row of SRC, s32, which zero points of the weights of a product of
+        integers are multiplied by, instead of having them computed.
+
+        ``mask`` has every dimension; with ``groups`` of (1, g) there is one sum for g neighbours
+        in a row, and g divides the groups of all scales and zero points along the row.
+        """
+        argument = coerce_arg(arg, "arg")
+        if argument != Arg.SRC:
+            raise InvalidArguments("arg", name_of(argument), "sums are those of SRC")
+        self._reductions[argument] = read_spec(mask, groups, data_type, _REDUCTION_TYPES)
 
     @property
     def dropout(self) -> Dropout | None:
@@ -293,6 +281,7 @@ class PrimitiveAttr:
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._scales, made._zero_points = dict(self._scales), dict(self._zero_points)
+        made._reductions = dict(self._reductions)
         made.post_ops, made._dropout = PostOps(entries), dropout
         made._rounding = dict(self._rounding)
         return made
@@ -308,6 +297,7 @@ class PrimitiveAttr:
             self.deterministic,
             tuple(sorted(self._scales.items(), key=_by_arg)),
             tuple(sorted(self._zero_points.items(), key=_by_arg)),
+            tuple(self._reductions.items()),
             self._dropout,
             tuple(sorted(self._rounding)),
             tuple(self.post_ops),
@@ -317,7 +307,7 @@ class PrimitiveAttr:
         """Return the names of what is set, for an implementation to see what it must support.
 
         Out of scratchpad_mode, fpmath_mode, accumulation_mode, deterministic, scales,
-        zero_points, dropout, rounding_mode and post_ops.
+        zero_points, precomputed_reductions, dropout, rounding_mode and post_ops.
         """
         facts = {
             "scratchpad_mode": self.scratchpad_mode is not ScratchpadMode.library,
@@ -326,6 +316,7 @@ class PrimitiveAttr:
             "deterministic": self.deterministic,
             "scales": bool(self._scales),
             "zero_points": bool(self._zero_points),
+            "precomputed_reductions": bool(self._reductions),
             "dropout": self._dropout is not None,
             "rounding_mode": bool(self._rounding),
             "post_ops": len(self.post_ops) > 0,
@@ -347,6 +338,7 @@ class PrimitiveAttr:
             "deterministic": "deterministic:1",
             "scales": f"scales:{_joined(self._scales)}",
             "zero_points": f"zero-points:{_joined(self._zero_points)}",
+            "precomputed_reductions": f"precomputed-reductions:{_joined(self._reductions)}",
             "dropout": f"dropout:{self._dropout}",
             "rounding_mode": f"rounding-mode:{_rounded(self._rounding)}",
             "post_ops": f"post-ops:{self.post_ops}",
@@ -378,24 +370,3 @@ def _verbose_name(arg: int) -> str:
     if arg & Arg.MULTIPLE_SRC:
         return f"msrc{arg - Arg.MULTIPLE_SRC}"
     return _VERBOSE_NAMES.get(arg) or name_of(arg).lower()
-
-
-def _spec(
-    mask: object, groups: Sequence[int], data_type: DataType | str, allowed: tuple[str, ...]
-) -> ScaleSpec:
-    """Return a checked spec whose type is one of ``allowed``."""
-    bits = read_mask(mask)
-    dtype = coerce(DataType, data_type, "data_type")
-    if dtype.name not in allowed:
-        raise InvalidArguments("data_type", str(dtype), f"expected one of {', '.join(allowed)}")
-    try:
-        sizes = tuple(operator.index(size) for size in groups)
-    except TypeError:
-        raise InvalidArguments("groups", groups, "expected two integers, or none") from None
-    if sizes and (len(sizes) != 2 or min(sizes) < 1):
-        rule = "expected one size, 1 or more, for each of the last two dimensions"
-        raise InvalidArguments("groups", sizes, rule, "for example (32, 1)")
-    if sizes and not bits:
-        rule = "one value for the whole tensor has no groups"
-        raise InvalidArguments("groups", sizes, rule, "set the mask's bits of the last dimensions")
-    return ScaleSpec(bits, sizes, dtype)

@@ -230,6 +230,16 @@ class AccumulationMode(Kind):
     f16 = 5
 
 
+class QuantizationMode(Kind):
+    """Where scales come from: from the user, or from the library, which computes those of dst from
+    the largest magnitude of each group: powers of two of the microscaling formats (``dynamic_mx``)
+    or small floats (``dynamic_fp``)."""
+
+    static_sazp = 1
+    dynamic_mx = 2
+    dynamic_fp = 3
+
+
 class RoundingMode(Kind):
     """How results are rounded: to the nearest number, or by chance to one of the two next."""
 

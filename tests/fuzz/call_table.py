@@ -79,7 +79,13 @@ GIVEN: dict[str, Arguments] = {
         "scratchpad_mode": "'user'", "fpmath_mode": "'strict'", "deterministic": "False",
         "fpmath_apply_to_int": "False", "accumulation_mode": "'strict'",
     },
-    "attr.set_scales": {"arg": "Arg.SRC", "mask": "0", "groups": "()", "data_type": "'f32'"},
+    "attr.set_scales": {
+        "arg": "Arg.SRC", "mask": "0", "groups": "()", "data_type": "'f32'",
+        "quantization_mode": "'static_sazp'",
+    },
+    "attr.set_precomputed_reductions": {
+        "arg": "Arg.SRC", "mask": "3", "groups": "(1, 2)", "data_type": "'s32'"
+    },
     "attr.set_zero_points": {"arg": "Arg.DST", "mask": "0", "groups": "()", "data_type": "'s32'"},
     "attr.set_dropout": {
         "mask_desc": "None", "seed_data_type": "'s64'", "use_offset": "False",

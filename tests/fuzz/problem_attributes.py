@@ -43,7 +43,8 @@ def _scales(operation: Operation) -> Texts:
     typed = st.tuples(several, st.sampled_from(("f32", "bf16", "f16", "e8m0"))).map(":".join)
     groups = st.sampled_from(("2x1", "1x2", "4x1", "1x4", "3x1"))
     grouped = st.tuples(typed, groups).map(":".join)
-    return st.one_of(single, several, typed, grouped)
+    computed = st.sampled_from(("dst:mx:e8m0:1x32", "dst:dynamic_fp:f8_e4m3:1x16"))
+    return st.one_of(single, several, typed, grouped, computed)
 
 
 def _zero_points(operation: Operation) -> Texts:
@@ -89,6 +90,9 @@ def _one_of(*texts: str) -> Callable[[Operation, int], Texts]:
 ATTRIBUTES: Mapping[str, Callable[[Operation, int], Texts]] = {
     "attr-scales": _entries(_scales, 3),
     "attr-zero-points": _entries(_zero_points, 2),
+    "attr-precomputed-reductions": _one_of(
+        *(f"src:per_tensor:s32:1x{size}" for size in (1, 2, 3, 4, 16))
+    ),
     "attr-post-ops": _entries(_post_ops, 4),
     "attr-scratchpad": _one_of("user"),
     "attr-fpmath": _one_of("bf16", "f16", "tf32", "any", "strict:true", "bf16:true"),

@@ -230,7 +230,8 @@ def inputs(pd: PrimitiveDesc, fill: Fill = "normal", seed: int = 1) -> dict[int,
         for arg, spec in specs.items():
             values: Fill = "positive" if flag is Arg.SCALES else "integers"
             desc = spec.desc(pd.desc.quantized(arg).dims)
-            given[flag | arg] = random_memory(desc, ENGINE, seed + arg, values)
+            if not spec.computed:
+                given[flag | arg] = random_memory(desc, ENGINE, seed + arg, values)
     return given
 
 

@@ -33,9 +33,9 @@ from dnnl.reference.conversions import convert, core_type
 from dnnl.reference.post_ops import apply_post_ops
 from dnnl.reference.quantization import dequantize, expand, quantize
 from dnnl.reference.tolerance import EXACT
-from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import Alg
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.scales import ScaleSpec
 from tests.check import (
     assert_gaps_untouched,
     assert_padding_zero,

@@ -25,9 +25,9 @@ from dnnl import (
 from dnnl.reference.arrays import Array
 from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
-from dnnl.types.attr import ScaleSpec
 from dnnl.types.kinds import Alg
 from dnnl.types.post_ops import PostOpBinary
+from dnnl.types.scales import ScaleSpec
 from tests.check import check, logical, memory_of, random_memory
 from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
 from tests.primitives.reorder_cases import Attributes

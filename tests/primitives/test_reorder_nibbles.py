@@ -22,7 +22,7 @@ from dnnl import (
 from dnnl.reference.conversions import convert
 from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import QUANTIZED_TOLERANCE, reorder
-from dnnl.types.attr import ScaleSpec
+from dnnl.types.scales import ScaleSpec
 from tests.check import (
     assert_gaps_untouched,
     assert_padding_zero,

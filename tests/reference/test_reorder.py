@@ -9,8 +9,8 @@ import torch
 from dnnl.reference.conversions import convert
 from dnnl.reference.quantization import expand
 from dnnl.reference.reorder import reorder
-from dnnl.types.attr import ScaleSpec
 from dnnl.types.dtype import DataType
+from dnnl.types.scales import ScaleSpec
 from tests.reference.agreement import random
 
 PER_ROW = ScaleSpec(1, (), DataType.f32)

@@ -11,7 +11,7 @@ import pytest
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
 from dnnl.types.kinds import Alg, FpmathMode, ScratchpadMode
@@ -26,6 +26,7 @@ from dnnl.types.post_ops import (
     PostOpSum,
 )
 from dnnl.types.scalar import Scalar, trace, traced
+from dnnl.types.scales import ScaleSpec
 
 PER_CHANNEL = MemoryDesc((1, 16, 1, 1), "f32", "nchw")
 FULL = MemoryDesc((2, 16, 4, 4), "s8", "nhwc")

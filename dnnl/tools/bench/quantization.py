@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dnnl.errors import Unimplemented
 from dnnl.language import attributes as parsed
 from dnnl.language.tags import expand as expand_tag
 from dnnl.primitives.desc import Desc
@@ -18,20 +17,25 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.dropout import dropout
 from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.post_ops import apply_post_ops, undecided
-from dnnl.reference.quantization import dequantize, expand, quantize
+from dnnl.reference.quantization import (
+    computed_scales,
+    dequantize,
+    expand,
+    quantize,
+    quantize_computed,
+)
 from dnnl.reference.rule import Rule
 from dnnl.reference.stochastic import rounded
 from dnnl.tools.bench.cases import Case
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpBinary, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.scales import ScaleSpec
 
-_MISSING = {
-    "attr-precomputed-reductions": "precomputed reductions",
-}
+_NEAR = 2e-5
 _EXACT_STEPS = (Alg.binary_add, Alg.binary_sub, Alg.binary_mul, Alg.binary_div)
 
 
@@ -49,14 +53,8 @@ class Parameters:
 
 
 def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
-    """The attribute of a case for an operation that it describes.
-
-    Raises Unimplemented for what attributes do not have.
-    """
+    """The attribute of a case for an operation that it describes."""
     ndims = {tensor.argument: tensor.desc.ndims for tensor in desc.tensors}
-    for name, what in _MISSING.items():
-        if str(case[name]):
-            raise Unimplemented(f"attributes know no {what}")
     fpmath, _, whole = str(case["attr-fpmath"]).partition(":")
     attr = PrimitiveAttr(
         scratchpad_mode=str(case["attr-scratchpad"]),
@@ -67,14 +65,17 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
     )
     arg, mode, *_ = str(case["attr-rounding-mode"]).split(":")
     attr.set_rounding_mode(arg.upper(), mode)
+
+    def told(entry: parsed.Quantization) -> tuple[int, int, tuple[int, ...], DataType]:
+        bits = _bits(case, operation, entry, ndims.get(entry.argument, 0))
+        return entry.argument, bits, entry.groups, entry.data_type
+
     for entry in case["attr-scales"].items:
-        rank = _rank(entry, ndims)
-        bits = _bits(case, operation, entry, rank)
-        attr.set_scales(entry.argument, bits, entry.groups, entry.data_type)
+        attr.set_scales(*told(entry), parsed.DYNAMIC.get(entry.mask.name, "static_sazp"))
     for entry in case["attr-zero-points"].items:
-        rank = _rank(entry, ndims)
-        bits = _bits(case, operation, entry, rank)
-        attr.set_zero_points(entry.argument, bits, entry.groups, entry.data_type)
+        attr.set_zero_points(*told(entry))
+    for entry in case["attr-precomputed-reductions"].items:
+        attr.set_precomputed_reductions(*told(entry))
     _set_dropout(attr, case["attr-dropout"], desc.outputs[0].desc)
     for entry in case["attr-post-ops"].items:
         dst = desc.under(attr.post_ops).outputs[0].desc
@@ -99,12 +100,6 @@ def _set_dropout(attr: PrimitiveAttr, asked: object, dst: MemoryDesc) -> None:
     tag = expand_tag(asked.tag, dst.ndims)
     mask = None if tag == "undef" else MemoryDesc(dst.dims, "u8", tag)
     attr.set_dropout(mask, "s64", asked.offset != 0, asked.host_scalars)
-
-
-def _rank(entry: parsed.Quantization, ndims: Mapping[int, int]) -> int:
-    if entry.mask.name in parsed.DYNAMIC:
-        raise Unimplemented("scales that the primitive computes")
-    return ndims.get(entry.argument, 0)
 
 
 def _bits(case: Case, operation: Operation, entry: parsed.Quantization, ndims: int) -> int:
@@ -149,7 +144,7 @@ def _operand(operation: Operation, entry: parsed.Binary, dst: MemoryDesc) -> Mem
 
 
 def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
-    """Values for the tensors of the attribute, and for what a sum finds in the destination."""
+    """Values for the tensors of the attribute that are read."""
     made = Parameters()
     for kind, entries, specs in (
         (Arg.SCALES, case["attr-scales"], pd.attr.scales),
@@ -158,6 +153,8 @@ def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
         for entry in entries.items:
             dims = pd.desc.quantized(entry.argument).dims
             spec = specs[entry.argument]
+            if spec.computed:
+                continue
             _add_quantization(made, kind | entry.argument, entry, spec.shape(dims), pd)
     _add_dropout(made, case["attr-dropout"], pd.attr)
     if pd.attr.rounding_modes:
@@ -165,6 +162,14 @@ def fill_parameters(case: Case, pd: PrimitiveDesc) -> Parameters:
     for number, entry in enumerate(pd.attr.post_ops):
         _add_operands(made, number, entry, pd)
     return made
+
+
+def add_reductions(made: Parameters, inputs: Mapping[int, Array], pd: PrimitiveDesc) -> None:
+    """The sums of the rows of ``inputs``."""
+    for owner, spec in pd.attr.precomputed_reductions.items():
+        rows, argument = inputs[owner], Arg.PRECOMPUTED_REDUCTIONS | owner
+        sums = rows.reshape(*rows.shape[:-1], -1, spec.group_sizes(rows.ndim)[-1]).sum(-1)
+        made.add(argument, sums, pd.arg_desc(argument))
 
 
 def _seed(case: Case) -> int:
@@ -257,7 +262,16 @@ def finished(
     values = apply_post_ops(result, post_ops, operands, previous, core, kind, begin)
     open_at = undecided(result, post_ops, operands, previous, kind, exact=exact, begin=begin)
     owner = pd.desc.quantizes(argument)
-    values = quantize(values, *both(values.shape, owner, pd, made))
+    spec = pd.attr.scales.get(owner)
+    if spec is not None and spec.computed:
+        scales = computed_scales(values, spec, kind)
+        written[Arg.SCALES | owner] = scales
+        if post_ops or not exact:  # which may take the largest number of a group across a power
+            around = (computed_scales(values * (1 + s), spec, kind) for s in (-_NEAR, _NEAR))
+            open_at |= expand(np.not_equal(*around), values.shape, spec) > 0
+        values = quantize_computed(values, expand(scales, values.shape, spec), kind)
+    else:
+        values = quantize(values, *both(values.shape, owner, pd, made))
     if argument in pd.attr.rounding_modes:
         values = rounded(values, kind, int(made.values[Arg.ROUNDING_SEED].item()))
     written[argument] = values
@@ -282,7 +296,7 @@ def both(
 def scaled(rule: Rule, pd: PrimitiveDesc, made: Parameters) -> Rule:
     """The rule with slack, and what errors are relative to where the scale of src multiplies the
     result, as the scales make them."""
-    if Arg.DST in pd.attr.scales:
+    if Arg.SCALES | Arg.DST in made.values:
         rule = replace(rule, slack=rule.slack / made.values[Arg.SCALES | Arg.DST].min(initial=1.0))
     if rule.size is None or not pd.desc.operation.scales_result:
         return rule

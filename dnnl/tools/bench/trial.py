@@ -25,6 +25,7 @@ from dnnl.tools.bench.compensation import judge_sums
 from dnnl.tools.bench.creation import Created
 from dnnl.tools.bench.quantization import (
     Parameters,
+    add_reductions,
     dequantized,
     fill_parameters,
     finished,
@@ -83,6 +84,7 @@ class Trial:
             values = uniform(generator("bitwise", argument), desc.dims) if anything else array
             self.inputs[argument] = stored(values, desc.data_type)
         self.inputs.update(self.desc.operation.contents(self.case))
+        add_reductions(self.parameters, self.inputs, self.pd)
         if reads_dst(self.pd.attr):
             self.previous = self._previous()
 
@@ -183,6 +185,8 @@ class Trial:
         """What is accepted of an output."""
         if argument == Arg.DROPOUT_MASK:
             return Rule(0.0, zeros=100)
+        if argument & Arg.SCALES:  # the next one, where post-ops make results inexact
+            return Rule(0.0, zeros=100, relative=float(bool(self.pd.attr.post_ops)))
         post_ops = tuple(self.pd.attr.post_ops)
         rule = self.reference.rule(self.desc, argument, meant, post_ops)
         if argument != self.result.argument:

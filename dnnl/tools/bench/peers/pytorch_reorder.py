@@ -12,9 +12,10 @@ from dnnl.reference.conversions import S32_CLAMP
 from dnnl.tools.bench.peers.pytorch_program import Program, Tensors, Values
 from dnnl.tools.bench.peers.pytorch_tensors import data_type, split
 from dnnl.types.arg import Arg
-from dnnl.types.attr import PrimitiveAttr, ScaleSpec
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.post_ops import PostOpSum
+from dnnl.types.scales import ScaleSpec
 
 _BYTE = 8
 
