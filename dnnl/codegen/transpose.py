@@ -42,11 +42,11 @@ def _sort_units(e: Emitter, regs: Sequence[ir.Value], unit: int) -> list[ir.Valu
     """The first units of all registers one behind the other, then the second ones."""
     regs = list(regs)
     for _ in range((regs[0].type.count // unit).bit_length() - 1):
-        regs = _unzip(e, regs, unit)
+        regs = unzip(e, regs, unit)
     return regs
 
 
-def _unzip(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:
+def unzip(e: Emitter, regs: list[ir.Value], unit: int) -> list[ir.Value]:
     """The even units of each pair of registers, then the odd ones of each."""
     lanes = range(2 * regs[0].type.count)
     return [

@@ -19,7 +19,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.vector import multiply_add
-from dnnl.kernels import product_conf
+from dnnl.kernels import depthwise_bytes, product_conf
 from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
@@ -70,7 +70,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return problem
 
 
-def configure(problem: Problem, _: Isa) -> Conf | Refusal:
+def configure(problem: Problem, isa: Isa) -> Conf | depthwise_bytes.Conf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
@@ -79,7 +79,7 @@ def configure(problem: Problem, _: Isa) -> Conf | Refusal:
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    return refusal or Conf(problem)
+    return refusal or depthwise_bytes.plan(problem, isa) or Conf(problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,10 @@ def _walk(space: Spatial, name: str) -> Walk:
     return Walk((out,), tap, seen, Affine.of(tap), Affine.of(out))
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
-    """One nest over the output that folds over the taps."""
+def build(conf: Conf | depthwise_bytes.Conf, isa: Isa) -> Kernel:
+    """One nest over the output that folds over the taps, unless an instruction adds them up."""
+    if isinstance(conf, depthwise_bytes.Conf):
+        return depthwise_bytes.build(conf, isa)
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
 
 
