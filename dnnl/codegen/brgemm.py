@@ -223,6 +223,10 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
     return merged
 
 
+AHEAD = 8192
+"""Bytes by which a single stream is fetched ahead."""
+
+
 @dataclass(frozen=True)
 class Ahead:
     """What is asked for while a product is computed: ``step`` bytes from ``pointer`` on in each

@@ -27,7 +27,8 @@ from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product_problem import BYTES, LETTERS, NONE
+from dnnl.kernels.pointwise import BYTES
+from dnnl.kernels.product_problem import LETTERS, NONE
 from dnnl.kernels.product_row_sums import RowSums
 from dnnl.kernels.product_widened import take_widened, widened
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad

@@ -24,8 +24,7 @@ from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.pointwise import symbol
-from dnnl.kernels.product_problem import BYTES
+from dnnl.kernels.pointwise import BYTES, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

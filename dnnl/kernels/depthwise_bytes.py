@@ -39,8 +39,7 @@ from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.pointwise import emit_copies, symbol
-from dnnl.kernels.product_problem import BYTES
+from dnnl.kernels.pointwise import BYTES, emit_copies, symbol
 from dnnl.kernels.product_store import Columns, Store
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase

@@ -18,7 +18,7 @@ from functools import partial
 
 from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
-from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, max_rows, registers
+from dnnl.codegen.brgemm import AHEAD, Ahead, Factors, Level, Tile, accumulate, max_rows, registers
 from dnnl.codegen.builder import I8, I32, I64, Module, Value, i64
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth, Finish
@@ -35,9 +35,6 @@ from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-
-# Bytes by which a single stream of weights is fetched ahead.
-_DISTANCE = 8192
 
 
 @dataclass(frozen=True)
@@ -230,7 +227,7 @@ class _Writer:
         step = form.stride(self.k) * bits // 8
         if form.stride(self.columns.panel) * bits // 8 != step * self.k.extent:
             return None
-        return Ahead(self.e.element(weights, i64(_DISTANCE), I8), step)
+        return Ahead(self.e.element(weights, i64(AHEAD), I8), step)
 
     def _tile(self, env: Env, height: int, level: Level) -> None:
         """One register tile: all products, then its end."""

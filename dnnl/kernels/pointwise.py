@@ -29,7 +29,8 @@ Compute = Callable[[Point, list[Value]], Value]
 FLOATS = frozenset({DataType.f32, DataType.bf16, DataType.f16})
 WIDE_FLOATS = FLOATS | {DataType.f64}
 SMALL_FLOATS = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
-INTEGERS = frozenset({DataType.s32, DataType.s8, DataType.u8})
+BYTES = frozenset({DataType.s8, DataType.u8})
+INTEGERS = BYTES | {DataType.s32}
 _F32 = frozenset({DataType.f32})
 _NONE = Quantization()
 

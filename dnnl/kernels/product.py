@@ -21,7 +21,7 @@ from math import prod
 from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Env
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
-from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
+from dnnl.codegen.brgemm import AHEAD, Ahead, Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.phase import PhaseFunction
@@ -40,8 +40,6 @@ from dnnl.kernels.product_store import End, Store
 from dnnl.kernels.product_sums import Sums
 from dnnl.kernels.product_tiles import Part, UnitTile, room
 from dnnl.runtime.image import Phase
-
-_DISTANCE = 8192  # bytes by which a single stream of weights is fetched ahead
 
 
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
@@ -319,7 +317,7 @@ class _Writer:
         tiles, tile = self.per_band, env[self.number]
         if problem.blocking.places:
             tiles, tile = self.chunk, e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
-        begin = i64(size * bits // 8 if tiles > 1 else _DISTANCE)
+        begin = i64(size * bits // 8 if tiles > 1 else AHEAD)
         step = -(-part // (steps * tiles))
         begin = e.add(begin, e.add(e.mul(tile, steps * step), e.mul(block, part)))
         return Ahead(e.element(b, begin, I8), step)

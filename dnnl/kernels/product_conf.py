@@ -24,10 +24,10 @@ from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.computed_scales import emit_scales, refuse_computed
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
+from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import emit_product
 from dnnl.kernels.product_form import Product
-from dnnl.kernels.product_problem import BYTES, NONE, Problem, Shape, as_read, plain
+from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, plain
 from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
 from dnnl.kernels.product_sums import Segments
 from dnnl.kernels.product_types import refuse_tensors

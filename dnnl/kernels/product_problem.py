@@ -16,7 +16,6 @@ from dnnl.types.scales import ScaleSpec
 from dnnl.types.tag import FormatTag
 
 LETTERS = "abcdefghijkl"
-BYTES = frozenset({DataType.u8, DataType.s8})
 NONE = Quantization()
 
 

@@ -11,15 +11,14 @@ from functools import partial
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
-from dnnl.kernels.pointwise import FLOATS, INTEGERS, SMALL_FLOATS, refuse_types
+from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, SMALL_FLOATS, refuse_types
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FpmathMode
 from dnnl.types.memory_desc import MemoryDesc
 
 _F4 = frozenset({DataType.f4_e2m1})
-_BYTES = frozenset({DataType.u8, DataType.s8})
-_COMPRESSED = _BYTES | {DataType.u4, DataType.s4}
+_COMPRESSED = BYTES | {DataType.u4, DataType.s4}
 
 _WEIGHTS = {
     DataType.f64: frozenset({DataType.f64}),
@@ -28,7 +27,7 @@ _WEIGHTS = {
     DataType.f16: _COMPRESSED | SMALL_FLOATS | _F4 | {DataType.f16},
     **dict.fromkeys(SMALL_FLOATS, SMALL_FLOATS),
     **dict.fromkeys(_F4, _F4),
-    **dict.fromkeys(_BYTES, _COMPRESSED),
+    **dict.fromkeys(BYTES, _COMPRESSED),
 }
 """What is multiplied by a src."""
 

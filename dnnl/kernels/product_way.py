@@ -12,8 +12,8 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_tiles
-from dnnl.kernels.pointwise import FLOATS
-from dnnl.kernels.product_problem import BYTES, NONE, Problem, Shape, as_read, becomes_floats, plain
+from dnnl.kernels.pointwise import BYTES, FLOATS
+from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, becomes_floats, plain
 from dnnl.kernels.product_segments import Cut, cut
 from dnnl.kernels.product_types import multiplies_integers, way_of
 from dnnl.types.arg import Arg
