@@ -21,6 +21,7 @@ from dnnl.runtime.engine import Engine
 from dnnl.tools.quantized_difference import compare_layers
 from tests.framework.models import LIGHT, Array, make_model, model_of, node, run_peer
 from tests.framework.quantizing import dynamically, random_feeds, statically
+from tests.framework.test_operators import agree
 from tests.primitives.harness import every_isa
 
 FORMS = ("QDQ", "QOperator")
@@ -140,6 +141,40 @@ def test_dynamic_convolutions(tmp_path: Path) -> None:
     model = dynamically(convolutional(), tmp_path)
     check(model, "plain")
     assert not floats_left(model)
+
+
+@pytest.mark.parametrize("size", ["columns", "one"])
+def test_a_constant_factor_goes_into_the_product(size: str) -> None:
+    """Scales of columns beside one that is computed, as of activations that are quantized anew."""
+    scales = np.array([0.5, 2.0, 0.25, 1.5, 3.0], np.float32)
+    constants = {
+        "w": np.random.default_rng(2).integers(-9, 9, (6, 5)).astype(np.int8),
+        "s": scales if size == "columns" else scales[:1],
+    }
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], "q", "d", "z"),
+        node("MatMulInteger", ["q", "w", "z"], "p"),
+        node("Cast", ["p"], "f", to=onnx.TensorProto.FLOAT),
+        node("Mul", ["d", "s"], "both"), node("Mul", ["f", "both"], "y"),
+    ]  # fmt: skip
+    session = agree(make_model(nodes, {"x": (4, 6)}, ["y"], constants), "propagate")
+    assert "binary" not in {layer.primitive for layer in session.layers}
+
+
+def test_a_constant_factor_along_the_width_stays_where_it_is() -> None:
+    """As many as outputs, but not along them: convolutions have these in dimension 1."""
+    rng = np.random.default_rng(2)
+    constants = {
+        "w": rng.integers(-9, 9, (5, 3, 1, 1)).astype(np.int8),
+        "s": np.array([0.5, 2.0, 0.25, 1.5, 3.0], np.float32),
+    }
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], "q", "d", "z"),
+        node("ConvInteger", ["q", "w", "z"], "p"),
+        node("Cast", ["p"], "f", to=onnx.TensorProto.FLOAT),
+        node("Mul", ["d", "s"], "both"), node("Mul", ["f", "both"], "y"),
+    ]  # fmt: skip
+    agree(make_model(nodes, {"x": (2, 3, 4, 5)}, ["y"], constants), "plain")
 
 
 def test_each_pattern_is_one_step(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ def test_sums_in_parts(types: tuple[str, str, str]) -> None:
 @each_type
 def test_inner_products(types: tuple[str, str, str]) -> None:
     check(inner_product_desc((35, 96), 50, types, PLAIN, "f32"))
+    check(inner_product_desc((35, 99), 50, types, PLAIN))  # no whole words
     check(inner_product_desc((35, 64, 3, 5), 50, types, ("last", "any", "plain")))
     check(inner_product_desc((35, 100, 3, 5), 50, types, ("last", "any", "plain")))
 
