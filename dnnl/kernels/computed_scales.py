@@ -21,25 +21,24 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.pointwise import SMALL_FLOATS, letters
+from dnnl.kernels.product_problem import Problem
 from dnnl.kernels.scratchpad import Argument
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import QuantizationMode
-from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp, PostOpSum
+from dnnl.types.post_ops import PostOpSum
 from dnnl.types.scales import ScaleSpec
 
 _SCALED = SMALL_FLOATS | {DataType.f4_e2m1, DataType.s8}
 
 
-def refuse_computed(
-    spec: ScaleSpec, dst: MemoryDesc, post_ops: tuple[PostOp, ...]
-) -> Refusal | None:
+def refuse_computed(spec: ScaleSpec, problem: Problem) -> Refusal | None:
     """Why no scales can be computed for dst, or None.
 
     Raises InvalidArguments where they do not vary along all dimensions.
     """
+    dst = problem.dst
     every = (1 << dst.ndims) - 1
     if spec.mask != every:
         rule = f"scales that an execution computes vary along every dimension: {every}"
@@ -47,8 +46,15 @@ def refuse_computed(
     if dst.data_type not in _SCALED:
         rule = f"{dst.data_type} with scales that are computed; it takes {any_of(_SCALED)}"
         return Refusal(Reason.DATA_TYPE, rule)
-    if any(isinstance(entry, PostOpSum) for entry in post_ops):
+    if any(isinstance(entry, PostOpSum) for entry in problem.post_ops):
         return Refusal(Reason.POST_OP, "a sum with numbers whose scale is about to change")
+    beside = {
+        "dropout": problem.dropout is not None,
+        "zero points of DST": Arg.DST in dict(problem.quantization.zero_points),
+    }
+    found = [what for what, is_there in beside.items() if is_there]
+    if found:
+        return Refusal(Reason.ATTRIBUTE, f"{found[0]} with scales of DST that are computed")
     return None
 
 

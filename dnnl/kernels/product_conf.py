@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
@@ -29,6 +29,7 @@ from dnnl.kernels.product import emit_product
 from dnnl.kernels.product_form import Product
 from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, plain
 from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
+from dnnl.kernels.product_segments import Cut
 from dnnl.kernels.product_sums import Segments
 from dnnl.kernels.product_types import refuse_tensors
 from dnnl.kernels.product_way import (
@@ -159,9 +160,7 @@ def refuse_matrices(problem: Problem, *, runtime: bool = False) -> Refusal | Non
     refusal = refusal or refuse_reductions(problem)
     computed = problem.quantization.computed
     if refusal is None and computed is not None:
-        refusal = refuse_computed(computed, problem.dst, problem.post_ops)
-        if problem.dropout is not None:
-            refusal = Refusal(Reason.ATTRIBUTE, "dropout with scales of dst that are computed")
+        refusal = refuse_computed(computed, problem)
     return refusal
 
 
@@ -171,16 +170,7 @@ def plan(
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
     sum has so many ``terms``."""
     factors = src[0], weights[0]
-    dequantized = NONE
-    way = direct_way(problem, isa, terms, shape) or usual_way(problem, isa)
-    parts = None
-    if needs_floats(problem, factors, shape):
-        parts = segments_of(problem, factors, shape, terms, way)
-        if parts is None:
-            dequantized = problem.quantization.of_arguments(factors)
-            problem = of_floats(problem, factors)
-            way = usual_way(problem, isa)
-    assert way is not None, "refused before"
+    problem, way, parts, dequantized = _choose(problem, factors, isa, terms, shape)
     quantization = problem.quantization if parts is None else parts.outer
     stands_for = [dequantized.of_arguments((arg,)) != NONE for arg in factors]
     scratchpad = Scratchpad()
@@ -194,8 +184,9 @@ def plan(
     if way.tiles is not None:
         words = -(-shape.line(src[1]) // way.group) if parts is None else 0
         if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
-            way = usual_way(problem, isa, tiled=False)
-            assert way is not None, "refused before"
+            untiled = usual_way(problem, isa, tiled=False)
+            assert untiled is not None, "refused before"
+            way = untiled
     if stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
@@ -217,12 +208,9 @@ def plan(
     if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
         way = widened(way, src[1], terms * problem.dst.nelems())
         wide = take_widened(scratchpad, src[1]) if way.widened else None
-    tile = _tile(isa, way, wanted.vectors, problem.dst.dims[-2], ones=ones)
-    size = _size(problem, isa, tile, way, terms)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
-    size = replace(size, in_rows=way.group if in_rows else 0)
-    blocking = choose_blocking(isa, tile, size)
+    blocking = _blocking(problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows)
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         quantization=quantization, dequantized=dequantized, factors=factors,
@@ -234,21 +222,49 @@ def plan(
     )  # fmt: skip
 
 
-def _tile(isa: Isa, way: Multiply, vectors: int, rows: int, *, ones: bool) -> TileShape:
-    if way.tiles is not None:
-        return TileShape(product_tiles.tile_rows(isa, vectors, rows), vectors)
-    most = max_rows(isa, vectors * way.span, way.parts, ones=ones)
-    return TileShape(alike(rows, most), vectors)
+class _Choice(NamedTuple):
+    """What is multiplied and how, in which ``parts`` sums are cut, and what is ``dequantized``
+    where it is copied."""
+
+    problem: Problem
+    way: Multiply
+    parts: Cut | None
+    dequantized: Quantization
 
 
-def _size(problem: Problem, isa: Isa, tile: TileShape, way: Multiply, terms: int) -> Size:
+def _choose(
+    problem: Problem, factors: tuple[int, int], isa: Isa, terms: int, shape: Shape
+) -> _Choice:
+    way = direct_way(problem, isa, terms, shape) or usual_way(problem, isa)
+    parts, dequantized = None, NONE
+    if needs_floats(problem, factors, shape):
+        parts = segments_of(problem, factors, shape, terms, way)
+        if parts is None:
+            dequantized = problem.quantization.of_arguments(factors)
+            problem = of_floats(problem, factors)
+            way = usual_way(problem, isa)
+    assert way is not None, "refused before"
+    return _Choice(problem, way, parts, dequantized)
+
+
+def _blocking(
+    problem: Problem, isa: Isa, way: Multiply, vectors: int, terms: int, *, ones: bool,
+    in_rows: bool,
+) -> Blocking:  # fmt: skip
+    """The tile, and what is kept in which cache."""
     *_, rows, columns = problem.dst.dims
-    width = tile.vectors * isa.lanes
-    return Size(
+    if way.tiles is not None:
+        tile = TileShape(product_tiles.tile_rows(isa, vectors, rows), vectors)
+    else:
+        most = max_rows(isa, vectors * way.span, way.parts, ones=ones)
+        tile = TileShape(alike(rows, most), vectors)
+    width = vectors * isa.lanes
+    size = Size(
         rows, -(-columns // width), -(-terms // way.group),
         way.word_bytes, way.group * width * way.b.bits // 8,
-        fast=way.tiles is not None,
+        fast=way.tiles is not None, in_rows=way.group if in_rows else 0,
     )  # fmt: skip
+    return choose_blocking(isa, tile, size)
 
 
 @dataclass(frozen=True)

@@ -207,8 +207,12 @@ def test_what_has_no_such_scales() -> None:
         PrimitiveDesc(matmul_desc((4, 4, 64), ("f32", "f32", "f8_e4m3")), ENGINE, attr)
     attr = computed("dynamic_mx")
     attr.set_dropout()
-    with pytest.raises(Unimplemented, match="dropout with scales of dst that are computed"):
+    with pytest.raises(Unimplemented, match="dropout with scales of DST that are computed"):
         PrimitiveDesc(matmul_desc((4, 4, 64), ("f32", "f32", "f8_e4m3")), ENGINE, attr)
+    attr = computed("dynamic_mx")
+    attr.set_zero_points(Arg.DST)
+    with pytest.raises(Unimplemented, match="zero points of DST with scales of DST"):
+        PrimitiveDesc(matmul_desc((4, 4, 64), ("f32", "f32", "s8")), ENGINE, attr)
     image = convolution_desc(Window((34,), (3,)), 1, (4, 4))
     with pytest.raises(Unimplemented, match="scales of DST that the library computes"):
         PrimitiveDesc(image, ENGINE, computed("dynamic_mx", 3))
