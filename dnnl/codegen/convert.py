@@ -60,13 +60,42 @@ def _to_float(e: Emitter, value: ir.Value, unsigned: bool = False, core: ir.Type
     return e.b.sitofp(value, _like(value, core))
 
 
+_TO_NEAREST = 4  # as the processor rounds
+
+
 def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: ir.Type) -> ir.Value:
     """Saturate, then round to nearest, ties to even; NaN becomes ``low``."""
+    name = e.isa.instruction("to integers", "f32", value.type.count)
+    if name is not None and high - low == 255 and value.type.element is F32:
+        return _to_byte(e, value, name, signed=low < 0)
     value = vector.maximum(e, value, vector.splat_constant(value.type, low))
     value = vector.minimum(e, value, vector.splat_constant(value.type, high))
     if element is I32:
         return e.b.fptosi(math.round_to_even(e, value), _like(value, I32))
     return e.b.trunc(math.rounded_bits(e, value), _like(value, element))
+
+
+def _to_byte(e: Emitter, value: ir.Value, name: str, *, signed: bool) -> ir.Value:
+    """By an instruction that makes -2^31 of what s32 does not hold, and one that saturates: s8 of
+    signed numbers, u8 of unsigned ones, of which -2^31 is the largest half."""
+    kind = _like(value, I32)
+
+    def put(number: int) -> ir.Value:
+        return vector.splat_constant(kind, number)
+
+    if signed:
+        value = vector.minimum(e, vector.splat_constant(value.type, 127.0), value)
+    else:
+        value = vector.maximum(e, value, vector.splat_constant(value.type, 0.0))
+    every = ir.Constant(ir.IntType(value.type.count), -1)
+    operands = [value, put(0), every, ir.Constant(I32, _TO_NEAREST)]
+    number = e.intrinsic(name, kind, operands)
+    if signed:
+        number = e.b.select(e.b.icmp_signed("<", number, put(127)), number, put(127))
+        number = e.b.select(e.b.icmp_signed(">", number, put(-128)), number, put(-128))
+    else:
+        number = e.b.select(e.b.icmp_unsigned("<", number, put(255)), number, put(255))
+    return e.b.trunc(number, _like(value, I8))
 
 
 def _from_s4(e: Emitter, code: ir.Value) -> ir.Value:

@@ -88,11 +88,14 @@ def _by_arg(item: tuple[int, ScaleSpec]) -> int:
 
 
 class Quantizer:
-    """Scales and zero points bound to the operands of a kernel."""
+    """Scales and zero points bound to the operands of a kernel. One that ``requantizes`` sums of
+    products multiplies by the reciprocal of a single scale of an integer dst, on every instruction
+    set; others divide."""
 
     def __init__(
-        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments
-    ) -> None:
+        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments,
+        *, requantizes: bool = False,
+    ) -> None:  # fmt: skip
         def bind(flag: Arg, specs: Specs) -> dict[int, Operand]:
             return {
                 arg: _values(arguments.slot(flag | arg), spec, tensors[arg]) for arg, spec in specs
@@ -104,7 +107,9 @@ class Quantizer:
         }  # fmt: skip
         single = {arg for arg, spec in quantization.scales if spec.mask == 0}
         self._inverted = {arg for arg in single if tensors[arg].data_type.is_integer}
+        self._requantizes = requantizes
         self._divisors: dict[tuple[Emitter, int, int], Divisor] = {}
+        self._reciprocals: dict[tuple[Emitter, int, int], ir.Value] = {}
         self._scales = bind(Arg.SCALES, quantization.scales)
         self._zero_points = bind(Arg.ZERO_POINTS, quantization.zero_points)
 
@@ -140,7 +145,9 @@ class Quantizer:
     def quantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
         """value / scale + zero_point."""
         if argument in self._scales:
-            if argument in self._inverted and inverts(place.e, value):
+            if argument in self._inverted and self._requantizes:
+                value = place.e.b.fmul(value, self._reciprocal(place, argument))
+            elif argument in self._inverted and inverts(place.e, value):
                 value = self._divisor(place, argument).divide(place.e, value)
             else:
                 scale = place.load(self._scales[argument])
@@ -153,16 +160,28 @@ class Quantizer:
 
     def _divisor(self, place: Place, argument: int) -> Divisor:
         """What divides by the one scale of an argument, computed where the function begins."""
-        e, operand, lanes = place.e, self._scales[argument], place.kind.count
-        key = e, argument, lanes
+        key = place.e, argument, place.kind.count
         if key not in self._divisors:
-            row = convert.storage(operand.data_type)
-            with e.b.goto_entry_block():
-                where = e.element(place.address(operand), i64(operand.desc.offset0), row.element)
-                one = e.b.load(where, typ=row.element, align=operand.data_type.size)
-                scale = row.to_core(e, vector.splat(e, one, lanes))
-                self._divisors[key] = Divisor.of(e, scale)
+            with place.e.b.goto_entry_block():
+                self._divisors[key] = Divisor.of(place.e, self._one(place, argument))
         return self._divisors[key]
+
+    def _reciprocal(self, place: Place, argument: int) -> ir.Value:
+        """1 / the one scale of an argument, computed where the function begins."""
+        b, key = place.e.b, (place.e, argument, place.kind.count)
+        if key not in self._reciprocals:
+            with b.goto_entry_block():
+                scale = self._one(place, argument)
+                self._reciprocals[key] = b.fdiv(vector.splat_constant(scale.type, 1.0), scale)
+        return self._reciprocals[key]
+
+    def _one(self, place: Place, argument: int) -> ir.Value:
+        """The one scale of an argument, in all lanes."""
+        e, operand = place.e, self._scales[argument]
+        row = convert.storage(operand.data_type)
+        where = e.element(place.address(operand), i64(operand.desc.offset0), row.element)
+        one = e.b.load(where, typ=row.element, align=operand.data_type.size)
+        return row.to_core(e, vector.splat(e, one, place.kind.count))
 
 
 def _within(place: Place, quotient: ir.Value, scale: ir.Value, limit: float) -> ir.Value:

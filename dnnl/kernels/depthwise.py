@@ -146,7 +146,8 @@ def emit_walk(
         inputs.append(bias)
     epilogue = Epilogue(problem.post_ops, dst, arguments)
     factors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights}
-    quantizer = Quantizer(problem.quantization, {**factors, int(Arg.DST): dst}, arguments)
+    tensors = {**factors, int(Arg.DST): dst}
+    quantizer = Quantizer(problem.quantization, tensors, arguments, requantizes=True)
 
     def tap(point: Point, total: Value) -> Values:
         a, w = (quantizer.centred(point, arg, point.load(op)) for arg, op in factors.items())

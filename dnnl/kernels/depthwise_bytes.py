@@ -205,7 +205,7 @@ class _Tensors:
             bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
         tensors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights, int(Arg.DST): dst}
         whole, later = (
-            Quantizer(given, tensors, arguments)
+            Quantizer(given, tensors, arguments, requantizes=True)
             for given in (
                 problem.quantization, problem.quantization.without_zero_points(Arg.SRC)
             )

@@ -276,7 +276,8 @@ def tensors(conf: Conf, arguments: Arguments) -> Tensors:
         row_sums = Operand(dst.slot, MemoryDesc((conf.dst.dims[-2],), "s32"), (m,))
     finish = Finish(
         conf.multiply, conf.core, dst, bias, Epilogue(conf.post_ops, dst, arguments),
-        Quantizer(conf.quantization, quantized, arguments), factors, Depth(0, 0), row_sums,
+        Quantizer(conf.quantization, quantized, arguments, requantizes=True),
+        factors, Depth(0, 0), row_sums,
     )  # fmt: skip
     return Tensors(
         Operand(arguments.slot(factors[0]), src_desc, place(src_desc, m, k)),

@@ -165,15 +165,18 @@ def emit_copy(
     dropout: Dropout | None = None,
     *,
     stochastic: bool = False,
+    requantizes: bool = False,
 ) -> Phase:
     """Write a phase that copies one argument into another through its ``quantization``, a dropout,
-    post-ops, that of dst and rounding, as values of ``core``."""
+    post-ops, that of dst and rounding, as values of ``core``. It may be the end of a product, which
+    ``requantizes``."""
     axes = letters(dst[1].dims)
     index = tuple(Affine.of(axis) for axis in axes)
     given = Operand(arguments.slot(src[0]), src[1], index)
     output = Operand(arguments.slot(dst[0]), dst[1], index)
     epilogue = Epilogue(post_ops, output, arguments)
-    quantizer = Quantizer(quantization, {src[0]: given, int(Arg.DST): output}, arguments)
+    tensors = {src[0]: given, int(Arg.DST): output}
+    quantizer = Quantizer(quantization, tensors, arguments, requantizes=requantizes)
     dropper = Dropper(dropout, output, arguments)
     rounding = StochasticRounding(stochastic, output, arguments)
 

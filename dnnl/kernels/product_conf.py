@@ -307,7 +307,7 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
     return Finish(
         conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
         Epilogue(post_ops, dst, arguments),
-        Quantizer(quantization, tensors, arguments),
+        Quantizer(quantization, tensors, arguments, requantizes=True),
         conf.factors, depth, row_sums, column_sums,
     )  # fmt: skip
 
@@ -385,7 +385,7 @@ def emit(
             emit_copy(
                 module, symbol, given, dst, arguments, post_ops,
                 conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
-                conf.dropout, stochastic=conf.stochastic,
+                conf.dropout, stochastic=conf.stochastic, requantizes=True,
             )
         )  # fmt: skip
     return phases

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dnnl import Arg, MatmulDesc, Memory, MemoryDesc, PrimitiveAttr, config
+from dnnl import Arg, MatmulDesc, Memory, MemoryDesc, PrimitiveAttr, ReorderDesc, config
+from dnnl.primitives.desc import Desc
 from tests.primitives.harness import every_isa, execute
 
 SCALES = (3.0, 0.1, 0.7, -1.5, 2.0**-64, 1e-30, 1e30, 3e38, 1e-38, 1e-41, 0.0, np.inf)
@@ -26,29 +27,40 @@ def values(scale: np.float32) -> np.ndarray:
 @every_isa
 @pytest.mark.parametrize("kind", LIMITS)
 def test_quotients_are_those_of_a_division(kind: str, isa: str) -> None:
+    """A reorder divides, or multiplies by the reciprocal and corrects that."""
+    with config.override("max_cpu_isa", isa):
+        for scale in map(np.float32, SCALES):
+            x = values(scale)
+            desc = ReorderDesc(MemoryDesc(x.shape, "f32"), MemoryDesc(x.shape, kind))
+            given = {Arg.SRC: Memory.from_numpy(x)}
+            with np.errstate(all="ignore"):
+                _check(desc, given, x / scale, scale)
+
+
+@every_isa
+@pytest.mark.parametrize("kind", LIMITS)
+def test_sums_of_products_are_multiplied_by_the_reciprocal(kind: str, isa: str) -> None:
     """Products of one term: a number in each row, and sixteen ones."""
     with config.override("max_cpu_isa", isa):
         for scale in map(np.float32, SCALES):
-            _check(kind, scale)
+            x = values(scale)
+            shapes = (x.size, 1), (1, 16), (x.size, 16)
+            types = ("f32", "f32", kind)
+            desc = MatmulDesc(*map(MemoryDesc, shapes, types))
+            given = {
+                Arg.SRC: Memory.from_numpy(x[:, None]),
+                Arg.WEIGHTS: Memory.from_numpy(np.ones((1, 16), np.float32)),
+            }
+            with np.errstate(all="ignore"):
+                _check(desc, given, (x * (np.float32(1) / scale))[:, None], scale)
 
 
-def _check(kind: str, scale: np.float32) -> None:
-    x = values(scale)
-    with np.errstate(all="ignore"):
-        exact = x / scale
-    known = ~np.isnan(exact)
+def _check(desc: Desc, given: dict[Arg, Memory], exact: np.ndarray, scale: np.float32) -> None:
     attr = PrimitiveAttr()
     attr.set_scales(Arg.DST, 0)
-    desc = MatmulDesc(
-        MemoryDesc((x.size, 1), "f32"),
-        MemoryDesc((1, 16), "f32"),
-        MemoryDesc((x.size, 16), kind),
-    )
-    given = {
-        Arg.SRC: Memory.from_numpy(x[:, None]),
-        Arg.WEIGHTS: Memory.from_numpy(np.ones((1, 16), np.float32)),
-        Arg.SCALES | Arg.DST: Memory.from_numpy(np.array([scale])),
-    }
-    got = execute(desc, {int(key): memory for key, memory in given.items()}, attr).numpy()
-    wanted = np.rint(np.clip(exact, *LIMITS[kind]))
-    assert (got[known] == wanted[known, None]).all(), scale
+    args = {int(arg): memory for arg, memory in given.items()}
+    args[Arg.SCALES | Arg.DST] = Memory.from_numpy(np.array([scale]))
+    got = execute(desc, args, attr).numpy()
+    wanted = np.rint(np.clip(exact, *LIMITS[str(desc.outputs[0].desc.data_type)]))
+    known = np.broadcast_to(~np.isnan(exact), got.shape)
+    assert (got[known] == np.broadcast_to(wanted, got.shape)[known]).all(), scale

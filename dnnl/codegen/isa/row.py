@@ -98,9 +98,10 @@ class Isa:
 
     ``instructions`` are those that generators cannot say in plain LLVM IR: ``pick`` elements of a
     register by the lanes of another; ``scale`` by a power of two, take the ``mantissa`` or the
-    ``exponent``; ``narrow to bf16``, for which denormals are zero, the upper register first, and
-    ``classify``. ``dots`` are the products of register tiles; ``matrix`` is the unit that has tiles
-    as registers, if there is one. ``caches`` are what a machine of this level has at least.
+    ``exponent``; round numbers ``to integers``, to -2^31 where s32 has none; ``narrow to bf16``,
+    for which denormals are zero, the upper register first, and ``classify``. ``dots`` are the
+    products of register tiles; ``matrix`` is the unit that has tiles as registers, if there is one.
+    ``caches`` are what a machine of this level has at least.
     ``device`` is None for processors.
     """
 

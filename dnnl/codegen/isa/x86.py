@@ -34,6 +34,7 @@ _LOOKUP = (
     Instruction("pick", "f32", 16, "llvm.x86.avx512.permvar.sf.512"),
     Instruction("pick", "i16", 32, "llvm.x86.avx512.permvar.hi.512"),
 )
+_WHOLE = (Instruction("to integers", "f32", 16, "llvm.x86.avx512.mask.cvtps2dq.512"),)
 _NARROW = (
     Instruction("narrow to bf16", "f32", 16, "llvm.x86.avx512bf16.cvtneps2bf16.512"),
     Instruction("narrow to bf16", "f32", 32, "llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
@@ -51,7 +52,7 @@ def _avx512(
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
-        instructions=(*_EXPONENTS, *_LOOKUP, *instructions),
+        instructions=(*_EXPONENTS, *_LOOKUP, *_WHOLE, *instructions),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
         matrix=matrix,
     )  # fmt: skip
