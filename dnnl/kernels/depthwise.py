@@ -19,7 +19,7 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.vector import multiply_add
-from dnnl.kernels import depthwise_bytes, product_conf
+from dnnl.kernels import convolution_depthwise_bytes, product_conf
 from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
@@ -69,7 +69,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return problem
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | depthwise_bytes.Conf | Refusal:
+def configure(problem: Problem, isa: Isa) -> Conf | convolution_depthwise_bytes.Conf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
@@ -78,7 +78,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | depthwise_bytes.Conf | Refus
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    return refusal or depthwise_bytes.plan(problem, isa) or Conf(problem)
+    return refusal or convolution_depthwise_bytes.plan(problem, isa) or Conf(problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +103,10 @@ def _walk(space: Spatial, name: str) -> Walk:
     return Walk((out,), tap, seen, Affine.of(tap), Affine.of(out))
 
 
-def build(conf: Conf | depthwise_bytes.Conf, isa: Isa) -> Kernel:
+def build(conf: Conf | convolution_depthwise_bytes.Conf, isa: Isa) -> Kernel:
     """One nest over the output that folds over the taps, unless an instruction adds them up."""
-    if isinstance(conf, depthwise_bytes.Conf):
-        return depthwise_bytes.build(conf, isa)
+    if isinstance(conf, convolution_depthwise_bytes.Conf):
+        return convolution_depthwise_bytes.build(conf, isa)
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dnnl import Arg, ConvolutionDesc, MemoryDesc, PrimitiveAttr, PrimitiveDesc, config
 from dnnl.codegen import isa as rows
-from dnnl.kernels import depthwise, depthwise_bytes
+from dnnl.kernels import convolution_depthwise_bytes, depthwise
 from tests.check import logical
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.products import Types, Window, convolution_desc, inputs, verify
@@ -60,7 +60,9 @@ def quantized(*, points: bool = True) -> PrimitiveAttr:
 
 
 def by_fours(desc: ConvolutionDesc, attr: PrimitiveAttr | None = None) -> bool:
-    return isinstance(PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf, depthwise_bytes.Conf)
+    return isinstance(
+        PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf, convolution_depthwise_bytes.Conf
+    )
 
 
 @pytest.mark.parametrize("isa", NAMES)
