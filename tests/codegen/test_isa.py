@@ -24,7 +24,8 @@ def test_the_strongest_row_is_taken() -> None:
     assert select("sapphirerapids", "amx-tile").name == "avx512_core_fp16"
     assert select("znver5", "avx512fp16").name == "avx512_core_bf16"
     assert select(CASCADE_LAKE, "avx512fp16", "avx512bf16").name == "avx512_core_vnni"
-    assert select("haswell", "avx512f").name == "avx2"
+    assert select("alderlake", "avx512f").name == "avx2_vnni"
+    assert select("haswell", "avx512f", "avxvnni").name == "avx2"
 
 
 def test_processors_that_were_measured_have_caches_of_their_own() -> None:
@@ -45,7 +46,7 @@ def test_a_limit_to_the_instructions_leaves_the_caches(name: str) -> None:
     ("name", "hint"),
     [
         ("avx1024", "not a known instruction set; did you mean 'avx"),
-        ("AVX2_VNNI", "oneDNN knows .*the next lower one is 'avx2'"),
+        ("AVX2_VNNI_2", "oneDNN knows .*the next lower one is 'avx2_vnni'"),
         ("avx10_1_512_amx", "oneDNN knows .*the next lower one is 'avx512_core_amx'"),
     ],
 )

@@ -146,6 +146,7 @@ def test_peaks_grow_with_narrow_types() -> None:
         ("avx512_core_bf16", "bf16", "bf16", "vdpbf16ps"),
         ("avx512_core_vnni", "u8", "s8", "vpdpbusd"),
         ("avx512_core", "u8", "s8", "vpmaddwd"),
+        ("avx2_vnni", "u8", "s8", "vpdpbusd"),
         ("avx2", "f32", "f32", "vfmadd"),
         ("sse41", "f32", "f32", "mulps"),
     ],

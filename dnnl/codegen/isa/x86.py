@@ -16,7 +16,12 @@ def _words(name: str) -> Dot:
     return Dot("s16", "s16", "s32", 2, name, add=False)
 
 
-_BYTES = Dot("u8", "s8", "s32", 4, "llvm.x86.avx512.vpdpbusd.512")
+def _bytes(bits: int) -> Dot:
+    """Four bytes at a time, in sums that wrap and do not saturate."""
+    return Dot("u8", "s8", "s32", 4, f"llvm.x86.avx512.vpdpbusd.{bits}")
+
+
+_BYTES = _bytes(512)
 _BFLOATS = Dot("bf16", "bf16", "f32", 2, "llvm.x86.avx512bf16.dpbf16ps.512")
 _TILES = (
     Dot("u8", "s8", "s32", 4, "llvm.x86.tdpbusd"),
@@ -42,6 +47,14 @@ _NARROW = (
 )
 
 
+def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) -> Isa:
+    return Isa(
+        name, "x86_64", _TRIPLE, "x86-64-v3", (*_AVX2, *extra),
+        vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
+        dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
+    )  # fmt: skip
+
+
 def _avx512(
     name: str,
     extra: tuple[str, ...] = (),
@@ -65,9 +78,8 @@ ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
         vector_bits=128, registers=16, fma=False, masked=False, half=False, caches=_SMALL,
         dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
-    Isa("avx2", "x86_64", _TRIPLE, "x86-64-v3", _AVX2,
-        vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
-        dots=(FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS)),
+    _avx2("avx2"),
+    _avx2("avx2_vnni", ("avxvnni",), (_bytes(256),)),
     _avx512("avx512_core"),
     _avx512("avx512_core_vnni", ("avx512vnni",), (_BYTES,)),
     _avx512("avx512_core_bf16", ("avx512vnni", "avx512bf16"), (_BYTES, _BFLOATS), _NARROW),
@@ -81,8 +93,7 @@ ROWS = (
 #: The other levels of oneDNN, and the strongest row that each includes.
 WITHOUT_ROW = {
     "avx": "sse41",
-    "avx2_vnni": "avx2",
-    "avx2_vnni_2": "avx2",
+    "avx2_vnni_2": "avx2_vnni",
     "avx512_core_amx_fp16": "avx512_core_amx",
     "avx10_1_512": "avx512_core_fp16",
     "avx10_1_512_amx": "avx512_core_amx",
