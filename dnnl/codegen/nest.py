@@ -25,7 +25,7 @@ from llvmlite import ir
 
 from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Axis
-from dnnl.codegen.builder import F32, I64, Module, Values, i64
+from dnnl.codegen.builder import F32, I32, I64, Emitter, Module, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.point import Body, Site
@@ -34,6 +34,7 @@ from dnnl.codegen.sharing import ONE, Items, enough, share_out
 from dnnl.codegen.space import Space
 from dnnl.codegen.writer import Writer
 from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,8 @@ class Nest:
     better be in a cache, and ``keeps`` that it asks for ``Point.room``. ``core`` is the type of the
     body's vectors, and ``registers`` how many registers one fills where these hold more than one
     element and what is converted is not transposed. ``moved`` is an operand whose elements the body
-    stores to dst as they are, if it does no more.
+    stores to dst as they are, if it does no more. Nothing is done where all of ``needed``, numbers
+    of s32 side by side, are zero.
     """
 
     parallel: tuple[Axis, ...]
@@ -70,11 +72,13 @@ class Nest:
     found: tuple[Axis, ...] = ()
     keeps: bool = False
     steps: int = 1
+    needed: Operand | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """All that is touched."""
-        return (*self.inputs, *self.outputs)
+        needed = () if self.needed is None else (self.needed,)
+        return (*self.inputs, *self.outputs, *needed)
 
     @property
     def space(self) -> Space:
@@ -164,12 +168,32 @@ def _emit(
         e.b.fence("seq_cst")  # such stores are not ordered by the locks of the runtime
         return ()
 
-    aligned = [_aligned(site) for site in sites if site.plan.streamed]
-    if aligned:
-        e.branch(reduce(e.b.and_, aligned), stream, lambda: run(sites))
+    def every() -> Values:
+        aligned = [_aligned(site) for site in sites if site.plan.streamed]
+        if aligned:
+            return e.branch(reduce(e.b.and_, aligned), stream, lambda: run(sites))
+        return run(sites)
+
+    needed = [
+        _any(e, phase.pointers((nest.needed,))[nest.needed], nest.needed.desc)
+        for nest, _ in plans if nest.needed is not None
+    ]  # fmt: skip
+    if needed:
+        e.branch(reduce(e.b.or_, needed), every, lambda: ())
     else:
-        run(sites)
+        every()
     return phase.end(items.count)
+
+
+def _any(e: Emitter, pointer: ir.Value, desc: MemoryDesc) -> ir.Value:
+    """Whether one of the numbers of s32 of a dense tensor is not zero."""
+
+    def body(number: ir.Value, found: ir.Value) -> Values:
+        place = e.element(pointer, e.add(number, i64(desc.offset0)), I32)
+        return (e.b.or_(found, e.b.load(place, typ=I32, align=4)),)
+
+    (found,) = e.loop(i64(0), i64(desc.nelems()), body, (I32(0),), unroll=False, name="needed")
+    return e.b.icmp_unsigned("!=", found, I32(0))
 
 
 def _aligned(site: Site) -> ir.Value:

@@ -178,6 +178,7 @@ def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Produc
         around, inside, columns, src, weights, conf.multiply,
         product_conf.finish(conf, arguments, out, values, depth), conf.blocking,
         domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
+        narrow=product_conf.other_way(conf, arguments, src, isa),
     )  # fmt: skip
 
 

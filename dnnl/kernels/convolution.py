@@ -28,6 +28,7 @@ from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.pointwise import BYTES
+from dnnl.kernels.product_pairs import take_flags
 from dnnl.kernels.product_problem import LETTERS, NONE
 from dnnl.kernels.product_row_sums import RowSums
 from dnnl.kernels.product_widened import take_widened, widened
@@ -324,12 +325,14 @@ def plan(
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
         dst = computed
-    wide = None
+    panels = _panels(problem, read, way, isa)
+    wide = flags = None
     if border is None and whole:
         terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
-        way = widened(way, read, terms * problem.dst.nelems())
+        products = terms * problem.dst.nelems()
+        way = widened(way, read, products)
         wide = take_widened(scratchpad, read) if way.widened else None
-    panels = _panels(problem, read, way, isa)
+        flags = take_flags(scratchpad, isa, way, panels, products)
     if problem.weights != panels:
         weights = scratchpad.copy(weights, panels)
     zero_points = dict(problem.quantization.zero_points)
@@ -354,6 +357,7 @@ def plan(
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
         pieces=problem.pieces, borders=problem.borders, border=border, widened=wide,
+        flags=flags,
     )  # fmt: skip
 
 

@@ -160,14 +160,16 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         weights=(columns.form, *first),
         row_sums=(rows, Affine.of(part)) if conf.segment else (rows,),
     )
+    read = Operand(arguments.slot(conf.read[0]), conf.read[1], (rows, *tail))
     space, places, taps = along_line(row)
     product = Product(
         (), space, places, taps, (), tuple(summed), columns,
-        Operand(arguments.slot(conf.read[0]), conf.read[1], (rows, *tail)),
+        read,
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
         conf.multiply, product_conf.finish(conf, arguments, dst, at, depth),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         segments=product_conf.segments(conf, arguments, dst, at, depth, part),
+        narrow=product_conf.other_way(conf, arguments, read, isa),
     )  # fmt: skip
     return (product,)

@@ -13,12 +13,14 @@ from dnnl.kernels.scratchpad import Relayout
 @dataclass(frozen=True)
 class Inside:
     """How factors are multiplied, what is kept in registers and in caches (None where loops decide
-    that), and what is copied before and after the products."""
+    that), and what is copied before and after the products. Panels of small weights may be
+    multiplied by ``pairs`` of bytes."""
 
     multiply: Multiply
     blocking: Blocking | None = None
     copies_in: tuple[Relayout, ...] = ()
     copy_out: Relayout | None = None
+    pairs: bool = False
 
 
 @runtime_checkable

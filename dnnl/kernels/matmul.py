@@ -230,6 +230,7 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         domain=(columns.inside,) if columns.inside.needed else (),
         apart=conf.weights[1].strides[-2] if in_rows else 0,
         segments=product_conf.segments(conf, arguments, dst, at, depth_of, part),
+        narrow=product_conf.other_way(conf, arguments, src, isa),
     )  # fmt: skip
     return (product,)
 

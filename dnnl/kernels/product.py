@@ -15,19 +15,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import astuple, replace
+from functools import partial
 from itertools import product
 from math import prod
 
 from dnnl.codegen import sharing, vector
-from dnnl.codegen.access import Env
+from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.brgemm import AHEAD, Ahead, Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
+from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.kernels.conv_tiles import (
     BandRun,
-    Spatial,
     TileRun,
     band_runs,
     pixels,
@@ -38,6 +39,7 @@ from dnnl.kernels.conv_tiles import (
 from dnnl.kernels.product_form import Product
 from dnnl.kernels.product_store import End, Store
 from dnnl.kernels.product_sums import Sums
+from dnnl.kernels.product_taps import taps_inside
 from dnnl.kernels.product_tiles import Part, UnitTile, room
 from dnnl.runtime.image import Phase
 
@@ -222,36 +224,30 @@ class _Writer:
     def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
         """One register tile: all products, then its end."""
         e, problem = self.e, self.problem
-        rows: list[int | None] = [*self._offsets(run, tile)]
-        places = len(rows)
-        if problem.finish.needs_column_sums or self.sums.needs_column_sums:
-            rows.append(None)
-        vectors = problem.columns.vector
-        a_element, b_element = problem.multiply.element
-        factors = Factors(
-            e.element(self.pointers[problem.src], self.a_form.along(env).emit(e, env), a_element),
-            e.element(
-                self.pointers[problem.weights], self.b_form.along(env).emit(e, env), b_element
-            ),
-            tuple(rows),
-            tuple(self.b_form.stride(vectors) * v for v in range(vectors.extent)),
-            problem.multiply,
-            problem.apart,
-        )
-        ahead = self._ahead(env, block, factors.b) or self._rows_ahead(env, factors.a, places)
-        factors = replace(factors, ahead=ahead)
+        places = len(self._offsets(run, tile))
         at = self.store.at(env, tile.width, places)
+        factors = partial(self._factors, env, run, tile, block)
         if self.unit is not None:
-            self._unit_tile(self.unit, env, factors, block, at)
+            usual = factors(problem.src, problem.multiply)
+            self._unit_tile(self.unit, env, usual, block, at)
             return
         kept_rows = places + problem.finish.needs_column_sums
-        zero = Tile.of(self.sums.zero(e), kept_rows, vectors.extent)
+        zero = Tile.of(self.sums.zero(e), kept_rows, problem.columns.vector.extent)
         if self.blocks == 1:
             at.prefetch()
-            at.finish(self._products(env, zero, factors, run, tile))
+
+            def whole(src: Operand, multiply: Multiply) -> Tile:
+                return self._products(env, zero, factors(src, multiply), run, tile)
+
+            at.finish(self._either(env, whole))
             return
         kept = e.element(self.scratch, self.kept.emit(e, env), zero.cells[0].type.element)
-        sums = self._product_block(env, self._begun(kept, zero, block), factors, block)
+        begun = self._begun(kept, zero, block)
+
+        def part(src: Operand, multiply: Multiply) -> Tile:
+            return self._product_block(env, begun, factors(src, multiply), block)
+
+        sums = self._either(env, part)
         last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
 
         def finish() -> Values:
@@ -263,6 +259,40 @@ class _Writer:
             return ()
 
         e.branch(last, finish, keep)
+
+    def _factors(
+        self, env: Env, run: BandRun, tile: TileRun, block: Value, src: Operand, multiply: Multiply
+    ) -> Factors:
+        """The operands of a tile: where it begins in ``src`` and in weights, and what follows."""
+        e, problem, vectors = self.e, self.problem, self.problem.columns.vector
+        rows: list[int | None] = [*self._offsets(run, tile)]
+        places = len(rows)
+        if problem.finish.needs_column_sums or self.sums.needs_column_sums:
+            rows.append(None)
+        form = src.offset(src.index)
+        assert form is not None, "configure admits only affine layouts"
+        a, b = (
+            e.element(self.pointers[operand], offset.along(env).emit(e, env), element)
+            for operand, offset, element in zip(
+                (src, problem.weights), (form, self.b_form), multiply.element, strict=True
+            )
+        )
+        ahead = self._ahead(env, block, b) or self._rows_ahead(env, a, places, multiply)
+        columns = tuple(self.b_form.stride(vectors) * v for v in range(vectors.extent))
+        return Factors(a, b, tuple(rows), columns, multiply, problem.apart, ahead)
+
+    def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
+        """The sums of a tile, in the narrow way where there is one and the panel allows it."""
+        e, problem, narrow = self.e, self.problem, self.problem.narrow
+        if narrow is None:
+            return sums(problem.src, problem.multiply)
+        axes = (*problem.order, problem.columns.panel)
+        cells = e.branch(
+            narrow.takes(e, env, self.pointers[narrow.flags], self.b_form, axes),
+            lambda: sums(narrow.src, narrow.pairs).cells,
+            lambda: sums(problem.src, problem.multiply).cells,
+        )
+        return Tile(problem.columns.vector.extent, cells)
 
     def _unit_tile(self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End) -> None:
         """One register tile that a matrix unit computes."""
@@ -328,7 +358,7 @@ class _Writer:
         desc, times = self.problem.src.desc, 1 + self.problem.multiply.widened
         return (desc.size - desc.offset0 * desc.data_type.size) * times
 
-    def _rows_ahead(self, env: Env, a: Value, rows: int) -> Ahead | None:
+    def _rows_ahead(self, env: Env, a: Value, rows: int, multiply: Multiply) -> Ahead | None:
         """What a tile asks for of a matrix A that comes from beyond the caches: its part of the
         next tile's rows, where rows are one stream. To read as many rows side by side as a tile has
         is more than processors foresee."""
@@ -339,7 +369,7 @@ class _Writer:
         far = self._src_bytes > e.isa.caches.l2
         if not (in_stream and far) or self.blocks > 1 or self.unit is not None:
             return None
-        size = rows * step * problem.multiply.word_bytes // problem.multiply.group
+        size = rows * step * multiply.word_bytes // multiply.group
         passes = 1 if problem.blocking.panels else panel.extent
         part = -(-size // passes)
         begin = i64(size) if passes == 1 else e.add(i64(size), e.mul(env[panel], part))
@@ -369,19 +399,19 @@ class _Writer:
         self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun
     ) -> Tile:
         """The sum over everything."""
-        problem = self.problem
+        e, problem = self.e, self.problem
         if problem.is_matrix:
-            return self.sums.add(self.e, env, sums, factors, self._merged(problem.inside))
+            return self.sums.add(e, env, sums, factors, self._merged(problem.inside))
         d, h, w = problem.space
         kd, kh, kw = problem.taps
         levels = [
             *(self._level(axis) for axis in problem.around),
-            self._taps(kd, d, env[problem.places[0]]),
+            taps_inside(e, d, env[problem.places[0]], self._steps(kd)),
         ]
         inner = [self._level(axis) for axis in problem.inside]
         if not static_taps(run, tile, w.kernel):
             spans = run.taps[0] if run.taps else None
-            levels.append(self._taps(kh, h, env[problem.places[1]], spans))
+            levels.append(taps_inside(e, h, env[problem.places[1]], self._steps(kh), spans))
             levels.append(self._level(kw))
             ahead = tile.width * self.a_form.stride(problem.places[2]) if self._streams() else 0
             if not ahead:
@@ -398,7 +428,7 @@ class _Writer:
         factors = replace(factors, ahead=None)  # taps that are written out begin anew each
         if run.taps is None or len(set(run.taps)) == 1:
             spans = run.taps[0] if run.taps else None
-            levels.append(self._taps(kh, h, env[problem.places[1]], spans))
+            levels.append(taps_inside(e, h, env[problem.places[1]], self._steps(kh), spans))
             taps = [(0, tap) for tap in range(w.kernel)]
             rows_h = ((0, 1),) * run.rows
         else:
@@ -439,10 +469,8 @@ class _Writer:
         if not chosen:
             return sums
         _, kh, kw = self.problem.taps
-        a_step, b_step = (
-            form.stride(kh) * tap[0] + form.stride(kw) * tap[1]
-            for form in (self.a_form, self.b_form)
-        )
+        steps = zip(self._steps(kh), self._steps(kw), strict=True)
+        a_step, b_step = (down * tap[0] + right * tap[1] for down, right in steps)
         part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
         return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
 
@@ -452,31 +480,12 @@ class _Writer:
         return [*levels[:own], *merge_levels(levels[own:])]
 
     def _level(self, axis: Axis) -> Level:
-        return Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))
+        return Level.over(axis.extent, *self._steps(axis))
 
-    def _taps(
-        self, axis: Axis, space: Spatial, out: Value, span: tuple[int, int] | None = None
-    ) -> Level:
-        """The taps of one output that lie inside the image."""
-        steps = self.a_form.stride(axis), self.b_form.stride(axis)
-        if span is not None:
-            return Level(i64(span[0]), i64(span[1]), *steps)
-        if not space.padded:
-            return Level(i64(0), i64(space.kernel), *steps)
-        e, b = self.e, self.e.b
-        first = e.add(e.mul(out, space.stride), i64(-space.padding))
-        missing = _ceil_div(e, b.neg(first), space.dilation)
-        reach = _ceil_div(e, b.sub(i64(space.src), first), space.dilation)
-        low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
-        return Level(low, high, *steps)
+    def _steps(self, axis: Axis) -> tuple[int, int]:
+        """How far one step along an axis goes in A and in B."""
+        return self.a_form.stride(axis), self.b_form.stride(axis)
 
 
 def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:
     return e.smaller(e.larger(value, low), high)
-
-
-def _ceil_div(e: Emitter, value: Value, divisor: int) -> Value:
-    """ceil(value / divisor) for values above -divisor; anything at most 0 for those below."""
-    if divisor == 1:
-        return value
-    return e.b.sdiv(e.b.add(value, i64(divisor - 1)), i64(divisor))

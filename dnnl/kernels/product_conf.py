@@ -27,6 +27,7 @@ from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import emit_product
 from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_pairs import Narrow, emit_flags, narrow, take_flags
 from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, plain
 from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
 from dnnl.kernels.product_segments import Cut
@@ -72,7 +73,8 @@ class Conf:
     ``copy_out`` goes after the product, if dst is not computed in place, and then does all that
     follows on the bias, ``dropout`` and ``stochastic`` rounding among it. Where scales of dst are
     computed, post-ops are done before. ``widened`` is what src
-    is read as where it is widened before (`product_widened`). ``scratchpad`` is in bytes.
+    is read as where it is widened before (`product_widened`), ``flags`` are the panels that are
+    multiplied without that (`product_pairs`). ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -96,6 +98,7 @@ class Conf:
     segment: int = 0
     per_segment: Quantization = NONE
     widened: Argument | None = None
+    flags: Argument | None = None
 
     @property
     def read(self) -> Argument:
@@ -108,7 +111,9 @@ class Conf:
         copies = self.copies_in
         if self.widened is not None:
             copies = (*copies, (self.src, words_of(self.src[1], self.widened)))
-        return Inside(self.multiply, self.blocking, copies, self.copy_out)
+        return Inside(
+            self.multiply, self.blocking, copies, self.copy_out, pairs=self.flags is not None
+        )
 
 
 AnyConf = TypeVar("AnyConf", bound=Conf)
@@ -204,10 +209,13 @@ def plan(
         each = terms if parts is None else parts.size
         dims = rows if parts is None else (*rows, terms // each)
         sums = RowSums.of(src, dims, each, way, problem.reductions, scratchpad)
-    wide = None
+    wide = flags = None
     if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
-        way = widened(way, src[1], terms * problem.dst.nelems())
+        products = terms * problem.dst.nelems()
+        way = widened(way, src[1], products)
         wide = take_widened(scratchpad, src[1]) if way.widened else None
+        if wanted.desc.inner_blocks:
+            flags = take_flags(scratchpad, isa, way, wanted.desc, products)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
     blocking = _blocking(problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows)
@@ -218,7 +226,7 @@ def plan(
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         dropout=problem.dropout, stochastic=problem.stochastic,
         segment=0 if parts is None else parts.size,
-        per_segment=NONE if parts is None else parts.inner, widened=wide,
+        per_segment=NONE if parts is None else parts.inner, widened=wide, flags=flags,
     )  # fmt: skip
 
 
@@ -330,6 +338,12 @@ def segments(
     return Segments(axis, end)
 
 
+def other_way(conf: Conf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
+    """The way of panels that are small enough through a product that reads ``src``."""
+    given = conf.flags, conf.src, conf.weights[1], src, conf.multiply
+    return narrow(*given, arguments, isa)
+
+
 def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
     """Write the sums of the rows of matrices, if they are needed."""
     if conf.row_sums is not None:
@@ -361,9 +375,12 @@ def emit(
     name, isa = module.ir.name, module.isa
     phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
     phases.extend(sums(module, conf, arguments))
+    if conf.flags is not None:
+        symbol = f"{name}_flags__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
+        phases.append(emit_flags(module, symbol, conf.weights, conf.flags, arguments))
     if conf.widened is not None:
         symbol = f"{name}_wide__{conf.src[1].data_type}__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_widened(module, symbol, conf.src, conf.widened, arguments))
+        phases.append(emit_widened(module, symbol, conf.src, conf.widened, conf.flags, arguments))
     tile = conf.blocking.tile
     types = "_".join(
         dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))

@@ -11,6 +11,7 @@ from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.product_pairs import Narrow
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_sums import Segments
 
@@ -26,7 +27,8 @@ class Product:
     lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
     ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
     ``domain`` are padding, those outside of ``exists`` do not exist.
-    The k of a group of weights lie ``apart``, in elements, unless they are side by side.
+    The k of a group of weights lie ``apart``, in elements, unless they are side by side. Panels
+    that are small enough are multiplied in another way, if there is a ``narrow`` one.
     """
 
     order: tuple[Axis, ...]
@@ -45,12 +47,14 @@ class Product:
     exists: tuple[Bound, ...] = ()
     apart: int = 0
     segments: Segments | None = None
+    narrow: Narrow | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Everything that the product touches."""
         ends = () if self.segments is None else self.segments.end.operands
-        return (self.src, self.weights, *self.finish.operands, *ends)
+        narrow = () if self.narrow is None else (self.narrow.src, self.narrow.flags)
+        return (self.src, self.weights, *narrow, *self.finish.operands, *ends)
 
     @property
     def multiply_adds(self) -> int:

@@ -63,9 +63,10 @@ def take_widened(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
 
 
 def emit_widened(
-    module: Module, symbol: str, src: Argument, dst: Argument, arguments: Arguments
-) -> Phase:
-    """Write the phase that widens the memory of ``src``."""
+    module: Module, symbol: str, src: Argument, dst: Argument, flags: Argument | None,
+    arguments: Arguments,
+) -> Phase:  # fmt: skip
+    """Write the phase that widens the memory of ``src``, unless all ``flags`` are zero."""
     slot, words = words_of(src[1], dst)
     axis = Axis(words.dims[0], "word")
     here = (Affine.of(axis),)
@@ -77,7 +78,8 @@ def emit_widened(
     def body(point: Point) -> None:
         point.store_stored(target, _widen(point.e, point.load_stored(source), signed=signed))
 
-    nest = Nest((axis,), (), (source,), (target,), body, core=I64)
+    needed = None if flags is None else Operand(arguments.slot(flags[0]), flags[1], ())
+    nest = Nest((axis,), (), (source,), (target,), body, core=I64, needed=needed)
     return emit_nest(module, symbol, nest)
 
 

@@ -200,7 +200,7 @@ def look_inside(
         tensors=tuple((label, str(tensor)) for label, tensor in tensors.items()),
         tile=_tile(steps, inside, recipe.isa),
         block=told(inside.blocking) if inside and inside.blocking else "",
-        factors=_factors(inside.multiply) if inside else "",
+        factors=_factors(inside) if inside else "",
         packing=tuple(_packings(names, inside)) if inside else (),
         scratchpad=plan.scratchpad,
         steps=steps,
@@ -263,8 +263,9 @@ def _tile(steps: tuple[Step, ...], inside: Inside | None, isa: Isa) -> str:
     return steps[-1].tile if steps else "0x0"
 
 
-def _factors(how: Multiply) -> str:
+def _factors(inside: Inside) -> str:
     """How two factors are multiplied."""
+    how = inside.multiply
     by = (how.tiles or how.dot).instruction.removeprefix("llvm.x86.").removeprefix(
         "llvm."
     ) or "plain products"
@@ -274,4 +275,6 @@ def _factors(how: Multiply) -> str:
         widened = f", widened to {how.parts} registers"
     if how.widened:
         widened += ", src before the product"
+    if inside.pairs:
+        widened += "; panels of small weights by sums of two in 16 bits"
     return f"{how.a} by {how.b} to {how.dot.accumulator} by {by}{group}{widened}"

@@ -30,6 +30,12 @@ _TILES = (
     Dot("u8", "u8", "s32", 4, "llvm.x86.tdpbuud"),
     Dot("bf16", "bf16", "f32", 2, "llvm.x86.tdpbf16ps"),
 )
+_PAIRS = tuple(
+    Instruction("add pairs of bytes", "u8", lanes, f"llvm.x86.{name}")
+    for lanes, name in (
+        (16, "ssse3.pmadd.ub.sw.128"), (32, "avx2.pmadd.ub.sw"), (64, "avx512.pmaddubs.w.512"),
+    )
+)  # fmt: skip
 _EXPONENTS = tuple(
     Instruction(operation, "f32", bits // 32, f"llvm.x86.avx512.mask.{name}.ps.{bits}")
     for operation, name in (("scale", "scalef"), ("mantissa", "getmant"), ("exponent", "getexp"))
@@ -51,7 +57,7 @@ def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) ->
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v3", (*_AVX2, *extra),
         vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
-        dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
+        instructions=_PAIRS, dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
     )  # fmt: skip
 
 
@@ -65,7 +71,7 @@ def _avx512(
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
-        instructions=(*_EXPONENTS, *_LOOKUP, *_WHOLE, *instructions),
+        instructions=(*_EXPONENTS, *_LOOKUP, *_WHOLE, *_PAIRS, *instructions),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
         matrix=matrix,
     )  # fmt: skip
@@ -77,7 +83,7 @@ _AMX = (*_HALVES, "amx-tile", "amx-int8", "amx-bf16")
 ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
         vector_bits=128, registers=16, fma=False, masked=False, half=False, caches=_SMALL,
-        dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
+        instructions=_PAIRS, dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
     _avx2("avx2"),
     _avx2("avx2_vnni", ("avxvnni",), (_bytes(256),)),
     _avx512("avx512_core"),
