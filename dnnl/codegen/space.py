@@ -62,7 +62,10 @@ class Space:
         reaches all of its elements. Outside the bounds ``filled`` iterations are padding too. Axes
         that an operand blocks are split at the block boundaries, so that its offset becomes affine:
         ``c -> 16 * c_o + c_i``."""
-        split = {axis: _split(axis, inputs, outputs) for axis in (*parallel, *reduced, *found)}
+        extents = {axis: _extent(axis, outputs) for axis in (*parallel, *reduced, *found)}
+        split = {
+            axis: _split(axis, extent, (*outputs, *inputs)) for axis, extent in extents.items()
+        }
         ends = [Bound(split[axis], axis.extent) for axis in (*parallel, *reduced)]
 
         # What is looked up lies inside, though blocks may have room for more.
@@ -77,6 +80,7 @@ class Space:
         def bounds(given: Sequence[Bound]) -> tuple[Bound, ...]:
             return tuple(Bound(_substitute(bound.form, split), bound.limit) for bound in given)
 
+        others = (Bound(split[axis], extents[axis]) for axis in _apart(parallel, outputs))
         return Space(
             axes=tuple(piece for axis in parallel for piece in split[axis].strides),
             inner=tuple(piece for axis in reduced for piece in split[axis].strides),
@@ -84,7 +88,7 @@ class Space:
             outputs=tuple(outputs),
             numbers={number: _substitute(number.form, split) for number in numbers},
             domain=tuple(bound for bound in (*ends, *bounds(filled)) if bound.above),
-            exists=tuple(bound for bound in bounds(where) if bound.needed),
+            exists=tuple(bound for bound in (*bounds(where), *others) if bound.needed),
             found={axis: split[axis] for axis in found},
         )
 
@@ -216,18 +220,37 @@ def _line(outer: Axis, inner: Axis) -> Axis:
     return Axis(outer.extent * inner.extent, f"{outer.name}{inner.name}")
 
 
-def _split(axis: Axis, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> Affine:
-    """Cut an axis at the block boundaries of the operands that it walks one by one."""
+def _extent(axis: Axis, outputs: Sequence[Operand]) -> int:
+    """How far an axis goes, the padding of outputs included that it walks from their beginning."""
     extent = axis.extent
-    boundaries: set[int] = set()
-    for operand in (*outputs, *inputs):
+    for operand in outputs:
         for dim, form in enumerate(operand.index):
-            if form.strides != {axis: 1}:
-                continue
-            if operand in outputs and form.const == 0:
+            if form.strides == {axis: 1} and form.const == 0:
                 end = operand.desc.dims[dim]
                 assert end <= axis.extent, f"{axis!r} does not reach {end} elements of an output"
                 extent = max(extent, operand.desc.padded_dims[dim])
+    return extent
+
+
+def _apart(axes: Sequence[Axis], outputs: Sequence[Operand]) -> list[Axis]:
+    """Axes behind whose ends some output has elements of other iterations: none of its dimensions
+    ends where they do, as those of ``c`` where it is indexed by ``16 * g + c``."""
+
+    def ends(axis: Axis, operand: Operand) -> bool:
+        own = [form for form in operand.index if form.stride(axis)]
+        return not own or any(form.strides == {axis: 1} and form.const == 0 for form in own)
+
+    return [axis for axis in axes if not all(ends(axis, operand) for operand in outputs)]
+
+
+def _split(axis: Axis, extent: int, operands: Sequence[Operand]) -> Affine:
+    """Cut so many iterations of an axis at the block boundaries of the operands that it walks one
+    by one."""
+    boundaries: set[int] = set()
+    for operand in operands:
+        for dim, form in enumerate(operand.index):
+            if form.strides != {axis: 1}:
+                continue
             sizes = operand.boundaries(dim)
             if sizes and form.const % sizes[-1] == 0 and divide_each_other(boundaries | set(sizes)):
                 boundaries |= set(sizes)

@@ -4,7 +4,7 @@ A case is ``ISA CACHES THREADS``, layouts that no tag spells (`tests.fuzz.layout
 arguments of ``dnnl bench``. It runs on one thread and on several, beside pages that nobody may
 touch, and must give the same bits each time; its destinations and all gaps are poisoned, its
 sources must stay as they are. ``small`` caches make kernels share out and store small tensors as if
-they were large.
+they were large. No two work items may write the same byte.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tests.fuzz.problems import cases as problems
 from tests.fuzz.taken import taken
 from tests.guard import End, near
 from tests.small_caches import small_is_large
+from tests.work_items import assert_apart
 
 _RANGE = 2.0**120
 _REASON = 60  # characters of a reason by which refusals are counted
@@ -122,7 +123,13 @@ def _checked(case: Case, threads: int, own: str) -> Outcome:
         other = [name for name in written if not _same(first[name], placed[name])]
         if other:
             return failed(f"bits differ: {what}", f"arguments {other}, {count} threads, {at}")
-    return _judged(case, trial, first, what)
+    outcome = _judged(case, trial, first, what)
+    if outcome is PASSED and created.pd is trial.pd:
+        try:
+            assert_apart(made, _beside_pages(given, "end"))
+        except AssertionError as error:
+            return failed(f"work items share bytes: {what}", str(error))
+    return outcome
 
 
 def _name(case: Case, trial: Trial) -> str:

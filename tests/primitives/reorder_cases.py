@@ -51,7 +51,7 @@ from tests.check import (
 from tests.layout_strategies import PLAIN, STYLES, Style, descs, empty_shapes, many_dims, shapes
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.runtime_sizes import ALL, opened
-from tests.primitives.work_items import assert_apart
+from tests.work_items import assert_apart
 
 TYPES = (
     "f32", "f16", "bf16", "f64", "s32", "s8", "u8", "f8_e5m2", "f8_e4m3", "e8m0", "s4", "u4",

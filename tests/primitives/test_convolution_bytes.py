@@ -13,6 +13,7 @@ from dnnl import (
     ConvolutionDesc,
     Memory,
     MemoryDesc,
+    Primitive,
     PrimitiveAttr,
     PrimitiveDesc,
     Unimplemented,
@@ -32,6 +33,7 @@ from tests.primitives.products import (
     verify,
     verify_on,
 )
+from tests.work_items import assert_apart
 
 NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
 PAIRS = [("u8", "s8"), ("s8", "s8")]
@@ -213,6 +215,20 @@ def test_nothing_is_copied_in_layouts_that_were_chosen(channels: Dims) -> None:
         assert isinstance(conf, Conf)
         border = 0 if conf.border is None else conf.border.copy[1].size
         assert pd.scratchpad_desc.size == border
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512_core"])
+def test_sums_of_a_group_stay_out_of_the_next_one(isa: str) -> None:
+    """Channels of a group are fewer than those of its panels, and two threads may do two groups."""
+    desc = convolution(("u8", "s8", "s32"), (3, 81, 12), Window((6, 6), (2, 2)))
+    with config.override("max_cpu_isa", isa):
+        pd = PrimitiveDesc(desc, ENGINE, quantized((), (0,)))
+    memories = {
+        tensor.argument: Memory(pd.arg_desc(tensor.argument), ENGINE) for tensor in pd.desc.tensors
+    }
+    zero_points = Memory(MemoryDesc((1,), "s32"), ENGINE)
+    zero_points.numpy()[:] = 3
+    assert_apart(Primitive(pd), {**memories, Arg.ZERO_POINTS | Arg.SRC: zero_points})
 
 
 def test_depthwise_of_many_taps_stays_exact() -> None:

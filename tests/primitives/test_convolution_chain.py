@@ -34,7 +34,7 @@ from dnnl.types.post_ops import PostOpDepthwise
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.primitives.harness import ENGINE, array, every_isa, execute_all, tensor
 from tests.primitives.products import DIRECT, inputs, lay_out
-from tests.primitives.work_items import assert_apart
+from tests.work_items import assert_apart
 
 DW_WEIGHTS, DW_BIAS = Arg.POST_OP_DW | Arg.WEIGHTS, Arg.POST_OP_DW | Arg.BIAS
 DW_DST = Arg.POST_OP_DW | Arg.DST
