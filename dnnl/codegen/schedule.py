@@ -36,7 +36,7 @@ from dnnl.codegen.vectorize import (
     turns_of,
     vectorize,
 )
-from dnnl.codegen.walk import Loop, arrange
+from dnnl.codegen.walk import Loop, arrange, kept_near
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +162,8 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     caches = isa.caches
     shape = None if squares is None else squares.shape
     loops, ahead = arrange(space.axes, space.reads, space.dst, shape, space.far, caches)
+    if squares is None:
+        loops = kept_near(loops, space.reads, space.inner, vectors.lanes, caches)
     streamed: tuple[Operand, ...] = ()
     if caches.steered and not (nibbles or style.reads_dst):
         streamed = _streamed(space, vectors, squares, loops, caches)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dnnl.codegen.access import Access
 from dnnl.codegen.address import Axis
@@ -18,6 +19,8 @@ _LONG_RUN = 1024
 _SPLIT_ROWS = 128
 # The lines of so many rows are still in a cache when their next part is read.
 _ROWS_AT_ONCE = 512
+# Vectors side by side that are worth a loop of their own.
+_LEAST_BLOCK = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +200,36 @@ class _Crossing:
             # What begins in one line ends in the next, which is written again when its turn comes.
             run = min(run, _SPLIT_ROWS * self.src_bits // 8 * square.pieces)
         return self.runs_of_src(run), self.written if uncertain else None
+
+
+def kept_near(
+    loops: list[Loop], reads: Sequence[Access], reduced: Sequence[Axis], lanes: int, caches: Caches
+) -> list[Loop]:
+    """The loops over vectors of so many ``lanes``, the innermost one in blocks outside of those in
+    which windows meet the same weights again, where the first-level cache does not keep all that
+    they read."""
+    if len(loops) < 2 or loops[-1].within or loops[-1].step > 1:
+        return loops
+    *outer, inner = loops
+    forms = [access.offset for access in reads if access.offset is not None]
+    windows = [
+        form for form in forms
+        if form.stride(inner.axis) and any(form.stride(axis) for axis in reduced)
+    ]  # fmt: skip
+    weights = [form for form in windows if not form.stride(outer[-1].axis)]
+    if not 0 < len(weights) < len(windows):
+        return loops
+    taps = prod(axis.extent for axis in reduced)
+    bits = max(access.operand.desc.data_type.bits for access in reads)
+    point = len(windows) * taps * lanes * bits // 8
+    block = caches.l1 // 2 // point
+    if inner.count * point <= caches.l1 * 3 // 4 or block < _LEAST_BLOCK:
+        return loops
+    place = len(outer)
+    while place and not any(form.stride(outer[place - 1].axis) for form in weights):
+        place -= 1
+    parts = Loop(inner.axis, block), Loop(inner.axis, within=block)
+    return [*outer[:place], parts[0], *outer[place:], parts[1]]
 
 
 def _main_source(reads: Sequence[Access]) -> Access | None:

@@ -274,3 +274,22 @@ def test_some_processors_fetch_the_few_rows_that_are_written(
 ) -> None:
     assert bool(plan(dims, src, dst).streamed) is few
     assert bool(plan(dims, src, dst, cpu="cascadelake").streamed) is other
+
+
+@pytest.mark.parametrize(("channels", "blocks"), [(192, 1), (960, 5), (4096, 19)])
+def test_weights_of_windows_stay_in_the_first_cache(channels: int, blocks: int) -> None:
+    """Half of 32 KiB has room for 14 vectors of channels with 9 weights and 9 pixels each."""
+    axes = n, h, w, c = tuple(map(Axis, (2, 7, 7, channels), "nhwc"))
+    taps = Axis(3, "kh"), Axis(3, "kw")
+    batch, across, down, channel = (Affine.of(axis) for axis in (n, w, h, c))
+    right, below = (Affine.of(axis) for axis in (taps[1], taps[0]))
+    image, made = (MemoryDesc((2, channels, size, size), "f32", "nhwc") for size in (9, 7))
+    kept = MemoryDesc((channels, 3, 3), "f32", "bca")
+    src = Operand(0, image, (batch, channel, down + below, across + right))
+    weights = Operand(1, kept, (channel, below, right))
+    dst = Operand(2, made, (batch, channel, down, across))
+    loops = schedule(machine(16), Space.of(axes, taps, (src, weights), (dst,))).loops
+    names = "".join(loop.axis.name for loop in loops)
+    assert names == ("nhwc" if blocks == 1 else "cnhwc")
+    assert loops[0].count == (2 if blocks == 1 else blocks)
+    assert len(walked(loops)) == len(set(walked(loops))) == 2 * 7 * 7 * channels // 16

@@ -156,6 +156,12 @@ def test_depthwise(channels: int, window: Window, src: str, dst: str) -> None:
     verify(desc)
 
 
+@every_isa
+def test_depthwise_of_more_channels_than_a_cache_keeps(isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        verify(convolution_desc(SAME, 2, (1307, 1, 1), ("last", "any", "last")))
+
+
 @pytest.mark.parametrize("dst", LAYOUTS)
 @pytest.mark.parametrize("src", ["nchw", "nhwc", "part16"])
 def test_depthwise_layouts(src: str, dst: str) -> None:
