@@ -183,14 +183,8 @@ def _sizes(fold: Fold) -> tuple[int, int, int]:
 def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int]:
     """What folds one part, and the walk over all of them: its space, their number, and how many
     registers vectors had better fill."""
-    written = parts.operands()
-
-    def part(point: Point) -> None:
-        for operand, value in zip(written, fold.reduction.partial(point), strict=True):
-            point.store_stored(operand, value)
-
-    outputs = (*fold.stored, *written)
-    nest = Nest(fold.kept, fold.reduced, fold.inputs, outputs, part, core=fold.core)
+    nest = parts.part(fold)
+    written = nest.outputs[len(fold.stored) :]
     kept, reduced, _ = _sizes(fold)
     return nest, *cut_reduction(isa, nest.space, kept, reduced, written, fold.core)
 
@@ -247,6 +241,17 @@ class Parts:
             )
             for number in range(self.values)
         )
+
+    def part(self, fold: Fold) -> Nest:
+        """What folds one part, as if there were no others."""
+        written = self.operands()
+
+        def body(point: Point) -> None:
+            for operand, value in zip(written, fold.reduction.partial(point), strict=True):
+                point.store_stored(operand, value)
+
+        outputs = (*fold.stored, *written)
+        return Nest(fold.kept, fold.reduced, fold.inputs, outputs, body, core=fold.core)
 
     def merger(self, count: int, fold: Fold) -> Nest:
         """What merges the first ``count`` parts, and goes on as ``fold`` does."""

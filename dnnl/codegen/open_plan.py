@@ -4,12 +4,14 @@ The code of such a nest (`open_nest`) has one canonical walk. What is particular
 is planned here, when its memories are known: which loops are one, which of them the vectors lie
 along, and how work is shared out. The code reads that from a block of 64-bit words::
 
-    way | units of work | whether stores pass the caches by
+    way | units of work | whether stores pass the caches by | iterations that a fold stands for
     the loop over lines: extent, how much of it one unit does; the lane loop inside: the same
     where each operand begins; its stride from line to line; its stride along the lane loop
     (extent, stride in each operand) of each outer loop, those over pieces of the lines and of the
     lane loop last
     (extent, stride in each operand) of each loop of the reduction, the innermost one last
+    if that may be in parts, (the most of it that a part has, how much of it is done before the
+    next part) of each loop of the reduction
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest
 
-HEAD = 7
+HEAD = 8
 """How many words a block has before those of the operands."""
+UNITS = 1
+"""The word that says how many units of work there are."""
 _LINE = 64  # elements; whole cache lines of any type
 # In elements: lines that are too short to be walked one by one, and all those of a unit.
 _SHORT, _ROOM = 63, 4096
@@ -44,26 +48,40 @@ class Way(IntEnum):
 @dataclass(frozen=True)
 class Form:
     """The numbers of operands and of loops, which are those of the code: every description with
-    as many axes has the same ones."""
+    as many axes has the same ones. A reduction may be in ``parts``, over which go outer loops, the
+    first one over the pieces of a loop."""
 
     operands: int
     outer: int
     reduced: int
+    parts: bool
 
     @staticmethod
-    def of(nest: Nest) -> Form:
+    def of(nest: Nest, *, parts: bool = False) -> Form:
         """The form of a nest. Its two innermost loops are cut into pieces, over which go loops of
         their own."""
-        return Form(len(nest.operands), max(2, len(nest.parallel)), len(nest.reduced))
+        reduced = len(nest.reduced)
+        outer = max(2, len(nest.parallel)) + (1 + reduced if parts else 0)
+        return Form(len(nest.operands), outer, reduced, parts)
+
+    def loop(self, number: int) -> int:
+        """Where the words of a loop begin, outer ones before those of the reduction."""
+        return HEAD + 3 * self.operands + number * (1 + self.operands)
+
+    def cut(self, number: int) -> int:
+        """Where the words begin that tell how much a part has of a loop of the reduction."""
+        return self.loop(self.outer + self.reduced) + 2 * number
 
     @property
     def words(self) -> int:
         """How long a block is."""
-        return HEAD + 3 * self.operands + (self.outer + self.reduced) * (1 + self.operands)
+        return self.cut(self.reduced if self.parts else 0)
 
 
 @dataclass(frozen=True)
-class _Loop:
+class Loop:
+    """A loop, and how far it steps in each operand."""
+
     extent: int
     strides: tuple[int, ...]
 
@@ -73,32 +91,70 @@ class _Loop:
 
 
 @dataclass(frozen=True)
+class Loops:
+    """How a nest over tensors without blocks is walked: neighbours are one loop, and the longest
+    steps are outside. ``starts`` are where operands begin.
+
+    A part of a reduction has a ``piece`` of its outermost loop, or all of it if that is zero.
+    ``part`` goes over these.
+    """
+
+    starts: tuple[int, ...]
+    outer: tuple[Loop, ...]
+    lines: Loop
+    lane: Loop
+    reduced: tuple[Loop, ...]
+    way: Way
+    part: Loop
+    piece: int = 0
+
+    @staticmethod
+    def of(nest: Nest, pattern: Nest) -> Loops:
+        """The loops of a nest of which everything is known; its code has been written from
+        ``pattern``."""
+        offsets = [operand.offset(operand.index) for operand in nest.operands]
+        known = [offset for offset in offsets if offset is not None]
+        assert len(known) == len(offsets), "tensors in blocks have no strides"
+        dst = len(nest.inputs)
+        outer = _merged(_loops(nest.parallel, known, dst))
+        reduced = _merged(_loops(nest.reduced, known, 0 if nest.inputs else dst))
+        once = Loop(1, (0,) * len(known))
+        lane = outer.pop() if outer else once
+        lines = outer.pop() if outer else once
+        way = _way(pattern, lane, reduced)
+        starts = tuple(offset.const for offset in known)
+        return Loops(starts, tuple(outer), lines, lane, tuple(reduced), way, once)
+
+
+@dataclass(frozen=True)
 class Plan:
     """The words of a nest, and the most threads for which there is work."""
 
     words: tuple[int, ...]
     threads: int
 
+    @staticmethod
+    def idle(form: Form) -> Plan:
+        """That of a nest in which nothing is to be done."""
+        return Plan((0,) * form.words, 1)
+
 
 def plan(nest: Nest, pattern: Nest, isa: Isa) -> Plan:
-    """Plan a nest over tensors without blocks, of which everything is known; its code has been
-    written from ``pattern``."""
-    form = Form.of(nest)
-    offsets = [operand.offset(operand.index) for operand in nest.operands]
-    known = [offset for offset in offsets if offset is not None]
-    assert len(known) == len(offsets), "tensors in blocks have no strides"
-    dst = len(nest.inputs)
-    outer = _merged(_loops(nest.parallel, known, dst))
-    reduced = _merged(_loops(nest.reduced, known, 0 if nest.inputs else dst))
-    once = _Loop(1, (0,) * form.operands)
-    lane = outer.pop() if outer else once
-    lines = outer.pop() if outer else once
-    way = _way(pattern, lane, reduced)
-    rest = prod(loop.extent for loop in outer)
-    work = rest * lines.extent * lane.extent * prod(loop.extent for loop in reduced)
-    threads = max(1, work // sharing.LEAST_WORK)
+    """Plan a nest of which everything is known, see `Loops`."""
+    loops = Loops.of(nest, pattern)
+    return plan_loops(Form.of(nest), loops, nest, isa, prod(axis.extent for axis in nest.reduced))
+
+
+def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> Plan:
+    """Plan loops for a code of that form. A fold stands for ``folded`` iterations, if that is not
+    what a part has."""
+    outer, lines, lane, way = list(loops.outer), loops.lines, loops.lane, loops.way
+    rest = prod(loop.extent for loop in (loops.part, *outer))
+    inner = prod(loop.extent for loop in loops.reduced[1:])
+    inner *= loops.piece or prod(loop.extent for loop in loops.reduced[:1])
+    threads = max(1, rest * lines.extent * lane.extent * inner // sharing.LEAST_WORK)
     pieces = max(1, lines.extent), max(1, lane.extent)
-    if way is Way.LINES and not reduced and lane.extent <= _SHORT and lines.extent > 1:
+    if way is Way.LINES and not loops.reduced and lane.extent <= _SHORT and lines.extent > 1:
         way = Way.COLUMNS
     if threads > 1:
         least = 1 if way in (Way.ROWS, Way.EACH) else _LINE
@@ -106,19 +162,27 @@ def plan(nest: Nest, pattern: Nest, isa: Isa) -> Plan:
     if way is Way.COLUMNS:
         pieces = min(pieces[0], max(1, _ROOM // max(1, lane.extent))), pieces[1]
     for loop, piece in zip((lines, lane), pieces, strict=True):
-        outer.append(_Loop(-(-loop.extent // piece), loop.times(piece)))
+        outer.append(Loop(-(-loop.extent // piece), loop.times(piece)))
     units = rest * outer[-2].extent * outer[-1].extent
-    words = [way, units, int(_streams(nest, isa, way))]
+    words = [way, units, int(_streams(nest, isa, way)), folded]
     words += [lines.extent, pieces[0], lane.extent, pieces[1]]
-    words += [*(offset.const for offset in known), *lines.strides, *lane.strides]
-    for loops, count in ((outer, form.outer), (reduced, form.reduced)):
-        filled = [once] * (count - len(loops)) + loops
-        words += [word for loop in filled for word in (loop.extent, *loop.strides)]
+    words += [*loops.starts, *lines.strides, *lane.strides]
+    once = Loop(1, (0,) * form.operands)
+    parts = [loops.part] if form.parts else []
+    missing = [once] * (form.reduced - len(loops.reduced))
+    outer = [*parts, *[once] * (form.outer - len(parts) - len(outer)), *outer]
+    for loop in (*outer, *missing, *loops.reduced):
+        words += [loop.extent, *loop.strides]
+    if form.parts:
+        cuts = [(loop.extent, 0) for loop in (*missing, *loops.reduced)]
+        if loops.piece:
+            cuts[len(missing)] = loops.piece, loops.piece
+        words += [word for own in cuts for word in own]
     assert len(words) == form.words
     return Plan(tuple(words), threads)
 
 
-def _pieces(wanted: int, lines: _Loop, lane: _Loop, least: int) -> tuple[int, int]:
+def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]:
     """How much of the loop over lines, and of the lane loop, a unit does, if there are to be about
     so many: some lines, or else a part of one, of which neighbours share no cache line."""
     if lines.extent >= wanted:
@@ -138,28 +202,28 @@ def _streams(nest: Nest, isa: Isa, way: Way) -> bool:
     return nbytes >= caches.streamed
 
 
-def _loops(axes: Sequence[Axis], offsets: Sequence[Affine], first: int) -> list[_Loop]:
+def _loops(axes: Sequence[Axis], offsets: Sequence[Affine], first: int) -> list[Loop]:
     """The loops over ``axes`` in the order of the operand ``first``, the longest steps outside."""
     loops = (
-        _Loop(axis.extent, tuple(offset.stride(axis) for offset in offsets))
+        Loop(axis.extent, tuple(offset.stride(axis) for offset in offsets))
         for axis in axes
         if axis.extent != 1
     )
     return sorted(loops, key=lambda loop: -abs(loop.strides[first]))
 
 
-def _merged(loops: Sequence[_Loop]) -> list[_Loop]:
+def _merged(loops: Sequence[Loop]) -> list[Loop]:
     """Neighbours that are neighbours in all operands become one loop."""
-    done: list[_Loop] = []
+    done: list[Loop] = []
     for loop in loops:
         if done and done[-1].strides == loop.times(loop.extent):
-            done[-1] = _Loop(done[-1].extent * loop.extent, loop.strides)
+            done[-1] = Loop(done[-1].extent * loop.extent, loop.strides)
         else:
             done.append(loop)
     return done
 
 
-def _way(nest: Nest, lane: _Loop, reduced: Sequence[_Loop]) -> Way:
+def _way(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Way:
     lines = _contiguous(nest, nest.parallel, lane)
     if not reduced or (lines and lane.strides[0] == 1):
         return Way.LINES if lines else Way.EACH
@@ -168,7 +232,7 @@ def _way(nest: Nest, lane: _Loop, reduced: Sequence[_Loop]) -> Way:
     return Way.LINES if lines else Way.EACH
 
 
-def _contiguous(nest: Nest, axes: Sequence[Axis], loop: _Loop) -> bool:
+def _contiguous(nest: Nest, axes: Sequence[Axis], loop: Loop) -> bool:
     """Whether all operands that move along a loop over some of ``axes`` are contiguous there; those
     that may stay still may also do so."""
     for operand, stride in zip(nest.operands, loop.strides, strict=True):

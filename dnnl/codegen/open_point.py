@@ -29,7 +29,8 @@ class OpenLoop:
 @dataclass(frozen=True, eq=False)
 class OpenSite:
     """Where the code of such a nest is written, and how its vectors lie: along the lane loop, or
-    ``inside``, along the innermost loop of the reduction.
+    ``inside``, along the innermost loop of the reduction. The loops of that are ``reduced``, and
+    ``folded`` is how many iterations they stand for.
 
     Along a vector the operands ``moving`` go from element to element, but for those whose flag
     ``still`` is set then; ``along`` are the strides of all. Whole vectors of an output go past the
@@ -44,6 +45,7 @@ class OpenSite:
     pointers: Mapping[Operand, ir.Value]
     core: ir.Type
     reduced: tuple[OpenLoop, ...]
+    folded: ir.Value
     moving: frozenset[Operand]
     still: Mapping[Operand, ir.Value]
     inside: bool
@@ -147,10 +149,8 @@ class OpenPoint(StillPlace, Point):
     @property
     def folded(self) -> ir.Value:
         """How many iterations a fold has, as values of the core type, which is a float."""
-        count: ir.Value = i64(1)
-        for loop in self._on.reduced:
-            count = self.e.b.mul(count, loop.extent)
-        return vector.splat(self.e, self.e.b.sitofp(count, self.kind.element), self.kind.count)
+        count = self.e.b.sitofp(self._on.folded, self.kind.element)
+        return vector.splat(self.e, count, self.kind.count)
 
     def _bounded(self, form: Affine) -> ir.Value:
         """The value of a form in the first lane."""
@@ -177,7 +177,8 @@ class OpenPoint(StillPlace, Point):
         own, so that none waits for the one before."""
         e, b = self.e, self.e.b
         size = self._on.count if self._on.inside else 1
-        ways = WAYS if carried else 2
+        registers = max(1, self._on.count // self._on.lanes.lane.extent)
+        ways = min(WAYS, max(1, e.isa.registers // 2 // registers)) if carried else 2
         count = len(carried)
 
         def one(index: ir.Value, *values: ir.Value) -> Values:

@@ -30,15 +30,15 @@ _MULTIPLE = 64
 
 def most_parts(isa: Isa, kept: int, reduced: int) -> int:
     """The most parts into which a reduction of ``reduced`` elements to each of ``kept`` is cut."""
-    return _parts(isa, kept, reduced, min(max(1, kept), _side_by_side(isa, isa.lanes)))
+    return parts_of(isa, kept, reduced, min(max(1, kept), side_by_side(isa, isa.lanes)))
 
 
-def _side_by_side(isa: Isa, lanes: int) -> int:
+def side_by_side(isa: Isa, lanes: int) -> int:
     """The lanes of the vectors of a part that lie along what is kept, ``lanes`` to a register."""
     return REGISTERS * lanes if isa.lanes > 1 else 1
 
 
-def _parts(isa: Isa, kept: int, reduced: int, width: int) -> int:
+def parts_of(isa: Isa, kept: int, reduced: int, width: int) -> int:
     """Parts enough to be shared out, and so small that a cache holds one, where ``width`` of what
     is kept are done side by side."""
     shared = -(-wanted(isa, kept * reduced) // max(1, -(-kept // width)))
@@ -54,15 +54,16 @@ def cut_reduction(
     each part lie behind those of the parts before it."""
     space = space.merged()
     lanes, _ = widths(isa, core)
-    _, vectors, _ = vectorize(space, _side_by_side(isa, lanes), isa.caches)
+    _, vectors, _ = vectorize(space, side_by_side(isa, lanes), isa.caches)
     width = 1 if vectors.reduced else vectors.lanes
-    parts = min(most_parts(isa, kept, reduced), _parts(isa, kept, reduced, width))
+    parts = min(most_parts(isa, kept, reduced), parts_of(isa, kept, reduced, width))
     count, number = 1, ZERO
     for axis in sorted(space.inner, key=lambda axis: -_longest_step(space, axis)):
         pieces = min(axis.extent, parts // count)
         size = -(-axis.extent // pieces)
         if 1 < size < axis.extent:
-            size = _even(space, axis, size)
+            rows = any(stride(access, axis) == 1 for access in space.reads)
+            size = even_piece(axis.extent, size, rows=rows)
         pieces = -(-axis.extent // size)
         if pieces > 1:
             part = Axis(pieces, f"{axis.name}_part")
@@ -73,12 +74,12 @@ def cut_reduction(
     return space.displaced(results, number), count, 1 if vectors.reduced else REGISTERS
 
 
-def _even(space: Space, axis: Axis, size: int) -> int:
-    """A size near the given one, and no less, that divides the axis or at least cuts it between
-    vectors."""
-    if any(stride(access, axis) == 1 for access in space.reads):
+def even_piece(extent: int, size: int, *, rows: bool) -> int:
+    """A size near the given one, and no less, that divides the extent, or at least cuts ``rows``
+    of neighbours between vectors."""
+    if rows:
         return -(-size // _MULTIPLE) * _MULTIPLE
-    return next((s for s in range(size, 2 * size) if axis.extent % s == 0), size)
+    return next((s for s in range(size, 2 * size) if extent % s == 0), size)
 
 
 def _longest_step(space: Space, axis: Axis) -> int:

@@ -18,10 +18,12 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import SIZES, Kernel, Reason, Refusal, Sizes
 from dnnl.codegen.nest import Nest
-from dnnl.codegen.open_nest import emit_open
-from dnnl.codegen.open_plan import Form, plan
+from dnnl.codegen.open_fold import OpenFold
+from dnnl.codegen.open_nest import OpenWork, emit_open
+from dnnl.codegen.open_plan import Form, Plan, plan
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels.pointwise import symbol
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -34,13 +36,13 @@ _NIBBLE = 4  # bits
 class OpenKernel:
     """What there is to a kernel for all sizes besides its configurations.
 
-    ``nests(conf, arguments)`` makes the nests, one for each phase. ``tensors`` are the arguments of
-    those fields of a configuration that are descriptors of tensors, or tuples of them, whose
-    arguments count up.
+    ``nests(conf, arguments)`` makes the nests, one for each phase, or in the place of one a fold
+    that may be in parts. ``tensors`` are the arguments of those fields of a configuration that are
+    descriptors of tensors, or tuples of them, whose arguments count up.
     """
 
     name: str
-    nests: Callable[[Any, Arguments], Iterable[Nest]]
+    nests: Callable[[Any, Arguments], Iterable[Nest | OpenFold]]
     tensors: Mapping[str, int]
 
     def refuse(self, conf: Any, isa: Isa) -> Refusal | None:
@@ -95,22 +97,36 @@ class OpenKernel:
         known = self._replaced(conf, descs.get)
         patterns = self.nests(self.shared(conf), Arguments())
         pairs = zip(self.nests(known, Arguments()), patterns, strict=True)
-        plans = [plan(nest, pattern, isa) for nest, pattern in pairs]
+        plans = [own for pair in pairs for own in _plans(*pair, isa)]
         words = [word for own in plans for word in own.words]
         return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
 
     def build(self, conf: Any, isa: Isa) -> Kernel:
         """The phases; ``conf`` comes from `shared`."""
         module, arguments = Module(self.name, isa), Arguments()
-        nests = list(self.nests(conf, arguments))
+        works = list(self.nests(conf, arguments))
         slot = arguments.slot(SIZES)
         types = [desc for _, desc in self._tensors(conf)]
-        phases, start = [], 0
-        for number, nest in enumerate(nests):
-            name = f"{self.name}{number or ''}_open"
-            phases.append(emit_open(module, symbol(name, types, isa), nest, slot, start))
-            start += Form.of(nest).words
-        return Kernel(module, tuple(phases), arguments.ids)
+        phases: tuple[Phase, ...] = ()
+        start = 0
+        for number, work in enumerate(works):
+            entry = symbol(f"{self.name}{number or ''}_open", types, isa)
+            if isinstance(work, OpenFold):
+                phases += work.emit(module, entry, slot, start)
+                start += work.words
+            else:
+                phases += (emit_open(module, entry, [OpenWork(work, slot, start)]),)
+                start += Form.of(work).words
+        return Kernel(module, phases, arguments.ids)
+
+
+def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[Plan, ...]:
+    """The plan of each phase of a nest or fold; its code has been written from ``pattern``."""
+    if isinstance(work, OpenFold):
+        assert isinstance(pattern, OpenFold)
+        return work.plans(pattern, isa)
+    assert isinstance(pattern, Nest)
+    return (plan(work, pattern, isa),)
 
 
 def refuse_groups(quantization: Quantization) -> Refusal | None:

@@ -13,10 +13,11 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I32, Emitter, Module, Value, Values
 from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
-from dnnl.codegen.folds import Fold, Reduction, emit_fold, needed
+from dnnl.codegen.folds import Fold, Reduction, at_once, emit_fold, needed
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.open_fold import OpenFold, open_room
 from dnnl.codegen.point import Point
 from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (
@@ -105,7 +106,16 @@ def configure(
     conf = Conf(alg, p, eps, src, dst, reduces, post_ops)
     allowed = WIDE_FLOATS | INTEGERS
     refusal = refuse_types(src, dst, allowed=allowed, runtime=runtime) or refuse(post_ops, dst)
-    return refusal or (conf if runtime else _with_scratchpad(conf, isa))
+    return refusal or (_with_room(conf) if runtime else _with_scratchpad(conf, isa))
+
+
+def _with_room(conf: Conf) -> Conf:
+    """The configuration with the room that it takes for all sizes, if it reduces any."""
+    if not conf.reduces:
+        return conf
+    scratchpad = Scratchpad()
+    _, parts = scratchpad.take(open_room(1, conf.held))
+    return replace(conf, partial=parts, scratchpad=scratchpad.size)
 
 
 @lru_cache(_KEPT)
@@ -136,12 +146,16 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
 
 def build_open(conf: Conf, isa: Isa) -> Kernel:
-    """One nest for all sizes."""
+    """One kernel for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
-    yield _Reducer(conf, arguments).whole
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest | OpenFold]:
+    fold = _Reducer(conf, arguments).fold
+    if conf.partial.is_zero:
+        yield at_once(fold)
+    else:
+        yield OpenFold(fold, arguments.slot(Arg.SCRATCHPAD), conf.partial)
 
 
 OPEN = OpenKernel("reduction", _nests, {"src": Arg.SRC, "dst": Arg.DST})
@@ -180,20 +194,6 @@ class _Reducer:
             point.store_stored(total, *values)
 
         return Fold(kept, reduced, (self._src,), (total,), self._reduction, wait)
-
-    @property
-    def whole(self) -> Nest:
-        """The reduction of each point from its beginning to its end."""
-        reduction = self._reduction
-
-        def body(point: Point) -> None:
-            self._finish(point, *reduction.partial(point))
-
-        inputs = (self._src, *self._epilogue.operands)
-        return Nest(
-            self._kept, tuple(self._reduced.values()), inputs, (self._dst,), body,
-            reads_dst=self._epilogue.reads_dst, core=self.fold.core,
-        )  # fmt: skip
 
     def finished(self, total: Operand) -> Nest:
         """What makes dst of the results that wait."""

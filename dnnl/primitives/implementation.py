@@ -187,7 +187,8 @@ def plan_open(
 ) -> Plan | Refusal:
     """Plan an operation on sizes that only the execution knows, with the attributes ``supported``.
 
-    ``configure(post_ops, runtime=True)`` gives the kernel's configuration, or a refusal.
+    ``configure(post_ops, runtime=True)`` gives the kernel's configuration, or a refusal; as in
+    `plan_nest`, it may ask for temporary memory, which is the same for all sizes.
     """
     refusal = refuse_attr(attr, *supported) or refuse_groups(Quantization.of(attr))
     if refusal is not None:
@@ -200,4 +201,5 @@ def plan_open(
     if refusal is not None:
         return refusal
     recipe = Recipe(kernel.shared(conf), isa, build)
-    return Plan(desc, post_ops, recipe, sizes=partial(kernel.sizes, conf, isa))
+    scratchpad = getattr(conf, "scratchpad", 0)
+    return Plan(desc, post_ops, recipe, scratchpad, sizes=partial(kernel.sizes, conf, isa))
