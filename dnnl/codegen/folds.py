@@ -73,8 +73,7 @@ def moments(value: Callable[[Point], Value], data_type: DataType = DataType.f32)
     """
 
     def partial(point: Point) -> Values:
-        b, count = point.e.b, point.folded
-        some = vector.maximum(point.e, count, point.constant(1.0))
+        b, count, some = point.e.b, point.folded, point.divisor
         (total,) = sums(lambda p, before: (p.e.b.fadd(before, value(p)),)).partial(point)
         mean = b.fdiv(total, some)
 

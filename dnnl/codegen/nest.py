@@ -54,7 +54,8 @@ class Nest:
     body's vectors, and ``registers`` how many registers one fills where these hold more than one
     element and what is converted is not transposed. ``moved`` is an operand whose elements the body
     stores to dst as they are, if it does no more. Nothing is done where all of ``needed``, numbers
-    of s32 side by side, are zero.
+    of s32 side by side, are zero. ``in_rows`` says that operands are rows along the reduced axis:
+    where sizes are open, code for vectors that lie otherwise is left out.
     """
 
     parallel: tuple[Axis, ...]
@@ -73,6 +74,7 @@ class Nest:
     keeps: bool = False
     steps: int = 1
     needed: Operand | None = None
+    in_rows: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -9,8 +9,6 @@ fewer long ones, whose parts lie side by side::
     r2  a b c
     r3  a b c
 
-The merger is one work item: it is a hundredth of all work at most, and a second phase that threads
-share would cost time where nothing is to be merged.
 How many parts there are follows from the sizes, never from the number of threads.
 """
 
@@ -21,19 +19,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd, prod
 
-from dnnl.codegen.builder import Module
 from dnnl.codegen.folds import Fold, Parts, at_once
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest
-from dnnl.codegen.open_nest import OpenWork, emit_open
+from dnnl.codegen.open_nest import OpenWork
 from dnnl.codegen.open_plan import Form, Loop, Loops, Plan, Way, plan, plan_loops
 from dnnl.codegen.parts import even_piece, parts_of, side_by_side
 from dnnl.codegen.schedule import widths
-from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
 
+MERGERS = 1
+"""The work items of a merger. That is a hundredth of all work at most, and a second phase that
+threads share would cost time where nothing is to be merged."""
 _ROOM = 2**16
 _WHOLE = 64  # elements: lines of a multiple of it leave nothing over
 _LONG = 4 * _WHOLE  # and those that are as long little
@@ -54,22 +53,13 @@ class OpenFold:
     slot: int
     room: MemoryDesc
 
-    def emit(self, module: Module, symbol: str, slot: int, start: int) -> tuple[Phase, ...]:
-        """Write the phases ``symbol``, whose blocks are the argument ``slot`` from the word
-        ``start`` on."""
-        whole, part, merger = self._nests
-        first, second, _ = (form.words for form in self._forms)
-        begun = [
-            OpenWork(whole, slot, start),
-            OpenWork(part, slot, start + first, parts=True),
-        ]
-        left = [OpenWork(merger, slot, start + first + second)]
-        return emit_open(module, symbol, begun), emit_open(module, f"merged_{symbol}", left, 1)
-
-    @property
-    def words(self) -> int:
-        """How long the blocks of all phases are together."""
-        return sum(form.words for form in self._forms)
+    def works(self, slot: int, start: int) -> tuple[OpenWork, OpenWork, OpenWork]:
+        """All at once, a part, and what is to be done behind these, the merger: their blocks follow
+        each other in the argument ``slot`` from the word ``start`` on."""
+        nests = self._nests
+        whole = OpenWork(nests[0], slot, start)
+        part = OpenWork(nests[1], slot, whole.end, parts=True)
+        return whole, part, OpenWork(nests[2], slot, part.end)
 
     def plans(self, pattern: OpenFold, isa: Isa) -> tuple[Plan, Plan, Plan]:
         """Plan the phases where everything is known; their code has been written from

@@ -38,6 +38,11 @@ class OpenWork:
         """The numbers of what is written."""
         return Form.of(self.nest, parts=self.parts)
 
+    @property
+    def end(self) -> int:
+        """The word behind the block."""
+        return self.start + self.form.words
+
 
 def emit_open(module: Module, symbol: str, works: Sequence[OpenWork], items: int = SHARES) -> Phase:
     """Write the phase ``symbol``, which does the ``works`` one after the other."""

@@ -224,7 +224,7 @@ def _merged(loops: Sequence[Loop]) -> list[Loop]:
 
 
 def _way(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Way:
-    lines = _contiguous(nest, nest.parallel, lane)
+    lines = _contiguous(nest, nest.parallel, lane) and not nest.in_rows
     if not reduced or (lines and lane.strides[0] == 1):
         return Way.LINES if lines else Way.EACH
     if _contiguous(nest, nest.reduced, reduced[-1]):

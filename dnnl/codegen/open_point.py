@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Operand
+from dnnl.codegen.across import across
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.convert import Conversion
@@ -100,13 +101,7 @@ class OpenPoint(StillPlace, Point):
         kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
         neutral = tuple(vector.splat_constant(kind, value) for value in init)
         result = self._over(self._on.reduced, self._places, _Fold(step, merge, neutral), neutral)
-        distance = self._lanes // 2 if self._on.inside else 0
-        while distance:
-            turn = [(lane + distance) % self._lanes for lane in range(self._lanes)]
-            turned = tuple(vector.shuffle(self.e, value, value, turn) for value in result)
-            result = merge(self.e, result, turned)
-            distance //= 2
-        return result
+        return across(self.e, result, merge, single=True) if self._on.inside else result
 
     def each(self, body: Body) -> None:
         """Run ``body`` over the reduced axes."""
@@ -149,8 +144,17 @@ class OpenPoint(StillPlace, Point):
     @property
     def folded(self) -> ir.Value:
         """How many iterations a fold has, as values of the core type, which is a float."""
-        count = self.e.b.sitofp(self._on.folded, self.kind.element)
-        return vector.splat(self.e, count, self.kind.count)
+        return self._number(self._on.folded)
+
+    @property
+    def divisor(self) -> ir.Value:
+        """What the sum of a fold is divided by for its mean: `folded`, or 1 where that is 0."""
+        return self._number(self.e.larger(self._on.folded, i64(1)))
+
+    def _number(self, scalar: ir.Value) -> ir.Value:
+        """An integer as values of the core type."""
+        number = self.e.b.sitofp(scalar, self.kind.element)
+        return vector.splat(self.e, number, self.kind.count)
 
     def _bounded(self, form: Affine) -> ir.Value:
         """The value of a form in the first lane."""
@@ -168,21 +172,95 @@ class OpenPoint(StillPlace, Point):
         def body(index: ir.Value, *values: ir.Value) -> Values:
             return self._over(rest, moved(self.e, places, index, loop.strides), fold, values)
 
-        return self.e.loop(i64(0), loop.extent, body, carried, unroll=False, name="reduced")
+        def nested() -> Values:
+            return self.e.loop(i64(0), loop.extent, body, carried, unroll=False, name="reduced")
+
+        if len(rest) > 1 or not (self._on.inside and carried):
+            return nested()
+        limit = i64(WAYS * self._on.count)
+        short = self.e.b.icmp_signed("<=", rest[0].extent, limit)
+        return self.e.branch(
+            short, lambda: self._stacked(loop, rest[0], places, fold, carried), nested
+        )
+
+    def _stacked(
+        self,
+        outer: OpenLoop,
+        loop: OpenLoop,
+        places: Sequence[ir.Value],
+        fold: _Fold,
+        carried: Values,
+    ) -> Values:
+        """The two innermost loops of a reduction over rows that are short: the first vector of each
+        row, then the next one of each."""
+        b, size = self.e.b, self._on.count
+        whole = b.and_(loop.extent, i64(-size))
+        left = b.sub(loop.extent, whole)
+
+        def column(begin: ir.Value, values: Values, left: ir.Value | None) -> Values:
+            top = moved(self.e, places, begin, loop.strides)
+
+            def one(index: ir.Value, *own: ir.Value) -> Values:
+                return self._iteration(
+                    moved(self.e, top, index, outer.strides), begin, left, fold, own
+                )
+
+            return self._turns(outer.extent, 1, one, fold, values)
+
+        results = self.e.loop(
+            i64(0), whole, lambda begin, *values: column(begin, values, None), carried,
+            step=size, unroll=False, name="column",
+        )  # fmt: skip
+        some = b.icmp_signed(">", left, i64(0))
+        return self.e.branch(some, lambda: column(whole, results, left), lambda: results)
 
     def _along(
         self, loop: OpenLoop, places: Sequence[ir.Value], fold: _Fold, carried: Values
     ) -> Values:
-        """The innermost loop of a reduction: several iterations at a time, with results of their
-        own, so that none waits for the one before."""
+        """The innermost loop of a reduction; what whole vectors leave of it under a mask."""
+        b, size = self.e.b, self._on.count if self._on.inside else 1
+        whole = b.and_(loop.extent, i64(-size))
+
+        def one(index: ir.Value, *values: ir.Value) -> Values:
+            at = moved(self.e, places, index, loop.strides)
+            return self._iteration(at, index, None, fold, values)
+
+        results = self._turns(whole, size, one, fold, carried)
+        if size == 1:
+            return results
+        left = b.sub(loop.extent, whole)
+
+        def rest() -> Values:
+            at = moved(self.e, places, whole, loop.strides)
+            return self._iteration(at, whole, left, fold, results)
+
+        return self.e.branch(b.icmp_signed(">", left, i64(0)), rest, lambda: results)
+
+    def _iteration(
+        self,
+        places: Sequence[ir.Value],
+        index: ir.Value,
+        left: ir.Value | None,
+        fold: _Fold,
+        carried: Values,
+    ) -> Values:
+        """One step of a fold; if ``left`` is given, for as many lanes as whole vectors leave of the
+        innermost loop."""
+        if left is None:
+            return fold.step(self._at(places, index), *carried)
+        point = self._at(places, index, left)
+        point._mask = self._on.mask
+        results = fold.step(point, *carried)
+        pairs = zip(results, carried, strict=True)
+        return tuple(self.e.b.select(self._on.mask, new, old) for new, old in pairs)
+
+    def _turns(self, end: ir.Value, size: int, one: Step, fold: _Fold, carried: Values) -> Values:
+        """Run ``one(index, *values)`` for each ``size``-th index: several at a time, with results
+        of their own, so that none waits for the one before."""
         e, b = self.e, self.e.b
-        size = self._on.count if self._on.inside else 1
         registers = max(1, self._on.count // self._on.lanes.lane.extent)
         ways = min(WAYS, max(1, e.isa.registers // 2 // registers)) if carried else 2
         count = len(carried)
-
-        def one(index: ir.Value, *values: ir.Value) -> Values:
-            return fold.step(self._at(moved(e, places, index, loop.strides), index), *values)
 
         def several(index: ir.Value, *values: ir.Value) -> Values:
             following: Values = ()
@@ -191,7 +269,7 @@ class OpenPoint(StillPlace, Point):
                 following += one(e.add(index, i64(way * size)), *own)
             return following
 
-        even = b.and_(loop.extent, i64(-size * ways))
+        even = b.and_(end, i64(-size * ways))
 
         def together() -> Values:
             results = e.loop(
@@ -201,9 +279,7 @@ class OpenPoint(StillPlace, Point):
             return self._merged(results, count, fold)
 
         results = e.branch(b.icmp_signed(">", even, i64(0)), together, lambda: carried)
-        whole = b.and_(loop.extent, i64(-size))
-        results = e.loop(even, whole, one, results, step=size, unroll=False, name="rest")
-        return self._tail(loop, places, fold, whole, results) if size > 1 else results
+        return e.loop(even, end, one, results, step=size, unroll=False, name="rest")
 
     def _merged(self, results: Values, count: int, fold: _Fold) -> Values:
         """One result, of ``count`` values, out of several."""
@@ -215,28 +291,6 @@ class OpenPoint(StillPlace, Point):
             ]
             results = tuple(value for pair in pairs for value in fold.merge(self.e, *pair))
         return results
-
-    def _tail(
-        self,
-        loop: OpenLoop,
-        places: Sequence[ir.Value],
-        fold: _Fold,
-        whole: ir.Value,
-        carried: Values,
-    ) -> Values:
-        """What whole vectors leave of the innermost loop, under a mask."""
-        b = self.e.b
-        left = b.sub(loop.extent, whole)
-
-        def run() -> Values:
-            point = self._at(moved(self.e, places, whole, loop.strides), whole, left)
-            point._mask = self._on.mask
-            results = fold.step(point, *carried)
-            return tuple(
-                b.select(self._on.mask, new, old) for new, old in zip(results, carried, strict=True)
-            )
-
-        return self.e.branch(b.icmp_signed(">", left, i64(0)), run, lambda: carried)
 
     def _at(
         self, places: Sequence[ir.Value], index: ir.Value, left: ir.Value | None = None

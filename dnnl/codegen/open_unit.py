@@ -17,6 +17,8 @@ from dnnl.codegen.open_point import OpenLoop, OpenPoint, OpenSite
 from dnnl.codegen.point import ROOM
 from dnnl.codegen.schedule import widths
 
+_WIDE = 512  # bits
+
 
 class OpenUnit:
     """Writes each ``way``. Lists of values have one for each operand, inputs first.
@@ -46,13 +48,15 @@ class OpenUnit:
 
     def write(self, places: Values, count: Value, length: Value) -> None:
         """``count`` lines, of which ``length`` points each are done."""
-        ways = [(Way.EACH, self._each_line(self._points, length))]
+        ways: list[tuple[Way, Callable[[Values, Value], None]]] = []
         if self._lanes > 1:
-            ways.insert(0, (Way.LINES, self._each_line(self._by_vectors, length)))
             if self._reduced:
-                ways.insert(0, (Way.ROWS, self._each_line(self._by_rows, length)))
+                ways.append((Way.ROWS, self._each_line(self._by_rows, length)))
             else:
-                ways.insert(1, (Way.COLUMNS, partial(self._by_columns, length)))
+                ways.append((Way.COLUMNS, partial(self._by_columns, length)))
+            if not self._nest.in_rows:
+                ways.append((Way.LINES, self._each_line(self._by_vectors, length)))
+        ways.append((Way.EACH, self._each_line(self._points, length)))
 
         def choose(ways: Sequence[tuple[Way, Callable[[Values, Value], None]]]) -> Values:
             (way, run), *others = ways
@@ -119,7 +123,7 @@ class OpenUnit:
         walked by vectors of several registers, by those of one, and for what these leave; lines
         that begin at ``places`` may be stored past the caches."""
         b, begin = self.e.b, i64(0)
-        for count in dict.fromkeys((self._lanes * self._registers, self._lanes)):
+        for count in [self._lanes << n for n in reversed(range(self._registers.bit_length()))]:
             end = b.and_(length, i64(-count))
             run(self._site(count, self._nest.parallel, self._lane, places), begin, end, None)
             begin = end
@@ -151,7 +155,8 @@ class OpenUnit:
             self._nest.body(OpenPoint(replace(site, room=room), at, left))
             return ()
 
-        if not self._nest.keeps or len(self._reduced) > 1 or site.count < self._lanes:
+        narrow = site.count < self._lanes and not site.inside
+        if not self._nest.keeps or len(self._reduced) > 1 or narrow:
             return with_room(None)
         kind = vector.vector_type(self._nest.core, site.count)
         most = ROOM * 8 // vector.bits(kind)
@@ -178,14 +183,28 @@ class OpenUnit:
         return caches.steered and caches.streams_few_rows and not self._nest.reads_dst
 
     def _by_rows(self, places: Values, length: Value) -> None:
-        """Points of a line, whose vectors lie along the innermost loop of the reduction."""
+        """Points of a line, whose vectors lie along the innermost loop of the reduction. Of 512
+        bits, these are half as long for rows that fill no more."""
+
+        def rows(lanes: int) -> Values:
+            self._rows_of(lanes, places, length)
+            return ()
+
+        half = self._lanes // 2
+        if self.e.isa.vector_bits < _WIDE:
+            rows(self._lanes)
+            return
+        short = self.e.b.icmp_signed("<=", self._reduced[-1].extent, i64(half))
+        self.e.branch(short, lambda: rows(half), lambda: rows(self._lanes))
+
+    def _rows_of(self, lanes: int, places: Values, length: Value) -> None:
         b, along = self.e.b, self._reduced[-1]
-        rest = b.and_(along.extent, i64(self._lanes - 1))
-        alike = self._site(self._lanes, self._nest.reduced, along, None, inside=True)
+        rest = b.and_(along.extent, i64(lanes - 1))
+        alike = self._site(lanes, self._nest.reduced, along, None, inside=True)
         mask = OpenPoint(alike, places, rest).existing  # the same for all rows
 
         def row(_: Value, *at: Value) -> Values:
-            site = self._site(self._lanes, self._nest.reduced, along, at, inside=True)
+            site = self._site(lanes, self._nest.reduced, along, at, inside=True)
             self._body(replace(site, mask=mask), at, None)
             return tuple(map(self.e.b.add, at, self._lane.strides))
 

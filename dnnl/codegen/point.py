@@ -11,6 +11,7 @@ from llvmlite import ir
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env, Number, Operand
+from dnnl.codegen.across import across
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I32, I64, Emitter, Values, i64
 from dnnl.codegen.place import Place
@@ -169,13 +170,7 @@ class Point(Place):
         result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
-        distance = self._lanes // 2
-        while distance:
-            turn = [(lane + distance) % self._lanes for lane in range(self._lanes)]
-            turned = tuple(vector.shuffle(self.e, value, value, turn) for value in result)
-            result = merge(self.e, result, turned)
-            distance //= 2
-        return result
+        return across(self.e, result, merge)
 
     def room(self) -> ir.Value | None:
         """Memory for a vector of every iteration of the reduced axes, see `keep`; None where that
@@ -468,6 +463,11 @@ class Point(Place):
             whole = plan.vectors.loop.extent * plan.vectors.lanes
             number = number // plan.vectors.loop.extent * min([whole, *(b.limit for b in tails)])
         return self.constant(float(number))
+
+    @property
+    def divisor(self) -> ir.Value:
+        """What the sum of a fold is divided by for its mean: `folded`, or 1 where that is 0."""
+        return vector.maximum(self.e, self.folded, self.constant(1.0))
 
     def _count(self, axis: Axis) -> ir.Value:
         """How many iterations along one of the reduced axes count, where bounds join none."""

@@ -430,19 +430,6 @@ def split(e: Emitter, value: ir.Value, lanes: int) -> list[ir.Value]:
     return [shuffle(e, value, value, list(range(at, at + lanes))) for at in firsts]
 
 
-def across(
-    e: Emitter, value: ir.Value, combine: Callable[[Emitter, ir.Value, ir.Value], ir.Value]
-) -> ir.Value:
-    """Combine all lanes with each other; every lane of the result holds the answer."""
-    lanes = value.type.count
-    step = lanes // 2
-    while step:
-        turned = shuffle(e, value, value, [(lane + step) % lanes for lane in range(lanes)])
-        value = combine(e, value, turned)
-        step //= 2
-    return value
-
-
 def transpose(
     e: Emitter, lanes: int, units: int, load: Callable[[int, int], ir.Value]
 ) -> list[ir.Value]:

@@ -17,10 +17,10 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization
-from dnnl.kernels.layer_normalization_rows import Block, Index, blocks
+from dnnl.kernels.layer_normalization_rows import Block, Index, blocks, open_blocks
 from dnnl.kernels.normalization import TensorScales, affine, inverse_deviation
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, refuse_types, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -90,7 +90,7 @@ def _nest(conf: Conf, arguments: Arguments, block: Block) -> Nest:
     rows = _Rows(conf, arguments, block)
     return Nest(
         block.parallel, (block.along,), rows.inputs, rows.outputs, rows.body,
-        reads_dst=rows.reads_dst, core=core_of(conf.src, conf.dst),
+        reads_dst=rows.reads_dst, core=core_of(conf.src, conf.dst), in_rows=len(block.rows) > 1,
     )  # fmt: skip
 
 
@@ -100,10 +100,9 @@ def build_open(conf: Conf, isa: Isa) -> Kernel:
 
 
 def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
-    """A nest of single rows."""
-    *parallel, along = letters(conf.src.dims)
-    row = tuple(map(Affine.of, parallel))
-    yield _nest(conf, arguments, Block(tuple(parallel), along, (row,)))
+    """A nest of blocks of rows, and one of single rows."""
+    for block in open_blocks([conf.src, conf.dst]):
+        yield _nest(conf, arguments, block)
 
 
 OPEN = OpenKernel(
@@ -210,9 +209,7 @@ class _Rows:
         """The mean, and then the mean of the squares of the differences from it: nothing cancels,
         however far it is from zero."""
         rows, length = self._rows, self._block.along.extent
-        count: Value = point.constant(max(1, length))
-        if length == RUNTIME_DIM:
-            count = vector.maximum(point.e, point.folded, count)
+        count = point.divisor if length == RUNTIME_DIM else point.constant(max(1, length))
         means: Values = ()
 
         def total(p: Point, *totals: Value) -> Values:

@@ -71,6 +71,28 @@ def blocks(isa: Isa, descs: Sequence[MemoryDesc], *, single: bool = False) -> li
     return found
 
 
+def open_blocks(descs: Sequence[MemoryDesc]) -> tuple[Block, Block]:
+    """Blocks of ROWS rows and single ones for tensors of equal dims, which may be RUNTIME_DIM; of
+    either kind there may be none. Rows that do not lie in one piece are single."""
+    *outer, along = letters(descs[0].dims)
+    extents = [axis.extent for axis in outer]
+    dim = extents.index(max(extents))
+    pieces = all(desc.strides[-1] == 1 for desc in descs) and along.extent > 1
+    whole = extents[dim] // ROWS if pieces else 0
+
+    def block(count: int, size: int, begin: int) -> Block:
+        axis = Axis(count, outer[dim].name)
+        index = [Affine.of(own) for own in outer]
+        rows = []
+        for row in range(size):
+            index[dim] = Affine.of(axis, size) + (begin + row)
+            rows.append(tuple(index))
+        return Block((*outer[:dim], axis, *outer[dim + 1 :]), along, tuple(rows))
+
+    begin = whole * ROWS
+    return block(whole, ROWS, 0), block(extents[dim] - begin, 1, begin)
+
+
 @dataclass(frozen=True)
 class Chunks:
     """Rows along one dimension in ``count`` chunks of ``blocks`` blocks of ROWS rows each, and the

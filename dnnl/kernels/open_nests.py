@@ -18,12 +18,11 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import SIZES, Kernel, Reason, Refusal, Sizes
 from dnnl.codegen.nest import Nest
-from dnnl.codegen.open_fold import OpenFold
+from dnnl.codegen.open_fold import MERGERS, OpenFold
 from dnnl.codegen.open_nest import OpenWork, emit_open
-from dnnl.codegen.open_plan import Form, Plan, plan
+from dnnl.codegen.open_plan import Plan, plan
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels.pointwise import symbol
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -36,7 +35,7 @@ _NIBBLE = 4  # bits
 class OpenKernel:
     """What there is to a kernel for all sizes besides its configurations.
 
-    ``nests(conf, arguments)`` makes the nests, one for each phase, or in the place of one a fold
+    ``nests(conf, arguments)`` makes the nests, none of which needs what another one does, and folds
     that may be in parts. ``tensors`` are the arguments of those fields of a configuration that are
     descriptors of tensors, or tuples of them, whose arguments count up.
     """
@@ -102,22 +101,27 @@ class OpenKernel:
         return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
 
     def build(self, conf: Any, isa: Isa) -> Kernel:
-        """The phases; ``conf`` comes from `shared`."""
+        """The phases: whatever needs nothing of the others, and then the mergers of parts; ``conf``
+        comes from `shared`."""
         module, arguments = Module(self.name, isa), Arguments()
-        works = list(self.nests(conf, arguments))
+        nests = list(self.nests(conf, arguments))
         slot = arguments.slot(SIZES)
-        types = [desc for _, desc in self._tensors(conf)]
-        phases: tuple[Phase, ...] = ()
+        first: list[OpenWork] = []
+        mergers: list[OpenWork] = []
         start = 0
-        for number, work in enumerate(works):
-            entry = symbol(f"{self.name}{number or ''}_open", types, isa)
-            if isinstance(work, OpenFold):
-                phases += work.emit(module, entry, slot, start)
-                start += work.words
+        for nest in nests:
+            if isinstance(nest, OpenFold):
+                *begun, merger = nest.works(slot, start)
+                mergers.append(merger)
             else:
-                phases += (emit_open(module, entry, [OpenWork(work, slot, start)]),)
-                start += Form.of(work).words
-        return Kernel(module, phases, arguments.ids)
+                begun = [OpenWork(nest, slot, start)]
+            first += begun
+            start = max(work.end for work in (*begun, *mergers))
+        entry = symbol(f"{self.name}_open", [desc for _, desc in self._tensors(conf)], isa)
+        phases = [emit_open(module, entry, first)]
+        if mergers:
+            phases.append(emit_open(module, f"merged_{entry}", mergers, MERGERS))
+        return Kernel(module, tuple(phases), arguments.ids)
 
 
 def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[Plan, ...]:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
-from dnnl.codegen.builder import I8, I32, I64, Module, Value, Values, i64
+from dnnl.codegen.across import across
+from dnnl.codegen.builder import I8, I32, I64, Emitter, Module, Value, Values, i64
 from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
@@ -298,10 +299,10 @@ class _Writer:
                 there = vector.first_lanes(e, b.sub(stretch.words, word), own.lanes)
                 return (way.total(e, b.select(there, words, zero), total),)
 
-            (total,) = e.loop(
+            totals = e.loop(
                 i64(0), stretch.words, add, (zero,), step=own.lanes, unroll=False, name="word"
             )
-            total = vector.lane(e, vector.across(e, total, lambda e, x, y: e.b.add(x, y)), 0)
+            total = vector.lane(e, across(e, totals, _added)[0], 0)
             where = e.element(sums, number, I32)
             first = b.icmp_signed("==", stretch.number, i64(0))
             (before,) = e.branch(
@@ -343,3 +344,7 @@ class _Writer:
             e.branch(last, end, lambda: ())
 
         e.loop(i64(0), unit.panels, panel, unroll=False, name="panel")
+
+
+def _added(e: Emitter, a: Values, b: Values) -> Values:
+    return tuple(map(e.b.add, a, b))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
-from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Type, Value, Values
@@ -134,7 +133,7 @@ def _emit_shares(module: Module, conf: Conf, arguments: Arguments) -> Phase:
     shares = Operand(arguments.slot(Arg.SCRATCHPAD), conf.shares, index)
 
     def body(point: Point) -> None:
-        count = vector.maximum(point.e, point.folded, point.constant(1.0))
+        count = point.divisor
         point.store(shares, point.e.b.fdiv(point.constant(1.0), count))
 
     entry = symbol("pooling_shares", [conf.shares], module.isa)

@@ -98,9 +98,13 @@ LINES = [
     "--softmax --dir=FWD_I --stag=axb --axis=1 --attr-post-ops=mul:f32:per_oc 1x40x130 64x20x40",
     "--softmax --dir=FWD_I --alg=LOGSOFTMAX --axis=1 3x5x7 33x1x1 1x4097x8",
     "--lnorm --dir=FWD_D --flags=CH,M --dt=f32 3x7 4x3x40 9x130x33 2x1",
+    "--lnorm --dir=FWD_D --flags=CH --dt=f32,bf16 5x8 2x16 7x3x5 1x9 6x1 2x5x9 41x4 3x17x24",
+    "--lnorm --dir=FWD_I --attr-post-ops=mul:f32:per_oc+sum:0.5 8x33 3x2x16",
+    "--softmax --dir=FWD_I --sdt=bf16 --ddt=bf16,f32 --axis=1 5x8 9x5 6x16 3x4",
     "--lnorm --dir=FWD_I --tag=axb --flags=GH --dt=bf16 --attr-scales=src:0:0.5 3x7x17 5x33x9",
     "--reduction --sdt=f32,bf16 --ddt=f32 --alg=mean 3x5x7:3x1x7 33x35:33x1 300x70:1x70",
     "--reduction --alg=max 2x19x5x7:1x19x1x1 9x33x65:1x1x1 33x35:1x35",
+    "--reduction --alg=sum,max --sdt=f32,s8 16x3x49:1x3x1 9x5x7:1x5x1 3x4x65:1x4x1 5x40x8:5x40x1",
     "--reduction --sdt=s8 --ddt=s32 --stag=axb --attr-post-ops=linear:2:1 5x40x33:5x1x33",
     "--concat --sdt=f32,bf16,s8 --axis=1 3x5x7:3x16x7:3x1x7 33x3:33x5 40x300:40x0:40x7",
     "--concat --axis=0 --dtag=abx,axb --attr-scales=msrc0:0:2 3x5x7:1x5x7",
@@ -302,6 +306,24 @@ def test_an_operand_of_a_post_op_is_open() -> None:
     desc = EltwiseDesc.forward("forward_inference", "eltwise_abs", known, known)
     with pytest.raises(Unimplemented, match=r"run-time dimension: of .*SRC_1 beside known sizes"):
         PrimitiveDesc(desc, ENGINE, attr)
+
+
+@pytest.mark.parametrize("strides", [(1, 8), (40, 2), (0, 1), (1, 0)])
+def test_rows_in_pairs_beside_an_operand_that_is_no_row(strides: tuple[int, int]) -> None:
+    """What is known of rows says nothing of the operands of post-ops."""
+    pattern = MemoryDesc((R, R), "f32", (R, R))
+    attr = PrimitiveAttr()
+    attr.post_ops.append_binary("binary_add", pattern)
+    desc = LayerNormalizationDesc.forward("forward_inference", pattern, pattern, 1e-5, 0)
+    primitive = Primitive(PrimitiveDesc(desc, ENGINE, attr))
+    src = random_memory(MemoryDesc((7, 19), "f32"), ENGINE, 1)
+    other = random_memory(MemoryDesc((7, 19), "f32", strides), ENGINE, 2)
+    dst = poisoned_memory(src.desc, ENGINE)
+    operand = Arg.post_op(0) | Arg.SRC_1
+    primitive.execute(STREAM, {Arg.SRC: src, Arg.DST: dst, operand: near(other)})
+    rows = logical(src)
+    rows = rows - rows.mean(1, keepdims=True)
+    check(dst, rows / np.sqrt((rows**2).mean(1, keepdims=True) + 1e-5) + logical(other), 1e-5)
 
 
 def test_what_has_no_code_for_all_sizes() -> None:
