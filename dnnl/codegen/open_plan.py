@@ -25,6 +25,7 @@ from dnnl.codegen import sharing
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.nest import Nest
 
 HEAD = 8
@@ -164,7 +165,8 @@ def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> P
     for loop, piece in zip((lines, lane), pieces, strict=True):
         outer.append(Loop(-(-loop.extent // piece), loop.times(piece)))
     units = rest * outer[-2].extent * outer[-1].extent
-    words = [way, units, int(_streams(nest, isa, way)), folded]
+    streams = _streams(nest, isa, way) and _in_lines(nest, loops, (*outer, lines, lane))
+    words = [way, units, int(streams), folded]
     words += [lines.extent, pieces[0], lane.extent, pieces[1]]
     words += [*loops.starts, *lines.strides, *lane.strides]
     once = Loop(1, (0,) * form.operands)
@@ -200,6 +202,18 @@ def _streams(nest: Nest, isa: Isa, way: Way) -> bool:
     descs = {operand.slot: operand.desc for operand in nest.operands if operand.contents is None}
     nbytes = sum(desc.data_type.nbytes(desc.nelems()) for desc in descs.values())
     return nbytes >= caches.streamed
+
+
+def _in_lines(nest: Nest, loops: Loops, over: Sequence[Loop]) -> bool:
+    """Whether rows of dst, of which there may be several side by side, begin with cache lines if
+    the first one does: a part of a line that is stored past the caches costs more than it saves."""
+    if loops.way is not Way.ROWS:
+        return True
+    begin, dst = len(nest.inputs), nest.outputs[0]
+    numbers = [begin + n for n, own in enumerate(nest.outputs) if own.slot == dst.slot]
+    steps = [loop.strides[number] for loop in over for number in numbers]
+    steps += [loops.starts[number] - loops.starts[begin] for number in numbers]
+    return all(step * dst.desc.data_type.size % LINE == 0 for step in steps)
 
 
 def _loops(axes: Sequence[Axis], offsets: Sequence[Affine], first: int) -> list[Loop]:

@@ -34,8 +34,8 @@ class OpenSite:
     ``folded`` is how many iterations they stand for.
 
     Along a vector the operands ``moving`` go from element to element, but for those whose flag
-    ``still`` is set then; ``along`` are the strides of all. Whole vectors of an output go past the
-    caches where the flag beside it is set, as ``streamed``. If there is a ``room``, it holds a
+    ``still`` is set then; ``along`` are the strides of all. Whole vectors of outputs go past the
+    caches where the flag beside these is set, as ``streamed``. If there is a ``room``, it holds a
     vector of each iteration of the only loop of a reduction. ``mask`` is that of what whole vectors
     leave of the innermost one.
     """
@@ -51,7 +51,7 @@ class OpenSite:
     still: Mapping[Operand, ir.Value]
     inside: bool
     along: tuple[ir.Value, ...]
-    streamed: tuple[Operand, ir.Value] | None = None
+    streamed: tuple[tuple[Operand, ...], ir.Value] | None = None
     room: ir.Value | None = None
     mask: Mask = None
 
@@ -119,7 +119,7 @@ class OpenPoint(StillPlace, Point):
 
     def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
         streamed = self._on.streamed
-        if streamed is None or operand is not streamed[0] or self.masked:
+        if streamed is None or operand not in streamed[0] or self.masked:
             super()._store(operand, value, convert)
             return
         raw = convert(self.e, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
@@ -242,18 +242,24 @@ class OpenUnit:
         strides = tuple(
             stride if operand in stays else i64(int(operand in moving)) for operand, stride in pairs
         )
-        dst = nest.outputs[0]
         streamed = None
-        if places is not None and dst in moving and self._may_stream:
-            size = dst.desc.data_type.size
-            address = b.ptrtoint(self._pointers[dst], I64)
-            address = b.add(address, b.mul(places[len(nest.inputs)], i64(size)))
-            rest = b.and_(address, i64(count * size - 1))
-            streamed = b.and_(self._streams, b.icmp_signed("==", rest, i64(0)))
+        if places is not None and nest.outputs[0] in moving and self._may_stream:
+            written = zip(nest.outputs, places[len(nest.inputs) :], strict=True)
+            rows = [(op, place) for op, place in written if op.slot == nest.outputs[0].slot]
+            size = nest.outputs[0].desc.data_type.size
+            addresses = [self._address(operand, place) for operand, place in rows]
+            rest = b.and_(reduce(b.or_, addresses), i64(count * size - 1))
+            aligned = b.icmp_signed("==", rest, i64(0))
+            streamed = tuple(op for op, _ in rows), b.and_(self._streams, aligned)
         reduced = (
             (*self._reduced[:-1], replace(along, strides=strides)) if inside else self._reduced
         )
         return OpenSite(
             self.e, self._vectors, count, self._pointers, nest.core, reduced, self._folded, moving,
-            still, inside, strides, None if streamed is None else (dst, streamed),
+            still, inside, strides, streamed,
         )  # fmt: skip
+
+    def _address(self, operand: Operand, place: Value) -> Value:
+        b = self.e.b
+        first = b.ptrtoint(self._pointers[operand], I64)
+        return b.add(first, b.mul(place, i64(operand.desc.data_type.size)))

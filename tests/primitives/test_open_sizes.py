@@ -349,7 +349,8 @@ def test_stores_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     module._cache.clear()
     for line in (
         "--eltwise --dir=FWD_I --alg=relu 4x128 3x5x35",
-        "--lnorm --dir=FWD_I 5x64 5x33",
+        "--lnorm --dir=FWD_I 5x64 5x33 6x16",
+        "--lnorm --dir=FWD_D --flags=CH --dt=bf16 4x96",
         "--reduction --alg=sum 40x64:1x64 8x64:8x1",
         "--binary --alg=add --sdt=bf16:bf16 --ddt=bf16 20x32:1x32 9x64:9x64",
     ):
