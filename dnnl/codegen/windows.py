@@ -78,10 +78,12 @@ def containing(dim: Window, name: str) -> Containing:
     first = -((reach - dim.padding) // dim.stride)
     block = Axis((dim.elements - 1 + dim.padding) // dim.stride - first + 1, name)
     residue, between = Axis(residues, f"{name}_residue"), Axis(common, f"{name}_between")
-    step = Axis(-(-dim.kernel // residues), f"{name}_tap")
+    begin, end = dim.reached.start // residues, -(-dim.reached.stop // residues)
+    step = Axis(end - begin, f"{name}_tap")
+    step_of_tap = Affine.of(step) + begin
     steps = Affine.of(block) + first
-    tap = _if_any(residue) + Affine.of(step, residues)
-    window = steps + Affine.of(step, -(dim.dilation // common))
+    tap = _if_any(residue) + step_of_tap * residues
+    window = steps + step_of_tap * -(dim.dilation // common)
     element = steps * dim.stride + _if_any(residue) * dim.dilation + _if_any(between)
     element = element + -dim.padding
     pairs = (Bound(tap, dim.kernel), Bound(_if_any(between), 1), Bound(window, dim.windows))

@@ -12,7 +12,7 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F64, Emitter, Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point, added
 from dnnl.codegen.windows import Window, tap_number
@@ -26,6 +26,8 @@ from dnnl.types.post_ops import PostOp
 # With more taps than these several registers: each tap waits for the one before, and those of the
 # next point come too late to fill the time.
 _MANY_TAPS, _SIDE_BY_SIDE = 16, 4
+# The numbers of taps are floats on their way.
+_MOST_NUMBERED = 2**24
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,16 @@ def configure(
     s32, for a maximum only."""
     conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops, workspace)
     refusal = refuse_types(src, dst, allowed=WIDE_FLOATS | INTEGERS)
+    if refusal is None and workspace is not None:
+        refusal = refuse_taps(kernel)
     return refusal or refuse(post_ops, dst) or conf
+
+
+def refuse_taps(kernel: tuple[int, ...]) -> Refusal | None:
+    """Why the tap of a maximum cannot be told by its number, or None."""
+    if prod(kernel) <= _MOST_NUMBERED:
+        return None
+    return Refusal(Reason.SHAPE, f"{prod(kernel)} taps; a workspace numbers {_MOST_NUMBERED}")
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

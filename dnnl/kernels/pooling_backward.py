@@ -28,7 +28,7 @@ from dnnl.kernels.pointwise import (
     refuse_types,
     symbol,
 )
-from dnnl.kernels.pooling import registers
+from dnnl.kernels.pooling import refuse_taps, registers
 from dnnl.kernels.pooling_blocks import Blocks, blocks, terms
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -107,7 +107,10 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any window and any layouts of supported types."""
     conf = Conf(alg, diff_src, diff_dst, workspace, kernel, strides, padding, dilations)
-    return refuse_types(diff_src, diff_dst, allowed=WIDE_FLOATS) or conf
+    refusal = refuse_types(diff_src, diff_dst, allowed=WIDE_FLOATS)
+    if refusal is None and alg is Alg.pooling_max:
+        refusal = refuse_taps(kernel)
+    return refusal or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -122,9 +125,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 def _emit_shares(module: Module, conf: Conf, arguments: Arguments) -> Phase:
     """scratchpad[window] = 1 / its taps inside src, or 1 if there are none."""
     windows = letters(conf.shares.dims)
-    taps = tuple(Axis(size, f"k{dim}") for dim, size in enumerate(conf.kernel))
+    taps = tuple(Axis(len(dim.reached), f"k{number}") for number, dim in enumerate(conf.windows))
     seen = tuple(
-        Affine.of(window, dim.stride) + Affine.of(tap, dim.dilation) + -dim.padding
+        Affine.of(window, dim.stride)
+        + (Affine.of(tap) + dim.reached.start) * dim.dilation
+        + -dim.padding
         for window, tap, dim in zip(windows, taps, conf.windows, strict=True)
     )
     space = MemoryDesc(conf.diff_src.dims[2:], "f32")

@@ -53,6 +53,8 @@ class Blocks:
 
 def blocks(dims: Sequence[Window]) -> list[Blocks] | None:
     """The blocks of each dimension; None where too much would be written out."""
+    if any(dim.stride > _MOST_ELEMENTS for dim in dims):
+        return None
     found = [_fewest(dim, f"d{number}") for number, dim in enumerate(dims)]
     terms = prod(each.terms for each in found)
     elements = prod(len(each.elements) for each in found)
@@ -73,7 +75,7 @@ def _in_steps(dim: Window, name: str) -> Blocks:
     places = range(dim.stride)
 
     def met(place: int) -> list[Meeting]:
-        taps = ((tap, place + dim.padding - tap * dim.dilation) for tap in range(dim.kernel))
+        taps = ((tap, place + dim.padding - tap * dim.dilation) for tap in dim.reached)
         ahead = ((tap, far // dim.stride) for tap, far in taps if far % dim.stride == 0)
         return [
             Meeting(far, block + far, Affine({}, tap))

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from dnnl import Arg, InvalidArguments, Memory, MemoryDesc, PoolingDesc, PrimitiveDesc, config
+from dnnl import (
+    Arg,
+    InvalidArguments,
+    Memory,
+    MemoryDesc,
+    PoolingDesc,
+    PrimitiveDesc,
+    Unimplemented,
+    config,
+)
 from dnnl.primitives.desc import Desc
 from dnnl.reference import pooling as reference
 from dnnl.reference.arrays import Array
@@ -291,3 +300,35 @@ def test_bad_arguments() -> None:
         backward(MAX, MemoryDesc((2, 3), "f32"), dst, RESNET)
     with pytest.raises(InvalidArguments, match=r"workspace_desc.*expected u8 and the dims of dst"):
         replace(backward(MAX, src, dst, RESNET), workspace_desc=dst)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("alg", ALGS)
+def test_gradients_of_windows_far_larger_than_the_image(alg: str, layout: str) -> None:
+    """Of millions of taps all but six lie in the padding of every window."""
+    dims, huge, inside = (2, 3, 4, 5), 2**22 - 1, 4
+    many = Window((2, 2), (2, huge), (0, huge // 2), (0, huge // 2), (0, 0))
+    few = Window((2, 2), (2, inside + 5), (0, inside), (0, inside), (0, 0))
+    src, given = source(dims, layout), source((2, 3, 2, 3), layout, 2)
+    results = []
+    for window in (many, few):
+        args: dict[int, Memory] = {Arg.DIFF_DST: given}
+        if alg == MAX:
+            pd = PrimitiveDesc(forward(alg, src.desc, given.desc, window), ENGINE)
+            args[Arg.WORKSPACE] = execute_all(pd, {Arg.SRC: src})[Arg.WORKSPACE]
+        desc = backward(alg, src.desc, given.desc, window)
+        results.append(execute_all(PrimitiveDesc(desc, ENGINE), args)[Arg.DIFF_SRC])
+    want = logical(results[1])
+    if alg == INCLUDE:
+        want = want * (math.prod(few.kernel) / math.prod(many.kernel))
+    check(results[0], want, 1e-6)
+    assert np.any(want)
+
+
+def test_taps_that_no_workspace_tells_apart_are_refused() -> None:
+    src, dst = describe((2, 3, 4, 5), "nchw"), describe((2, 3, 3, 3), "nchw")
+    window = Window((2, 2), (2, 2**24), (1, 2**23), (1, 2**23), (0, 0))
+    for desc in (forward(MAX, src, dst, window), backward(MAX, src, dst, window)):
+        with pytest.raises(Unimplemented, match="33554432 taps; a workspace numbers 16777216"):
+            PrimitiveDesc(desc, ENGINE)
+    PrimitiveDesc(backward(EXCLUDE, src, dst, window), ENGINE)
