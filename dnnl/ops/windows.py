@@ -28,6 +28,13 @@ def _check_window(name: str, window: Sequence[int], x: MemoryDesc, spatial: Sequ
         raise InvalidArguments(name, tuple(window), rule)
 
 
+def _check_ndims(count: int, **images: MemoryDesc) -> None:
+    """Raise unless each has two dimensions and so many spatial ones."""
+    for name, desc in images.items():
+        if desc.ndims != count + 2:
+            raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
+
+
 def _convolved(
     count: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     groups: int, out: Any,
@@ -49,9 +56,7 @@ def _convolution(
     groups: int,
 ) -> Problem:
     src, weights, *bias = descs
-    for name, desc in (("x", src), ("weight", weights)):
-        if desc.ndims != count + 2:
-            raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
+    _check_ndims(count, x=src, weight=weights)
     if weights.dims[0] % groups or src.dims[1] != weights.dims[1] * groups:
         rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
         raise InvalidArguments("groups", groups, f"does not fit: {rule}")
@@ -132,9 +137,7 @@ def _deconvolution(
     groups: int,
 ) -> Problem:
     src, weights, *bias = descs
-    for name, desc in (("x", src), ("weight", weights)):
-        if desc.ndims != count + 2:
-            raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
+    _check_ndims(count, x=src, weight=weights)
     channels, outputs, *kernel = weights.dims
     if channels % groups or src.dims[1] != channels:
         rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
