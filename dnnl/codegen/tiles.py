@@ -18,7 +18,7 @@ are left to vectors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from llvmlite import ir
@@ -33,6 +33,9 @@ _WORD = 4
 
 _LEAST = 8
 """The fewest words of a block that is not all there is: fewer take as long."""
+
+Beside = Callable[[int], None]
+"""What vectors do behind the product, or the store, of the tile of sums of a number."""
 
 _SIZE = 64
 """The bytes that set the shapes of all tiles."""
@@ -145,20 +148,24 @@ class Tiles:
         """Take the sums that `store` has left at ``pointer``."""
         self._move(self.matrix.load, shape, pointer)
 
-    def store(self, shape: Shape, pointer: Value) -> None:
+    def store(self, shape: Shape, pointer: Value, beside: Beside | None = None) -> None:
         """Write the sums to ``pointer``, row by row."""
-        self._move(self.matrix.store, shape, pointer)
+        self._move(self.matrix.store, shape, pointer, beside)
 
-    def _move(self, name: str, shape: Shape, pointer: Value) -> None:
+    def _move(self, name: str, shape: Shape, pointer: Value, beside: Beside | None = None) -> None:
         width = shape.vectors * _SIZE
         row = 0
         for number, rows in enumerate(shape.parts):
             for v in range(shape.vectors):
                 where = self.e.element(pointer, i64(row * width + v * _SIZE), I8)
                 self._do(name, _tile(number * shape.vectors + v), where, i64(width))
+                if beside is not None:
+                    beside(number * shape.vectors + v)
             row += rows
 
-    def accumulate(self, shape: Shape, factors: Factors, levels: Sequence[Level]) -> None:
+    def accumulate(
+        self, shape: Shape, factors: Factors, levels: Sequence[Level], beside: Beside | None = None
+    ) -> None:
         """Add the sum over all levels; the innermost one counts words side by side, whose number is
         a multiple of the block."""
         e, (level, *inner) = self.e, levels
@@ -171,9 +178,9 @@ class Tiles:
         def body(_: Value, a: Value, b: Value, *asked: Value) -> Values:
             here = replace(factors, a=a, b=b)
             if inner:
-                self.accumulate(shape, here, inner)
+                self.accumulate(shape, here, inner, beside)
             else:
-                self._step(shape, here, level.b_step)
+                self._step(shape, here, level.b_step, beside)
             if ahead is not None:
                 more = Ahead(asked[0], ahead.step * shape.block).ask(e)
                 asked = (more.pointer,)
@@ -183,7 +190,7 @@ class Tiles:
         carried = (first.a, first.b, *further)
         e.loop(level.begin, level.end, body, carried, step=step, unroll=False, name="k")
 
-    def _step(self, shape: Shape, factors: Factors, b_step: int) -> None:
+    def _step(self, shape: Shape, factors: Factors, b_step: int, beside: Beside | None) -> None:
         """One block of words."""
         (a_element, b_element), (a_size, b_size) = self.multiply.element, self._sizes
         sums = len(shape.parts) * shape.vectors
@@ -201,6 +208,8 @@ class Tiles:
                     start = self.e.element(factors.b, i64(offset), b_element)
                     self._do(self.matrix.load, columns[v], start, i64(b_step * b_size))
                 self._do(self.dot.instruction, _tile(number * shape.vectors + v), part, columns[v])
+                if beside is not None:
+                    beside(number * shape.vectors + v)
             row += rows
 
     @property

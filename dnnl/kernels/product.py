@@ -22,8 +22,8 @@ from math import prod
 from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
-from dnnl.codegen.brgemm import AHEAD, Ahead, Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
+from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
+from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
@@ -36,11 +36,13 @@ from dnnl.kernels.conv_tiles import (
     static_taps,
     tile_runs,
 )
+from dnnl.kernels.product_ahead import Foresight
 from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_pending import Pending, room
 from dnnl.kernels.product_store import End, Store
 from dnnl.kernels.product_sums import Sums
 from dnnl.kernels.product_taps import taps_inside
-from dnnl.kernels.product_tiles import Part, UnitTile, room
+from dnnl.kernels.product_tiles import Part, UnitTile
 from dnnl.runtime.image import Phase
 
 
@@ -50,6 +52,8 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     writer = _Writer(phase, problem)
     with writer.unit.configured() if writer.unit else nullcontext():
         phase.each_item(writer.items, writer.item)
+        if writer.pending is not None:
+            writer.pending.rest()
     return phase.end(writer.items)
 
 
@@ -76,6 +80,11 @@ class _Writer:
         self.unit = self._unit()
         self._share_out()
         self._cut_sums(phase)
+        self.pending = self._pending()
+        tiles = self.chunk if problem.blocking.places else self.per_band
+        self.ahead = Foresight(
+            self.e, problem, self.a_form, self.b_form, self.blocks, self.steps, tiles
+        )
 
     def _store(self, finish: Finish) -> Store:
         problem = self.problem
@@ -114,12 +123,12 @@ class _Writer:
         of the line that it is, and make room for what a work item keeps between two of them: the
         sums of its tiles, panel by panel."""
         problem, wanted = self.problem, self.problem.blocking.steps
-        self.blocks = 1
+        self.blocks, self.steps = 1, 0
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         if not wanted:
             self.kept = ZERO
             if self.unit is not None:
-                self.scratch = phase.scratch(room(problem.multiply, self.e, *astuple(tile)))
+                self.scratch = phase.scratch(2 * room(problem.multiply, self.e, *astuple(tile)))
             return
         axes = (*problem.around, *problem.inside)
         self.line = self._merged(axes)
@@ -196,8 +205,6 @@ class _Writer:
             whole = self.chunks.extent == 1
             begin = first if whole else _clamp(e, low, first, last)
             end = last if whole else _clamp(e, high, first, last)
-            if self.unit is not None:
-                self.unit.turn_to(self._offsets(run, tile))
             body = self._tile_body(env, run, tile, block)
             e.loop(begin, end, body, unroll=False, name="tile")
 
@@ -228,6 +235,7 @@ class _Writer:
         at = self.store.at(env, tile.width, places)
         factors = partial(self._factors, env, run, tile, block)
         if self.unit is not None:
+            self.unit.turn_to(self._offsets(run, tile))
             usual = factors(problem.src, problem.multiply)
             self._unit_tile(self.unit, env, usual, block, at)
             return
@@ -277,9 +285,9 @@ class _Writer:
                 (src, problem.weights), (form, self.b_form), multiply.element, strict=True
             )
         )
-        ahead = self._ahead(env, block, b) or self._rows_ahead(env, a, places, multiply)
         columns = tuple(self.b_form.stride(vectors) * v for v in range(vectors.extent))
-        return Factors(a, b, tuple(rows), columns, multiply, problem.apart, ahead)
+        factors = Factors(a, b, tuple(rows), columns, multiply, problem.apart)
+        return replace(factors, ahead=self._ahead(env, block, factors, places))
 
     def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
         """The sums of a tile, in the narrow way where there is one and the panel allows it."""
@@ -297,6 +305,11 @@ class _Writer:
     def _unit_tile(self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End) -> None:
         """One register tile that a matrix unit computes."""
         e = self.e
+        if self.pending is not None:
+            at.prefetch()
+            unit.compute_beside(factors, self.pending)
+            self.pending.begin(env, len(factors.rows))
+            return
         kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
         part = Part(unit.levels, kept)
         if self.blocks == 1:
@@ -323,57 +336,35 @@ class _Writer:
         vectors = problem.blocking.tile.vectors
         return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
 
+    def _pending(self) -> Pending | None:
+        """The tile that waits for its end while the unit multiplies the next one."""
+        problem, unit = self.problem, self.unit
+        ones = problem.finish.needs_column_sums or self.sums.needs_column_sums
+        if unit is None or self.blocks > 1 or ones or not unit.takes_turns(self.store):
+            return None
+        tile = problem.blocking.tile
+        width = problem.places[2].extent
+
+        def end_at(env: Env) -> End:
+            return self.store.at(env, width, width * self.band_rows)
+
+        axes = dict.fromkeys((*self.loops, *problem.places[1:], problem.columns.panel))
+        return Pending(
+            self.e, problem.multiply, tile.rows, tile.vectors, self.scratch, axes, end_at
+        )
+
     def _offsets(self, run: BandRun, tile: TileRun) -> list[int]:
         """Where the rows of a tile are in A."""
         _, height, width = (self.a_form.stride(axis) for axis in self.problem.places)
         return [row * height + column * width for row, column in pixels(run, tile)]
 
-    def _ahead(self, env: Env, block: Value, b: Value) -> Ahead | None:
-        """What a tile asks for of panels that come from beyond the caches: its part of the next
-        one, where each meets several tiles, of which the first would wait for the whole panel;
-        what lies a little further on, where there is one tile."""
-        e, problem, panel = self.e, self.problem, self.problem.columns.panel
-        axes = (*problem.around, *problem.taps, *problem.inside)
-        line, *rest = merge_levels([self._level(axis) for axis in axes])
-        bits, size = problem.multiply.b.bits * problem.unit, self.b_form.stride(panel)
-        side_by_side = not rest and (line.count or 0) * line.b_step == size
-        in_parts = self.blocks > 1 and problem.segments is not None
-        near = self.unit is not None and problem.weights.desc.size <= e.isa.caches.l2 // 2
-        asks = problem.blocking.panels and panel.extent > 1 and not (in_parts or near)
-        if not (asks and side_by_side):
-            return None
-        steps = self.steps if self.blocks > 1 else line.count or 0
-        part = steps * line.b_step * bits // 8
-        tiles, tile = self.per_band, env[self.number]
-        if problem.blocking.places:
-            tiles, tile = self.chunk, e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
-        begin = i64(size * bits // 8 if tiles > 1 else AHEAD)
-        step = -(-part // (steps * tiles))
-        begin = e.add(begin, e.add(e.mul(tile, steps * step), e.mul(block, part)))
-        return Ahead(e.element(b, begin, I8), step)
-
-    @property
-    def _src_bytes(self) -> int:
-        """How much memory src spans."""
-        desc, times = self.problem.src.desc, 1 + self.problem.multiply.widened
-        return (desc.size - desc.offset0 * desc.data_type.size) * times
-
-    def _rows_ahead(self, env: Env, a: Value, rows: int, multiply: Multiply) -> Ahead | None:
-        """What a tile asks for of a matrix A that comes from beyond the caches: its part of the
-        next tile's rows, where rows are one stream. To read as many rows side by side as a tile has
-        is more than processors foresee."""
-        e, problem, panel = self.e, self.problem, self.problem.columns.panel
-        line, *rest = merge_levels([self._level(axis) for axis in problem.inside])
-        step = self.a_form.stride(problem.places[-1])
-        in_stream = not rest and problem.is_matrix and (line.count or 0) * line.a_step == step
-        far = self._src_bytes > e.isa.caches.l2
-        if not (in_stream and far) or self.blocks > 1 or self.unit is not None:
-            return None
-        size = rows * step * multiply.word_bytes // multiply.group
-        passes = 1 if problem.blocking.panels else panel.extent
-        part = -(-size // passes)
-        begin = i64(size) if passes == 1 else e.add(i64(size), e.mul(env[panel], part))
-        return Ahead(e.element(a, begin, I8), -(-part // (line.count or 1)))
+    def _ahead(self, env: Env, block: Value, factors: Factors, rows: int) -> Ahead | None:
+        """What a tile asks for."""
+        e, tile = self.e, env[self.number]
+        if self.problem.blocking.places:
+            tile = e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
+        of_panel = self.ahead.of_panel(factors.b, tile, block)
+        return of_panel or self.ahead.of_rows(factors, env[self.problem.columns.panel], rows)
 
     def _begun(self, kept: Value, zero: Tile, block: Value) -> Tile:
         """The sums of the blocks before this one, which lie at ``kept``; zero in the first."""
@@ -413,7 +404,7 @@ class _Writer:
             spans = run.taps[0] if run.taps else None
             levels.append(taps_inside(e, h, env[problem.places[1]], self._steps(kh), spans))
             levels.append(self._level(kw))
-            ahead = tile.width * self.a_form.stride(problem.places[2]) if self._streams() else 0
+            ahead = tile.width * self.a_form.stride(problem.places[2]) if self.ahead.streams else 0
             if not ahead:
                 return accumulate(self.e, sums, factors, merge_levels([*levels, *inner]))
 
@@ -441,14 +432,6 @@ class _Writer:
             return sums
 
         return accumulate(self.e, sums, factors, levels, leaf)
-
-    def _streams(self) -> bool:
-        """Whether src is read once, block of channels by block, from beyond the caches: then each
-        tile prefetches the next one's, since the gaps between blocks hide the stream."""
-        problem = self.problem
-        large = self._src_bytes > self.e.isa.caches.l2 // 2
-        taps = prod(axis.extent for axis in problem.taps)
-        return large and taps == 1 and any(axis.extent > 1 for axis in problem.around)
 
     def _tap(
         self,

@@ -11,14 +11,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
-from dnnl.codegen import vector
 from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import Emitter, Value, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.tiles import Shape, Tiles, block_of, max_parts, parts_of
-from dnnl.kernels.product_store import End
+from dnnl.codegen.tiles import Beside, Shape, Tiles, block_of, max_parts, parts_of
+from dnnl.codegen.variable import Variable
+from dnnl.kernels.product_pending import Pending, Turns
+from dnnl.kernels.product_store import End, Store
 
 LEAST_ROWS = 2
 """Fewer rows are as fast by vectors: what takes time is to read the weights."""
@@ -107,7 +108,9 @@ class UnitTile:
         self._unit, self._matrix, self._vectors = Tiles(e, multiply), e.isa.matrix, vectors
         assert self.levels[-1].a_step == multiply.group, "words of a line are side by side"
         self.line = Line.of(self._matrix, self.levels[-1].count or 0)
-        self._shapes = {self.shape(rows) for rows in tilings}
+        self._rows = max(map(len, tilings))
+        self._shapes = list(dict.fromkeys(self.shape(rows) for rows in tilings))
+        self._current = Variable(e) if len(self._shapes) > 1 else None
 
     def shape(self, rows: Sequence[int]) -> Shape:
         """The tiles for rows at these offsets in A."""
@@ -119,19 +122,50 @@ class UnitTile:
     def configured(self) -> Iterator[None]:
         """What is written inside finds the unit as it needs it if all tiles are alike, and leaves
         it to others as it was."""
-        if len(self._shapes) == 1:
+        if self._current is None:
             self._unit.configure(*self._shapes)
         yield
         self._unit.release()
 
     def turn_to(self, rows: Sequence[int]) -> None:
-        """What follows computes tiles of rows at these offsets."""
-        if len(self._shapes) > 1:
-            self._unit.configure(self.shape(rows))
+        """What follows computes a tile of rows at these offsets."""
+        current, shape = self._current, self.shape(rows)
+        if current is None:
+            return
+        wanted = i64(1 + self._shapes.index(shape))
+
+        def turn() -> Values:
+            self._unit.configure(shape)
+            current.become(wanted)
+            return ()
+
+        self.e.branch(self.e.b.icmp_signed("!=", current.value, wanted), turn, lambda: ())
+
+    def takes_turns(self, store: Store) -> bool:
+        """Whether a tile may wait for its end until the next one is computed: it needs nothing else
+        for that than its sums, a few rows at a time."""
+        return store.turned is None and not self.line.rest(self.levels)
+
+    def compute_beside(self, factors: Factors, pending: Pending) -> None:
+        """The sums of a tile, and the end of the one before."""
+        shape, levels = self.shape(_known(factors.rows)), self.line.whole(self.levels)
+        dots = len(shape.parts) * shape.vectors
+        steps = prod(level.count or 1 for level in levels) // shape.block
+        turns = Turns.of(self._rows, dots, steps)
+
+        def beside(wanted: int) -> Beside:
+            chosen = {turn * dots // wanted for turn in range(wanted)}
+            return lambda number: pending.some(turns.count) if number in chosen else None
+
+        kept = pending.kept
+        self._unit.begin(shape)
+        self._unit.accumulate(shape, factors, levels, beside(turns.per_step))
+        self._unit.store(shape, kept, beside(turns.per_end))
+        pending.rest()
 
     def compute(self, factors: Factors, part: Part, end: End) -> None:
         """One part of the sums of a tile, and its end behind the last one."""
-        rows = [offset for offset in factors.rows if offset is not None]
+        rows = _known(factors.rows)
         shape, blocks = self.shape(rows), replace(factors, rows=tuple(rows))
         self._begin(shape, part)
         self._unit.accumulate(shape, blocks, self.line.whole(part.levels))
@@ -197,7 +231,6 @@ class UnitTile:
         return accumulate(self.e, zero, row, self.levels).cells
 
 
-def room(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:
-    """The bytes of the sums of a tile."""
-    sums = multiply.zero(e).type
-    return prod((rows, vectors, sums.count, vector.bits(sums) // 8))
+def _known(rows: Sequence[int | None]) -> list[int]:
+    """The rows that have an offset."""
+    return [offset for offset in rows if offset is not None]

@@ -209,6 +209,27 @@ def test_blocks_of_channels_that_do_not_fill_them(types: Types) -> None:
         check(_convolution(WINDOWS[4][0], channels, types, ("block16", "any", "block16")))
 
 
+@pytest.mark.parametrize("k", [64, 128, 320, 512, 2304])
+@pytest.mark.parametrize("columns", [16, 40, 70])
+def test_the_end_of_a_tile_waits_for_the_next_one(k: int, columns: int) -> None:
+    """Whichever part of it is left when that is stored, and of whichever height both are."""
+    attr = attr_of(("sum", 0.5), ("eltwise", "eltwise_relu"))
+    attr.set_scales(Arg.SRC, 0)
+    attr.set_scales(Arg.WEIGHTS, 2)
+    attr.set_scales(Arg.DST, 0)
+    for rows_of_src in (5, 33, 300):
+        check(matmul_desc((rows_of_src, k, columns), ("u8", "s8", "u8"), PLAIN, "f32"), attr)
+    check(matmul_desc((41, k, columns), TYPES[-1], ("abc", "any", "abc"), batch=(3,)))
+
+
+@pytest.mark.parametrize("alg", ["eltwise_tanh", "eltwise_relu"])
+def test_ends_of_bands_of_several_heights_wait(alg: str) -> None:
+    for window in (Window((7, 7), (3, 3), padding_l=(1, 1)), Window((3, 60), (1, 2))):
+        for channels in ((40, 64), (3, 33, 64)):
+            desc = _convolution(window, channels, ("u8", "s8", "f32"), ("any", "any", "acdb"))
+            check(desc, attr_of(("eltwise", alg)))
+
+
 def test_a_single_row_is_multiplied_by_vectors() -> None:
     """From memory that is as fast."""
     for types in TYPES:

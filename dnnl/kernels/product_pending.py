@@ -1,0 +1,111 @@
+"""The end of a tile while a matrix unit multiplies the next one.
+
+What vectors do to the sums takes as long as the products where sums are short. The unit leaves the
+vectors alone meanwhile, but processors do not look far enough ahead to find that out. So the sums
+of a tile wait in memory until the next one is computed, and some rows of them are finished behind
+each instruction of the unit::
+
+    unit      A0 B0 dot | B1 dot | A1 dot | dot ...   store sums to the other room
+    vectors       rows 0, 1 | rows 2, 3 | ...         rest of the rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Env
+from dnnl.codegen.address import Axis
+from dnnl.codegen.brgemm import Tile
+from dnnl.codegen.builder import Emitter, Value, Values, i64
+from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.variable import Variable
+from dnnl.kernels.product_store import End
+
+_LEAST = 2
+"""Rows that are finished at a time, at least: to ask whether they are left costs something."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How the rows of a tile are shared out among the instructions of the next one: ``count`` rows
+    behind ``per_step`` of the products of each step, and behind as many of the stores of its sums
+    as ``per_end`` says."""
+
+    count: int
+    per_step: int
+    per_end: int
+
+    @staticmethod
+    def of(rows: int, dots: int, steps: int) -> Turns:
+        """Share out ``rows`` among so many ``steps`` of so many products."""
+        count = max(_LEAST, -(-rows // (dots * (steps + 1))))
+        turns = -(-rows // count)
+        per_step = min(dots, -(-turns // (steps + 1)))
+        return Turns(count, per_step, max(0, min(dots, turns - per_step * steps)))
+
+
+class Pending:
+    """The tile whose sums wait for their end. ``end_at`` is the end of a tile at a point of
+    ``axes``; there is ``room`` for the sums of two tiles of so many ``rows`` and ``vectors``."""
+
+    def __init__(
+        self, e: Emitter, multiply: Multiply, rows: int, vectors: int, room: Value,
+        axes: Iterable[Axis], end_at: Callable[[Env], End],
+    ) -> None:  # fmt: skip
+        self.e, self._multiply, self._vectors = e, multiply, vectors
+        self._room, self._end_at = room, end_at
+        self._size = rows * vectors * multiply.zero(e).type.count
+        self._row, self._rows, self._offset = Variable(e), Variable(e), Variable(e)
+        self._env = {axis: Variable(e) for axis in axes}
+
+    @property
+    def kept(self) -> Value:
+        """Where the sums of the next tile go."""
+        other = self.e.b.sub(i64(self._size), self._offset.value)
+        return self.e.element(self._room, other, self._multiply.accumulator)
+
+    def begin(self, env: Env, rows: int) -> None:
+        """The sums of so many rows at ``kept`` are those that wait now."""
+        self._offset.become(self.e.b.sub(i64(self._size), self._offset.value))
+        self._row.become(i64(0))
+        self._rows.become(i64(rows))
+        for axis, variable in self._env.items():
+            variable.become(env[axis])
+
+    def some(self, count: int) -> None:
+        """Finish so many rows, if they are left."""
+        first = self._row.value
+        following = self.e.add(first, i64(count))
+
+        def finish() -> Values:
+            self._finish(first, count)
+            self._row.become(following)
+            return ()
+
+        left = self.e.b.icmp_signed("<=", following, self._rows.value)
+        self.e.branch(left, finish, lambda: ())
+
+    def rest(self) -> None:
+        """Finish all rows that are left."""
+        end = self._rows.value
+        self.e.loop(
+            self._row.value, end, lambda row: self._finish(row, 1), unroll=False, name="rest"
+        )
+        self._row.become(end)
+
+    def _finish(self, first: Value, count: int) -> None:
+        e, zero = self.e, self._multiply.zero(self.e)
+        offset = e.add(self._offset.value, e.mul(first, self._vectors * zero.type.count))
+        start = e.element(self._room, offset, self._multiply.accumulator)
+        sums = Tile.load(e, start, zero.type, count, self._vectors)
+        env = {axis: variable.value for axis, variable in self._env.items()}
+        self._end_at(env).part(first, count).finish(sums)
+
+
+def room(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:
+    """The bytes of the sums of a tile."""
+    sums = multiply.zero(e).type
+    return prod((rows, vectors, sums.count, vector.bits(sums) // 8))
