@@ -77,18 +77,23 @@ def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: i
 
 def _to_byte(e: Emitter, value: ir.Value, name: str, *, signed: bool) -> ir.Value:
     """By an instruction that makes -2^31 of what s32 does not hold, and one that saturates: s8 of
-    signed numbers, u8 of unsigned ones, of which -2^31 is the largest half."""
-    kind = _like(value, I32)
+    signed numbers, u8 of unsigned ones, of which -2^31 is the largest half.
+
+    What is below zero is masked where there is a matrix unit, beside which one port of two compares
+    but does not take maxima."""
+    kind, all_lanes = _like(value, I32), ir.IntType(value.type.count)
+    zero, mask = vector.splat_constant(value.type, 0.0), ir.Constant(all_lanes, -1)
 
     def put(number: int) -> ir.Value:
         return vector.splat_constant(kind, number)
 
     if signed:
         value = vector.minimum(e, vector.splat_constant(value.type, 127.0), value)
+    elif e.isa.matrix is not None:
+        mask = e.b.bitcast(e.b.fcmp_ordered(">", value, zero), all_lanes)
     else:
-        value = vector.maximum(e, value, vector.splat_constant(value.type, 0.0))
-    every = ir.Constant(ir.IntType(value.type.count), -1)
-    operands = [value, put(0), every, ir.Constant(I32, _TO_NEAREST)]
+        value = vector.maximum(e, value, zero)
+    operands = [value, put(0), mask, ir.Constant(I32, _TO_NEAREST)]
     number = e.intrinsic(name, kind, operands)
     if signed:
         number = e.b.select(e.b.icmp_signed("<", number, put(127)), number, put(127))

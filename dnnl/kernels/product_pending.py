@@ -24,7 +24,7 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.variable import Variable
 from dnnl.kernels.product_store import End
 
-_LEAST = 2
+_LEAST = 4
 """Rows that are finished at a time, at least: to ask whether they are left costs something."""
 
 
