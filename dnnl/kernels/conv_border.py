@@ -14,8 +14,10 @@ from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Module
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
+from dnnl.kernels.conv_border_rows import Rows
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.pointwise import letters
 from dnnl.kernels.scratchpad import Argument, Scratchpad
@@ -26,17 +28,24 @@ Space = tuple[Spatial, Spatial, Spatial]
 """Depth, height and width; a missing one has size 1."""
 
 
+NOWHERE = -1
+"""The argument of what lies in no argument."""
+
+
 @dataclass(frozen=True)
 class Border:
     """The ``copy`` of ``src``, which has so many zeros in depth, height and width before its first
     pixel as ``before`` says, and ``sizes`` with all of them. Both have ``pixels`` dimensions of
-    space."""
+    space. Where it can be made in ``rows`` it is; ``in_bands`` is one of a single image that each
+    thread makes as it needs it."""
 
     src: Argument
     copy: Argument
     before: tuple[int, ...]
     sizes: tuple[int, ...]
     pixels: int
+    rows: Rows | None
+    in_bands: bool
 
     def space(self, given: Space) -> Space:
         """What a convolution of src is as one of the copy."""
@@ -48,10 +57,12 @@ class Border:
 
 
 def take(
-    scratchpad: Scratchpad, src: Argument, layout: MemoryDesc, pixels: int, spaces: Sequence[Space]
-) -> Border | None:
+    scratchpad: Scratchpad, src: Argument, layout: MemoryDesc, pixels: int,
+    spaces: Sequence[Space], isa: Isa, *, in_bands: bool,
+) -> Border | None:  # fmt: skip
     """Room for a copy in which all taps of these convolutions lie, with the tag of ``layout``; None
-    if they lie in src itself. Both have ``pixels`` dimensions of space."""
+    if they lie in src itself. Both have ``pixels`` dimensions of space. Where possible it is made
+    ``in_bands``, if that is wanted."""
     if not any(own.padded for space in spaces for own in space):
         return None
     dims = tuple(zip(*spaces, strict=True))
@@ -61,12 +72,20 @@ def take(
     head = layout.dims[: layout.ndims - pixels]
     assert layout.tag is not None, "copies have layouts that a tag spells"
     desc = MemoryDesc((*head, *sizes[3 - pixels :]), layout.data_type, layout.tag)
-    return Border(src, scratchpad.take(desc), before, sizes, pixels)
+    rows = Rows.of(isa, src[1], desc, before[3 - pixels :])
+    if in_bands and rows is not None and pixels == 2:
+        one = MemoryDesc((1, *desc.dims[1:]), desc.data_type, desc.tag)
+        return Border(src, (NOWHERE, one), before, sizes, pixels, rows, in_bands=True)
+    return Border(src, scratchpad.take(desc), before, sizes, pixels, rows, in_bands=False)
 
 
 def emit(module: Module, border: Border, arguments: Arguments) -> Phase:
     """Write the phase that makes the copy."""
     isa, (slot, desc) = module.isa, border.copy
+    symbol = f"{module.ir.name}_border__{desc.data_type}__{isa.lanes}x1__{isa.name}"
+    if border.rows is not None:
+        src, copy = arguments.slot(border.src[0]), arguments.slot(slot)
+        return border.rows.emit(module, symbol, src, copy, desc.offset0 * desc.data_type.size)
     axes = letters(desc.dims)
     index = [Affine.of(axis) for axis in axes]
     pixels = border.pixels
@@ -79,5 +98,4 @@ def emit(module: Module, border: Border, arguments: Arguments) -> Phase:
         point.store(made, point.load_or_zero(given))
 
     core = bare_core(border.src[1].data_type, desc.data_type)
-    symbol = f"{module.ir.name}_border__{desc.data_type}__{isa.lanes}x1__{isa.name}"
     return emit_nest(module, symbol, Nest(axes, (), (given,), (made,), body, core=core))

@@ -11,7 +11,8 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.kernels import product_conf
-from dnnl.kernels.conv_border import Border
+from dnnl.kernels.conv_border import NOWHERE, Border
+from dnnl.kernels.conv_border_bands import Bands
 from dnnl.kernels.conv_residues import Residues
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.product_form import Axes, Product
@@ -159,7 +160,11 @@ def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Produc
     def operand(part: Argument, index: tuple[Affine, ...]) -> Operand:
         return Operand(arguments.slot(part[0]), part[1], index)
 
-    src = operand(conf.read, conf.src_index(batch, group, c, here.seen))
+    bands = _bands(conf, piece, batch, arguments)
+    if bands is None:
+        src = operand(conf.read, conf.src_index(batch, group, c, here.seen))
+    else:
+        src = Operand(NOWHERE, conf.read[1], conf.src_index(ZERO, group, c, here.seen))
     weights = operand(conf.weights, conf.weights_index(group, columns.form, c, here.offsets))
     out = operand(conf.dst, activation_index(dst, batch, (oc,), here.at))
     values = product_conf.Indices(
@@ -179,14 +184,25 @@ def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Produc
         product_conf.finish(conf, arguments, out, values, depth), conf.blocking,
         domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
         narrow=product_conf.other_way(conf, arguments, src, isa),
+        bands=bands,
     )  # fmt: skip
+
+
+def _bands(conf: Conf, piece: Piece, batch: Affine, arguments: Arguments) -> Bands | None:
+    """What threads copy before they multiply it."""
+    border = conf.border
+    if border is None or border.rows is None or not border.in_bands:
+        return None
+    slot, desc = border.src
+    given = Operand(arguments.slot(slot), desc, ())
+    return Bands(given, border.rows, batch, piece.space[1])
 
 
 def _order(conf: Conf, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
     """Groups outside. If panels are kept, each image meets all of them before the next one, which
     reads the weights once an image; or each panel meets all images, which reads src once a panel:
     what is less."""
-    if not conf.blocking.panels:
+    if conf.blocking.places or not conf.blocking.panels:
         return (g, n)
     src, weights = conf.read[1], conf.weights[1]
     images_outside = weights.size * n.extent < src.size * columns.panel.extent

@@ -315,7 +315,7 @@ def plan(
     assert way is not None, "refused before"
     border = None
     if _bordered(problem, way):
-        border = _take_border(problem, way, slot, scratchpad)
+        border = _take_border(problem, way, slot, scratchpad, isa)
     src = border.src if border else _source(problem, way, slot, scratchpad)
     read = border.copy[1] if border else src[1]
     bare = problem.bias.is_zero and not problem.post_ops
@@ -409,14 +409,19 @@ def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Ar
 
 
 def _take_border(
-    problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad
+    problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad, isa: Isa
 ) -> Border | None:
     """The copy of src, which lies in ``slot``, with a border in the layout that the product
-    reads."""
+    reads. It is made in bands unless images are met by several products, groups or panels, each
+    of which would make it anew."""
     layout = _packed(problem, way)
     src = _of_dims((slot, problem.src), layout.dims, scratchpad)
     spaces = [piece.space for piece in problem.pieces]
-    return conv_border.take(scratchpad, src, layout, problem.dst.ndims - 2, spaces)
+    small = problem.weights.nelems() * way.b.size <= isa.caches.l2 // 2
+    once = len(spaces) == problem.groups == 1 and (small or src[1].dims[0] == 1)
+    return conv_border.take(
+        scratchpad, src, layout, problem.dst.ndims - 2, spaces, isa, in_bands=once
+    )
 
 
 def _blocking(
@@ -441,5 +446,5 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 def before_products(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
     """Write the sums that compensate products, and the copy of src with a border."""
     yield from conv_sums.emit(module, conf, arguments)
-    if conf.border is not None:
+    if conf.border is not None and not conf.border.in_bands:
         yield conv_border.emit(module, conf.border, arguments)

@@ -23,10 +23,12 @@ from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import Emitter, Module, Value, Values, i64
+from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
+from dnnl.kernels.conv_border_bands import BandWriter
 from dnnl.kernels.conv_tiles import (
     BandRun,
     TileRun,
@@ -63,6 +65,7 @@ class _Writer:
     def __init__(self, phase: PhaseFunction, problem: Product) -> None:
         self.e, self.problem = phase.e, problem
         self.pointers = phase.pointers(problem.operands)
+        self.bands_of_src: BandWriter | None = None
         a_form = problem.src.offset(problem.src.index)
         b_form = problem.weights.offset(problem.weights.index)
         assert a_form is not None, "configure admits only affine layouts"
@@ -128,7 +131,7 @@ class _Writer:
         if not wanted:
             self.kept = ZERO
             if self.unit is not None:
-                self.scratch = phase.scratch(2 * room(problem.multiply, self.e, *astuple(tile)))
+                self._take_scratch(phase, 2 * room(problem.multiply, self.e, *astuple(tile)))
             return
         axes = (*problem.around, *problem.inside)
         self.line = self._merged(axes)
@@ -148,9 +151,21 @@ class _Writer:
         self.kept += Affine.of(self.groups, -self.group * panel)
         self.scratch = phase.scratch(self.group * panel * vector.bits(sums) // 8)
 
+    def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
+        """Memory of the thread for so many bytes of sums, and for what it copies of src."""
+        bands, sums = self.problem.bands, -(-sums // LINE) * LINE
+        self.scratch = phase.scratch(sums + (bands.nbytes if bands else 0))
+        if bands is not None:
+            copy = self.e.element(self.scratch, i64(sums), I8)
+            self.bands_of_src = BandWriter(self.e, bands, self.pointers[bands.src], copy)
+            self.pointers[self.problem.src] = copy
+
     def item(self, item: Value) -> None:
         """One work item."""
         env = decode(self.e, item, self.loops)
+        if self.bands_of_src is not None:
+            first = self.e.mul(env[self.band], self.band_rows)
+            self.bands_of_src.need(env, first, self.band_rows)
         self._bands(env, list(self.bands))
 
     def _bands(self, env: Env, runs: list[BandRun]) -> None:

@@ -10,6 +10,7 @@ from dnnl.codegen.address import Axis
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.blocking import Blocking
+from dnnl.kernels.conv_border_bands import Bands
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.product_pairs import Narrow
 from dnnl.kernels.product_store import Columns
@@ -28,7 +29,8 @@ class Product:
     ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
     ``domain`` are padding, those outside of ``exists`` do not exist.
     The k of a group of weights lie ``apart``, in elements, unless they are side by side. Panels
-    that are small enough are multiplied in another way, if there is a ``narrow`` one.
+    that are small enough are multiplied in another way, if there is a ``narrow`` one. Src is what
+    threads copy in ``bands``, if there are any.
     """
 
     order: tuple[Axis, ...]
@@ -48,13 +50,15 @@ class Product:
     apart: int = 0
     segments: Segments | None = None
     narrow: Narrow | None = None
+    bands: Bands | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Everything that the product touches."""
         ends = () if self.segments is None else self.segments.end.operands
         narrow = () if self.narrow is None else (self.narrow.src, self.narrow.flags)
-        return (self.src, self.weights, *narrow, *self.finish.operands, *ends)
+        src = self.src if self.bands is None else self.bands.src
+        return (src, self.weights, *narrow, *self.finish.operands, *ends)
 
     @property
     def multiply_adds(self) -> int:

@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from dnnl import Arg, Memory, PrimitiveAttr, PrimitiveDesc, config
+from dnnl import Arg, ConvolutionDesc, Memory, MemoryDesc, PrimitiveAttr, PrimitiveDesc, config
 from dnnl.codegen import isa as rows
 from dnnl.codegen import jit, sharing
 from dnnl.codegen.builder import Module
 from dnnl.codegen.isa import caches
 from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.codegen.phase import PhaseFunction
+from dnnl.kernels import conv_compute
+from dnnl.kernels.conv_border import Border
 from dnnl.kernels.product_conf import Conf
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import select_isa
@@ -53,6 +55,13 @@ pytestmark = pytest.mark.skipif(
     select_isa(ENGINE).matrix is None, reason="the machine has no matrix unit"
 )
 each_type = pytest.mark.parametrize("types", TYPES, ids="-".join)
+
+
+def border_of(desc: Desc) -> Border | None:
+    """How src of a convolution is copied with a border."""
+    conf = PrimitiveDesc(desc, ENGINE).plan.recipe.conf
+    assert isinstance(conf, conv_compute.Conf)
+    return conf.border
 
 
 def conf_of(pd: PrimitiveDesc) -> Conf:
@@ -178,7 +187,7 @@ WINDOWS = [
 ]  # fmt: skip
 
 
-def _convolution(window: Window, channels: Dims, types: Types, layouts: Layouts) -> Desc:
+def _convolution(window: Window, channels: Dims, types: Types, layouts: Layouts) -> ConvolutionDesc:
     desc = convolution_desc(window, 2, channels, layouts, bias=False)
     src, weights, dst = types
     return replace(
@@ -228,6 +237,41 @@ def test_ends_of_bands_of_several_heights_wait(alg: str) -> None:
         for channels in ((40, 64), (3, 33, 64)):
             desc = _convolution(window, channels, ("u8", "s8", "f32"), ("any", "any", "acdb"))
             check(desc, attr_of(("eltwise", alg)))
+
+
+@pytest.mark.parametrize("layout", ["last", "reach", "block16"])
+@pytest.mark.parametrize(
+    "window", [WINDOWS[0][0], WINDOWS[3][0], Window((20, 37), (5, 1), (3, 1), (4, 0))]
+)
+def test_threads_copy_the_rows_that_they_see(
+    window: Window, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Out of rows of pixels, which may be parts of longer ones; of other layouts all is copied
+    first."""
+    monkeypatch.setattr(caches, "of", lambda _cpu, sized: sized)
+    for channels, types in (((20, 64), TYPES[0]), ((40, 32), TYPES[-1]), ((16, 14), TYPES[1])):
+        desc = _convolution(window, channels, types, ("any", "any", "acdb"))
+        src = desc.src_desc
+        if layout == "reach":
+            n, c, h, w = src.dims
+            whole = MemoryDesc((n + 1, c, h + 2, w + 3), src.data_type, "acdb")
+            src = whole.submemory(src.dims, (1, 0, 1, 2))
+        else:
+            src = src.with_tag("acdb" if layout == "last" else "aBcd16b")
+        desc = replace(desc, src_desc=src)
+        border = border_of(desc)
+        assert border is not None
+        assert border.in_bands == (layout != "block16")
+        check(desc)
+
+
+def test_images_that_several_products_meet_are_copied_once() -> None:
+    grouped = _convolution(*WINDOWS[9], TYPES[0], ("acdb", "any", "acdb"))
+    border = border_of(grouped)
+    assert border is not None
+    assert border.rows is not None
+    assert not border.in_bands
+    check(grouped)
 
 
 def test_a_single_row_is_multiplied_by_vectors() -> None:
