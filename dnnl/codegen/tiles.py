@@ -73,6 +73,16 @@ def parts_of(matrix: Matrix, vectors: int, rows: Sequence[int]) -> tuple[int, ..
     return tuple(sizes) if len(sizes) <= most else None
 
 
+def through(rows: Sequence[int]) -> Sequence[int]:
+    """Rows at these offsets in A with all that lie between, where they are multiples of the first
+    distance apart; else the rows themselves."""
+    if len(rows) < 2:
+        return rows
+    step = rows[1] - rows[0]
+    between = range(rows[0], rows[-1] + 1, step) if step > 0 else ()
+    return between if set(rows) <= set(between) else rows
+
+
 @dataclass(frozen=True)
 class Shape:
     """The tiles of a product: the rows of each part, the vectors of columns, the words of a

@@ -432,10 +432,22 @@ def _blocking(
     vectors = _vectors(problem, src, way, isa)
     rows = max_rows(isa, vectors, way.parts)
     if way.tiles is not None:
-        widths = (piece.space[2].dst for piece in problem.pieces)
-        rows = min(product_tiles.tile_rows(isa, vectors, width) for width in widths)
+        rows = min(
+            product_tiles.tile_rows(isa, vectors, piece.space[2].dst, _pitch(piece, src))
+            for piece in problem.pieces
+        )
     tile = TileShape(rows, vectors)
     return Blocking(tile, panels=1 if panels.size > isa.caches.l2 // 2 else 0)
+
+
+def _pitch(piece: Piece, src: MemoryDesc) -> int:
+    """How many pixels of a row of dst lie between the pixels of src that it and the next one see
+    first; 0 if that is no whole number."""
+    if src.ndims < 4:
+        return 0
+    _, h, w = piece.space
+    steps, rest = divmod(src.strides[-2] * h.stride, src.strides[-1] * w.stride)
+    return 0 if rest else steps
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

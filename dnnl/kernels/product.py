@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
@@ -131,7 +131,9 @@ class _Writer:
         if not wanted:
             self.kept = ZERO
             if self.unit is not None:
-                self._take_scratch(phase, 2 * room(problem.multiply, self.e, *astuple(tile)))
+                rows = self.unit.kept_rows
+                nbytes = room(problem.multiply, self.e, rows, tile.vectors)
+                self._take_scratch(phase, 2 * nbytes)
             return
         axes = (*problem.around, *problem.inside)
         self.line = self._merged(axes)
@@ -365,7 +367,14 @@ class _Writer:
 
         axes = dict.fromkeys((*self.loops, *problem.places[1:], problem.columns.panel))
         return Pending(
-            self.e, problem.multiply, tile.rows, tile.vectors, self.scratch, axes, end_at
+            self.e,
+            problem.multiply,
+            unit.kept_rows,
+            tile.vectors,
+            self.scratch,
+            axes,
+            end_at,
+            unit.line_of(width, self._offsets(self.bands[0], self.tiles[0])),
         )
 
     def _offsets(self, run: BandRun, tile: TileRun) -> list[int]:

@@ -24,8 +24,9 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.variable import Variable
 from dnnl.kernels.product_store import End
 
-_LEAST = 4
-"""Rows that are finished at a time, at least: to ask whether they are left costs something."""
+_LEAST, _MOST = 2, 4
+"""Rows that are finished at a time: to ask whether they are left costs something, and many at a
+time hold up the next step."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,8 @@ class Turns:
     @staticmethod
     def of(rows: int, dots: int, steps: int) -> Turns:
         """Share out ``rows`` among so many ``steps`` of so many products."""
-        count = max(_LEAST, -(-rows // (dots * (steps + 1))))
+        one_a_step = min(_MOST, -(-rows // steps))
+        count = max(_LEAST, one_a_step, -(-rows // (dots * (steps + 1))))
         turns = -(-rows // count)
         per_step = min(dots, -(-turns // (steps + 1)))
         return Turns(count, per_step, max(0, min(dots, turns - per_step * steps)))
@@ -49,14 +51,15 @@ class Turns:
 
 class Pending:
     """The tile whose sums wait for their end. ``end_at`` is the end of a tile at a point of
-    ``axes``; there is ``room`` for the sums of two tiles of so many ``rows`` and ``vectors``."""
+    ``axes``; there is ``room`` for the sums of two tiles of so many ``rows`` and ``vectors``. Of a
+    ``line`` of places and of the rows of sums up to the next one it has the numbers."""
 
     def __init__(
         self, e: Emitter, multiply: Multiply, rows: int, vectors: int, room: Value,
-        axes: Iterable[Axis], end_at: Callable[[Env], End],
+        axes: Iterable[Axis], end_at: Callable[[Env], End], line: tuple[int, int],
     ) -> None:  # fmt: skip
         self.e, self._multiply, self._vectors = e, multiply, vectors
-        self._room, self._end_at = room, end_at
+        self._room, self._end_at, self._line = room, end_at, line
         self._size = rows * vectors * multiply.zero(e).type.count
         self._row, self._rows, self._offset = Variable(e), Variable(e), Variable(e)
         self._env = {axis: Variable(e) for axis in axes}
@@ -97,12 +100,32 @@ class Pending:
         self._row.become(end)
 
     def _finish(self, first: Value, count: int) -> None:
-        e, zero = self.e, self._multiply.zero(self.e)
-        offset = e.add(self._offset.value, e.mul(first, self._vectors * zero.type.count))
-        start = e.element(self._room, offset, self._multiply.accumulator)
-        sums = Tile.load(e, start, zero.type, count, self._vectors)
+        e = self.e
+        kept = e.element(self._room, self._offset.value, self._multiply.accumulator)
+        rows = [self._row_of(e.add(first, i64(number))) for number in range(count)]
+        sums = load_rows(e, self._multiply, kept, rows, self._vectors)
         env = {axis: variable.value for axis, variable in self._env.items()}
         self._end_at(env).part(first, count).finish(sums)
+
+    def _row_of(self, place: Value) -> Value:
+        """The row of sums of a place."""
+        width, pitch = self._line
+        if width == pitch:
+            return place
+        line = self.e.b.udiv(place, i64(width))
+        return self.e.add(place, self.e.mul(line, pitch - width))
+
+
+def load_rows(
+    e: Emitter, multiply: Multiply, kept: Value, rows: Iterable[Value], vectors: int
+) -> Tile:
+    """These rows of the sums at ``kept``."""
+    kind = multiply.zero(e).type
+    cells: list[Value] = []
+    for row in rows:
+        start = e.element(kept, e.mul(row, vectors * kind.count), multiply.accumulator)
+        cells += Tile.load(e, start, kind, 1, vectors).cells
+    return Tile(vectors, tuple(cells))
 
 
 def room(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:

@@ -16,9 +16,9 @@ from dnnl.codegen.builder import Emitter, Value, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.tiles import Beside, Shape, Tiles, block_of, max_parts, parts_of
+from dnnl.codegen.tiles import Beside, Shape, Tiles, block_of, max_parts, parts_of, through
 from dnnl.codegen.variable import Variable
-from dnnl.kernels.product_pending import Pending, Turns
+from dnnl.kernels.product_pending import Pending, Turns, load_rows
 from dnnl.kernels.product_store import End, Store
 
 LEAST_ROWS = 2
@@ -44,12 +44,16 @@ def part_rows(isa: Isa) -> int:
     return isa.matrix.rows
 
 
-def tile_rows(isa: Isa, vectors: int, width: int) -> int:
+def tile_rows(isa: Isa, vectors: int, width: int, pitch: int = 0) -> int:
     """How many rows a tile has of places in rows of ``width``: whole ones, whose parts are apart,
-    or a part of one."""
+    or a part of one. Where rows begin ``pitch`` places apart, and what lies between is computed as
+    well, there may be more of them."""
     assert isa.matrix is not None
     parts, most = max_parts(isa.matrix, vectors), isa.matrix.rows
-    return parts // -(-width // most) * width or parts * most
+    apart = parts // -(-width // most) * width or parts * most
+    if pitch < width or width > parts * most:
+        return apart
+    return max(apart, ((parts * most - width) // pitch + 1) * width)
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,30 @@ class UnitTile:
         assert self.levels[-1].a_step == multiply.group, "words of a line are side by side"
         self.line = Line.of(self._matrix, self.levels[-1].count or 0)
         self._rows = max(map(len, tilings))
+        parts = (parts_of(self._matrix, vectors, rows) for rows in tilings)
+        self._through = None in parts
         self._shapes = list(dict.fromkeys(self.shape(rows) for rows in tilings))
         self._current = Variable(e) if len(self._shapes) > 1 else None
 
+    @property
+    def kept_rows(self) -> int:
+        """How many rows of sums the largest tile has."""
+        return max(shape.rows for shape in self._shapes)
+
+    def computed(self, rows: Sequence[int]) -> Sequence[int]:
+        """The rows that are computed for those at these offsets in A: where some tile has more
+        parts than fit, all have what lies between their parts as well."""
+        return through(rows) if self._through else rows
+
+    def line_of(self, width: int, rows: Sequence[int]) -> tuple[int, int]:
+        """So many places in a line, and how many rows of sums there are up to the next one."""
+        if not self._through:
+            return width, width
+        return width, list(self.computed(rows)).index(rows[width])
+
     def shape(self, rows: Sequence[int]) -> Shape:
         """The tiles for rows at these offsets in A."""
-        parts = parts_of(self._matrix, self._vectors, rows)
+        parts = parts_of(self._matrix, self._vectors, self.computed(rows))
         assert parts is not None, "tiles have as many rows as the unit takes"
         return Shape(parts, self._vectors, self.line.block)
 
@@ -148,7 +170,8 @@ class UnitTile:
 
     def compute_beside(self, factors: Factors, pending: Pending) -> None:
         """The sums of a tile, and the end of the one before."""
-        shape, levels = self.shape(_known(factors.rows)), self.line.whole(self.levels)
+        rows, levels = _known(factors.rows), self.line.whole(self.levels)
+        shape, blocks = self.shape(rows), replace(factors, rows=tuple(self.computed(rows)))
         dots = len(shape.parts) * shape.vectors
         steps = prod(level.count or 1 for level in levels) // shape.block
         turns = Turns.of(self._rows, dots, steps)
@@ -159,14 +182,14 @@ class UnitTile:
 
         kept = pending.kept
         self._unit.begin(shape)
-        self._unit.accumulate(shape, factors, levels, beside(turns.per_step))
+        self._unit.accumulate(shape, blocks, levels, beside(turns.per_step))
         self._unit.store(shape, kept, beside(turns.per_end))
         pending.rest()
 
     def compute(self, factors: Factors, part: Part, end: End) -> None:
         """One part of the sums of a tile, and its end behind the last one."""
         rows = _known(factors.rows)
-        shape, blocks = self.shape(rows), replace(factors, rows=tuple(rows))
+        shape, blocks = self.shape(rows), replace(factors, rows=tuple(self.computed(rows)))
         self._begin(shape, part)
         self._unit.accumulate(shape, blocks, self.line.whole(part.levels))
         self._unit.store(shape, part.kept)
@@ -202,10 +225,16 @@ class UnitTile:
         rest, ones = self.line.rest(self.levels), self._ones(factors)
         step = e.isa.lanes if end.turned and not rest else e.isa.lanes // 2
 
+        computed = list(self.computed(_known(factors.rows)))
+
         def some(first: Value, chosen: Sequence[int]) -> None:
-            offset = e.mul(first, vectors * zero.type.count)
-            start = e.element(kept, offset, self.multiply.accumulator)
-            sums = Tile.load(e, start, zero.type, len(chosen), vectors)
+            if self._through:
+                places = (computed.index(factors.rows[number] or 0) for number in chosen)
+                sums = load_rows(e, self.multiply, kept, [i64(at) for at in places], vectors)
+            else:
+                offset = e.mul(first, vectors * zero.type.count)
+                start = e.element(kept, offset, self.multiply.accumulator)
+                sums = Tile.load(e, start, zero.type, len(chosen), vectors)
             if rest:
                 sums = accumulate(e, sums, factors.of_rows(chosen), rest)
             end.part(first, len(chosen)).finish(Tile(vectors, sums.cells + ones))

@@ -19,5 +19,5 @@ def test_few_rows_are_left_behind_the_last_turn(rows: int, dots: int, steps: int
 
 def test_short_sums_have_turns_behind_their_stores() -> None:
     assert Turns.of(32, 4, 1) == Turns(count=4, per_step=4, per_end=4)
-    assert Turns.of(32, 4, 8) == Turns(count=2, per_step=2, per_end=0)
+    assert Turns.of(32, 4, 8) == Turns(count=4, per_step=1, per_end=0)
     assert Turns.of(32, 4, 72) == Turns(count=2, per_step=1, per_end=0)

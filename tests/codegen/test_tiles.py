@@ -8,7 +8,7 @@ import pytest
 
 from dnnl.codegen import isa as rows
 from dnnl.codegen.isa.row import Matrix
-from dnnl.codegen.tiles import Shape, block_of, max_parts, parts_of
+from dnnl.codegen.tiles import Shape, block_of, max_parts, parts_of, through
 from dnnl.kernels.product_tiles import tile_rows
 
 UNIT = Matrix(())
@@ -50,6 +50,29 @@ def test_tiles_of_any_width_can_be_cut(vectors: int, row: rows.Isa) -> None:
         places = [1000 * band + place for band in range(bands) for place in range(width)]
         assert row.matrix is not None
         assert parts_of(row.matrix, vectors, places[:rows_of_tile]) is not None
+
+
+def test_rows_with_all_that_lies_between() -> None:
+    assert list(through([0, 8, 16, 40, 48, 56])) == [0, 8, 16, 24, 32, 40, 48, 56]
+    assert list(through([5, 8, 20, 23])) == [5, 8, 11, 14, 17, 20, 23]
+    for apart in ([5], [0, 8, 20, 28], [0, 0, 8]):
+        assert through(apart) == apart
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("vectors", [1, 2])
+def test_lines_that_begin_a_pitch_apart_fit_the_tiles(vectors: int, row: rows.Isa) -> None:
+    assert row.matrix is not None
+    assert tile_rows(row, 2, 7) == 14
+    assert tile_rows(row, 2, 7, 9) == 21
+    for width in range(1, 60):
+        for pitch in range(80):
+            taken = tile_rows(row, vectors, width, pitch)
+            assert taken >= tile_rows(row, vectors, width)
+            lines = max(1, taken // width)
+            places = [pitch * line + place for line in range(lines) for place in range(width)]
+            cut = parts_of(row.matrix, vectors, places[:taken])
+            assert cut or parts_of(row.matrix, vectors, through(places[:taken]))
 
 
 def test_the_contents_that_set_the_shapes() -> None:

@@ -233,7 +233,8 @@ def test_the_end_of_a_tile_waits_for_the_next_one(k: int, columns: int) -> None:
 
 @pytest.mark.parametrize("alg", ["eltwise_tanh", "eltwise_relu"])
 def test_ends_of_bands_of_several_heights_wait(alg: str) -> None:
-    for window in (Window((7, 7), (3, 3), padding_l=(1, 1)), Window((3, 60), (1, 2))):
+    small = Window((7, 7), (3, 3), padding_l=(1, 1)), Window((20, 4), (3, 3), (3, 1), (0, 1))
+    for window in (*small, Window((3, 60), (1, 2))):
         for channels in ((40, 64), (3, 33, 64)):
             desc = _convolution(window, channels, ("u8", "s8", "f32"), ("any", "any", "acdb"))
             check(desc, attr_of(("eltwise", alg)))
