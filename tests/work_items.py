@@ -26,8 +26,8 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
     """Each byte of the outputs and of the scratchpad is written by at most one item of a phase.
-    Outputs end as by an execution. Phases of very many items are left out, and what an encoding
-    finds by the scratchpad."""
+    Outputs end as by an execution. Left out are phases of very many items, sizes that one
+    thread does, and what an encoding finds by the scratchpad."""
     executable = primitive._executable
     assert isinstance(executable, LoadedProgram)
     desc, engine = primitive.pd.desc, primitive.pd.engine
@@ -41,7 +41,7 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
         pointers.insert(primitive._scratchpad_place, scratchpad.pointer)
         if not desc.is_encoded:
             outputs.append(scratchpad.data)
-    slots.complete(pointers, _MANY)
+    threads = slots.complete(pointers, _MANY)
     scratch = np.empty(executable.scratch, np.uint8)
     words = (ctypes.c_void_p * (1 + len(pointers)))(scratch.ctypes.data, *pointers)
     block = ctypes.addressof(words) + ctypes.sizeof(ctypes.c_void_p)
@@ -52,7 +52,8 @@ def assert_apart(primitive: Primitive, args: Mapping[int, Memory]) -> None:
         run = _PHASE(function)
         before = [data.copy() for data in outputs]
         writers = np.zeros(sum(data.size for data in outputs), np.int64)
-        for item in range(count if 1 < count <= _MOST / (1 + writers.size) else 0):
+        few = count <= _MOST / (1 + writers.size)
+        for item in range(count if few and threads > 1 else 0):
             written = np.zeros(writers.size, bool)
             for flip in (0, 0xFF):  # what is written may be what was there before
                 _fill(outputs, before, flip)
