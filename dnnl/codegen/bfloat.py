@@ -37,7 +37,7 @@ def narrow(e: Emitter, value: ir.Value) -> ir.Value:
     """The code nearest to an f32, the even one of two."""
     instruction = e.isa.instruction("narrow to bf16", "f32", value.type.count)
     if instruction is None:
-        return _narrow_bits(e, value)
+        return _narrow_several(e, value)
     # The instruction takes denormals for zero.
     parts = vector.split(e, value, e.isa.lanes)
     denormal = reduce(e.b.or_, [_is_denormal(e, part) for part in parts])
@@ -163,14 +163,34 @@ def _number(code: int, form: Format) -> float:
     return float((digits + (1 << form.mantissa)) * form.smallest * 2.0 ** (exponent - 1))
 
 
-def _narrow_bits(e: Emitter, value: ir.Value) -> ir.Value:
+def _narrow_several(e: Emitter, value: ir.Value) -> ir.Value:
+    """`_narrow_bits` of two registers or more asks once for NaN where selections take long."""
+    if e.isa.merging or e.isa.device is not None or value.type.count < 2 * e.isa.lanes:
+        return _narrow_bits(e, value)
+    parts = iter(vector.split(e, value, e.isa.lanes))
+    found = [e.b.fcmp_unordered("uno", a, b) for a, b in zip(parts, parts, strict=True)]
+    some = vector.any_lane(e, reduce(e.b.or_, found))
+    kind = _like(value, I16)
+    return e.branch(
+        some,
+        lambda: (_narrow_bits(e, value),),
+        lambda: (e.b.trunc(_rounded(e, value), kind),),
+    )[0]
+
+
+def _rounded(e: Emitter, value: ir.Value) -> ir.Value:
+    """The code nearest to an f32 that is a number, an i32."""
     b, kind = e.b, _like(value, I32)
     whole = b.bitcast(value, kind)
-    upper = b.lshr(whole, _put(kind, 16))
-    odd = b.and_(upper, _put(kind, 1))
-    rounded = b.lshr(b.add(b.add(whole, _put(kind, 0x7FFF)), odd), _put(kind, 16))
+    odd = b.and_(b.lshr(whole, _put(kind, 16)), _put(kind, 1))
+    return b.lshr(b.add(b.add(whole, _put(kind, 0x7FFF)), odd), _put(kind, 16))
+
+
+def _narrow_bits(e: Emitter, value: ir.Value) -> ir.Value:
+    b, kind = e.b, _like(value, I32)
+    upper = b.lshr(b.bitcast(value, kind), _put(kind, 16))
     is_nan = b.fcmp_unordered("uno", value, value)
-    code = b.select(is_nan, b.or_(upper, _put(kind, _QUIET)), rounded)
+    code = b.select(is_nan, b.or_(upper, _put(kind, _QUIET)), _rounded(e, value))
     return b.trunc(code, _like(value, I16))
 
 

@@ -18,8 +18,9 @@ from functools import partial
 
 from llvmlite import ir
 
-from dnnl.codegen import bfloat, lookup, math, small_float, vector
+from dnnl.codegen import bfloat, lookup, math, small_float, to_bytes, vector
 from dnnl.codegen.builder import F32, F64, I8, I16, I32, Emitter
+from dnnl.codegen.isa import Isa
 from dnnl.codegen.small_float import Format
 from dnnl.types.dtype import DataType
 
@@ -60,47 +61,15 @@ def _to_float(e: Emitter, value: ir.Value, unsigned: bool = False, core: ir.Type
     return e.b.sitofp(value, _like(value, core))
 
 
-_TO_NEAREST = 4  # as the processor rounds
-
-
 def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: ir.Type) -> ir.Value:
     """Saturate, then round to nearest, ties to even; NaN becomes ``low``."""
-    name = e.isa.instruction("to integers", "f32", value.type.count)
-    if name is not None and high - low == 255 and value.type.element is F32:
-        return _to_byte(e, value, name, signed=low < 0)
+    if high - low == 255 and value.type.element is F32 and to_bytes.rounds(e.isa, value.type.count):
+        return to_bytes.to_byte(e, value, signed=low < 0)
     value = vector.maximum(e, value, vector.splat_constant(value.type, low))
     value = vector.minimum(e, value, vector.splat_constant(value.type, high))
     if element is I32:
         return e.b.fptosi(math.round_to_even(e, value), _like(value, I32))
     return e.b.trunc(math.rounded_bits(e, value), _like(value, element))
-
-
-def _to_byte(e: Emitter, value: ir.Value, name: str, *, signed: bool) -> ir.Value:
-    """By an instruction that makes -2^31 of what s32 does not hold, and one that saturates: s8 of
-    signed numbers, u8 of unsigned ones, of which -2^31 is the largest half.
-
-    What is below zero is masked where there is a matrix unit, beside which one port of two compares
-    but does not take maxima."""
-    kind, all_lanes = _like(value, I32), ir.IntType(value.type.count)
-    zero, mask = vector.splat_constant(value.type, 0.0), ir.Constant(all_lanes, -1)
-
-    def put(number: int) -> ir.Value:
-        return vector.splat_constant(kind, number)
-
-    if signed:
-        value = vector.minimum(e, vector.splat_constant(value.type, 127.0), value)
-    elif e.isa.matrix is not None:
-        mask = e.b.bitcast(e.b.fcmp_ordered(">", value, zero), all_lanes)
-    else:
-        value = vector.maximum(e, value, zero)
-    operands = [value, put(0), mask, ir.Constant(I32, _TO_NEAREST)]
-    number = e.intrinsic(name, kind, operands)
-    if signed:
-        number = e.b.select(e.b.icmp_signed("<", number, put(127)), number, put(127))
-        number = e.b.select(e.b.icmp_signed(">", number, put(-128)), number, put(-128))
-    else:
-        number = e.b.select(e.b.icmp_unsigned("<", number, put(255)), number, put(255))
-    return e.b.trunc(number, _like(value, I8))
 
 
 def _from_s4(e: Emitter, code: ir.Value) -> ir.Value:
@@ -342,6 +311,7 @@ def _through_f32(row: Storage) -> Storage:
     return Storage(row.element, to_core, from_core)
 
 
+_F8 = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
 SUPPORTED = frozenset(_IN_F32)
 """The types that kernels can load and store as numbers."""
 MOVED = frozenset(kind for kind in DataType if kind.bits)
@@ -357,6 +327,15 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
     if DataType.bf16 in (src, dst) and not _IN_BF16.keys().isdisjoint((src, dst)):
         return I16
     return F64 if _IN_F64.keys() >= {src, dst} else F32
+
+
+def together(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
+    """How many registers of ``core`` had better be converted at a time: what becomes narrower is
+    stored in wider pieces, but the many steps to a float of 8 bits leave no room for two."""
+    if data_type.bits >= vector.bits(core) or data_type in _F8 or isa.lanes == 1:
+        return 1
+    bytewise = data_type in (DataType.s8, DataType.u8) and core is F32
+    return to_bytes.TOGETHER if bytewise and to_bytes.rounds(isa, isa.lanes) else 2
 
 
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:

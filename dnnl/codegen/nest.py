@@ -52,10 +52,11 @@ class Nest:
     operand whose index has them. ``reads_dst`` says that the body reads dst as well, which then had
     better be in a cache, and ``keeps`` that it asks for ``Point.room``. ``core`` is the type of the
     body's vectors, and ``registers`` how many registers one fills where these hold more than one
-    element and what is converted is not transposed. ``moved`` is an operand whose elements the body
-    stores to dst as they are, if it does no more. Nothing is done where all of ``needed``, numbers
-    of s32 side by side, are zero. ``in_rows`` says that operands are rows along the reduced axis:
-    where sizes are open, code for vectors that lie otherwise is left out.
+    element and what is converted is not transposed: those that are best converted together if None.
+    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
+    Nothing is done where all of ``needed``, numbers of s32 side by side, are zero. ``in_rows`` says
+    that operands are rows along the reduced axis: where sizes are open, code for vectors that lie
+    otherwise is left out.
     """
 
     parallel: tuple[Axis, ...]
@@ -68,7 +69,7 @@ class Nest:
     filled: tuple[Bound, ...] = ()
     reads_dst: bool = False
     core: ir.Type = F32
-    registers: int = 1
+    registers: int | None = 1
     moved: Operand | None = None
     found: tuple[Axis, ...] = ()
     keeps: bool = False
@@ -203,5 +204,6 @@ def _aligned(site: Site) -> ir.Value:
     b = site.e.b
     (dst, *_) = site.plan.space.outputs
     address = b.ptrtoint(site.pointers[dst], I64)
-    size = site.plan.vectors.lanes * dst.desc.data_type.size
+    together = site.plan.together if dst in site.plan.joined else 1
+    size = site.plan.vectors.lanes * together * dst.desc.data_type.size
     return b.icmp_signed("==", b.and_(address, i64(size - 1)), i64(0))

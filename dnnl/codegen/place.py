@@ -14,6 +14,7 @@ from dnnl.codegen.access import Access, Bound, Env, Number, Operand
 from dnnl.codegen.address import Affine, Axis, emit_offset
 from dnnl.codegen.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.convert import Conversion, storage
+from dnnl.codegen.waiting import Waiting
 from dnnl.types.dtype import DataType
 
 # Elements up to this far apart are loaded with all that lies between them, and picked out.
@@ -27,7 +28,8 @@ class Place:
     elements outside an operand's window or outside ``exists`` are not touched, and what is stored
     outside ``domain``, which is padding, becomes zero. Whole vectors of the operands ``streamed``
     are written by non-temporal stores, to addresses that are then multiples of a vector's size.
-    ``known`` says of some bounds that here they hold, or fail, for all lanes.
+    ``known`` says of some bounds that here they hold, or fail, for all lanes. Whole vectors of some
+    operands are ``waiting`` for those next to them.
     """
 
     def __init__(
@@ -45,13 +47,14 @@ class Place:
         streamed: Collection[Operand] = (),
         core: ir.Type = F32,
         known: dict[Bound, bool] | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
         self.e, self.masked, self.streamed = e, masked, streamed
         self.kind = vector.vector_type(core, lanes)
         self._pointers, self._accesses = pointers, accesses
         self._env, self._lane, self._lanes = env, lane, lanes
         self._domain, self._exists = domain, exists
-        self._known = known or {}
+        self._known, self._waiting = known or {}, waiting
 
     def constant(self, value: float) -> ir.Constant:
         """A vector of one value."""
@@ -122,6 +125,28 @@ class Place:
             return self._neighbours(access, dim, pointer, kind, mask)
         return vector.gather(self.e, pointer, self._lane_offsets(access), kind, mask)
 
+    def place(self, operand: Operand) -> ir.Value:
+        """The integers of a table here, for `Point.at`: one where it is the same for all lanes."""
+        stored = self.load_stored(operand)
+        if self.same(operand) or self.kind.count == 1:
+            return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
+        return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
+
+    def index(self, operand: Operand, extent: int) -> ir.Value:
+        """The signed integers of an operand here, for `Point.at`: below zero counted from the end
+        of ``extent`` elements, and the nearest one where they lie outside all the same."""
+        b, stored = self.e.b, self.load_stored(operand)
+        alone = self.same(operand) or self.kind.count == 1
+        number = vector.lane(self.e, stored, 0) if alone else stored
+        kind = I64 if alone else vector.vector_type(I64, self.kind.count)
+        if number.type != kind:
+            number = b.sext(number, kind)
+        zero, last = alike(number, 0), alike(number, extent - 1)
+        from_end = b.add(number, alike(number, extent))
+        number = b.select(b.icmp_signed("<", number, zero), from_end, number)
+        number = b.select(b.icmp_signed("<", number, zero), zero, number)
+        return b.select(b.icmp_signed(">", number, last), last, number)
+
     def store(self, operand: Operand, value: ir.Value) -> None:
         """Convert and store; what lies outside the domain becomes zero."""
         self._store(operand, value, storage(operand.data_type, self.kind.element).from_core)
@@ -138,9 +163,20 @@ class Place:
         inside = self.conditions(self._domain)
         if inside is not None:
             value = self.e.b.select(inside, value, vector.splat_constant(value.type, 0))
-        raw = convert(self.e, value)
         pointer = self._pointers[operand]
         stride = self._lane_stride(access)
+        streamed = operand in self.streamed
+        whole = stride == 1 and mask is None and inside is None
+        if whole and self._waiting is not None and operand in self._waiting.operands:
+            element = storage(operand.data_type, self.kind.element).element
+            where = self.e.element(pointer, self._base(access), element)
+
+            def write(several: ir.Value) -> None:
+                vector.store(self.e, convert(self.e, several), where, streamed=streamed)
+
+            self._waiting.put(self.e, operand, value, write)
+            return
+        raw = convert(self.e, value)
         if operand.desc.data_type.bits == 4:
             self._store_nibbles(access, pointer, raw, mask)
             return
@@ -149,7 +185,7 @@ class Place:
             mask = vector.both(self.e, mask, one)
         if stride in (0, 1):
             where = self.e.element(pointer, self._base(access), raw.type.element)
-            registers.store(self.e, raw, where, mask, streamed=operand in self.streamed)
+            registers.store(self.e, raw, where, mask, streamed=streamed)
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
@@ -417,3 +453,10 @@ class Place:
 
 def _is_vector(value: ir.Value | None) -> bool:
     return value is not None and isinstance(value.type, ir.VectorType)
+
+
+def alike(value: ir.Value, number: int) -> ir.Constant:
+    """A number in each lane of such a value."""
+    if isinstance(value.type, ir.VectorType):
+        return vector.splat_constant(value.type, number)
+    return i64(number)

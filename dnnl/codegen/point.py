@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 
 from llvmlite import ir
@@ -13,10 +13,11 @@ from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env, Number, Operand
 from dnnl.codegen.across import across
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import I32, I64, Emitter, Values, i64
-from dnnl.codegen.place import Place
+from dnnl.codegen.builder import I32, Emitter, Values, i64
+from dnnl.codegen.place import Place, alike
 from dnnl.codegen.schedule import Schedule
 from dnnl.codegen.variants import MOST_WRITTEN
+from dnnl.codegen.waiting import Waiting
 
 Body = Callable[["Point"], None]
 Step = Callable[..., Values]
@@ -86,13 +87,14 @@ class Point(Place):
         *,
         along: Axis | None = None,
         absent: float | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
         space, vectors = site.plan.space, site.plan.vectors
         lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
         super().__init__(
             site.e, site.pointers, space.accesses, env, lane, lanes,
             masked=masked, domain=space.domain, exists=space.exists,
-            streamed=site.streamed, core=site.core, known=known,
+            streamed=site.streamed, core=site.core, known=known, waiting=waiting,
         )  # fmt: skip
         self._site, self._loaded, self._absent = site, loaded, absent
 
@@ -230,32 +232,10 @@ class Point(Place):
         for axis, value in found.items():
             rest, pieces = value, self._site.plan.space.found[axis].strides
             for piece, step in sorted(pieces.items(), key=lambda pair: -pair[1]):
-                size = _alike(rest, step)
+                size = alike(rest, step)
                 env[piece] = rest if step == 1 else self.e.b.udiv(rest, size)
                 rest = rest if step == 1 else self.e.b.urem(rest, size)
         return self._with(env)
-
-    def place(self, operand: Operand) -> ir.Value:
-        """The integers of a table here, for :meth:`at`: one where it is the same for all lanes."""
-        stored = self.load_stored(operand)
-        if self.same(operand) or self.kind.count == 1:
-            return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
-        return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
-
-    def index(self, operand: Operand, extent: int) -> ir.Value:
-        """The signed integers of an operand here, for :meth:`at`: below zero counted from the end
-        of ``extent`` elements, and the nearest one where they lie outside all the same."""
-        b, stored = self.e.b, self.load_stored(operand)
-        alone = self.same(operand) or self.kind.count == 1
-        number = vector.lane(self.e, stored, 0) if alone else stored
-        kind = I64 if alone else vector.vector_type(I64, self.kind.count)
-        if number.type != kind:
-            number = b.sext(number, kind)
-        zero, last = _alike(number, 0), _alike(number, extent - 1)
-        from_end = b.add(number, _alike(number, extent))
-        number = b.select(b.icmp_signed("<", number, zero), from_end, number)
-        number = b.select(b.icmp_signed("<", number, zero), zero, number)
-        return b.select(b.icmp_signed(">", number, last), last, number)
 
     @property
     def _open(self) -> list[Axis]:
@@ -304,6 +284,9 @@ class Point(Place):
         of their own, so that none waits for the one before.
         """
         axis, *rest = axes
+        if not (carried or rest) and axis is self._site.plan.vectors.loop:
+            self._side_by_side(axis, extent, fold)
+            return ()
         span = self._span(axis, extent) if carried else _Span(i64(0), i64(extent), {})
         inside = self._with({}, known=span.known)
         ways = self._ways
@@ -346,6 +329,25 @@ class Point(Place):
             ]
             results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
         return results
+
+    def _side_by_side(self, axis: Axis, extent: int, fold: _Fold) -> None:
+        """The first ``extent`` iterations along the vector axis, of which nothing is kept: as many
+        at a time as are best converted together, and fewer of those that are left."""
+        plan = self._site.plan
+
+        def some(count: int, index: ir.Value) -> None:
+            waiting = Waiting(count, plan.joined)
+            for way in range(count):
+                place = {axis: self.e.add(index, i64(way))}
+                self._with(place, waiting=waiting)._step(fold.step, ())
+            waiting.end()
+
+        begin, count = 0, plan.together
+        while count:
+            end = extent - (extent - begin) % count
+            several = partial(some, count)
+            self.e.loop(i64(begin), i64(end), several, step=count, name=axis.name)
+            begin, count = end, count // 2
 
     def _even(self, span: _Span, ways: int) -> ir.Value:
         """Where the last of as many iterations as are done ``ways`` at a time ends."""
@@ -416,8 +418,10 @@ class Point(Place):
         masked: bool | None = None,
         known: Mapping[Bound, bool] | None = None,
         absent: float | None = None,
+        waiting: Waiting | None = None,
     ) -> Point:
-        """The point with more axes fixed, or more known, or in a fold that wants ``absent``."""
+        """The point with more axes fixed, or more known, or in a fold that wants ``absent``, or
+        with ``waiting`` stores."""
         return Point(
             self._site,
             {**self._env, **env},
@@ -426,6 +430,7 @@ class Point(Place):
             {**self._known, **known} if known else self._known,
             along=self._lane,
             absent=self._absent if absent is None else absent,
+            waiting=self._waiting if waiting is None else waiting,
         )
 
     def _step(self, step: Step, carried: Values) -> Values:
@@ -487,13 +492,6 @@ class Point(Place):
     def valid(self) -> vector.Mask:
         """The lanes for which this iteration of a fold counts."""
         return self.conditions(self._site.plan.counting)
-
-
-def _alike(value: ir.Value, number: int) -> ir.Constant:
-    """A number in each lane of such a value."""
-    if isinstance(value.type, ir.VectorType):
-        return vector.splat_constant(value.type, number)
-    return i64(number)
 
 
 def _one_more(p: Point, number: ir.Value) -> Values:

@@ -20,7 +20,7 @@ from math import inf, prod
 
 from llvmlite import ir
 
-from dnnl.codegen import vector
+from dnnl.codegen import convert, vector
 from dnnl.codegen.access import Access, Bound, Operand
 from dnnl.codegen.address import Axis
 from dnnl.codegen.builder import F32
@@ -47,7 +47,8 @@ class Schedule:
     order, the outer ones shared out as work items. A point of them is one of ``vectors``, or all
     that is loaded of ``squares`` at a time; meanwhile that of a later iteration of ``ahead`` is
     fetched. ``streamed`` are the outputs to which non-temporal stores are allowed; ``serial``
-    forbids sharing out any loop.
+    forbids sharing out any loop. Vectors of the outputs ``joined`` that follow along a reduction
+    are best converted ``together``, so many at a time.
     """
 
     space: Space
@@ -57,6 +58,8 @@ class Schedule:
     ahead: Axis | None = None
     streamed: tuple[Operand, ...] = ()
     serial: bool = False
+    together: int = 1
+    joined: tuple[Operand, ...] = ()
 
     @property
     def accesses(self) -> Mapping[Operand, Access]:
@@ -123,12 +126,12 @@ class Style:
     """What a nest asks of its schedule besides the order.
 
     Vectors hold values of ``core`` and fill as many ``registers`` each, where what is converted is
-    not transposed; ``moved`` says that nothing is converted. ``reads_dst`` says that dst is read as
-    well, which then had better be in a cache.
+    not transposed: those that are best converted together if None. ``moved`` says that nothing is
+    converted. ``reads_dst`` says that dst is read as well, which then had better be in a cache.
     """
 
     core: ir.Type = F32
-    registers: int = 1
+    registers: int | None = 1
     moved: bool = False
     reads_dst: bool = False
 
@@ -150,7 +153,8 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     nibbles = space.outputs[0].desc.data_type.bits == 4
     if nibbles:
         lanes = max(lanes, 2)  # elements of one byte are stored together
-    registers = style.registers if isa.lanes > 1 else 1
+    together = convert.together(isa, space.dst.operand.data_type, style.core)
+    registers = (style.registers or together) if isa.lanes > 1 else 1
     vectorized = vectorize(space, lanes * registers, isa.caches)
     if registers > 1 and vectorized[2] is not None and not style.moved:
         # A square of longer vectors would not stay in registers.
@@ -167,7 +171,35 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     streamed: tuple[Operand, ...] = ()
     if caches.steered and not (nibbles or style.reads_dst):
         streamed = _streamed(space, vectors, squares, loops, caches)
-    return Schedule(_settled(space), vectors, squares, tuple(loops), ahead, streamed, serial)
+    together = max(1, together * widths(isa, style.core)[0] // vectors.lanes)
+    joined = _joined(space, vectors, together, streamed)
+    return Schedule(
+        _settled(space), vectors, squares, tuple(loops), ahead, streamed, serial,
+        together if joined else 1, joined,
+    )  # fmt: skip
+
+
+def _joined(
+    space: Space, vectors: Vectors, together: int, streamed: tuple[Operand, ...]
+) -> tuple[Operand, ...]:
+    """The outputs of the type of dst whose vectors follow each other along a reduction; so many
+    ``together`` are stored to a multiple of their size where stores are non-temporal."""
+    lane, loop, size = vectors.lane, vectors.loop, vectors.lanes * together
+    if together == 1 or not vectors.reduced or lane is None or loop is None:
+        return ()
+    walked = {lane, *space.axes, *space.inner}
+
+    def joins(access: Access) -> bool:
+        if access.operand.data_type is not space.dst.operand.data_type or access.offset is None:
+            return False
+        offset = access.offset
+        if (offset.stride(lane), offset.stride(loop)) != (1, vectors.lanes):
+            return False
+        apart = [offset.const, *offset.without(lane, loop).strides.values()]
+        fits = access.operand not in streamed or all(step % size == 0 for step in apart)
+        return fits and offset.within(walked)
+
+    return tuple(output for output in space.outputs if joins(space.accesses[output]))
 
 
 def _shares_bytes(dst: Access, vectors: Vectors) -> bool:

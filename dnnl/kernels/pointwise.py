@@ -146,9 +146,10 @@ def pointwise(
         point.store(output, epilogue.apply(point, value))
 
     read = (*inputs.values(), *quantizer.operands, *dropper.inputs, *epilogue.operands)
+    registers = None if dropout is None else dropper.registers
     return Nest(
         axes, (), read, (output, *dropper.outputs), body,
-        numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=dropper.registers,
+        numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=registers,
         core=core_of(dst, *(desc for _, desc, _ in sources)),
     )  # fmt: skip
 

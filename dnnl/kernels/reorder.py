@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dnnl.codegen import convert, vector
+from dnnl.codegen import convert
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import F32, F64, Module, Type
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.place import Place
@@ -21,6 +22,8 @@ from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpSum
+
+_LINE_BITS = 8 * LINE
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,9 @@ class Copy:
     @property
     def nest(self) -> Nest:
         """The loops over all places."""
-        # What becomes narrower is taken two registers at a time, so that stores are wide.
-        narrow = self.dst.desc.data_type.bits < vector.bits(self._core)
         return Nest(
             self.axes, (), self.operands[1:], (self.dst,), self.run,
-            reads_dst=self._epilogue.reads_dst, core=self._core, registers=2 if narrow else 1,
+            reads_dst=self._epilogue.reads_dst, core=self._core, registers=None,
             moved=self.src if self._bare else None,
         )  # fmt: skip
 
@@ -118,6 +119,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     copy = Copy(conf)
     module = Module("reorder", isa)
     entry = symbol("reorder", [conf.src, conf.dst], isa)
-    phase = emit_nest(module, entry, copy.nest)
+    nest = copy.nest
+    if isa.vector_bits < _LINE_BITS:
+        # No more than a line of src at a time: two in turns take longer where memory is busy.
+        together = convert.together(isa, conf.dst.data_type, conf.core)
+        nest = replace(nest, registers=min(together, _LINE_BITS // isa.vector_bits))
+    phase = emit_nest(module, entry, nest)
     sums = emit_compensation(module, conf.dst, copy.dst.slot)
     return Kernel(module, (phase, *sums), copy.arguments.ids)

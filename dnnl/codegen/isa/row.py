@@ -98,12 +98,12 @@ class Isa:
 
     ``instructions`` are those that generators cannot say in plain LLVM IR: ``pick`` elements of a
     register by the lanes of another; ``scale`` by a power of two, take the ``mantissa`` or the
-    ``exponent``; round numbers ``to integers``, to -2^31 where s32 has none; ``narrow to bf16``,
-    for which denormals are zero, the upper register first, and ``classify``; multiply u8 by s8 and
-    ``add pairs of bytes`` up in 16 bits, which saturate. ``dots`` are the
-    products of register tiles; ``matrix`` is the unit that has tiles as registers, if there is one.
-    ``caches`` are what a machine of this level has at least.
-    ``device`` is None for processors.
+    ``exponent``; round numbers ``to integers``, to -2^31 where s32 has none, and saturate
+    signed ones of two registers ``to s16``, ``to s8`` or ``to u8``, unit by unit; ``narrow to
+    bf16``, for which denormals are zero, the upper register first, and ``classify``; multiply u8 by
+    s8 and ``add pairs of bytes`` up in 16 bits, which saturate. ``dots`` are the products of
+    register tiles; ``matrix`` is the unit that has tiles as registers, if there is one. ``caches``
+    are what a machine of this level has at least. ``device`` is None for processors.
     """
 
     name: str

@@ -21,6 +21,19 @@ def _bytes(bits: int) -> Dot:
     return Dot("u8", "s8", "s32", 4, f"llvm.x86.avx512.vpdpbusd.{bits}")
 
 
+def _to_bytes(lanes: int, rounding: str, packing: str) -> tuple[Instruction, ...]:
+    """What makes bytes of registers of so many f32."""
+    packs = [("to s16", "s32", lanes, "packssdw")]
+    packs += [("to s8", "s16", 2 * lanes, "packsswb"), ("to u8", "s16", 2 * lanes, "packuswb")]
+    return (
+        Instruction("to integers", "f32", lanes, f"llvm.x86.{rounding}"),
+        *(
+            Instruction(operation, element, count, f"llvm.x86.{packing.format(name)}")
+            for operation, element, count, name in packs
+        ),
+    )
+
+
 _BYTES = _bytes(512)
 _BFLOATS = Dot("bf16", "bf16", "f32", 2, "llvm.x86.avx512bf16.dpbf16ps.512")
 _TILES = (
@@ -45,7 +58,9 @@ _LOOKUP = (
     Instruction("pick", "f32", 16, "llvm.x86.avx512.permvar.sf.512"),
     Instruction("pick", "i16", 32, "llvm.x86.avx512.permvar.hi.512"),
 )
-_WHOLE = (Instruction("to integers", "f32", 16, "llvm.x86.avx512.mask.cvtps2dq.512"),)
+_TO_BYTES_128 = _to_bytes(4, "sse2.cvtps2dq", "sse2.{}.128")
+_TO_BYTES_256 = (*_TO_BYTES_128, *_to_bytes(8, "avx.cvt.ps2dq.256", "avx2.{}"))
+_TO_BYTES_512 = (*_TO_BYTES_256, *_to_bytes(16, "avx512.mask.cvtps2dq.512", "avx512.{}.512"))
 _NARROW = (
     Instruction("narrow to bf16", "f32", 16, "llvm.x86.avx512bf16.cvtneps2bf16.512"),
     Instruction("narrow to bf16", "f32", 32, "llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
@@ -57,7 +72,8 @@ def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) ->
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v3", (*_AVX2, *extra),
         vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
-        instructions=_PAIRS, dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
+        instructions=(*_TO_BYTES_256, *_PAIRS),
+        dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
     )  # fmt: skip
 
 
@@ -71,7 +87,7 @@ def _avx512(
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
-        instructions=(*_EXPONENTS, *_LOOKUP, *_WHOLE, *_PAIRS, *instructions),
+        instructions=(*_EXPONENTS, *_LOOKUP, *_TO_BYTES_512, *_PAIRS, *instructions),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
         matrix=matrix,
     )  # fmt: skip
@@ -83,7 +99,8 @@ _AMX = (*_HALVES, "amx-tile", "amx-int8", "amx-bf16")
 ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
         vector_bits=128, registers=16, fma=False, masked=False, half=False, caches=_SMALL,
-        instructions=_PAIRS, dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
+        instructions=(*_TO_BYTES_128, *_PAIRS),
+        dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
     _avx2("avx2"),
     _avx2("avx2_vnni", ("avxvnni",), (_bytes(256),)),
     _avx512("avx512_core"),
