@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +35,8 @@ from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpSum
 
-_INFINITY = float("inf")
+# The largest numbers of the types that are computed in.
+_LARGEST = {DataType.f32: 2.0**128 - 2.0**104, DataType.f64: sys.float_info.max}
 _TYPES = WIDE_FLOATS | SMALL_FLOATS | {DataType.s8, DataType.u8}
 
 
@@ -118,22 +120,21 @@ class _Row:
         self.log = conf.alg is Alg.softmax_log
         # The exponentials wait in dst for their sum if that holds them without rounding, unless a
         # post-op still needs what is there; or else, of rows that are not too long, beside it.
-        exact = conf.dst.data_type is computed_in(conf.src, conf.dst)
+        computed = computed_in(conf.src, conf.dst)
+        self.largest, exact = _LARGEST[computed], conf.dst.data_type is computed
         sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
         self.keep = exact and not self.log and not sums
         self.puts_by = not (self.log or self.keep)
-        # One division by the sum and the scale is done for a row, if nothing comes between them and
-        # the row has one scale.
+        # A row is multiplied once, by the reciprocals of the sum and the scale, if nothing comes
+        # between them and the row has one scale.
         scale = quantizer.scale(Arg.DST)
         single = scale is None or scale.desc.dims[conf.axis] == 1
         self.at_once = single and not (self.log or conf.post_ops or conf.dropout)
 
     def body(self, point: Point) -> None:
         """Maximum, sum of exponentials, result."""
-        (peak,) = point.fold((-_INFINITY,), self._maximum, self._merge_maximum)
-        # A row of nothing but -inf must not become -inf - -inf.
-        empty = point.e.b.fcmp_ordered("==", peak, point.constant(-_INFINITY))
-        peak = point.e.b.select(empty, point.constant(0.0), peak)
+        # Finite, so that a row of nothing but -inf does not become -inf - -inf.
+        (peak,) = point.fold((-self.largest,), self._maximum, self._merge_maximum)
 
         def exponential(p: Point) -> Value:
             return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
@@ -154,9 +155,12 @@ class _Row:
         if self.log:
             logarithm = math.log(point.e, total)
         else:
-            inverse = point.e.b.fdiv(point.constant(1.0), total)
+            one = point.constant(1.0)
+            inverse = point.e.b.fdiv(one, total)
             if self.at_once:
-                inverse = self.quantizer.quantize(point, Arg.DST, inverse)
+                # The reciprocal of the scale does not wait for the sum.
+                unit = self.quantizer.quantize(point, Arg.DST, one)
+                inverse = point.e.b.fmul(inverse, unit)
 
         def waiting(p: Point) -> Value:
             if self.keep:
