@@ -45,6 +45,13 @@ _LOOKUP = (
     Instruction("pick", "f32", 16, "llvm.x86.avx512.permvar.sf.512"),
     Instruction("pick", "i16", 32, "llvm.x86.avx512.permvar.hi.512"),
 )
+_PERMUTE_256 = (Instruction("permute", "f32", 8, "llvm.x86.avx2.permps"),)
+_PERMUTE = (
+    *_PERMUTE_256,
+    Instruction("permute", "f32", 16, "llvm.x86.avx512.permvar.sf.512"),
+    Instruction("permute two", "f32", 8, "llvm.x86.avx512.vpermi2var.ps.256"),
+    Instruction("permute two", "f32", 16, "llvm.x86.avx512.vpermi2var.ps.512"),
+)
 _WHOLE = (Instruction("to integers", "f32", 16, "llvm.x86.avx512.mask.cvtps2dq.512"),)
 _NARROW = (
     Instruction("narrow to bf16", "f32", 16, "llvm.x86.avx512bf16.cvtneps2bf16.512"),
@@ -57,7 +64,8 @@ def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) ->
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v3", (*_AVX2, *extra),
         vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
-        instructions=_PAIRS, dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
+        instructions=(*_PAIRS, *_PERMUTE_256),
+        dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
     )  # fmt: skip
 
 
@@ -71,7 +79,7 @@ def _avx512(
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
-        instructions=(*_EXPONENTS, *_LOOKUP, *_WHOLE, *_PAIRS, *instructions),
+        instructions=(*_EXPONENTS, *_LOOKUP, *_PERMUTE, *_WHOLE, *_PAIRS, *instructions),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
         matrix=matrix,
     )  # fmt: skip
