@@ -147,6 +147,21 @@ class Place:
         number = b.select(b.icmp_signed("<", number, zero), zero, number)
         return b.select(b.icmp_signed(">", number, last), last, number)
 
+    def load_from(self, operand: Operand, further: int, count: int) -> ir.Value:
+        """Neighbours as they lie in memory, one for each lane, from ``further`` elements behind the
+        one here on, which is the same for all lanes; only the first ``count`` of them exist."""
+        access = self._accesses[operand]
+        element = storage(operand.data_type, self.kind.element).element
+        place = self.e.add(self._base(access), i64(further))
+        mask = vector.known_lanes([lane < count for lane in range(self._lanes)])
+        kind = vector.vector_type(element, self._lanes)
+        where = self.e.element(self._pointers[operand], place, element)
+        return registers.load(self.e, where, kind, mask)
+
+    def first_place(self, operand: Operand) -> ir.Value:
+        """The integer of a table in the first lane."""
+        return self.e.b.zext(vector.lane(self.e, self.load_stored(operand), 0), I64)
+
     def store(self, operand: Operand, value: ir.Value) -> None:
         """Convert and store; what lies outside the domain becomes zero."""
         self._store(operand, value, storage(operand.data_type, self.kind.element).from_core)

@@ -61,6 +61,13 @@ _LOOKUP = (
 _TO_BYTES_128 = _to_bytes(4, "sse2.cvtps2dq", "sse2.{}.128")
 _TO_BYTES_256 = (*_TO_BYTES_128, *_to_bytes(8, "avx.cvt.ps2dq.256", "avx2.{}"))
 _TO_BYTES_512 = (*_TO_BYTES_256, *_to_bytes(16, "avx512.mask.cvtps2dq.512", "avx512.{}.512"))
+_PERMUTE_256 = (Instruction("permute", "f32", 8, "llvm.x86.avx2.permps"),)
+_PERMUTE = (
+    *_PERMUTE_256,
+    Instruction("permute", "f32", 16, "llvm.x86.avx512.permvar.sf.512"),
+    Instruction("permute two", "f32", 8, "llvm.x86.avx512.vpermi2var.ps.256"),
+    Instruction("permute two", "f32", 16, "llvm.x86.avx512.vpermi2var.ps.512"),
+)
 _NARROW = (
     Instruction("narrow to bf16", "f32", 16, "llvm.x86.avx512bf16.cvtneps2bf16.512"),
     Instruction("narrow to bf16", "f32", 32, "llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
@@ -72,7 +79,7 @@ def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) ->
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v3", (*_AVX2, *extra),
         vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
-        instructions=(*_TO_BYTES_256, *_PAIRS),
+        instructions=(*_TO_BYTES_256, *_PAIRS, *_PERMUTE_256),
         dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
     )  # fmt: skip
 
@@ -87,7 +94,9 @@ def _avx512(
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
-        instructions=(*_EXPONENTS, *_LOOKUP, *_TO_BYTES_512, *_PAIRS, *instructions),
+        instructions=(
+            *_EXPONENTS, *_LOOKUP, *_PERMUTE, *_TO_BYTES_512, *_PAIRS, *instructions,
+        ),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
         matrix=matrix,
     )  # fmt: skip
