@@ -264,7 +264,7 @@ class _Writer:
             def whole(src: Operand, multiply: Multiply) -> Tile:
                 return self._products(env, zero, factors(src, multiply), run, tile)
 
-            at.finish(self._either(env, whole))
+            at.finish(self.sums.finished(e, self._either(env, whole)))
             return
         kept = e.element(self.scratch, self.kept.emit(e, env), zero.cells[0].type.element)
         begun = self._begun(kept, zero, block)
@@ -276,7 +276,7 @@ class _Writer:
         last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
 
         def finish() -> Values:
-            at.finish(sums)
+            at.finish(self.sums.finished(e, sums))
             return ()
 
         def keep() -> Values:

@@ -205,10 +205,8 @@ def plan(
         dst = computed
     sums = None
     if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
-        rows = src[1].dims[: shape.summed[0].start]
-        each = terms if parts is None else parts.size
-        dims = rows if parts is None else (*rows, terms // each)
-        sums = RowSums.of(src, dims, each, way, problem.reductions, scratchpad)
+        rows, segment = src[1].dims[: shape.summed[0].start], 0 if parts is None else parts.size
+        sums = RowSums.of(src, rows, terms, segment, way, problem.reductions, scratchpad)
     wide = flags = None
     if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
         products = terms * problem.dst.nelems()

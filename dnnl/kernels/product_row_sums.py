@@ -33,19 +33,20 @@ class RowSums:
 
     @staticmethod
     def of(
-        src: Argument, dims: tuple[int, ...], size: int, way: Multiply, given: ScaleSpec | None,
-        scratchpad: Scratchpad,
+        src: Argument, rows: tuple[int, ...], terms: int, segment: int, way: Multiply,
+        given: ScaleSpec | None, scratchpad: Scratchpad,
     ) -> RowSums:  # fmt: skip
-        """Sums of ``dims`` over so many terms each, of which some may be ``given``."""
+        """Sums of ``terms`` for all ``rows``, in segments of so many unless that is 0; some may be
+        ``given``."""
+        dims = (*rows, terms // segment) if segment else rows
         desc = MemoryDesc(dims, "s32" if way.is_integer else "f32")
-        whole = len(dims) < src[1].ndims
         if given is None:
-            return RowSums(scratchpad.take(desc), src, 0 if whole else size)
+            return RowSums(scratchpad.take(desc), src, segment)
         argument, each = Arg.PRECOMPUTED_REDUCTIONS | Arg.SRC, given.groups[-1:] or (1,)
-        if each == (size,):
+        if each == (segment or terms,):
             return RowSums((argument, desc), None, 0)
         parts = argument, given.desc(src[1].dims)
-        return RowSums(scratchpad.take(desc), parts, 0 if whole else size // each[0])
+        return RowSums(scratchpad.take(desc), parts, segment // each[0])
 
     def operand(self, arguments: Arguments, index: tuple[Affine, ...]) -> Operand:
         """The sums at an index, zero where they are the same."""

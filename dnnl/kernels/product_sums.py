@@ -54,7 +54,8 @@ class Sums:
         return self.segments is not None and self.segments.end.needs_column_sums
 
     def add(self, e: Emitter, env: Env, sums: Tile, factors: Factors, levels: list[Level]) -> Tile:
-        """``sums`` + the sum over ``levels``, among which are no taps."""
+        """``sums`` + the sum over ``levels``, among which are no taps; `finished` has their columns
+        in order."""
         segments, ends = self.segments, self.ends
         if segments is None or ends is None:
             return self._add(e, sums, factors, levels)
@@ -71,7 +72,7 @@ class Sums:
                 done = e.mul(number, part.ahead.step * prod(each.count or 1 for each in inner))
                 pointer = e.element(part.ahead.pointer, done, I8)
                 part = replace(part, ahead=replace(part.ahead, pointer=pointer))
-            added = at.segment(self._add(e, zero, part, inner))
+            added = at.segment(self._in_order(e, self._add(e, zero, part, inner)))
             return tuple(map(e.b.fadd, cells, added.cells))
 
         cells = e.loop(level.begin, level.end, body, sums.cells, unroll=False, name="segment")
@@ -84,6 +85,13 @@ class Sums:
         times = max(1, min(multiply.steps, _SUMS // len(sums.cells)))
         zeros = Tile.of(multiply.zero(e), rows * (times - 1), sums.vectors)
         several = Tile(sums.vectors, (*sums.cells, *zeros.cells))
-        total = accumulate(e, several, factors, levels).added_up(e, rows)
-        in_order = (multiply.in_order(e, total.row(row)) for row in range(rows))
-        return Tile(sums.vectors, tuple(cell for row in in_order for cell in row))
+        return accumulate(e, several, factors, levels).added_up(e, rows)
+
+    def finished(self, e: Emitter, sums: Tile) -> Tile:
+        """``sums`` to which nothing is added any more."""
+        return sums if self.segments is not None else self._in_order(e, sums)
+
+    def _in_order(self, e: Emitter, sums: Tile) -> Tile:
+        """The sums of a way of multiplying by columns."""
+        rows = (self.multiply.in_order(e, sums.row(row)) for row in range(sums.rows))
+        return Tile(sums.vectors, tuple(cell for row in rows for cell in row))

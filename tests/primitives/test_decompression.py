@@ -9,7 +9,7 @@ from dnnl import (
     PrimitiveDesc,
     config,
 )
-from tests.primitives.harness import ENGINE
+from tests.primitives.harness import ENGINE, ISAS
 from tests.primitives.products import (
     Dims,
     Types,
@@ -128,6 +128,25 @@ def test_inner_product(layouts: tuple[str, str], types: Types, values: Values) -
     """Scales and zero points of output channels, and by groups of what is summed."""
     desc = inner_product_desc((3, 96), 48, types, (*layouts, "plain"), "f32")
     verify(desc, _attr(values, values), "normal")
+
+
+@pytest.mark.parametrize("types", [("f32", "s4", "f32"), ("s8", "u8", "f32"), ("s8", "u4", "f32")])
+@pytest.mark.parametrize("zero_points", [(0, ()), (1, ())], ids=str)
+@pytest.mark.parametrize("dims", [(3, 8, 1, 1), (2, 5, 3, 2)], ids=str)
+def test_inner_product_over_several_dimensions(
+    types: Types, zero_points: Values, dims: Dims
+) -> None:
+    """Zero points of weights meet sums of src over all of its dimensions but the first."""
+    verify(inner_product_desc(dims, 40, types, bias="f32"), _attr(None, zero_points))
+
+
+@pytest.mark.parametrize("factors", [("f32", "s4"), ("f32", "u4"), ("bf16", "f4_e2m1")])
+@pytest.mark.parametrize("rows", [1, 3, 7, 20])
+def test_rows_of_weights_in_blocks_of_sums(factors: tuple[str, str], rows: int) -> None:
+    """Rows of 4-bit weights that no cache keeps: what is summed up waits for the next rows."""
+    for isa in ISAS:
+        with config.override("max_cpu_isa", isa):
+            verify(_desc((rows, 520, 128), (*factors, "f32"), "rows"))
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
