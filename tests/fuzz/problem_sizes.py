@@ -21,6 +21,11 @@ _CHANNELS = (1, 2, 3, 4, 7, 8, 12, 15, 16, 17, 20, 31, 32, 33, 48, 64, 65)
 _IMAGE = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 14, 17, 28)
 _MOST_ELEMENTS = 2**13
 _BATCHES = (2, 1, 3, 4, 0)
+_ROWS = (2, 1, 3, 5, 6, 7, 9, 16, 17, 33, 70)
+_QUANTIZED = (
+    "f32:s4:f32", "bf16:s4:f32", "bf16:u4:bf16", "f16:s4:f32", "f32:s8:f32", "bf16:u8:f32",
+    "bf16:f8_e4m3:f32", "bf16:f4_e2m1:f32", "s8:s4:f32", "u8:u4:f32", "u8:s8:f32", "s8:s8:bf16",
+)  # fmt: skip
 
 
 def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
@@ -30,7 +35,8 @@ def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
         return alone()
     if isinstance(driver.problem, Grammar):
         whole = st.tuples(_sizes(driver.problem), st.just(dict[str, str]()))
-        return st.one_of(*[whole] * 6, _chained()) if driver.name == "conv" else whole
+        others = {"conv": _chained, "ip": _quantized_rows}.get(driver.name)
+        return whole if others is None else st.one_of(*[whole] * 6, others())
     made = {
         "binary": lambda: _broadcasts(2), "concat": _joined, "prelu": _shared,
         "reduction": _reduced,
@@ -135,9 +141,11 @@ def _chained(draw: Draw) -> tuple[str, dict[str, str]]:
 @st.composite
 def _multiplied(draw: Draw) -> tuple[str, dict[str, str]]:
     """A product of matrices; seldom one with a sparse factor, or with groups."""
-    kind = draw(st.sampled_from((*("dense",) * 5, "sparse", "grouped")))
+    kind = draw(st.sampled_from((*("dense",) * 5, "quantized", "quantized", "sparse", "grouped")))
     if kind == "dense":
         return draw(_products()), {}
+    if kind == "quantized":
+        return draw(_quantized())
     m, k, n = (draw(st.sampled_from((2, 1, 3, *NEAR_VECTORS))) for _ in range(3))
     if kind == "sparse":
         form = draw(st.sampled_from(("csr", "coo"))) + draw(st.sampled_from(("", "+0.5", "+0.99")))
@@ -149,6 +157,50 @@ def _multiplied(draw: Draw) -> tuple[str, dict[str, str]]:
     groups = f"{dim}:{len(sizes)}:{'+'.join(map(str, sizes))}"
     m, k = (m, total) if dim else (total, k)
     return _text([m, k], [k, n]), {"grouped": groups}
+
+
+@st.composite
+def _quantized(draw: Draw) -> tuple[str, dict[str, str]]:
+    """A product of weights of few bits or of bytes, with values along all of its dimensions, and
+    sums long enough to be cut in blocks."""
+    group = draw(st.sampled_from((32, 8, 16)))
+    k = draw(st.one_of(st.integers(1, 17).map(lambda count: count * group), st.integers(1, 600)))
+    m, n = draw(st.sampled_from(_ROWS)), draw(st.sampled_from((*NEAR_VECTORS, 64, 128)))
+    masks = ["common:2", "per_oc"]
+    if k % group == 0:
+        masks += [f"per_ocic:{kind}:{group}x1" for kind in ("f32", "bf16", "e8m0")]
+    zeros = [mask.replace("f32", "s32").replace("bf16", "s8") for mask in masks if "e8" not in mask]
+    tag = draw(st.sampled_from(("any", "ab", "ba")))
+    return _text([m, k], [k, n]), {"wtag": tag, **draw(_quantization(masks, zeros))}
+
+
+@st.composite
+def _quantized_rows(draw: Draw) -> tuple[str, dict[str, str]]:
+    """An inner product over several dimensions, with values for all columns or for each."""
+    size, m = draw(st.sampled_from((1, 2, 3))), draw(st.sampled_from(_ROWS))
+    channels, n = draw(st.integers(1, 70)), draw(st.sampled_from((*NEAR_VECTORS, 64, 128)))
+    masks = ["common:2", "per_oc"]
+    tag = draw(st.sampled_from(("any", "abx", "axb", "bxa")))
+    values = draw(_quantization(masks, masks))
+    return f"mb{m}ic{channels}ih{size}oc{n}", {"dir": "FWD_I", "wtag": tag, **values}
+
+
+@st.composite
+def _quantization(draw: Draw, scales: Sequence[str], zeros: Sequence[str]) -> dict[str, str]:
+    """Types of a product, and some scales and zero points of its weights and src."""
+    types = draw(st.sampled_from(_QUANTIZED))
+    options = {"dt": types}
+    parts = [f"wei:{draw(st.sampled_from(scales))}"] if draw(st.booleans()) else []
+    parts += ["src:common:0.25"] if draw(st.booleans()) else []
+    if parts:
+        options["attr-scales"] = "+".join(parts)
+    parts = [f"wei:{draw(st.sampled_from(zeros))}"] if draw(st.booleans()) else []
+    parts += ["src:common:3"] if types[1:2] == "8" and draw(st.booleans()) else []
+    if parts:
+        options["attr-zero-points"] = "+".join(parts)
+    if types[1:2] != "8" and draw(st.booleans()):
+        options["attr-fpmath"] = draw(st.sampled_from(("bf16:true", "strict:true", "any:true")))
+    return options
 
 
 @st.composite
