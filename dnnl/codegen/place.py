@@ -154,6 +154,9 @@ class Place:
         element = storage(operand.data_type, self.kind.element).element
         place = self.e.add(self._base(access), i64(further))
         mask = vector.known_lanes([lane < count for lane in range(self._lanes)])
+        bounds = (*self._exists, *self._domain)
+        alike = [bound for bound in bounds if not (self._lane and bound.form.stride(self._lane))]
+        mask = vector.both(self.e, mask, self.conditions(alike))
         kind = vector.vector_type(element, self._lanes)
         where = self.e.element(self._pointers[operand], place, element)
         return registers.load(self.e, where, kind, mask)

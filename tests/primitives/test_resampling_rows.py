@@ -105,6 +105,22 @@ def test_post_ops(kind: str, alg: str, isa: str) -> None:
 
 
 @every_isa
+@pytest.mark.parametrize("alg", ALGS)
+def test_a_post_op_in_blocks(alg: str, isa: str) -> None:
+    """Channels of an operand that fill no whole block have neighbours that src has not."""
+    with config.override("max_cpu_isa", isa):
+        for width in ((1, 17), (16, 17), (19, 38)):
+            src, dst = (MemoryDesc((1, 17, size), "f32") for size in width)
+            memory, channel = random_memory(src, ENGINE), source((1, 17, 1), "aBc16b", 3)
+            attr = PrimitiveAttr()
+            attr.post_ops.append_binary("binary_add", channel.desc)
+            desc = ResamplingDesc.forward("forward_inference", alg, src, dst)
+            args = {int(Arg.SRC): memory, Arg.post_op(0) | Arg.SRC_1: channel}
+            want = reference.resampling(logical(memory), alg, dst.dims[2:]) + logical(channel)
+            check(execute(desc, args, attr), want, reference.TOLERANCE[alg]("f32", 8))
+
+
+@every_isa
 @pytest.mark.parametrize("kind", ["f32", "bf16", "u8", "s32"])
 def test_nearest_elements_keep_their_bits(kind: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
