@@ -32,6 +32,7 @@ src and its scale."""
 QUANTIZED = frozenset({CONV, CONV_TRANSPOSE, MATMUL, SOFTMAX})
 
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
+HALF_RANGE = 128  # that signed bytes are below unsigned ones
 
 Float64 = npt.NDArray[np.float64]
 

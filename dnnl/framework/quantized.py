@@ -16,6 +16,7 @@ from dnnl.framework.graph import JOINT, Array, Graph, Node, TensorType, blamed_o
 from dnnl.framework.quantization import (
     DEQUANTIZE,
     DYNAMIC,
+    HALF_RANGE,
     INTEGER_PRODUCTS,
     QUANTIZE,
     Parameters,
@@ -28,7 +29,6 @@ _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 _MOVES = _VIEWS | _CHOICES | {"Expand", "Gather", "GatherElements", "Slice", "Split"}
 _AVERAGES = frozenset({"AveragePool", "GlobalAveragePool", "ReduceMean"})
 _OF_BYTES = frozenset({DEQUANTIZE, QUANTIZE, DYNAMIC, *INTEGER_PRODUCTS})
-_HALF_RANGE = 128
 
 
 def is_quantized(graph: Graph) -> bool:
@@ -217,7 +217,7 @@ def prefer_unsigned(graph: Graph) -> Graph:
         if stored in signed:
             zero = constants[node.inputs[2]] if node.input(2) else np.zeros((), np.int8)
             name = f"{node.name}{JOINT}zero"
-            constants[name] = (zero.astype(np.int16) + _HALF_RANGE).astype(unsigned)
+            constants[name] = (zero.astype(np.int16) + HALF_RANGE).astype(unsigned)
             nodes.append(replace(node, inputs=(*node.inputs[:2], name)))
         else:
             nodes.append(node)

@@ -22,6 +22,7 @@ from dnnl.framework.quantization import (
     CONV,
     CONV_TRANSPOSE,
     DEQUANTIZE,
+    HALF_RANGE,
     INTEGER_PRODUCTS,
     MATMUL,
     QUANTIZE,
@@ -33,7 +34,6 @@ from dnnl.framework.quantization import (
 from dnnl.framework.shapes import Scope, convolution_window, normal_axis
 
 _PRODUCTS = {"Conv": CONV, "ConvTranspose": CONV_TRANSPOSE, "Gemm": MATMUL, "MatMul": MATMUL}
-_HALF_RANGE = 128
 _LARGEST_BYTE = 255
 _BORDERED = 2
 """Where dst has so many times the elements of src, padding is written out: an image costs two
@@ -200,10 +200,10 @@ class _Fuser:
         if array is None or array.dtype != np.uint8:
             return weights
         name = f"{node.name}{JOINT}weights"
-        self.constants[name] = (array.astype(np.int16) - _HALF_RANGE).astype(np.int8)
+        self.constants[name] = (array.astype(np.int16) - HALF_RANGE).astype(np.int8)
         if weights.computed:
             return weights
-        return replace(weights, value=name, zero_point=weights.zero_point - _HALF_RANGE)
+        return replace(weights, value=name, zero_point=weights.zero_point - HALF_RANGE)
 
     def _bordered(self, node: Node, src: _Factor, weights: _Factor) -> tuple[Node, _Factor]:
         """A convolution and its src with the padding written out, as bytes that stand for 0: what

@@ -31,7 +31,7 @@ from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels import product_conf
 from dnnl.kernels.matmul import column_major, panels_of, transposed, turned
 from dnnl.kernels.open_blocks import Extents, Room, choose_blocks
-from dnnl.kernels.open_nests import refuse_groups, with_operands
+from dnnl.kernels.open_nests import refuse_groups, refuse_open, with_operands
 from dnnl.kernels.open_pack import Order
 from dnnl.kernels.product_problem import Problem, plain
 from dnnl.kernels.product_types import multiplies_integers, way_of
@@ -42,7 +42,6 @@ from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
 
-_NIBBLE = 4  # bits
 _WIDEST = 4  # vectors of a panel
 
 
@@ -165,16 +164,9 @@ def _refuse(problem: Problem, isa: Isa) -> Refusal | None:
     refusal = refusal or refuse_groups(problem.quantization)
     if refusal is not None:
         return refusal
-    if isa.device is not None:
-        return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
     operands = [desc for entry in problem.post_ops for _, desc in entry.operands]
     plain = (problem.src, problem.dst, problem.bias, *operands)
-    for desc in (*plain, problem.weights):
-        if desc.data_type.bits == _NIBBLE:
-            return Refusal(Reason.DATA_TYPE, f"{desc.data_type} beside run-time sizes")
-        if desc.format_kind is FormatKind.any or (desc.inner_blocks and desc in plain):
-            return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes")
-    return None
+    return refuse_open(isa, plain, (problem.weights,))
 
 
 def _refuse_sums(problem: Problem, factors: tuple[int, int]) -> Refusal | None:

@@ -49,16 +49,7 @@ class OpenKernel:
         descs = [desc for _, desc in self._tensors(conf)]
         post_ops = getattr(conf, "post_ops", ())
         operands = [desc for entry in post_ops for _, desc in entry.operands]
-        if isa.device is not None:
-            return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
-        for desc in (*descs, *operands):
-            if desc.format_kind is FormatKind.any:
-                return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes")
-            if desc.inner_blocks:
-                return Refusal(Reason.LAYOUT, f"{desc} in blocks beside run-time sizes")
-            if desc.data_type.bits == _NIBBLE:
-                return Refusal(Reason.DATA_TYPE, f"{desc.data_type} beside run-time sizes")
-        return None
+        return refuse_open(isa, (*descs, *operands))
 
     def _tensors(self, conf: Any) -> Iterable[tuple[int, MemoryDesc]]:
         """The tensors of a configuration by argument."""
@@ -131,6 +122,25 @@ def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[P
         return work.plans(pattern, isa)
     assert isinstance(pattern, Nest)
     return (plan(work, pattern, isa),)
+
+
+def refuse_open(
+    isa: Isa, plain: Iterable[MemoryDesc], blocked: Iterable[MemoryDesc] = ()
+) -> Refusal | None:
+    """Why tensors of sizes that only the execution knows are not walked: these are ``plain``, or
+    may be ``blocked``, of whole bytes and in a layout that is given."""
+    if isa.device is not None:
+        return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
+    plain = tuple(plain)
+    for desc in (*plain, *blocked):
+        if desc.format_kind is FormatKind.any:
+            return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes")
+        if desc.data_type.bits == _NIBBLE:
+            return Refusal(Reason.DATA_TYPE, f"{desc.data_type} beside run-time sizes")
+    for desc in plain:
+        if desc.inner_blocks:
+            return Refusal(Reason.LAYOUT, f"{desc} in blocks beside run-time sizes")
+    return None
 
 
 def refuse_groups(quantization: Quantization) -> Refusal | None:
