@@ -12,17 +12,16 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from math import prod
 
 from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
-from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile, accumulate, merge_levels
+from dnnl.codegen.brgemm import Ahead, Factors, Level, Tile
 from dnnl.codegen.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.isa.caches import LINE
@@ -35,15 +34,14 @@ from dnnl.kernels.conv_tiles import (
     band_runs,
     pixels,
     rows_per_band,
-    static_taps,
     tile_runs,
 )
 from dnnl.kernels.product_ahead import Foresight
-from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_form import Product, Walk
 from dnnl.kernels.product_pending import Pending, room
 from dnnl.kernels.product_store import End, Store
 from dnnl.kernels.product_sums import Sums
-from dnnl.kernels.product_taps import taps_inside
+from dnnl.kernels.product_taps import Taps
 from dnnl.kernels.product_tiles import Part, UnitTile
 from dnnl.runtime.image import Phase
 
@@ -66,11 +64,7 @@ class _Writer:
         self.e, self.problem = phase.e, problem
         self.pointers = phase.pointers(problem.operands)
         self.bands_of_src: BandWriter | None = None
-        a_form = problem.src.offset(problem.src.index)
-        b_form = problem.weights.offset(problem.weights.index)
-        assert a_form is not None, "configure admits only affine layouts"
-        assert b_form is not None, "panels are affine"
-        self.a_form, self.b_form = a_form, b_form.in_units(problem.unit)
+        self.walk = Walk.of(problem)
         _, h, w = problem.space
         rows = problem.blocking.tile.rows
         self.band_rows = rows_per_band(h, w, rows)
@@ -85,9 +79,8 @@ class _Writer:
         self._cut_sums(phase)
         self.pending = self._pending()
         tiles = self.chunk if problem.blocking.places else self.per_band
-        self.ahead = Foresight(
-            self.e, problem, self.a_form, self.b_form, self.blocks, self.steps, tiles
-        )
+        self.ahead = Foresight(self.e, problem, self.walk, self.blocks, self.steps, tiles)
+        self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.ahead.streams)
 
     def _store(self, finish: Finish) -> Store:
         problem = self.problem
@@ -136,7 +129,7 @@ class _Writer:
                 self._take_scratch(phase, 2 * nbytes)
             return
         axes = (*problem.around, *problem.inside)
-        self.line = self._merged(axes)
+        self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
         outermost, *rest = self.line
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
         count = outermost.count or 0
@@ -262,7 +255,7 @@ class _Writer:
             at.prefetch()
 
             def whole(src: Operand, multiply: Multiply) -> Tile:
-                return self._products(env, zero, factors(src, multiply), run, tile)
+                return self.taps.add(env, zero, factors(src, multiply), run, tile)
 
             at.finish(self.sums.finished(e, self._either(env, whole)))
             return
@@ -299,10 +292,10 @@ class _Writer:
         a, b = (
             e.element(self.pointers[operand], offset.along(env).emit(e, env), element)
             for operand, offset, element in zip(
-                (src, problem.weights), (form, self.b_form), multiply.element, strict=True
+                (src, problem.weights), (form, self.walk.b), multiply.element, strict=True
             )
         )
-        columns = tuple(self.b_form.stride(vectors) * v for v in range(vectors.extent))
+        columns = tuple(self.walk.b.stride(vectors) * v for v in range(vectors.extent))
         factors = Factors(a, b, tuple(rows), columns, multiply, problem.apart)
         return replace(factors, ahead=self._ahead(env, block, factors, places))
 
@@ -313,7 +306,7 @@ class _Writer:
             return sums(problem.src, problem.multiply)
         axes = (*problem.order, problem.columns.panel)
         cells = e.branch(
-            narrow.takes(e, env, self.pointers[narrow.flags], self.b_form, axes),
+            narrow.takes(e, env, self.pointers[narrow.flags], self.walk.b, axes),
             lambda: sums(narrow.src, narrow.pairs).cells,
             lambda: sums(problem.src, problem.multiply).cells,
         )
@@ -349,7 +342,7 @@ class _Writer:
             return None
         tilings = [self._offsets(run, tile) for run in self.bands for tile in self.tiles]
         axes = (*problem.around, *problem.taps, *problem.inside)
-        levels = [self._level(axis) for axis in axes]
+        levels = [self.walk.level(axis) for axis in axes]
         vectors = problem.blocking.tile.vectors
         return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
 
@@ -379,7 +372,7 @@ class _Writer:
 
     def _offsets(self, run: BandRun, tile: TileRun) -> list[int]:
         """Where the rows of a tile are in A."""
-        _, height, width = (self.a_form.stride(axis) for axis in self.problem.places)
+        _, height, width = (self.walk.a.stride(axis) for axis in self.problem.places)
         return [row * height + column * width for row, column in pixels(run, tile)]
 
     def _ahead(self, env: Env, block: Value, factors: Factors, rows: int) -> Ahead | None:
@@ -409,89 +402,6 @@ class _Writer:
         end = e.smaller(e.add(begin, i64(steps)), outer.end)
         level = Level(begin, end, outer.a_step, outer.b_step)
         return self.sums.add(e, env, sums, factors, [level, *rest])
-
-    def _products(
-        self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun
-    ) -> Tile:
-        """The sum over everything."""
-        e, problem = self.e, self.problem
-        if problem.is_matrix:
-            return self.sums.add(e, env, sums, factors, self._merged(problem.inside))
-        d, h, w = problem.space
-        kd, kh, kw = problem.taps
-        levels = [
-            *(self._level(axis) for axis in problem.around),
-            taps_inside(e, d, env[problem.places[0]], self._steps(kd)),
-        ]
-        inner = [self._level(axis) for axis in problem.inside]
-        if not static_taps(run, tile, w.kernel):
-            spans = run.taps[0] if run.taps else None
-            levels.append(taps_inside(e, h, env[problem.places[1]], self._steps(kh), spans))
-            levels.append(self._level(kw))
-            ahead = tile.width * self.a_form.stride(problem.places[2]) if self.ahead.streams else 0
-            if not ahead:
-                return accumulate(self.e, sums, factors, merge_levels([*levels, *inner]))
-
-            def block(e: Emitter, sums: Tile, at: Factors) -> Tile:
-                for offset in at.rows:
-                    if offset is not None:
-                        further = at.moved(e, i64(offset + ahead), i64(0))
-                        vector.prefetch(e, further.a)
-                return accumulate(e, sums, at, inner)
-
-            return accumulate(self.e, sums, factors, levels, block)
-        factors = replace(factors, ahead=None)  # taps that are written out begin anew each
-        if run.taps is None or len(set(run.taps)) == 1:
-            spans = run.taps[0] if run.taps else None
-            levels.append(taps_inside(e, h, env[problem.places[1]], self._steps(kh), spans))
-            taps = [(0, tap) for tap in range(w.kernel)]
-            rows_h = ((0, 1),) * run.rows
-        else:
-            taps = list(product(range(h.kernel), range(w.kernel)))
-            rows_h = run.taps
-
-        def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
-            for tap in taps:
-                sums = self._tap(sums, at, inner, tap, rows_h, tile)
-            return sums
-
-        return accumulate(self.e, sums, factors, levels, leaf)
-
-    def _tap(
-        self,
-        sums: Tile,
-        factors: Factors,
-        inner: list[Level],
-        tap: tuple[int, int],
-        rows_h: Sequence[tuple[int, int]],
-        tile: TileRun,
-    ) -> Tile:
-        """One tap, for the pixels that have it."""
-        chosen = [
-            number
-            for number, (row, column) in enumerate(product(range(len(rows_h)), range(tile.width)))
-            if rows_h[row][0] <= tap[0] < rows_h[row][1]
-            and tile.taps[column][0] <= tap[1] < tile.taps[column][1]
-        ]
-        if not chosen:
-            return sums
-        _, kh, kw = self.problem.taps
-        steps = zip(self._steps(kh), self._steps(kw), strict=True)
-        a_step, b_step = (down * tap[0] + right * tap[1] for down, right in steps)
-        part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
-        return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
-
-    def _merged(self, axes: Sequence[Axis]) -> list[Level]:
-        """The levels of sums without taps: that of segments, and what becomes one line inside."""
-        levels, own = [self._level(axis) for axis in axes], self.sums.levels
-        return [*levels[:own], *merge_levels(levels[own:])]
-
-    def _level(self, axis: Axis) -> Level:
-        return Level.over(axis.extent, *self._steps(axis))
-
-    def _steps(self, axis: Axis) -> tuple[int, int]:
-        """How far one step along an axis goes in A and in B."""
-        return self.a_form.stride(axis), self.b_form.stride(axis)
 
 
 def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:

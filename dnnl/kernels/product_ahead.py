@@ -5,22 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.brgemm import AHEAD, Ahead, Factors, Level, merge_levels
+from dnnl.codegen.brgemm import AHEAD, Ahead, Factors, merge_levels
 from dnnl.codegen.builder import I8, Emitter, Value, i64
-from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_form import Product, Walk
 
 
 @dataclass(frozen=True, eq=False)
 class Foresight:
-    """What is asked for, where A and B have these offsets, each sum is computed in so many
-    ``blocks`` of so many ``steps`` of the outermost level, and a panel meets ``tiles`` before the
-    next one does."""
+    """What is asked for, where each sum is computed in so many ``blocks`` of so many ``steps`` of
+    the outermost level, and a panel meets ``tiles`` before the next one does."""
 
     e: Emitter
     problem: Product
-    a_form: Affine
-    b_form: Affine
+    walk: Walk
     blocks: int
     steps: int
     tiles: int
@@ -31,8 +28,8 @@ class Foresight:
         for the whole panel; what lies a little further on, where there is one."""
         e, problem, panel = self.e, self.problem, self.problem.columns.panel
         axes = (*problem.around, *problem.taps, *problem.inside)
-        line, *rest = merge_levels([self._level(axis) for axis in axes])
-        bits, size = problem.multiply.b.bits * problem.unit, self.b_form.stride(panel)
+        line, *rest = merge_levels([self.walk.level(axis) for axis in axes])
+        bits, size = problem.multiply.b.bits * problem.unit, self.walk.b.stride(panel)
         side_by_side = not rest and (line.count or 0) * line.b_step == size
         in_parts = self.blocks > 1 and problem.segments is not None
         unit = problem.multiply.tiles is not None
@@ -52,8 +49,8 @@ class Foresight:
         part of the next tile's rows, where rows are one stream. To read as many rows side by side
         as a tile has is more than processors foresee."""
         e, problem, multiply = self.e, self.problem, factors.multiply
-        line, *rest = merge_levels([self._level(axis) for axis in problem.inside])
-        step = self.a_form.stride(problem.places[-1])
+        line, *rest = merge_levels([self.walk.level(axis) for axis in problem.inside])
+        step = self.walk.a.stride(problem.places[-1])
         in_stream = not rest and problem.is_matrix and (line.count or 0) * line.a_step == step
         far = self._src_bytes > e.isa.caches.l2
         if not (in_stream and far) or self.blocks > 1 or problem.multiply.tiles is not None:
@@ -78,6 +75,3 @@ class Foresight:
         """How much memory src spans."""
         desc, times = self.problem.src.desc, 1 + self.problem.multiply.widened
         return (desc.size - desc.offset0 * desc.data_type.size) * times
-
-    def _level(self, axis: Axis) -> Level:
-        return Level.over(axis.extent, self.a_form.stride(axis), self.b_form.stride(axis))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.codegen.access import Bound, Operand
-from dnnl.codegen.address import Axis
+from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.brgemm import Level
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.blocking import Blocking
@@ -77,6 +78,32 @@ class Product:
     def unit(self) -> int:
         """How many weights a unit of their addresses has."""
         return 2 if self.weights.desc.data_type.bits < 8 else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Where a product finds src and weights, which are its A and B: the offsets of its operands,
+    those of weights in units of their addresses."""
+
+    a: Affine
+    b: Affine
+
+    @staticmethod
+    def of(problem: Product) -> Walk:
+        """The walk through a product's operands."""
+        a = problem.src.offset(problem.src.index)
+        b = problem.weights.offset(problem.weights.index)
+        assert a is not None, "configure admits only affine layouts"
+        assert b is not None, "panels are affine"
+        return Walk(a, b.in_units(problem.unit))
+
+    def steps(self, axis: Axis) -> tuple[int, int]:
+        """How far one step along an axis goes in A and in B."""
+        return self.a.stride(axis), self.b.stride(axis)
+
+    def level(self, axis: Axis) -> Level:
+        """The loop over all of an axis."""
+        return Level.over(axis.extent, *self.steps(axis))
 
 
 Axes = tuple[Axis, Axis, Axis]

@@ -8,7 +8,7 @@ from math import prod
 from dnnl.codegen import vector
 from dnnl.codegen.access import Env
 from dnnl.codegen.address import Axis
-from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import F32, I8, Constant, Emitter, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
@@ -43,10 +43,11 @@ class Sums:
             return vector.splat_constant(vector.vector_type(F32, e.isa.lanes), 0.0)
         return self.multiply.zero(e)
 
-    @property
-    def levels(self) -> int:
-        """How many outermost levels are not to be merged with others."""
-        return 0 if self.segments is None else 1
+    def merged(self, levels: list[Level]) -> list[Level]:
+        """Levels without taps: that of segments, if there are any, and what becomes one line
+        inside."""
+        own = 0 if self.segments is None else 1
+        return [*levels[:own], *merge_levels(levels[own:])]
 
     @property
     def needs_column_sums(self) -> bool:

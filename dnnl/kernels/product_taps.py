@@ -1,13 +1,102 @@
-"""The taps of a convolution that lie inside the image, where only the execution knows the pixel."""
+"""Sums over the taps of a convolution, of which each pixel has those that lie inside the image, and
+over what lies inside of a tap."""
 
 from __future__ import annotations
 
-from dnnl.codegen.brgemm import Level
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+from dnnl.codegen import vector
+from dnnl.codegen.access import Env
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
 from dnnl.codegen.builder import Emitter, Value, i64
-from dnnl.kernels.conv_tiles import Span, Spatial
+from dnnl.kernels.conv_tiles import BandRun, Span, Spatial, TileRun, static_taps
+from dnnl.kernels.product_form import Product, Walk
+from dnnl.kernels.product_sums import Sums
 
 
-def taps_inside(
+class Taps:
+    """Writes the sums of the tiles of a product. If src ``streams``, each tile prefetches what the
+    next one reads of it."""
+
+    def __init__(
+        self, e: Emitter, problem: Product, walk: Walk, sums: Sums, *, streams: bool
+    ) -> None:
+        self.e, self._problem, self._walk, self._sums = e, problem, walk, sums
+        self._streams = streams
+
+    def add(self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun) -> Tile:
+        """``sums`` of one tile + the sum over everything."""
+        e, problem = self.e, self._problem
+        inner = [self._walk.level(axis) for axis in problem.inside]
+        if problem.is_matrix:
+            return self._sums.add(e, env, sums, factors, self._sums.merged(inner))
+        d, h, w = problem.space
+        kd, kh, kw = problem.taps
+        levels = [
+            *(self._walk.level(axis) for axis in problem.around),
+            _inside(e, d, env[problem.places[0]], self._walk.steps(kd)),
+        ]
+        if not static_taps(run, tile, w.kernel):
+            spans = run.taps[0] if run.taps else None
+            levels.append(_inside(e, h, env[problem.places[1]], self._walk.steps(kh), spans))
+            levels.append(self._walk.level(kw))
+            ahead = tile.width * self._walk.a.stride(problem.places[2]) if self._streams else 0
+            if not ahead:
+                return accumulate(self.e, sums, factors, merge_levels([*levels, *inner]))
+
+            def block(e: Emitter, sums: Tile, at: Factors) -> Tile:
+                for offset in at.rows:
+                    if offset is not None:
+                        further = at.moved(e, i64(offset + ahead), i64(0))
+                        vector.prefetch(e, further.a)
+                return accumulate(e, sums, at, inner)
+
+            return accumulate(self.e, sums, factors, levels, block)
+        factors = replace(factors, ahead=None)  # taps that are written out begin anew each
+        if run.taps is None or len(set(run.taps)) == 1:
+            spans = run.taps[0] if run.taps else None
+            levels.append(_inside(e, h, env[problem.places[1]], self._walk.steps(kh), spans))
+            taps = [(0, tap) for tap in range(w.kernel)]
+            rows_h = ((0, 1),) * run.rows
+        else:
+            taps = list(product(range(h.kernel), range(w.kernel)))
+            rows_h = run.taps
+
+        def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
+            for tap in taps:
+                sums = self._tap(sums, at, inner, tap, rows_h, tile)
+            return sums
+
+        return accumulate(self.e, sums, factors, levels, leaf)
+
+    def _tap(
+        self,
+        sums: Tile,
+        factors: Factors,
+        inner: list[Level],
+        tap: tuple[int, int],
+        rows_h: Sequence[tuple[int, int]],
+        tile: TileRun,
+    ) -> Tile:
+        """One tap, for the pixels that have it."""
+        chosen = [
+            number
+            for number, (row, column) in enumerate(product(range(len(rows_h)), range(tile.width)))
+            if rows_h[row][0] <= tap[0] < rows_h[row][1]
+            and tile.taps[column][0] <= tap[1] < tile.taps[column][1]
+        ]
+        if not chosen:
+            return sums
+        _, kh, kw = self._problem.taps
+        steps = zip(self._walk.steps(kh), self._walk.steps(kw), strict=True)
+        a_step, b_step = (down * tap[0] + right * tap[1] for down, right in steps)
+        part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
+        return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
+
+
+def _inside(
     e: Emitter, space: Spatial, out: Value, steps: tuple[int, int], span: Span | None = None
 ) -> Level:
     """The taps of output ``out`` along one dimension, each so many elements of A and of B behind
