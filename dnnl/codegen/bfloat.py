@@ -51,6 +51,18 @@ def narrow(e: Emitter, value: ir.Value) -> ir.Value:
     return e.branch(some, lambda: (_narrow_bits(e, value),), round_normal)[0]
 
 
+def pairs(e: Emitter, even: ir.Value, odd: ir.Value) -> ir.Value:
+    """The codes nearest to two vectors of f32, in turns, for instructions that take denormals for
+    zero, as what makes them does."""
+    lanes = even.type.count
+    name = e.isa.instruction("narrow to bf16", "f32", 2 * lanes)
+    assert name is not None, "what multiplies pairs of bf16 makes them"
+    codes = e.intrinsic(name, vector.vector_type(BF16, 2 * lanes), [odd, even])
+    codes = e.b.bitcast(codes, vector.vector_type(I16, 2 * lanes))
+    turns = [lane + side for lane in range(lanes) for side in (0, lanes)]
+    return vector.shuffle(e, codes, codes, turns)
+
+
 def widen(e: Emitter, code: ir.Value) -> ir.Value:
     """The f32 that a code stands for."""
     upper = e.b.shl(e.b.zext(code, _like(code, I32)), _put(_like(code, I32), 16))

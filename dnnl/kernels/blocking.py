@@ -11,6 +11,8 @@ from dnnl.codegen.isa import Isa
 # Tiles that make up for loading a part of a panel.
 _TILES = 16
 _PAGE = 4096
+# Words of which panels that are made have multiples: those of an instruction of a matrix unit.
+_BLOCK = 16
 # Rows that processors read ahead side by side.
 _ROWS = 8
 
@@ -36,7 +38,8 @@ class Size:
     """A product of matrices: the rows that meet each panel, how many panels there are, the steps of
     a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` is 0 for weights in
     panels; where each of their rows goes on in the next panel, it is how many a step has. Tiles
-    are ``fast`` where a matrix unit reads both factors faster than the second-level cache."""
+    are ``fast`` where a matrix unit reads both factors faster than the second-level cache. Threads
+    make panels where these are ``made``."""
 
     rows: int
     panels: int
@@ -45,6 +48,7 @@ class Size:
     panel_step: int
     in_rows: int = 0
     fast: bool = False
+    made: bool = False
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
@@ -59,6 +63,8 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     if isa.device is not None:
         return Blocking(tile, panels=1)
     cache, panel = isa.caches.l2 // 2, size.steps * size.panel_step
+    if size.made:
+        return _made(isa, tile, size)
     if size.fast and size.rows > tile.rows and panel > isa.caches.l1 // 2:
         places = max(tile.rows, cache // 2 // (size.steps * size.src_step))
         return Blocking(tile, 1, places, max(1, isa.caches.l1 // 3 // size.panel_step))
@@ -75,11 +81,20 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     return Blocking(tile, panels=1, places=0 if row >= _PAGE else cache // 4 // row)
 
 
+def _made(isa: Isa, tile: TileShape, size: Size) -> Blocking:
+    """As much of a panel is made as leaves room for src in the first-level cache, once for as many
+    rows as have their part of src in the second-level one."""
+    fitting = max(_BLOCK, isa.caches.l1 // 3 // size.panel_step // _BLOCK * _BLOCK)
+    steps = fitting if fitting < size.steps else 0
+    places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)
+    return Blocking(tile, 1, 0 if size.rows <= tile.rows else max(places, tile.rows), steps)
+
+
 def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     """A block of src fills half of the cache, and the sums of some panels a quarter; fewer panels
     where threads would have nothing to do."""
     cache = isa.caches.l2 // 2
-    places = min(size.rows, _TILES * tile.rows)
+    places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)
     steps = max(1, cache // (places * size.src_step))
     sums = places * tile.vectors * isa.vector_bits // 8
     panels = max(1, min(size.panels, cache // 2 // sums))

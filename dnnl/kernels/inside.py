@@ -8,19 +8,21 @@ from typing import Protocol, runtime_checkable
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.scratchpad import Relayout
+from dnnl.types.dtype import DataType
 
 
 @dataclass(frozen=True)
 class Inside:
     """How factors are multiplied, what is kept in registers and in caches (None where loops decide
     that), and what is copied before and after the products. Panels of small weights may be
-    multiplied by ``pairs`` of bytes."""
+    multiplied by ``pairs`` of bytes; threads make them of weights of the type ``made_of``."""
 
     multiply: Multiply
     blocking: Blocking | None = None
     copies_in: tuple[Relayout, ...] = ()
     copy_out: Relayout | None = None
     pairs: bool = False
+    made_of: DataType | None = None
 
 
 @runtime_checkable

@@ -18,6 +18,7 @@ from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
 from dnnl.kernels.product_conf import Conf
 from dnnl.kernels.product_form import Product, along_line
+from dnnl.kernels.product_made import Made
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_way import panel_vectors
@@ -231,6 +232,10 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         apart=conf.weights[1].strides[-2] if in_rows else 0,
         segments=product_conf.segments(conf, arguments, dst, at, depth_of, part),
         narrow=product_conf.other_way(conf, arguments, src, isa),
+        made=Made.of(
+            conf.made, arguments, terms,
+            lambda k: (*_batch_index(conf.weights[1], outer), k, columns.form),
+        ),
     )  # fmt: skip
     return (product,)
 

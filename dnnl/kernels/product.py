@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import lcm, prod
 
 from dnnl.codegen import sharing, vector
 from dnnl.codegen.access import Env, Operand
@@ -38,6 +38,7 @@ from dnnl.kernels.conv_tiles import (
 )
 from dnnl.kernels.product_ahead import Foresight
 from dnnl.kernels.product_form import Product, Walk
+from dnnl.kernels.product_made import PanelMaker
 from dnnl.kernels.product_pending import Pending, room
 from dnnl.kernels.product_store import End, Store
 from dnnl.kernels.product_sums import Sums
@@ -64,6 +65,7 @@ class _Writer:
         self.e, self.problem = phase.e, problem
         self.pointers = phase.pointers(problem.operands)
         self.bands_of_src: BandWriter | None = None
+        self.maker: PanelMaker | None = None
         self.walk = Walk.of(problem)
         _, h, w = problem.space
         rows = problem.blocking.tile.rows
@@ -122,11 +124,11 @@ class _Writer:
         self.blocks, self.steps = 1, 0
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
         if not wanted:
-            self.kept = ZERO
+            self.kept, nbytes = ZERO, 0
             if self.unit is not None:
                 rows = self.unit.kept_rows
-                nbytes = room(problem.multiply, self.e, rows, tile.vectors)
-                self._take_scratch(phase, 2 * nbytes)
+                nbytes = 2 * room(problem.multiply, self.e, rows, tile.vectors)
+            self._take_scratch(phase, nbytes)
             return
         axes = (*problem.around, *problem.inside)
         self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
@@ -134,8 +136,9 @@ class _Writer:
         self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
         count = outermost.count or 0
         if self.unit is not None and not rest:
-            line = self.unit.line
-            self.steps = max(1, self.steps // line.block) * line.block
+            line, made = self.unit.line, problem.made
+            whole = lcm(line.block, made.least(problem.multiply) if made else 1)
+            self.steps = max(1, self.steps // whole) * whole
             count = line.blocked
         self.blocks = -(-count // self.steps)
         rows = tile.rows + problem.finish.needs_column_sums
@@ -144,16 +147,26 @@ class _Writer:
         self.kept = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
         self.kept += Affine.of(problem.columns.panel, panel)
         self.kept += Affine.of(self.groups, -self.group * panel)
-        self.scratch = phase.scratch(self.group * panel * vector.bits(sums) // 8)
+        self._take_scratch(phase, self.group * panel * vector.bits(sums) // 8)
 
     def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
-        """Memory of the thread for so many bytes of sums, and for what it copies of src."""
-        bands, sums = self.problem.bands, -(-sums // LINE) * LINE
-        self.scratch = phase.scratch(sums + (bands.nbytes if bands else 0))
+        """Memory of the thread for so many bytes of sums, and for what it copies of src or makes of
+        weights."""
+        problem, sums = self.problem, -(-sums // LINE) * LINE
+        bands, made = problem.bands, problem.made
+        nbytes = sums + (bands.nbytes if bands else 0)
+        if made is not None:
+            nbytes += made.room(problem.columns, problem.multiply, self.steps)
+        if not nbytes:
+            return
+        self.scratch = phase.scratch(nbytes)
+        own = self.e.element(self.scratch, i64(sums), I8)
         if bands is not None:
-            copy = self.e.element(self.scratch, i64(sums), I8)
-            self.bands_of_src = BandWriter(self.e, bands, self.pointers[bands.src], copy)
-            self.pointers[self.problem.src] = copy
+            self.bands_of_src = BandWriter(self.e, bands, self.pointers[bands.src], own)
+            self.pointers[problem.src] = own
+        if made is not None:
+            given = made, self.pointers, problem.columns, problem.multiply, self.steps, own
+            self.maker = PanelMaker(self.e, *given)
 
     def item(self, item: Value) -> None:
         """One work item."""
@@ -201,10 +214,23 @@ class _Writer:
         high = e.add(low, i64(self.group))
         if panel.extent % self.group:
             high = e.smaller(high, i64(panel.extent))
-        e.loop(
-            low, high, lambda number: self._tiles({**env, panel: number}, run, block),
-            unroll=False, name="panel",
-        )  # fmt: skip
+
+        def one(number: Value) -> None:
+            here = {**env, panel: number}
+            self._make_panel(here, block)
+            self._tiles(here, run, block)
+
+        e.loop(low, high, one, unroll=False, name="panel")
+
+    def _make_panel(self, env: Env, block: Value) -> None:
+        """What the tiles of a panel read in this block of the sums, if it is made for them."""
+        e, made = self.e, self.problem.made
+        if made is None or self.maker is None:
+            return
+        begin, words = e.mul(block, self.steps), i64(made.words_of(self.problem.multiply))
+        last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
+        end = e.b.select(last, words, e.add(begin, i64(self.steps)))
+        self.pointers[self.problem.weights] = self.maker.make(env, begin, end)
 
     def _tiles(self, env: Env, run: BandRun, block: Value) -> None:
         e = self.e
@@ -289,10 +315,11 @@ class _Writer:
             rows.append(None)
         form = src.offset(src.index)
         assert form is not None, "configure admits only affine layouts"
+        of_panel = self.walk.b.along(env if self.maker is None else ())
         a, b = (
-            e.element(self.pointers[operand], offset.along(env).emit(e, env), element)
+            e.element(self.pointers[operand], offset.emit(e, env), element)
             for operand, offset, element in zip(
-                (src, problem.weights), (form, self.walk.b), multiply.element, strict=True
+                (src, problem.weights), (form.along(env), of_panel), multiply.element, strict=True
             )
         )
         columns = tuple(self.walk.b.stride(vectors) * v for v in range(vectors.extent))

@@ -34,7 +34,8 @@ class Foresight:
         in_parts = self.blocks > 1 and problem.segments is not None
         unit = problem.multiply.tiles is not None
         near = unit and problem.weights.desc.size <= e.isa.caches.l2 // 2
-        asks = problem.blocking.panels and panel.extent > 1 and not (in_parts or near)
+        asks = problem.blocking.panels and panel.extent > 1 and problem.made is None
+        asks = asks and not (in_parts or near)
         if not (asks and side_by_side):
             return None
         steps = self.steps if self.blocks > 1 else line.count or 0

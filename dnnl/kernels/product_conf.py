@@ -12,7 +12,6 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.brgemm import TileShape, max_rows
 from dnnl.codegen.builder import Module
 from dnnl.codegen.convert import storage
-from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
 from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
@@ -27,6 +26,7 @@ from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import emit_product
 from dnnl.kernels.product_form import Product
+from dnnl.kernels.product_made import Making, making
 from dnnl.kernels.product_pairs import Narrow, emit_flags, narrow, take_flags
 from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, plain
 from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
@@ -35,10 +35,11 @@ from dnnl.kernels.product_sums import Segments
 from dnnl.kernels.product_types import refuse_tensors
 from dnnl.kernels.product_way import (
     alike,
-    beside_floats,
     direct_way,
+    in_bf16,
     needs_floats,
     of_floats,
+    packed_way,
     segments_of,
     usual_way,
 )
@@ -74,7 +75,8 @@ class Conf:
     follows on the bias, ``dropout`` and ``stochastic`` rounding among it. Where scales of dst are
     computed, post-ops are done before. ``widened`` is what src
     is read as where it is widened before (`product_widened`), ``flags`` are the panels that are
-    multiplied without that (`product_pairs`). ``scratchpad`` is in bytes.
+    multiplied without that (`product_pairs`), ``made`` is what threads make panels of
+    (`product_made`). ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -99,6 +101,7 @@ class Conf:
     per_segment: Quantization = NONE
     widened: Argument | None = None
     flags: Argument | None = None
+    made: Making | None = None
 
     @property
     def read(self) -> Argument:
@@ -112,8 +115,9 @@ class Conf:
         if self.widened is not None:
             copies = (*copies, (self.src, words_of(self.src[1], self.widened)))
         return Inside(
-            self.multiply, self.blocking, copies, self.copy_out, pairs=self.flags is not None
-        )
+            self.multiply, self.blocking, copies, self.copy_out, pairs=self.flags is not None,
+            made_of=None if self.made is None else self.made.weights[1].data_type,
+        )  # fmt: skip
 
 
 AnyConf = TypeVar("AnyConf", bound=Conf)
@@ -127,9 +131,7 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
         if (desc := getattr(problem, name)).format_kind is FormatKind.any
     }
     problem = replace(problem, **decided)
-    compressed = not shape.simple and beside_floats(problem)
-    words = Words.of(isa, problem.weights.data_type) if compressed else None
-    way = words or usual_way(problem, isa)
+    way = packed_way(problem, isa, shape) or usual_way(problem, isa)
     if problem.weights.format_kind is FormatKind.any and way is not None:
         src = as_read(problem.src, way, shape)
         panels = shape.panels(src, problem.weights, way, False).desc
@@ -175,7 +177,7 @@ def plan(
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
     sum has so many ``terms``."""
     factors = src[0], weights[0]
-    problem, way, parts, dequantized = _choose(problem, factors, isa, terms, shape)
+    problem, way, parts, dequantized, made = _choose(problem, factors, isa, weights, terms, shape)
     quantization = problem.quantization if parts is None else parts.outer
     stands_for = [dequantized.of_arguments((arg,)) != NONE for arg in factors]
     scratchpad = Scratchpad()
@@ -192,7 +194,9 @@ def plan(
             untiled = usual_way(problem, isa, tiled=False)
             assert untiled is not None, "refused before"
             way = untiled
-    if stands_for[1] or weights[1] != wanted.desc:
+    if made is not None:
+        weights = weights[0], wanted.desc
+    elif stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
     core = core_type(way, problem.dst.data_type, quantization, bare=bare and parts is None)
@@ -216,7 +220,9 @@ def plan(
             flags = take_flags(scratchpad, isa, way, wanted.desc, products)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
-    blocking = _blocking(problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows)
+    blocking = _blocking(
+        problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows, made=made is not None
+    )
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
         quantization=quantization, dequantized=dequantized, factors=factors,
@@ -225,37 +231,61 @@ def plan(
         dropout=problem.dropout, stochastic=problem.stochastic,
         segment=0 if parts is None else parts.size,
         per_segment=NONE if parts is None else parts.inner, widened=wide, flags=flags,
+        made=made,
     )  # fmt: skip
 
 
 class _Choice(NamedTuple):
-    """What is multiplied and how, in which ``parts`` sums are cut, and what is ``dequantized``
-    where it is copied."""
+    """What is multiplied and how, in which ``parts`` sums are cut, what is ``dequantized`` where it
+    is copied, and what threads make panels of."""
 
     problem: Problem
     way: Multiply
     parts: Cut | None
     dequantized: Quantization
+    made: Making | None = None
 
 
 def _choose(
-    problem: Problem, factors: tuple[int, int], isa: Isa, terms: int, shape: Shape
-) -> _Choice:
+    problem: Problem, factors: tuple[int, int], isa: Isa, weights: Argument, terms: int,
+    shape: Shape,
+) -> _Choice:  # fmt: skip
+    changing = needs_floats(problem, factors, shape)
+    given = problem.quantization.of_arguments(factors) if changing else NONE
+    narrow = in_bf16(problem, factors, isa, shape, changing=changing)
+    if narrow is not None:
+        made = _made(narrow, factors, isa, weights, given, terms, shape)
+        if made is not None:
+            return made
     way = direct_way(problem, isa, terms, shape) or usual_way(problem, isa)
     parts, dequantized = None, NONE
-    if needs_floats(problem, factors, shape):
+    if changing:
         parts = segments_of(problem, factors, shape, terms, way)
         if parts is None:
-            dequantized = problem.quantization.of_arguments(factors)
+            dequantized = given
             problem = of_floats(problem, factors)
             way = usual_way(problem, isa)
     assert way is not None, "refused before"
     return _Choice(problem, way, parts, dequantized)
 
 
+def _made(
+    problem: Problem, factors: tuple[int, int], isa: Isa, weights: Argument,
+    dequantized: Quantization, terms: int, shape: Shape,
+) -> _Choice | None:  # fmt: skip
+    """A product of panels of bf16 that threads make, if they can."""
+    way = usual_way(problem, isa)
+    assert way is not None, "bf16 is multiplied everywhere"
+    src = as_read(problem.src, way, shape)
+    wanted = shape.panels(src, problem.weights, way, False)
+    given = dequantized.of_arguments(factors[1:])
+    made = making(isa, src, weights, way, wanted, given, terms, shape)
+    return None if made is None else _Choice(problem, way, None, dequantized, made)
+
+
 def _blocking(
     problem: Problem, isa: Isa, way: Multiply, vectors: int, terms: int, *, ones: bool,
-    in_rows: bool,
+    in_rows: bool, made: bool,
 ) -> Blocking:  # fmt: skip
     """The tile, and what is kept in which cache."""
     *_, rows, columns = problem.dst.dims
@@ -268,7 +298,7 @@ def _blocking(
     size = Size(
         rows, -(-columns // width), -(-terms // way.group),
         way.word_bytes, way.group * width * way.b.bits // 8,
-        fast=way.tiles is not None, in_rows=way.group if in_rows else 0,
+        fast=way.tiles is not None, in_rows=way.group if in_rows else 0, made=made,
     )  # fmt: skip
     return choose_blocking(isa, tile, size)
 

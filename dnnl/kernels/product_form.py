@@ -13,6 +13,7 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_border_bands import Bands
 from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.product_made import Made
 from dnnl.kernels.product_pairs import Narrow
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_sums import Segments
@@ -31,7 +32,7 @@ class Product:
     ``domain`` are padding, those outside of ``exists`` do not exist.
     The k of a group of weights lie ``apart``, in elements, unless they are side by side. Panels
     that are small enough are multiplied in another way, if there is a ``narrow`` one. Src is what
-    threads copy in ``bands``, if there are any.
+    threads copy in ``bands``, weights are what they make of others, if there are any ``made``.
     """
 
     order: tuple[Axis, ...]
@@ -52,6 +53,7 @@ class Product:
     segments: Segments | None = None
     narrow: Narrow | None = None
     bands: Bands | None = None
+    made: Made | None = None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -59,7 +61,8 @@ class Product:
         ends = () if self.segments is None else self.segments.end.operands
         narrow = () if self.narrow is None else (self.narrow.src, self.narrow.flags)
         src = self.src if self.bands is None else self.bands.src
-        return (src, self.weights, *narrow, *self.finish.operands, *ends)
+        weights = (self.weights,) if self.made is None else self.made.operands
+        return (src, *weights, *narrow, *self.finish.operands, *ends)
 
     @property
     def multiply_adds(self) -> int:

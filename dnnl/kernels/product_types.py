@@ -86,7 +86,9 @@ def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) ->
     """What f32 is held as: a smaller type, if the attributes allow it, and both factors can then be
     multiplied by an instruction that does more at a time."""
     floats = {DataType.f32, DataType.bf16}
-    taken = floats | _COMPRESSED if attr.fpmath_apply_to_int else floats
+    taken = floats | SMALL_FLOATS | _F4
+    if attr.fpmath_apply_to_int:
+        taken |= _COMPRESSED
     allowed = attr.fpmath_mode in (FpmathMode.bf16, FpmathMode.any)
     if not (allowed and src in floats and weights in taken):
         return DataType.f32

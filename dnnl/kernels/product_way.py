@@ -12,7 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_tiles
-from dnnl.kernels.pointwise import BYTES, FLOATS
+from dnnl.kernels.pointwise import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, becomes_floats, plain
 from dnnl.kernels.product_segments import Cut, cut
 from dnnl.kernels.product_types import multiplies_integers, way_of
@@ -26,6 +26,9 @@ _ONE_TILE = 8  # rows at most
 # Rows for which weights are decompressed anew in each tile.
 FEW_ROWS, FEWER_ROWS = 511, 31
 
+# Rows from which on threads make panels of bf16.
+ROWS_OF_MADE = 6
+
 
 def usual_way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
     types = problem.src.data_type, problem.weights.data_type
@@ -35,6 +38,16 @@ def usual_way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | N
 def beside_floats(problem: Problem) -> bool:
     """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
     return becomes_floats(problem) and problem.weights.data_type.bits == 4
+
+
+def packed_way(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
+    """How weights are read from panels that are made for them, where that is not how they are
+    multiplied by many rows."""
+    if shape.simple or not becomes_floats(problem):
+        return None
+    if problem.weights.data_type in SMALL_FLOATS:
+        return Multiply(DataType.f32, problem.weights.data_type, 1, FLOAT_PRODUCTS)
+    return Words.of(isa, problem.weights.data_type)
 
 
 def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
@@ -49,7 +62,7 @@ def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply
         whole = terms % turned.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
         if whole and _aligned(weights):
             return turned
-    if weights.data_type in BYTES:
+    if weights.data_type in BYTES or (weights.data_type in SMALL_FLOATS and rows <= FEWER_ROWS):
         return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
     if not beside_floats(problem):
         return None
@@ -71,6 +84,27 @@ def _aligned(weights: MemoryDesc) -> bool:
     """Whether all rows, columns and matrices begin with a byte."""
     whole = all(step == 1 or step % 2 == 0 for step in (weights.offset0, *weights.strides))
     return weights.data_type.bits >= 8 or whole
+
+
+def in_bf16(
+    problem: Problem, factors: tuple[int, int], isa: Isa, shape: Shape, *, changing: bool
+) -> Problem | None:
+    """The product with weights of few bits as bf16, if an instruction multiplies these faster than
+    f32. As they are they lose nothing; where what is ``changing`` within a sum are not powers of
+    two, they are rounded, which has to be allowed."""
+    src, weights = problem.src.data_type, problem.weights
+    given = problem.quantization.of_arguments(factors)
+    powers = all(spec.data_type is DataType.e8m0 for _, spec in given.scales)
+    exact = not changing or (powers and not given.zero_points)
+    held = src if exact and src is DataType.bf16 else problem.narrow
+    faster = way_of(isa, DataType.bf16, DataType.bf16)
+    if held is not DataType.bf16 or faster is None or faster.group == 1:
+        return None
+    if weights.data_type.bits > 8 or shape.simple or problem.dst.dims[-2] < ROWS_OF_MADE:
+        return None
+    if changing:
+        problem = of_floats(replace(problem, narrow=held), factors)
+    return replace(problem, weights=MemoryDesc(weights.dims, held, "any"))
 
 
 def segments_of(
@@ -131,7 +165,8 @@ def panel_vectors(
     many rows, which lie ``row_step`` bytes apart: one where a tile has all of a few rows only then,
     so that weights that come from memory are read, and become floats, once. Words of integers are
     better widened for several vectors. Where a matrix unit multiplies, tiles are two wide."""
-    if way.tiles is not None and rows >= product_tiles.LEAST_ROWS:
+    small = isa.matrix is not None and way.b.bits <= 8 and not way.is_integer
+    if small or (way.tiles is not None and rows >= product_tiles.LEAST_ROWS):
         return product_tiles.panel_vectors(isa, weights.dims[column])
     least, most = (max_rows(isa, vectors, way.parts) for vectors in (PANEL_OF_WORDS, 1))
     if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not way.is_integer:

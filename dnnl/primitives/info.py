@@ -277,4 +277,6 @@ def _factors(inside: Inside) -> str:
         widened += ", src before the product"
     if inside.pairs:
         widened += "; panels of small weights by sums of two in 16 bits"
+    if inside.made_of is not None:
+        widened += f"; threads make panels of {how.b} of {inside.made_of}"
     return f"{how.a} by {how.b} to {how.dot.accumulator} by {by}{group}{widened}"

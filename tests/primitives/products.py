@@ -29,8 +29,9 @@ from dnnl import (
 from dnnl.codegen import isa as isas
 from dnnl.primitives.desc import Desc
 from dnnl.reference import convolution, deconvolution, inner_product, matmul, post_ops, quantization
-from dnnl.reference.arrays import Array
+from dnnl.reference.arrays import Array, f64
 from dnnl.reference.tolerance import Tolerance
+from dnnl.types.dtype import DataType
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpPrelu, PostOpSum
 from tests.check import Fill, check, logical, random_memory
 from tests.primitives.harness import ENGINE, describe, execute
@@ -40,9 +41,9 @@ Types = tuple[str, str, str]
 Layouts = tuple[str, str, str]
 ANY = ("any", "any", "any")
 ROWS = ("plain", "plain", "plain")
-_NAMES = [row.name for row in isas.available(ENGINE.features.arch, ENGINE.features.flags)]
+ISAS = [row.name for row in isas.available(ENGINE.features.arch, ENGINE.features.flags)]
 
-some_rows = pytest.mark.parametrize("isa", sorted({*_NAMES} & {"sse41", "avx2", _NAMES[-1]}))
+some_rows = pytest.mark.parametrize("isa", sorted({*ISAS} & {"sse41", "avx2", ISAS[-1]}))
 """Instruction sets that multiply in different ways, the best one among them."""
 DIRECT = ("forward_inference", "convolution_direct")
 
@@ -164,25 +165,30 @@ def lay_out(dims: Dims, layout: str) -> MemoryDesc:
 
 
 def verify(
-    desc: Desc, attr: PrimitiveAttr | None = None, fill: Fill = "integers", seed: int = 1
-) -> None:
-    """Run ``desc`` and check the result against the reference.
+    desc: Desc, attr: PrimitiveAttr | None = None, fill: Fill = "integers", seed: int = 1,
+    rounded: tuple[Arg, ...] = (),
+) -> None:  # fmt: skip
+    """Run ``desc`` and check the result against the reference, for which what the arguments
+    ``rounded`` stand for becomes bf16.
 
     Sums of small integers are exact, so that with ``integers`` a single wrong term shows.
     """
     pd = PrimitiveDesc(desc, ENGINE, attr)
-    verify_on(pd, inputs(pd, fill, seed), fill, seed)
+    verify_on(pd, inputs(pd, fill, seed), fill, seed, rounded)
 
 
 def verify_on(
-    pd: PrimitiveDesc, args: dict[int, Memory], fill: Fill = "integers", seed: int = 1
-) -> None:
+    pd: PrimitiveDesc, args: dict[int, Memory], fill: Fill = "integers", seed: int = 1,
+    rounded: tuple[Arg, ...] = (),
+) -> None:  # fmt: skip
     """Run ``pd`` on memories and check the result against the reference."""
     entries: tuple[PostOp, ...] = tuple(pd.attr.post_ops)
     adds = any(isinstance(entry, PostOpSum) for entry in entries)
     old = random_memory(pd.dst_desc, ENGINE, seed + 40, fill) if adds else None
     stored = {arg: logical(memory) for arg, memory in args.items()}
     values = {**stored, **dequantized(pd, stored)}
+    bf16 = DataType.bf16.numpy
+    values.update({arg: f64(values[arg].astype(np.float32).astype(bf16)) for arg in rounded})
     sums, length, tolerance = expected(pd, values)
     held = None if old is None else logical(old)
     want = post_ops.apply_post_ops(sums, entries, values, held)

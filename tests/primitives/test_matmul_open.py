@@ -31,12 +31,12 @@ from tests import test_records as records
 from tests.check import check, logical, poisoned_memory, random_memory
 from tests.guard import RUNS, near
 from tests.primitives.harness import ENGINE, execute_all
-from tests.primitives.products import _NAMES, some_rows
+from tests.primitives.products import ISAS, some_rows
 from tests.primitives.runtime_sizes import open_attr, open_desc, opened, trials
 
 R = RUNTIME_DIM
 STREAM = Stream(ENGINE, 1)
-ISAS = [name for name in reversed(_NAMES) if name != "avx"]
+ISAS = [name for name in reversed(ISAS) if name != "avx"]
 
 
 def with_neighbours(desc: Desc) -> Desc:

@@ -11,9 +11,9 @@ from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
 from tests import test_records as records
-from tests.primitives.products import _NAMES
+from tests.primitives.products import ISAS
 
-LEVELS = [name for name in ("sse41", "avx2", "avx512_core") if name in _NAMES]
+LEVELS = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
 LINES = {
     "matmul": (
         "--dt=u8:s8:u8,s8:s8:s32,s8:u8:f32 --stag=ab,ba --wtag=any --dtag=ab 19x36:36x131",

@@ -1,0 +1,186 @@
+"""Panels of bf16 that threads make of weights of few bits."""
+
+from typing import Any
+
+import pytest
+
+from dnnl import Arg, InnerProductDesc, MatmulDesc, PrimitiveAttr, PrimitiveDesc, config
+from dnnl.codegen.quantization import Quantization
+from dnnl.kernels.product_made import Making
+from tests.primitives.harness import ENGINE
+from tests.primitives.products import (
+    ISAS,
+    Dims,
+    Types,
+    inner_product_desc,
+    matmul_desc,
+    verify,
+)
+
+# Those that multiply bf16 by an instruction.
+_NARROW = sorted({"avx512_core_amx"} & {*ISAS})
+narrow_rows = pytest.mark.parametrize("isa", _NARROW)
+Values = tuple[int, Dims]
+COLUMNS, GROUPS, LARGE, ONE = (2, ()), (3, (8, 1)), (3, (32, 1)), (0, ())
+
+
+def _attr(
+    scales: Values | None = None,
+    zero_points: Values | None = None,
+    mode: str = "bf16",
+    types: tuple[str, str] = ("f32", "s8"),
+) -> PrimitiveAttr:
+    attr = PrimitiveAttr(fpmath_mode=mode, fpmath_apply_to_int=True)
+    if scales is not None:
+        attr.set_scales(Arg.WEIGHTS, *scales, types[0])
+    if zero_points is not None:
+        attr.set_zero_points(Arg.WEIGHTS, *zero_points, types[1])
+    return attr
+
+
+def _making(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> Making | None:
+    conf: Any = PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf
+    making: Making | None = conf.made
+    return making
+
+
+def _verify_made(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> None:
+    """Panels are made on the way to a right result; scaled weights are rounded to bf16."""
+    making = _making(desc, attr)
+    assert making is not None
+    scaled = making.quantization != Quantization()
+    verify(desc, attr, "normal", rounded=(Arg.SRC, Arg.WEIGHTS) if scaled else (Arg.SRC,))
+
+
+@narrow_rows
+@pytest.mark.parametrize(
+    ("types", "scales", "zero_points"),
+    [
+        (("bf16", "s4", "f32"), LARGE, None),
+        (("f32", "s4", "f32"), GROUPS, LARGE),
+        (("bf16", "u4", "bf16"), LARGE, GROUPS),
+        (("f32", "u4", "f32"), None, ONE),
+        (("bf16", "f4_e2m1", "f32"), LARGE, None),
+        (("bf16", "f8_e4m3", "f32"), LARGE, None),
+        (("bf16", "f8_e5m2", "bf16"), COLUMNS, None),
+        (("bf16", "s8", "f32"), LARGE, LARGE),
+        (("f32", "u8", "bf16"), COLUMNS, COLUMNS),
+        (("f32", "s8", "f32"), COLUMNS, None),
+    ],
+)
+@pytest.mark.parametrize("rows", [6, 33])
+def test_values(
+    isa: str, types: Types, scales: Values | None, zero_points: Values | None, rows: int
+) -> None:
+    """Each type with scales and zero points of each kind."""
+    with config.override("max_cpu_isa", isa):
+        _verify_made(matmul_desc((rows, 96, 70), types), _attr(scales, zero_points))
+
+
+@narrow_rows
+@pytest.mark.parametrize("k", [8, 24, 264, 1000])
+@pytest.mark.parametrize("n", [15, 32, 50])
+@pytest.mark.parametrize("weights", ["s4", "u8"])
+def test_tails(isa: str, k: int, n: int, weights: str) -> None:
+    """Columns that fill no vector or panel, words that fill no block of a matrix unit, sums in
+    several blocks."""
+    with config.override("max_cpu_isa", isa):
+        _verify_made(matmul_desc((19, k, n), ("bf16", weights, "f32")), _attr(GROUPS, GROUPS))
+
+
+@narrow_rows
+@pytest.mark.parametrize("rows", [150, 700])
+def test_many_rows(isa: str, rows: int) -> None:
+    """Blocks of rows make the same panels again."""
+    with config.override("max_cpu_isa", isa):
+        _verify_made(matmul_desc((rows, 512, 40), ("bf16", "s4", "f32")), _attr(LARGE))
+
+
+@narrow_rows
+def test_bf16_needs_no_leave_where_nothing_is_rounded(isa: str) -> None:
+    """Weights of few bits are numbers of bf16; what changes within a sum is not."""
+    exact, rounded = _attr(COLUMNS, mode="strict"), _attr(LARGE, mode="strict")
+    with config.override("max_cpu_isa", isa):
+        for weights in ("s4", "u8", "f4_e2m1"):
+            _verify_made(matmul_desc((20, 64, 48), ("bf16", weights, "f32")), exact)
+            assert _making(matmul_desc((20, 64, 48), ("bf16", weights, "f32")), rounded) is None
+            src = "f32" if weights != "f4_e2m1" else "f16"
+            assert _making(matmul_desc((20, 64, 48), (src, weights, "f32")), exact) is None
+
+
+@narrow_rows
+@pytest.mark.parametrize("weights", ["f4_e2m1", "f8_e4m3", "s4"])
+@pytest.mark.parametrize("rows", [3, 17])
+def test_powers_of_two_round_nothing(isa: str, weights: str, rows: int) -> None:
+    """Scales of microscaling formats need no leave for bf16."""
+    desc, attr = matmul_desc((rows, 96, 70), ("bf16", weights, "f32")), _attr(None, mode="strict")
+    attr.set_scales(Arg.WEIGHTS, *LARGE, "e8m0")
+    with config.override("max_cpu_isa", isa):
+        assert (_making(desc, attr) is None) == (rows < 6)
+        verify(desc, attr, "normal")
+
+
+@narrow_rows
+@pytest.mark.parametrize("types", [("bf16", "f16"), ("e8m0", "s32"), ("f16", "u4")])
+def test_types_of_values(isa: str, types: tuple[str, str]) -> None:
+    """Scales and zero points of every type."""
+    desc = matmul_desc((9, 64, 96), ("bf16", "u4", "f32"))
+    zero_points = GROUPS if types[1] != "f16" else None
+    with config.override("max_cpu_isa", isa):
+        _verify_made(desc, _attr(LARGE, zero_points, types=types))
+
+
+@narrow_rows
+def test_batches_of_epilogues(isa: str) -> None:
+    """Weights of a batch, and one for all of it, with a bias and post-ops behind scaled sums."""
+    attr = _attr((6, (32, 1)))
+    attr.post_ops.append_eltwise("eltwise_relu")
+    attr.post_ops.append_sum(0.5)
+    desc = matmul_desc((10, 64, 48), ("bf16", "s4", "bf16"), bias="f32", batch=(3,))
+    with config.override("max_cpu_isa", isa):
+        _verify_made(desc, attr)
+
+
+@narrow_rows
+@pytest.mark.parametrize("values", [COLUMNS, LARGE])
+def test_inner_product(isa: str, values: Values) -> None:
+    """Output channels are the first dimension of weights."""
+    mask, groups = values
+    turned = (1, ()) if mask == 2 else (3, groups[::-1])
+    desc = inner_product_desc((12, 96), 50, ("bf16", "s4", "f32"), bias="f32")
+    with config.override("max_cpu_isa", isa):
+        _verify_made(desc, _attr(turned, turned))
+
+
+@narrow_rows
+def test_weights_serve_any_number_of_rows(isa: str) -> None:
+    """A step of one row and a prompt of many read the same panels, and nothing is copied."""
+    with config.override("max_cpu_isa", isa):
+        for weights in ("s4", "s8"):
+            pds = [
+                PrimitiveDesc(
+                    matmul_desc((rows, 512, 512), ("bf16", weights, "f32")), ENGINE, _attr(LARGE)
+                )
+                for rows in (1, 2, 6, 40, 600)
+            ]
+            if isa == "avx512_core_amx":
+                assert len({pd.weights_desc for pd in pds}) == 1
+            assert {pd.scratchpad_desc.size for pd in pds[2:]} == {0}
+
+
+@narrow_rows
+def test_other_layouts_are_copied(isa: str) -> None:
+    """Weights in rows or columns are not in panels: right all the same."""
+    with config.override("max_cpu_isa", isa):
+        for layout in ("plain", "reversed"):
+            desc = matmul_desc((40, 64, 48), ("bf16", "s4", "f32"), ("plain", layout, "plain"))
+            assert _making(desc, _attr(LARGE)) is None
+            verify(desc, _attr(LARGE), "normal", rounded=(Arg.SRC, Arg.WEIGHTS))
+
+
+@narrow_rows
+def test_info_tells_of_panels(isa: str) -> None:
+    with config.override("max_cpu_isa", isa):
+        desc = matmul_desc((40, 64, 48), ("bf16", "s4", "f32"))
+        told = PrimitiveDesc(desc, ENGINE, _attr(LARGE)).info().factors
+    assert told.endswith("threads make panels of bf16 of s4")
