@@ -82,9 +82,10 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
 
 
 def _made(isa: Isa, tile: TileShape, size: Size) -> Blocking:
-    """As much of a panel is made as leaves room for src in the first-level cache, once for as many
-    rows as have their part of src in the second-level one."""
-    fitting = max(_BLOCK, isa.caches.l1 // 3 // size.panel_step // _BLOCK * _BLOCK)
+    """As much of a panel is made as leaves room for src in the first-level cache for a matrix unit,
+    in the second-level one for others, once for as many rows as have their part of src there."""
+    part = isa.caches.l1 // 3 if size.fast else isa.caches.l2 // 4
+    fitting = max(_BLOCK, part // size.panel_step // _BLOCK * _BLOCK)
     steps = fitting if fitting < size.steps else 0
     places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)
     return Blocking(tile, 1, 0 if size.rows <= tile.rows else max(places, tile.rows), steps)
@@ -94,7 +95,7 @@ def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     """A block of src fills half of the cache, and the sums of some panels a quarter; fewer panels
     where threads would have nothing to do."""
     cache = isa.caches.l2 // 2
-    places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)
+    places = min(size.rows, _TILES * tile.rows)
     steps = max(1, cache // (places * size.src_step))
     sums = places * tile.vectors * isa.vector_bits // 8
     panels = max(1, min(size.panels, cache // 2 // sums))

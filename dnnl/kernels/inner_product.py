@@ -16,7 +16,6 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.kernels import product_conf
 from dnnl.kernels.product_conf import Conf
 from dnnl.kernels.product_form import Product, along_line
-from dnnl.kernels.product_made import Made
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, plain
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_way import panel_vectors
@@ -172,6 +171,6 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         domain=(columns.inside,) if columns.inside.needed else (),
         segments=product_conf.segments(conf, arguments, dst, at, depth, part),
         narrow=product_conf.other_way(conf, arguments, read, isa),
-        made=Made.of(conf.made, arguments, terms, lambda k: (columns.form, k)),
+        made=product_conf.made(conf, arguments, lambda k: (columns.form, k)),
     )  # fmt: skip
     return (product,)

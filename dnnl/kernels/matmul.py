@@ -18,10 +18,9 @@ from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf
 from dnnl.kernels.product_conf import Conf
 from dnnl.kernels.product_form import Product, along_line
-from dnnl.kernels.product_made import Made
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats
 from dnnl.kernels.product_store import Columns
-from dnnl.kernels.product_way import panel_vectors
+from dnnl.kernels.product_way import ROWS_OF_MADE, panel_vectors
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -78,6 +77,9 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
     together = way.rows_together
     if isa.lanes == 1 or tail or not together or weights.dims[-2] % way.group:
+        return 0
+    near = weights.size <= isa.caches.l2
+    if way.tiles is not None and rows >= ROWS_OF_MADE and near:
         return 0
     if not plain or weights.strides[-1] != 1 or weights.data_type is not way.b:
         return 0
@@ -232,9 +234,8 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         apart=conf.weights[1].strides[-2] if in_rows else 0,
         segments=product_conf.segments(conf, arguments, dst, at, depth_of, part),
         narrow=product_conf.other_way(conf, arguments, src, isa),
-        made=Made.of(
-            conf.made, arguments, terms,
-            lambda k: (*_batch_index(conf.weights[1], outer), k, columns.form),
+        made=product_conf.made(
+            conf, arguments, lambda k: (*_batch_index(conf.weights[1], outer), k, columns.form)
         ),
     )  # fmt: skip
     return (product,)

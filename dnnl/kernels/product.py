@@ -38,7 +38,7 @@ from dnnl.kernels.conv_tiles import (
 )
 from dnnl.kernels.product_ahead import Foresight
 from dnnl.kernels.product_form import Product, Walk
-from dnnl.kernels.product_made import PanelMaker
+from dnnl.kernels.product_made import PanelMaker, Room
 from dnnl.kernels.product_pending import Pending, room
 from dnnl.kernels.product_store import End, Store
 from dnnl.kernels.product_sums import Sums
@@ -120,27 +120,16 @@ class _Writer:
         """Decide in how many blocks each sum is computed, of how many steps of the outermost level
         of the line that it is, and make room for what a work item keeps between two of them: the
         sums of its tiles, panel by panel."""
-        problem, wanted = self.problem, self.problem.blocking.steps
-        self.blocks, self.steps = 1, 0
+        problem, self.kept = self.problem, ZERO
+        self.blocks, self.steps = self._blocks_of_sums()
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
-        if not wanted:
-            self.kept, nbytes = ZERO, 0
+        if self.blocks == 1:
+            nbytes = 0
             if self.unit is not None:
                 rows = self.unit.kept_rows
                 nbytes = 2 * room(problem.multiply, self.e, rows, tile.vectors)
             self._take_scratch(phase, nbytes)
             return
-        axes = (*problem.around, *problem.inside)
-        self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
-        outermost, *rest = self.line
-        self.steps = max(1, wanted // prod(level.count or 1 for level in rest))
-        count = outermost.count or 0
-        if self.unit is not None and not rest:
-            line, made = self.unit.line, problem.made
-            whole = lcm(line.block, made.least(problem.multiply) if made else 1)
-            self.steps = max(1, self.steps // whole) * whole
-            count = line.blocked
-        self.blocks = -(-count // self.steps)
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
         panel = self.chunk * size
@@ -149,14 +138,32 @@ class _Writer:
         self.kept += Affine.of(self.groups, -self.group * panel)
         self._take_scratch(phase, self.group * panel * vector.bits(sums) // 8)
 
+    def _blocks_of_sums(self) -> tuple[int, int]:
+        """The number of blocks, and the steps of each; 0 where there is one."""
+        problem, wanted = self.problem, self.problem.blocking.steps
+        if not wanted:
+            return 1, 0
+        axes = (*problem.around, *problem.inside)
+        self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
+        outermost, *rest = self.line
+        steps = max(1, wanted // prod(level.count or 1 for level in rest))
+        count = outermost.count or 0
+        whole = 1 if problem.made is None else problem.made.least(problem.multiply)
+        if self.unit is not None and not rest:
+            whole, count = lcm(whole, self.unit.line.block), self.unit.line.blocked
+        steps = max(1, steps // whole) * whole
+        return (-(-count // steps), steps) if steps < count else (1, 0)
+
     def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
         """Memory of the thread for so many bytes of sums, and for what it copies of src or makes of
         weights."""
         problem, sums = self.problem, -(-sums // LINE) * LINE
         bands, made = problem.bands, problem.made
-        nbytes = sums + (bands.nbytes if bands else 0)
+        nbytes, panel = sums + (bands.nbytes if bands else 0), None
         if made is not None:
-            nbytes += made.room(problem.columns, problem.multiply, self.steps)
+            given = made, self.pointers, problem.columns, problem.multiply, self.steps
+            panel = Room(self.e, *given)
+            nbytes += panel.nbytes
         if not nbytes:
             return
         self.scratch = phase.scratch(nbytes)
@@ -164,9 +171,8 @@ class _Writer:
         if bands is not None:
             self.bands_of_src = BandWriter(self.e, bands, self.pointers[bands.src], own)
             self.pointers[problem.src] = own
-        if made is not None:
-            given = made, self.pointers, problem.columns, problem.multiply, self.steps, own
-            self.maker = PanelMaker(self.e, *given)
+        if panel is not None:
+            self.maker = PanelMaker(panel, own)
 
     def item(self, item: Value) -> None:
         """One work item."""
@@ -217,20 +223,12 @@ class _Writer:
 
         def one(number: Value) -> None:
             here = {**env, panel: number}
-            self._make_panel(here, block)
+            if self.maker is not None:
+                made = self.maker.make(here, block, self.blocks)
+                self.pointers[self.problem.weights] = made
             self._tiles(here, run, block)
 
         e.loop(low, high, one, unroll=False, name="panel")
-
-    def _make_panel(self, env: Env, block: Value) -> None:
-        """What the tiles of a panel read in this block of the sums, if it is made for them."""
-        e, made = self.e, self.problem.made
-        if made is None or self.maker is None:
-            return
-        begin, words = e.mul(block, self.steps), i64(made.words_of(self.problem.multiply))
-        last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
-        end = e.b.select(last, words, e.add(begin, i64(self.steps)))
-        self.pointers[self.problem.weights] = self.maker.make(env, begin, end)
 
     def _tiles(self, env: Env, run: BandRun, block: Value) -> None:
         e = self.e

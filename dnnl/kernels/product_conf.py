@@ -25,8 +25,10 @@ from dnnl.kernels.computed_scales import emit_scales, refuse_computed
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
 from dnnl.kernels.product import emit_product
+from dnnl.kernels.product_decompressed import decompressing
 from dnnl.kernels.product_form import Product
-from dnnl.kernels.product_made import Making, making
+from dnnl.kernels.product_made import IndexOf, Made, Making
+from dnnl.kernels.product_moved import moving
 from dnnl.kernels.product_pairs import Narrow, emit_flags, narrow, take_flags
 from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, plain
 from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
@@ -194,6 +196,10 @@ def plan(
             untiled = usual_way(problem, isa, tiled=False)
             assert untiled is not None, "refused before"
             way = untiled
+    # Beside a matrix unit, a row of ones meets all of a panel at the end of its sums.
+    whole = ones and way.tiles is not None
+    if made is None and weights[1] != wanted.desc and not (stands_for[1] or whole):
+        made = moving(isa, src[1], weights, way, wanted, terms, shape)
     if made is not None:
         weights = weights[0], wanted.desc
     elif stands_for[1] or weights[1] != wanted.desc:
@@ -279,7 +285,7 @@ def _made(
     src = as_read(problem.src, way, shape)
     wanted = shape.panels(src, problem.weights, way, False)
     given = dequantized.of_arguments(factors[1:])
-    made = making(isa, src, weights, way, wanted, given, terms, shape)
+    made = decompressing(isa, src, weights, way, wanted, given, terms, shape)
     return None if made is None else _Choice(problem, way, None, dequantized, made)
 
 
@@ -364,6 +370,11 @@ def segments(
         Quantizer(conf.per_segment, tensors, arguments), conf.factors, depth, sums,
     )  # fmt: skip
     return Segments(axis, end)
+
+
+def made(conf: Conf, arguments: Arguments, at: IndexOf) -> Made | None:
+    """What threads make panels of, of weights that are ``at`` these indices."""
+    return None if conf.made is None else conf.made.bound(arguments, at)
 
 
 def other_way(conf: Conf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:

@@ -26,7 +26,7 @@ _ONE_TILE = 8  # rows at most
 # Rows for which weights are decompressed anew in each tile.
 FEW_ROWS, FEWER_ROWS = 511, 31
 
-# Rows from which on threads make panels of bf16.
+# Rows from which on threads make panels for a matrix unit.
 ROWS_OF_MADE = 6
 
 
@@ -58,6 +58,10 @@ def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply
         return None
     apart = shape.columns_apart(weights)
     turned = Words.in_columns(isa, weights.data_type, apart) if apart else None
+    alike = weights.data_type is src.data_type
+    tiled = usual_way(problem, isa) if alike and rows >= ROWS_OF_MADE else None
+    if tiled is not None and tiled.tiles is not None:
+        return None
     if turned is not None and rows <= max_rows(isa, 1, turned.parts):
         whole = terms % turned.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
         if whole and _aligned(weights):

@@ -1,12 +1,18 @@
-"""Panels of bf16 that threads make of weights of few bits."""
+"""Panels that threads make: of weights in rows and columns, and of weights of few bits."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dnnl import Arg, InnerProductDesc, MatmulDesc, PrimitiveAttr, PrimitiveDesc, config
+from dnnl.codegen.isa import caches
+from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.quantization import Quantization
+from dnnl.kernels.product_decompressed import Decompressing
 from dnnl.kernels.product_made import Making
+from dnnl.kernels.product_moved import Moving
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
     ISAS,
@@ -16,6 +22,7 @@ from tests.primitives.products import (
     matmul_desc,
     verify,
 )
+from tests.small_caches import small_caches
 
 # Those that multiply bf16 by an instruction.
 _NARROW = sorted({"avx512_core_amx"} & {*ISAS})
@@ -47,7 +54,7 @@ def _making(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> Making 
 def _verify_made(desc: MatmulDesc | InnerProductDesc, attr: PrimitiveAttr) -> None:
     """Panels are made on the way to a right result; scaled weights are rounded to bf16."""
     making = _making(desc, attr)
-    assert making is not None
+    assert isinstance(making, Decompressing)
     scaled = making.quantization != Quantization()
     verify(desc, attr, "normal", rounded=(Arg.SRC, Arg.WEIGHTS) if scaled else (Arg.SRC,))
 
@@ -184,3 +191,44 @@ def test_info_tells_of_panels(isa: str) -> None:
         desc = matmul_desc((40, 64, 48), ("bf16", "s4", "f32"))
         told = PrimitiveDesc(desc, ENGINE, _attr(LARGE)).info().factors
     assert told.endswith("threads make panels of bf16 of s4")
+
+
+@pytest.fixture
+def usual_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A second-level cache that keeps src, as panels of rows and columns are made for."""
+
+    def kept(cpu: str, sized: Caches) -> Caches:
+        return replace(small_caches(cpu, sized), l2=2**20)
+
+    monkeypatch.setattr(caches, "of", kept)
+    with config.override("cache_limit", 0):
+        yield
+
+
+@pytest.mark.usefixtures("usual_caches")
+@pytest.mark.parametrize("isa", sorted({"sse41", "avx2", "avx512_core_vnni", ISAS[-1]} & {*ISAS}))
+@pytest.mark.parametrize("layout", ["plain", "reversed"])
+@pytest.mark.parametrize(
+    "types", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("s8", "s8", "f32")]
+)
+@pytest.mark.parametrize("sizes", [(37, 40, 70), (19, 260, 33), (200, 1028, 17), (33, 8, 15)])
+def test_weights_in_rows_and_columns(isa: str, layout: str, types: Types, sizes: Dims) -> None:
+    """Columns that fill no panel, words that fill no square, sums in several blocks, and zero
+    points, for which the columns of weights are summed up."""
+    desc = matmul_desc(sizes, types, ("plain", layout, "plain"), batch=(2,))
+    attr = PrimitiveAttr()
+    if types[0] == "s8":
+        attr.set_zero_points(Arg.SRC, 0)
+    with config.override("max_cpu_isa", isa):
+        verify(desc, attr)
+        verify(
+            inner_product_desc((sizes[0], sizes[1]), sizes[2], types, ("plain", layout, "plain"))
+        )
+
+
+@pytest.mark.usefixtures("usual_caches")
+@pytest.mark.parametrize("layout", ["plain", "reversed"])
+def test_weights_are_not_copied(layout: str) -> None:
+    desc = matmul_desc((64, 96, 70), ("f32", "f32", "f32"), ("plain", layout, "plain"))
+    assert isinstance(_making(desc, PrimitiveAttr()), Moving)
+    assert PrimitiveDesc(desc, ENGINE).scratchpad_desc.size == 0
