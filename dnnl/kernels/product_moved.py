@@ -60,7 +60,9 @@ def moving(
     rows = src.dims[-2]
     if rows > _MOST_ROWS or rows * terms * src.data_type.size > isa.caches.l2 // 2:
         return None
-    if shape.simple or isa.lanes < _PIECE or way.group * way.b.bits != _WORD:
+    if shape.simple or terms == 0 or isa.lanes < _PIECE:
+        return None
+    if way.b.bits < 8 or way.group * way.b.bits != _WORD:
         return None
     plain = desc.format_kind is FormatKind.blocked and not desc.inner_blocks
     plain &= desc.dims == desc.padded_dims and desc.data_type is way.b
