@@ -141,18 +141,22 @@ class _Writer:
     def _blocks_of_sums(self) -> tuple[int, int]:
         """The number of blocks, and the steps of each; 0 where there is one."""
         problem, wanted = self.problem, self.problem.blocking.steps
-        if not wanted:
-            return 1, 0
         axes = (*problem.around, *problem.inside)
         self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
-        outermost, *rest = self.line
-        steps = max(1, wanted // prod(level.count or 1 for level in rest))
-        count = outermost.count or 0
-        whole = 1 if problem.made is None else problem.made.least(problem.multiply)
-        if self.unit is not None and not rest:
+        if not wanted:
+            return 1, 0
+        steps, count = max(1, wanted // self._words_of_step), self.line[0].count or 0
+        words = 1 if problem.made is None else problem.made.least(problem.multiply)
+        whole = lcm(words, self._words_of_step) // self._words_of_step
+        if self.unit is not None and len(self.line) == 1:
             whole, count = lcm(whole, self.unit.line.block), self.unit.line.blocked
         steps = max(1, steps // whole) * whole
         return (-(-count // steps), steps) if steps < count else (1, 0)
+
+    @property
+    def _words_of_step(self) -> int:
+        """How many words one step of the outermost level of the sums has."""
+        return prod(level.count or 1 for level in self.line[1:])
 
     def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
         """Memory of the thread for so many bytes of sums, and for what it copies of src or makes of
@@ -161,8 +165,8 @@ class _Writer:
         bands, made = problem.bands, problem.made
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
         if made is not None:
-            given = made, self.pointers, problem.columns, problem.multiply, self.steps
-            panel = Room(self.e, *given)
+            given = made, self.pointers, problem.columns, problem.multiply
+            panel = Room(self.e, *given, self.steps * self._words_of_step)
             nbytes += panel.nbytes
         if not nbytes:
             return

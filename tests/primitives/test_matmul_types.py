@@ -130,9 +130,7 @@ def test_few_rows_meet_weights_in_rows(
 def test_weights_in_rows_are_not_packed_for_few_rows(types: tuple[str, str, str]) -> None:
     lanes = select_isa(ENGINE).lanes
     desc = matmul((1, 64, 4 * lanes), types, ("plain",) * 3)
-    packed = matmul((1, 64, 4 * lanes + 1), types, ("plain",) * 3)
-    room, more = (PrimitiveDesc(each, ENGINE).scratchpad_desc.size for each in (desc, packed))
-    assert room + desc.weights_desc.size <= more
+    assert PrimitiveDesc(desc, ENGINE).scratchpad_desc.size < desc.weights_desc.size
 
 
 @pytest.mark.parametrize("layouts", [*itertools.product(LAYOUTS, repeat=2)])
