@@ -26,7 +26,7 @@ from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.place import Place
 from dnnl.codegen.quantization import Quantization, Quantizer
-from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Writer
+from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Writer, in_one_stream
 from dnnl.kernels.product_problem import Panels, Shape
 from dnnl.kernels.product_segments import cut
 from dnnl.kernels.scratchpad import Argument
@@ -64,7 +64,7 @@ def decompressing(
     summed = shape.summed[1]
     if shape.simple or way.tiles is None or len(desc.dims[summed]) != 1:
         return None
-    if desc.data_type.bits > 8 or not wanted.desc.inner_blocks:
+    if desc.data_type.bits > 8 or not in_one_stream(wanted.desc, range(desc.ndims)[summed]):
         return None
     loads = Multiply(DataType.f32, desc.data_type, 1, FLOATS)
     if desc.data_type.bits < 8:

@@ -9,7 +9,7 @@ while the rows of src pass by. `product_moved` makes them of weights in rows or 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from dnnl.codegen.access import Env, Operand
@@ -19,9 +19,17 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument
+from dnnl.types.memory_desc import MemoryDesc
 
 IndexOf = Callable[[Affine], tuple[Affine, ...]]
 """The index of a weight in the column of a lane, from its place along K."""
+
+
+def in_one_stream(panels: MemoryDesc, summed: Container[int]) -> bool:
+    """Whether panels have all words of their columns behind each other: they are not cut as blocks
+    of src are, the last of which has words of padding."""
+    blocks = panels.inner_blocks
+    return bool(blocks) and blocks[0][0] not in summed
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.pairs import Pairs
-from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Writer
+from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Writer, in_one_stream
 from dnnl.kernels.product_problem import Panels, Shape
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.kinds import FormatKind
@@ -54,7 +54,8 @@ def moving(
 ) -> Moving | None:  # fmt: skip
     """How threads make the ``wanted`` panels of weights for a product of ``src``, or None where
     these do not lie in rows or columns, words have another size, panels are looked at before
-    (`product_pairs`), or would be made several times since no cache keeps src."""
+    (`product_pairs`) or lie in blocks of src, or would be made several times since no cache keeps
+    src."""
     _, desc = weights
     summed = range(desc.ndims)[shape.summed[1]]
     rows = src.dims[-2]
@@ -66,7 +67,9 @@ def moving(
         return None
     plain = desc.format_kind is FormatKind.blocked and not desc.inner_blocks
     plain &= desc.dims == desc.padded_dims and desc.data_type is way.b
-    if not plain or not wanted.desc.inner_blocks or len(summed) != 1 or terms % way.group:
+    if not plain or len(summed) != 1 or terms % way.group:
+        return None
+    if not in_one_stream(wanted.desc, summed):
         return None
     if Pairs.of(isa, way) is not None:
         return None

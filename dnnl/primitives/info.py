@@ -278,5 +278,6 @@ def _factors(inside: Inside) -> str:
     if inside.pairs:
         widened += "; panels of small weights by sums of two in 16 bits"
     if inside.made_of is not None:
-        widened += f"; threads make panels of {how.b} of {inside.made_of}"
+        out_of = "" if inside.made_of is how.b else f" of {inside.made_of}"
+        widened += f"; threads make panels of {how.b}{out_of}"
     return f"{how.a} by {how.b} to {how.dot.accumulator} by {by}{group}{widened}"

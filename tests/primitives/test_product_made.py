@@ -160,6 +160,17 @@ def test_inner_product(isa: str, values: Values) -> None:
 
 
 @narrow_rows
+@pytest.mark.parametrize("types", [("bf16", "s4"), ("bf16", "bf16"), ("u8", "s8")])
+def test_blocks_of_src_have_words_of_padding(isa: str, types: tuple[str, str]) -> None:
+    """Panels that are cut as src is are not made, which would end before src does."""
+    for weights in ("any", "ab"):
+        desc = inner_product_desc((12, 24), 50, (*types, "f32"), ("aB16b", weights, "plain"))
+        with config.override("max_cpu_isa", isa):
+            assert _making(desc, _attr()) is None
+            verify(desc, _attr())
+
+
+@narrow_rows
 def test_weights_serve_any_number_of_rows(isa: str) -> None:
     """A step of one row and a prompt of many read the same panels, and nothing is copied."""
     with config.override("max_cpu_isa", isa):

@@ -226,19 +226,21 @@ def test_cases_of_the_bench() -> None:
 
 
 def test_inside_of_our_kernel() -> None:
-    text = explained("--matmul", "--dt=u8:s8:f32", "--wtag=ab", "--measure", "64x96:96x64")
+    text = explained("--matmul", "--wtag=ab", "--measure", "300x96:96x64")
     for part in (
-        r"kernel +tile \d+x\d+; u8 by s8 to s32 by ",
+        r"kernel +tile \d+x\d+; f32 by f32 to f32 by plain products",
         r"block +all panels of weights stay",
-        r"phases +matmul_in0__s8__\d+x1__",
-        r"packing +wei is copied from s8 ab to s8 B",
-        r"bytes +41 kB moved, each tensor once \(28.7 kB\), copies written and read \(12.3 kB\)",
-        r"arithmetic +786 koperations, 19.2 operations per byte",
-        r"machine +[\d.]+ [GT]op/s of u8 x s8, reads at .* where 65.5 kB are read, measured on",
+        r"phases +matmul_in0__f32__\d+x1__",
+        r"packing +wei is copied from f32 ab to f32 B",
+        r"bytes +266 kB moved, each tensor once \(217 kB\), copies written and read \(49.2 kB\)",
+        r"arithmetic +3.69 Moperations, 13.9 operations per byte",
+        r"machine +[\d.]+ [GT]op/s of f32, reads at .* where 524 kB are read, measured on",
         r"limit +(compute|memory): .* at least \(arithmetic .*, bytes .*\)",
         r"measured +[\d.]+ [mu]s, \d+% of the limit",
     ):
         assert re.search(part, text), (part, text)
+    assert "u8 by s8 to s32 by " in explained("--matmul", "--dt=u8:s8:f32", "64x96:96x64")
+    assert "threads make panels of f32\n" in explained("--matmul", "--wtag=ab", "64x96:96x64")
     assert "\nmeasured  " not in explained("--matmul", "64x96:96x64")
     assert "inside      sizes that only an execution" in explained(
         "--reorder --runtime-dim-mask=1 3x4"
