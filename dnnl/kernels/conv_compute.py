@@ -10,7 +10,7 @@ from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
-from dnnl.kernels import product_conf
+from dnnl.kernels import product_conf, product_phases
 from dnnl.kernels.conv_border import NOWHERE, Border
 from dnnl.kernels.conv_border_bands import Bands
 from dnnl.kernels.conv_residues import Residues
@@ -167,7 +167,7 @@ def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Produc
         src = Operand(NOWHERE, conf.read[1], conf.src_index(ZERO, group, c, here.seen))
     weights = operand(conf.weights, conf.weights_index(group, columns.form, c, here.offsets))
     out = operand(conf.dst, activation_index(dst, batch, (oc,), here.at))
-    values = product_conf.Indices(
+    values = product_phases.Indices(
         bias=(oc,),
         src=conf.src_index(batch, group, ZERO, nothing),
         weights=conf.weights_index(group, columns.form, ZERO, nothing),
@@ -181,9 +181,9 @@ def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Produc
     return Product(
         (*here.residues, *_order(conf, n, g, columns)), piece.space, here.places, here.taps,
         around, inside, columns, src, weights, conf.multiply,
-        product_conf.finish(conf, arguments, out, values, depth), conf.blocking,
+        product_phases.finish(conf, arguments, out, values, depth), conf.blocking,
         domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
-        narrow=product_conf.other_way(conf, arguments, src, isa),
+        narrow=product_phases.other_way(conf, arguments, src, isa),
         bands=bands,
     )  # fmt: skip
 

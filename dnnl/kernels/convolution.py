@@ -22,7 +22,14 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import conv_border, conv_sums, product_conf, product_problem, product_tiles
+from dnnl.kernels import (
+    conv_border,
+    conv_sums,
+    product_conf,
+    product_phases,
+    product_problem,
+    product_tiles,
+)
 from dnnl.kernels.blocking import Blocking
 from dnnl.kernels.conv_border import Border
 from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, products
@@ -452,7 +459,7 @@ def _pitch(piece: Piece, src: MemoryDesc) -> int:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product, with the sums that compensate it."""
-    return product_conf.build("convolution", conf, isa, products, before_products)
+    return product_phases.build("convolution", conf, isa, products, before_products)
 
 
 def before_products(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:

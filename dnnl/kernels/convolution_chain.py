@@ -14,7 +14,7 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.quantization import Quantization, Specs
-from dnnl.kernels import convolution, depthwise, product_conf
+from dnnl.kernels import convolution, depthwise, product_conf, product_phases
 from dnnl.kernels.conv_compute import Conf as FirstConf
 from dnnl.kernels.conv_compute import products
 from dnnl.kernels.convolution import Problem
@@ -139,7 +139,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         )  # fmt: skip
         return Kernel(module, (phase,), arguments.ids)
     assert conf.first is not None
-    phases = product_conf.emit(module, conf.first, arguments, products, convolution.before_products)
+    phases = product_phases.emit(
+        module, conf.first, arguments, products, convolution.before_products
+    )
     own = _OfSecond(chain, arguments)
     walks = depthwise.walks_of(chain.second)
     last = depthwise.emit_walk(module, "depthwise", chain.second, walks, own)

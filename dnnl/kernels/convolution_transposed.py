@@ -13,7 +13,7 @@ from dnnl.codegen.access import Bound
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.windows import Window, containing
-from dnnl.kernels import convolution, depthwise, product_conf
+from dnnl.kernels import convolution, depthwise, product_phases
 from dnnl.kernels.conv_compute import Conf, Piece, products
 from dnnl.kernels.conv_residues import parts
 from dnnl.kernels.conv_tiles import Spatial
@@ -57,7 +57,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """A product for each piece of dst, with the sums that compensate them."""
-    return product_conf.build("deconvolution", conf, isa, products, convolution.before_products)
+    return product_phases.build("deconvolution", conf, isa, products, convolution.before_products)
 
 
 def build_depthwise(conf: depthwise.Conf, isa: Isa) -> Kernel:

@@ -13,7 +13,7 @@ from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
-from dnnl.kernels import product_conf
+from dnnl.kernels import product_conf, product_phases
 from dnnl.kernels.product_conf import Conf
 from dnnl.kernels.product_form import Product, along_line
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, plain
@@ -126,7 +126,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product."""
-    return product_conf.build("inner_product", conf, isa, _products)
+    return product_phases.build("inner_product", conf, isa, _products)
 
 
 def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
@@ -154,7 +154,7 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     tail = tuple(forms[dim] for dim in range(1, src.ndims))
     rows, first = Affine.of(row), (begin,) * len(tail)
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
-    at = product_conf.Indices(
+    at = product_phases.Indices(
         bias=(columns.form,),
         src=(rows, *first),
         weights=(columns.form, *first),
@@ -166,11 +166,11 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         (), space, places, taps, (), tuple(summed), columns,
         read,
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
-        conf.multiply, product_conf.finish(conf, arguments, dst, at, depth),
+        conf.multiply, product_phases.finish(conf, arguments, dst, at, depth),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
-        segments=product_conf.segments(conf, arguments, dst, at, depth, part),
-        narrow=product_conf.other_way(conf, arguments, read, isa),
-        made=product_conf.made(conf, arguments, lambda k: (columns.form, k)),
+        segments=product_phases.segments(conf, arguments, dst, at, depth, part),
+        narrow=product_phases.other_way(conf, arguments, read, isa),
+        made=product_phases.made(conf, arguments, lambda k: (columns.form, k)),
     )  # fmt: skip
     return (product,)

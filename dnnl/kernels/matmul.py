@@ -15,7 +15,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
-from dnnl.kernels import product_conf
+from dnnl.kernels import product_conf, product_phases
 from dnnl.kernels.product_conf import Conf
 from dnnl.kernels.product_form import Product, along_line
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats
@@ -191,7 +191,7 @@ def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One product with the batch around it."""
-    return product_conf.build("matmul", conf, isa, _products)
+    return product_phases.build("matmul", conf, isa, _products)
 
 
 def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
@@ -213,7 +213,7 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     src = operand(conf.read, (rows, depth))
     weights = operand(conf.weights, (depth, columns.form))
     dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (*outer, rows, columns.form))
-    at = product_conf.Indices(
+    at = product_phases.Indices(
         dst.index,
         (*_batch_index(conf.src[1], outer), rows, begin),
         (*_batch_index(conf.weights[1], outer), begin, columns.form),
@@ -229,12 +229,12 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     depth_of = Depth(size, k.extent * group)
     product = Product(
         batch, space, places, taps, (), summed, columns, src, weights, conf.multiply,
-        product_conf.finish(conf, arguments, dst, at, depth_of), conf.blocking,
+        product_phases.finish(conf, arguments, dst, at, depth_of), conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         apart=conf.weights[1].strides[-2] if in_rows else 0,
-        segments=product_conf.segments(conf, arguments, dst, at, depth_of, part),
-        narrow=product_conf.other_way(conf, arguments, src, isa),
-        made=product_conf.made(
+        segments=product_phases.segments(conf, arguments, dst, at, depth_of, part),
+        narrow=product_phases.other_way(conf, arguments, src, isa),
+        made=product_phases.made(
             conf, arguments, lambda k: (*_batch_index(conf.weights[1], outer), k, columns.form)
         ),
     )  # fmt: skip

@@ -26,7 +26,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.kernels import matmul, product_conf
+from dnnl.kernels import matmul, product_conf, product_phases
 from dnnl.kernels.pointwise import emit_copies
 from dnnl.kernels.product_conf import Conf as ProductConf
 from dnnl.kernels.product_problem import Panels, Problem, Shape
@@ -108,7 +108,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     """The copies in, the sums that correct bytes, the products."""
     arguments, module, product = Arguments(), Module("matmul", isa), conf.product
     phases = emit_copies(module, "matmul", product.copies_in, arguments, product.dequantized)
-    phases.extend(product_conf.emit_sums(module, product, arguments))
+    phases.extend(product_phases.emit_sums(module, product, arguments))
     phases.append(_Writer(module, conf, arguments).phase())
     return Kernel(module, tuple(phases), arguments.ids)
 
@@ -136,12 +136,12 @@ class _Writer:
         self.src = operand(product.src, row, depth)
         self.weights = operand(product.weights, depth, column)
         self.dst = operand(product.dst, row, column)
-        at = product_conf.Indices(
+        at = product_phases.Indices(
             (own, row, column), (*self.src.index[:2], ZERO),
             (self.weights.index[0], ZERO, column), row_sums=self.src.index[:2],
         )  # fmt: skip
         depths = Depth(terms, self.k.extent * group)
-        self.end: Finish = product_conf.finish(product, arguments, self.dst, at, depths)
+        self.end: Finish = product_phases.finish(product, arguments, self.dst, at, depths)
         self.terms, self.rows = terms, rows
         operands = (self.src, self.weights, *self.end.operands)
         self.offsets = arguments.slot(Arg.part(Arg.SRC, 1))

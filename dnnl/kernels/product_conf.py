@@ -3,37 +3,28 @@ copied before and after, and the order of the phases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.brgemm import TileShape, max_rows
-from dnnl.codegen.builder import Module
-from dnnl.codegen.convert import storage
-from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast, refuse
-from dnnl.codegen.finish import Depth, Finish, core_type, needs_row_sums
+from dnnl.codegen.epilogue import refuse
+from dnnl.codegen.finish import core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
-from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
-from dnnl.kernels.computed_scales import emit_scales, refuse_computed
+from dnnl.kernels.computed_scales import refuse_computed
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, emit_copies, emit_copy, refuse_types
-from dnnl.kernels.product import emit_product
+from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, refuse_types
 from dnnl.kernels.product_decompressed import decompressing
-from dnnl.kernels.product_form import Product
-from dnnl.kernels.product_made import IndexOf, Made, Making
+from dnnl.kernels.product_made import Making
 from dnnl.kernels.product_moved import moving
-from dnnl.kernels.product_pairs import Narrow, emit_flags, narrow, take_flags
-from dnnl.kernels.product_problem import NONE, Problem, Shape, as_read, plain
+from dnnl.kernels.product_pairs import take_flags
+from dnnl.kernels.product_problem import NONE, Panels, Problem, Shape, as_read, plain
 from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
 from dnnl.kernels.product_segments import Cut
-from dnnl.kernels.product_sums import Segments
 from dnnl.kernels.product_types import refuse_tensors
 from dnnl.kernels.product_way import (
     alike,
@@ -45,9 +36,8 @@ from dnnl.kernels.product_way import (
     segments_of,
     usual_way,
 )
-from dnnl.kernels.product_widened import emit_widened, take_widened, widened, words_of
+from dnnl.kernels.product_widened import take_widened, widened, words_of
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType, any_of
@@ -57,9 +47,6 @@ from dnnl.types.post_ops import PostOp
 
 _FEW_ROWS = 3
 """Rows that read weights only once, which takes longer than all else."""
-
-SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
-"""How sums of segments are kept: as those of floats."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +109,6 @@ class Conf:
         )  # fmt: skip
 
 
-AnyConf = TypeVar("AnyConf", bound=Conf)
-
-
 def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
     """Decide the layouts that are ``any``: row-major ones, and panels for the weights."""
     decided: dict[str, Any] = {
@@ -178,66 +162,41 @@ def plan(
 ) -> Conf:
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
     sum has so many ``terms``."""
-    factors = src[0], weights[0]
-    problem, way, parts, dequantized, made = _choose(problem, factors, isa, weights, terms, shape)
+    factors, scratchpad = (src[0], weights[0]), Scratchpad()
+    choice = _choose(problem, factors, isa, weights, terms, shape)
+    problem, parts = choice.problem, choice.parts
+    zero_points = dict(problem.quantization.zero_points)
+    read = _read(choice, isa, src, weights, terms, shape, scratchpad)
+    way, wanted, ones = read.way, read.wanted, factors[0] in zero_points
     quantization = problem.quantization if parts is None else parts.outer
-    stands_for = [dequantized.of_arguments((arg,)) != NONE for arg in factors]
-    scratchpad = Scratchpad()
-    dst: Argument = (Arg.DST, problem.dst)
-    copy_out: Relayout | None = None
-    read = as_read(problem.src, way, shape)
-    if stands_for[0] or read is not src[1]:
-        src = scratchpad.copy(src, read)
-    ones = factors[0] in dict(problem.quantization.zero_points)
-    wanted = shape.panels(src[1], problem.weights, way, ones)
-    if way.tiles is not None:
-        words = -(-shape.line(src[1]) // way.group) if parts is None else 0
-        if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
-            untiled = usual_way(problem, isa, tiled=False)
-            assert untiled is not None, "refused before"
-            way = untiled
-    # Beside a matrix unit, a row of ones meets all of a panel at the end of its sums.
-    whole = ones and way.tiles is not None
-    if made is None and weights[1] != wanted.desc and not (stands_for[1] or whole):
-        made = moving(isa, src[1], weights, way, wanted, terms, shape)
-    if made is not None:
-        weights = weights[0], wanted.desc
-    elif stands_for[1] or weights[1] != wanted.desc:
-        weights = scratchpad.copy(weights, wanted.desc)
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
     core = core_type(way, problem.dst.data_type, quantization, bare=bare and parts is None)
-    passed = problem.dropout is not None or problem.stochastic
-    passed |= problem.quantization.computed is not None
-    walkable = shape.dst_walkable(problem.dst) and not passed
-    if problem.dst.data_type.bits < 8 or not walkable:
-        computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
-        copy_out = (computed, dst)
-        dst = computed
-    sums = None
-    if needs_row_sums(way, dict(problem.quantization.zero_points), factors[1]):
-        rows, segment = src[1].dims[: shape.summed[0].start], 0 if parts is None else parts.size
-        sums = RowSums.of(src, rows, terms, segment, way, problem.reductions, scratchpad)
+    dst, copy_out = _result(problem, core, shape, scratchpad)
+    segment, sums = 0 if parts is None else parts.size, None
+    if needs_row_sums(way, zero_points, factors[1]):
+        rows = read.src[1].dims[: shape.summed[0].start]
+        sums = RowSums.of(read.src, rows, terms, segment, way, problem.reductions, scratchpad)
     wide = flags = None
     if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
         products = terms * problem.dst.nelems()
-        way = widened(way, src[1], products)
-        wide = take_widened(scratchpad, src[1]) if way.widened else None
+        way = widened(way, read.src[1], products)
+        wide = take_widened(scratchpad, read.src[1]) if way.widened else None
         if wanted.desc.inner_blocks:
             flags = take_flags(scratchpad, isa, way, wanted.desc, products)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
     blocking = _blocking(
-        problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows, made=made is not None
-    )
+        problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows,
+        made=read.made is not None,
+    )  # fmt: skip
     return Conf(
-        src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=quantization, dequantized=dequantized, factors=factors,
+        src=read.src, weights=read.weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
+        quantization=quantization, dequantized=choice.dequantized, factors=factors,
         multiply=way, core=core, blocking=blocking, row_sums=sums,
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
-        dropout=problem.dropout, stochastic=problem.stochastic,
-        segment=0 if parts is None else parts.size,
+        dropout=problem.dropout, stochastic=problem.stochastic, segment=segment,
         per_segment=NONE if parts is None else parts.inner, widened=wide, flags=flags,
-        made=made,
+        made=read.made,
     )  # fmt: skip
 
 
@@ -289,6 +248,60 @@ def _made(
     return None if made is None else _Choice(problem, way, None, dequantized, made)
 
 
+class _Read(NamedTuple):
+    """What a product reads and how: ``weights`` in the ``wanted`` panels, unless they are ``made``
+    by threads."""
+
+    src: Argument
+    weights: Argument
+    way: Multiply
+    wanted: Panels
+    made: Making | None
+
+
+def _read(
+    choice: _Choice, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape,
+    scratchpad: Scratchpad,
+) -> _Read:  # fmt: skip
+    """Copy src and weights where they do not lie as they are wanted."""
+    problem, way, made = choice.problem, choice.way, choice.made
+    factors = src[0], weights[0]
+    stands_for = [choice.dequantized.of_arguments((arg,)) != NONE for arg in factors]
+    as_wanted = as_read(problem.src, way, shape)
+    if stands_for[0] or as_wanted is not src[1]:
+        src = scratchpad.copy(src, as_wanted)
+    ones = factors[0] in dict(problem.quantization.zero_points)
+    wanted = shape.panels(src[1], problem.weights, way, ones)
+    if way.tiles is not None:
+        words = -(-shape.line(src[1]) // way.group) if choice.parts is None else 0
+        if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
+            untiled = usual_way(problem, isa, tiled=False)
+            assert untiled is not None, "refused before"
+            way = untiled
+    # Beside a matrix unit, a row of ones meets all of a panel at the end of its sums.
+    whole = ones and way.tiles is not None
+    if made is None and weights[1] != wanted.desc and not (stands_for[1] or whole):
+        made = moving(isa, src[1], weights, way, wanted, terms, shape)
+    if made is not None:
+        weights = weights[0], wanted.desc
+    elif stands_for[1] or weights[1] != wanted.desc:
+        weights = scratchpad.copy(weights, wanted.desc)
+    return _Read(src, weights, way, wanted, made)
+
+
+def _result(
+    problem: Problem, core: DataType, shape: Shape, scratchpad: Scratchpad
+) -> tuple[Argument, Relayout | None]:
+    """What the product writes, and the copy behind it where that is not dst."""
+    dst: Argument = (Arg.DST, problem.dst)
+    passed = problem.dropout is not None or problem.stochastic
+    passed |= problem.quantization.computed is not None
+    if problem.dst.data_type.bits >= 8 and shape.dst_walkable(problem.dst) and not passed:
+        return dst, None
+    computed = scratchpad.take(plain(problem.dst.with_data_type(core)))
+    return computed, (computed, dst)
+
+
 def _blocking(
     problem: Problem, isa: Isa, way: Multiply, vectors: int, terms: int, *, ones: bool,
     in_rows: bool, made: bool,
@@ -307,141 +320,3 @@ def _blocking(
         fast=way.tiles is not None, in_rows=way.group if in_rows else 0, made=made,
     )  # fmt: skip
     return choose_blocking(isa, tile, size)
-
-
-@dataclass(frozen=True)
-class Indices:
-    """Where the values lie that belong to a result, in axes of dst: the index of bias, those of src
-    and weights with zero for all that is summed up, and those of the sums."""
-
-    bias: tuple[Affine, ...]
-    src: tuple[Affine, ...]
-    weights: tuple[Affine, ...]
-    row_sums: tuple[Affine, ...] = ()
-    column_sums: tuple[Affine, ...] = ()
-
-
-def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth) -> Finish:
-    """The end of the product that computes ``dst`` from sums of that depth."""
-    here = conf.copy_out is None
-    post_ops = conf.post_ops if here or conf.quantization.computed is not None else ()
-    bias = None
-    if not conf.bias.is_zero:
-        bias = Operand(arguments.slot(Arg.BIAS), conf.bias, broadcast(conf.bias, at.bias))
-    tensors = {
-        conf.factors[0]: Operand(0, conf.src[1], at.src),
-        conf.factors[1]: Operand(0, conf.weights[1], at.weights),
-        int(Arg.DST): dst,
-    }
-    quantization = conf.quantization.of_arguments(tensors if here else conf.factors)
-    whole = conf.segment == 0
-    if conf.column_sums is not None:
-        quantization = quantization.without_zero_points(conf.factors[0])
-
-    columns = conf.column_sums
-    column_sums = None
-    if columns is not None:
-        index = broadcast(columns[1], at.column_sums)
-        column_sums = Operand(arguments.slot(columns[0]), columns[1], index)
-    row_sums = None
-    if conf.row_sums is not None and whole:
-        row_sums = conf.row_sums.operand(arguments, at.row_sums)
-    return Finish(
-        conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
-        Epilogue(post_ops, dst, arguments),
-        Quantizer(quantization, tensors, arguments, requantizes=True),
-        conf.factors, depth, row_sums, column_sums,
-    )  # fmt: skip
-
-
-def segments(
-    conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
-) -> Segments | None:
-    """The segments along ``axis`` of a product that has some, each of that depth."""
-    if not conf.segment:
-        return None
-    tensors = {
-        conf.factors[0]: Operand(0, conf.src[1], at.src),
-        conf.factors[1]: Operand(0, conf.weights[1], at.weights),
-    }
-    sums = None if conf.row_sums is None else conf.row_sums.operand(arguments, at.row_sums)
-    end = Finish(
-        conf.multiply, DataType.f32, dst, None, Epilogue((), dst, arguments),
-        Quantizer(conf.per_segment, tensors, arguments), conf.factors, depth, sums,
-    )  # fmt: skip
-    return Segments(axis, end)
-
-
-def made(conf: Conf, arguments: Arguments, at: IndexOf) -> Made | None:
-    """What threads make panels of, of weights that are ``at`` these indices."""
-    return None if conf.made is None else conf.made.bound(arguments, at)
-
-
-def other_way(conf: Conf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
-    """The way of panels that are small enough through a product that reads ``src``."""
-    given = conf.flags, conf.src, conf.weights[1], src, conf.multiply
-    return narrow(*given, arguments, isa)
-
-
-def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
-    """Write the sums of the rows of matrices, if they are needed."""
-    if conf.row_sums is not None:
-        yield from conf.row_sums.emit(module, arguments)
-
-
-def build(
-    name: str,
-    conf: AnyConf,
-    isa: Isa,
-    products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
-    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
-) -> Kernel:
-    """The kernel with the phases of `emit` and no others."""
-    module, arguments = Module(name, isa), Arguments()
-    phases = emit(module, conf, arguments, products, sums)
-    return Kernel(module, tuple(phases), arguments.ids)
-
-
-def emit(
-    module: Module,
-    conf: AnyConf,
-    arguments: Arguments,
-    products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
-    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
-) -> list[Phase]:
-    """Write the copies in, the ``sums``, the products with what they do at their ends, the copy
-    out."""
-    name, isa = module.ir.name, module.isa
-    phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
-    phases.extend(sums(module, conf, arguments))
-    if conf.flags is not None:
-        symbol = f"{name}_flags__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_flags(module, symbol, conf.weights, conf.flags, arguments))
-    if conf.widened is not None:
-        symbol = f"{name}_wide__{conf.src[1].data_type}__{isa.lanes}x1__{isa.name}"
-        phases.append(emit_widened(module, symbol, conf.src, conf.widened, conf.flags, arguments))
-    tile = conf.blocking.tile
-    types = "_".join(
-        dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))
-    )
-    for number, product in enumerate(products(conf, isa, arguments)):
-        symbol = (
-            f"{name}{number or ''}__{types}__{tile.rows}x{tile.vectors * isa.lanes}__{isa.name}"
-        )
-        phases.append(emit_product(module, symbol, product))
-    if conf.copy_out is not None:
-        given, dst = conf.copy_out
-        post_ops, computed = conf.post_ops, conf.quantization.computed
-        if computed is not None:
-            entry = f"{name}_scales__{computed.data_type}__{isa.lanes}x1__{isa.name}"
-            phases.append(emit_scales(module, entry, given, dst[1].data_type, computed, arguments))
-            post_ops = ()
-        symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
-        phases.append(
-            emit_copy(
-                module, symbol, given, dst, arguments, post_ops,
-                conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
-                conf.dropout, stochastic=conf.stochastic, requantizes=True,
-            )
-        )  # fmt: skip
-    return phases
