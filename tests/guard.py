@@ -5,12 +5,19 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeAlias
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dnnl.primitives import scratchpads
+from dnnl.runtime.engine import Engine
+from dnnl.runtime.engines import cpu_launch
 from dnnl.runtime.memory import Memory
+from dnnl.types.memory_desc import MemoryDesc
 
 End: TypeAlias = Literal["end", "start"]
 RUNS: tuple[tuple[int, End], ...] = ((1, "end"), (2, "end"), (2, "start"))
@@ -46,3 +53,34 @@ def near(memory: Memory, at: End = "end") -> Memory:
     buffer = guarded(memory.desc.size, at)
     buffer[:] = memory.data
     return Memory(memory.desc, memory.engine, buffer)
+
+
+@contextmanager
+def guarded_scratch() -> Iterator[None]:
+    """The memory of threads, and the library's own scratchpads, end right before inaccessible
+    pages."""
+    if sys.platform == "win32":
+        yield
+        return
+
+    def scratchpad(desc: MemoryDesc, engine: Engine) -> Memory:
+        return near(Memory(desc, engine))
+
+    with (
+        patch.object(cpu_launch, "_idle", _NothingIdle()),
+        patch.object(cpu_launch, "allocate", guarded),
+        patch.object(scratchpads, "Memory", scratchpad),
+    ):
+        yield
+
+
+class _NothingIdle:
+    """Memory of threads is taken anew for each execution, as large as it has to be."""
+
+    @property
+    def data(self) -> None:
+        return None
+
+    @data.setter
+    def data(self, _: NDArray[np.uint8]) -> None:
+        pass

@@ -2,9 +2,9 @@
 
 A case is ``ISA CACHES THREADS``, layouts that no tag spells (`tests.fuzz.layouts`) and the
 arguments of ``dnnl bench``. It runs on one thread and on several, beside pages that nobody may
-touch, and must give the same bits each time; its destinations and all gaps are poisoned, its
-sources must stay as they are. ``small`` caches make kernels share out and store small tensors as if
-they were large. No two work items may write the same byte.
+touch, scratch included, and must give the same bits each time; its destinations and all gaps are
+poisoned, its sources must stay as they are. ``small`` caches make kernels share out and store small
+tensors as if they were large. No two work items may write the same byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.fuzz import layouts
 from tests.fuzz.kind import PASSED, Kind, Outcome, State, failed
 from tests.fuzz.problems import cases as problems
 from tests.fuzz.taken import taken
-from tests.guard import End, near
+from tests.guard import End, guarded_scratch, near
 from tests.small_caches import small_is_large
 from tests.work_items import assert_apart
 
@@ -70,7 +70,7 @@ def _run(text: str) -> Outcome:
     level, caches, threads, *tokens = text.split(" ")
     own = tokens.pop(0) if tokens[0].startswith(layouts.MARK) else ""
     (case,) = Interpreter().cases(tokens)
-    with config.override("max_cpu_isa", level), _caches(caches == "small"):
+    with config.override("max_cpu_isa", level), _caches(caches == "small"), guarded_scratch():
         try:
             return _checked(case, int(threads), own)
         except Unimplemented as error:

@@ -18,7 +18,7 @@ from dnnl.codegen import isa
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
 from tests.check import logical, poisoned_memory, random_memory, same_bits
-from tests.guard import RUNS, near
+from tests.guard import RUNS, guarded_scratch, near
 from tests.primitives import late
 
 ENGINE = Engine("cpu")
@@ -91,7 +91,8 @@ def execute_all(
     for threads, at in RUNS:
         placed = {id(memory): near(memory, at) for memory in given.values()}
         now = {arg: placed[id(memory)] for arg, memory in given.items()}
-        primitive.execute(Stream(ENGINE, threads), now)
+        with guarded_scratch():
+            primitive.execute(Stream(ENGINE, threads), now)
         results.append({arg: now[arg] for arg in written})
         for arg, memory in args.items():
             if id(memory) not in kept:
