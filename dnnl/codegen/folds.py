@@ -224,7 +224,7 @@ class Parts:
     def of(fold: Fold, slot: int, room: MemoryDesc) -> Parts:
         """Those of a fold."""
         reduction = fold.reduction
-        kept = tuple(axis for axis in fold.kept if axis.extent > 1 or _padded(fold, axis))
+        kept = tuple(axis for axis in fold.kept if axis.extent != 1 or _padded(fold, axis))
         return Parts(kept, len(reduction.neutral), slot, room, reduction.data_type)
 
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
