@@ -84,7 +84,8 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
 def _made(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     """As much of a panel is made as leaves room for src in the first-level cache for a matrix unit,
     in the second-level one for others, once for as many rows as have their part of src there."""
-    part = isa.caches.l1 // 3 if size.fast else isa.caches.l2 // 4
+    near = size.fast or size.rows <= tile.rows
+    part = isa.caches.l1 // 3 if near else isa.caches.l2 // 4
     fitting = max(_BLOCK, part // size.panel_step // _BLOCK * _BLOCK)
     steps = fitting if fitting < size.steps else 0
     places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)

@@ -26,6 +26,7 @@ from dnnl.kernels.product_problem import NONE, Panels, Problem, Shape, as_read, 
 from dnnl.kernels.product_row_sums import RowSums, refuse_reductions
 from dnnl.kernels.product_segments import Cut
 from dnnl.kernels.product_types import refuse_tensors
+from dnnl.kernels.product_unpacked import unpacking
 from dnnl.kernels.product_way import (
     alike,
     direct_way,
@@ -282,6 +283,7 @@ def _read(
     whole = ones and way.tiles is not None
     if made is None and weights[1] != wanted.desc and not (stands_for[1] or whole):
         made = moving(isa, src[1], weights, way, wanted, terms, shape)
+        made = made or unpacking(isa, weights, way, wanted, terms, shape)
     if made is not None:
         weights = weights[0], wanted.desc
     elif stands_for[1] or weights[1] != wanted.desc:

@@ -3,7 +3,7 @@
 A copy of all weights would be written to memory and read again. So a thread makes one panel at a
 time, or as much of it as a block of the sums takes, in memory of its own, which stays in a cache
 while the rows of src pass by. `product_moved` makes them of weights in rows or columns,
-`product_decompressed` of weights of few bits.
+`product_decompressed` and `product_unpacked` of weights of few bits.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from dnnl.codegen.quantization import Quantization
 from dnnl.kernels.product_decompressed import Decompressing
 from dnnl.kernels.product_made import Making
 from dnnl.kernels.product_moved import Moving
+from dnnl.kernels.product_unpacked import Unpacking
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
     ISAS,
@@ -202,6 +203,49 @@ def test_info_tells_of_panels(isa: str) -> None:
         desc = matmul_desc((40, 64, 48), ("bf16", "s4", "f32"))
         told = PrimitiveDesc(desc, ENGINE, _attr(LARGE)).info().factors
     assert told.endswith("threads make panels of bf16 of s4")
+
+
+_BYTES = sorted({"avx2_vnni", "avx512_core_vnni", "avx512_core_amx"} & {*ISAS})
+
+
+@pytest.mark.parametrize("isa", _BYTES)
+@pytest.mark.parametrize("types", [("s8", "s4"), ("u8", "u4"), ("s8", "u4"), ("u8", "s4")])
+@pytest.mark.parametrize("sizes", [(1, 264, 50), (7, 20, 15), (40, 1000, 33), (19, 64, 96)])
+def test_bytes(isa: str, types: tuple[str, str], sizes: Dims) -> None:
+    """Words that fill no block, columns that fill no panel, a batch, and an inner product."""
+    rows, terms, columns = sizes
+    with config.override("max_cpu_isa", isa):
+        for desc in (
+            matmul_desc(sizes, (*types, "s32")),
+            matmul_desc(sizes, (*types, "f32"), bias="f32", batch=(3,)),
+            inner_product_desc((rows, terms), columns, (*types, "s8")),
+        ):
+            assert isinstance(_making(desc, PrimitiveAttr()), Unpacking)
+            verify(desc)
+
+
+@pytest.mark.parametrize("isa", _BYTES)
+@pytest.mark.parametrize("rows", [1, 12])
+@pytest.mark.parametrize("types", [("s8", "s4"), ("u8", "u4")])
+def test_bytes_in_segments(isa: str, rows: int, types: tuple[str, str]) -> None:
+    """Scales and zero points by groups of weights, and sums of several segments a block."""
+    for scales, zero_points in ((LARGE, None), (LARGE, (3, (16, 1))), ((3, (64, 1)), LARGE)):
+        attr = _attr(scales, zero_points)
+        attr.set_scales(Arg.SRC, 3, (1, 64))
+        with config.override("max_cpu_isa", isa):
+            desc = matmul_desc((rows, 768, 70), (*types, "f32"))
+            assert isinstance(_making(desc, attr), Unpacking)
+            verify(desc, attr, "normal")
+
+
+@pytest.mark.parametrize("isa", _BYTES)
+@pytest.mark.parametrize("rows", [1, 20])
+def test_bytes_beside_a_zero_point_of_src(isa: str, rows: int) -> None:
+    """A row of ones meets all of a panel beside a matrix unit, which is copied then."""
+    attr = PrimitiveAttr()
+    attr.set_zero_points(Arg.SRC, 0)
+    with config.override("max_cpu_isa", isa):
+        verify(matmul_desc((rows, 300, 70), ("u8", "s4", "f32")), attr)
 
 
 @pytest.fixture
