@@ -11,6 +11,7 @@ from functools import partial
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
+from dnnl.codegen.pairs import Pairs
 from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, SMALL_FLOATS, refuse_types
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, any_of
@@ -78,8 +79,14 @@ def way_of(
     ``narrow``. If ``tiled``, a matrix unit does what it can; if not ``grouped``, floats are
     multiplied one k at a time."""
     held = {**_HELD, DataType.f32: narrow}
-    types = held.get(src, src), held.get(weights, weights)
-    return multiply(isa, *types, grouped=grouped, tiled=tiled)
+    if src is DataType.u8:  # instructions take unsigned by signed bytes
+        held[DataType.u4] = DataType.s8
+    way = multiply(
+        isa, held.get(src, src), held.get(weights, weights), grouped=grouped, tiled=tiled
+    )
+    if way is not None and weights.bits == 4:  # no sum of two products saturates
+        return Pairs.of(isa, way) or way
+    return way
 
 
 def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) -> DataType:

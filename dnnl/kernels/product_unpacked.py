@@ -22,7 +22,7 @@ from dnnl.kernels.product_problem import Panels, Shape
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.dtype import DataType
 
-_BYTES = {DataType.s4: DataType.s8, DataType.u4: DataType.u8}
+_BYTES = {DataType.s4: (DataType.s8,), DataType.u4: (DataType.u8, DataType.s8)}
 _WORD = 4  # elements
 _SIGN = 8  # of a code
 
@@ -48,7 +48,7 @@ def unpacking(
     _, desc = weights
     if shape.simple or terms == 0 or way.group != _WORD or Pairs.of(isa, way) is not None:
         return None
-    if _BYTES.get(desc.data_type) is not way.b:
+    if way.b not in _BYTES.get(desc.data_type, ()):
         return None
     summed = range(desc.ndims)[shape.summed[1]]
     if len(summed) != 1 or not in_one_stream(wanted.desc, summed):

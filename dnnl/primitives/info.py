@@ -12,6 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.kernel import Recipe
 from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.pairs import Pairs
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels.inside import Inside, Inspectable, told
 from dnnl.primitives.amounts import duration, scaled, size
@@ -275,6 +276,8 @@ def _factors(inside: Inside) -> str:
         widened = f", widened to {how.parts} registers"
     if how.widened:
         widened += ", src before the product"
+    if isinstance(how, Pairs):
+        widened += ", sums of two in 16 bits"
     if inside.pairs:
         widened += "; panels of small weights by sums of two in 16 bits"
     if inside.made_of is not None:

@@ -205,7 +205,7 @@ def test_info_tells_of_panels(isa: str) -> None:
     assert told.endswith("threads make panels of bf16 of s4")
 
 
-_BYTES = sorted({"avx2_vnni", "avx512_core_vnni", "avx512_core_amx"} & {*ISAS})
+_BYTES = sorted({"sse41", "avx2", "avx512_core_vnni", "avx512_core_amx"} & {*ISAS})
 
 
 @pytest.mark.parametrize("isa", _BYTES)
