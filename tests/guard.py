@@ -64,7 +64,8 @@ def guarded_scratch() -> Iterator[None]:
         return
 
     def scratchpad(desc: MemoryDesc, engine: Engine) -> Memory:
-        return near(Memory(desc, engine))
+        memory = Memory(desc, engine)
+        return memory if memory.buffer.data is None else near(memory)
 
     with (
         patch.object(cpu_launch, "_idle", _NothingIdle()),

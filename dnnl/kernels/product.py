@@ -123,12 +123,12 @@ class _Writer:
         problem, self.kept = self.problem, ZERO
         self.blocks, self.steps = self._blocks_of_sums()
         tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
+        own = 0
+        if self.unit is not None:
+            own = room(problem.multiply, self.e, self.unit.kept_rows, tile.vectors)
         if self.blocks == 1:
-            nbytes = 0
-            if self.unit is not None:
-                rows = self.unit.kept_rows
-                nbytes = 2 * room(problem.multiply, self.e, rows, tile.vectors)
-            self._take_scratch(phase, nbytes)
+            self.segment_sums = own
+            self._take_scratch(phase, 2 * own)
             return
         rows = tile.rows + problem.finish.needs_column_sums
         size = rows * tile.vectors * sums.count
@@ -136,7 +136,8 @@ class _Writer:
         self.kept = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
         self.kept += Affine.of(problem.columns.panel, panel)
         self.kept += Affine.of(self.groups, -self.group * panel)
-        self._take_scratch(phase, self.group * panel * vector.bits(sums) // 8)
+        self.segment_sums = self.group * panel * vector.bits(sums) // 8
+        self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
 
     def _blocks_of_sums(self) -> tuple[int, int]:
         """The number of blocks, and the steps of each; 0 where there is one."""
@@ -350,6 +351,9 @@ class _Writer:
             self.pending.begin(env, len(factors.rows))
             return
         kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
+        if self.problem.segments is not None:
+            self._unit_segments(unit, env, factors, block, kept, at)
+            return
         part = Part(unit.levels, kept)
         if self.blocks == 1:
             at.prefetch()
@@ -364,14 +368,39 @@ class _Writer:
             )  # fmt: skip
         unit.compute(factors, part, at)
 
+    def _unit_segments(
+        self, unit: UnitTile, env: Env, factors: Factors, block: Value, total: Value, at: End
+    ) -> None:
+        """One register tile whose sums a matrix unit computes in segments."""
+        e, segments, ends, rows = self.e, self.problem.segments, self.sums.ends, len(factors.rows)
+        assert segments is not None
+        assert ends is not None
+        store, axis = ends, segments.axis
+        part = Part(unit.levels, e.element(self.scratch, i64(self.segment_sums), I8))
+        if self.blocks > 1:
+            outer, *rest = unit.levels
+            begin = e.mul(block, self.steps)
+            end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
+            part = Part(
+                [replace(outer, begin=begin, end=end), *rest], part.kept,
+                e.b.icmp_signed("==", block, i64(0)),
+                e.b.icmp_signed("==", block, i64(self.blocks - 1)),
+            )  # fmt: skip
+
+        def own(number: Value) -> End:
+            return store.at({**env, axis: number}, rows, rows)
+
+        unit.compute_segments(factors, part, own, total, at)
+
     def _unit(self) -> UnitTile | None:
         """The tiles of a matrix unit, if it takes the product."""
         problem = self.problem
         if problem.multiply.tiles is None:
             return None
         tilings = [self._offsets(run, tile) for run in self.bands for tile in self.tiles]
-        axes = (*problem.around, *problem.taps, *problem.inside)
-        levels = [self.walk.level(axis) for axis in axes]
+        taps = () if problem.is_matrix else problem.taps
+        axes = (*problem.around, *taps, *problem.inside)
+        levels = self.sums.merged([self.walk.level(axis) for axis in axes])
         vectors = problem.blocking.tile.vectors
         return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
 
@@ -379,7 +408,8 @@ class _Writer:
         """The tile that waits for its end while the unit multiplies the next one."""
         problem, unit = self.problem, self.unit
         ones = problem.finish.needs_column_sums or self.sums.needs_column_sums
-        if unit is None or self.blocks > 1 or ones or not unit.takes_turns(self.store):
+        waits = self.blocks == 1 and problem.segments is None and not ones
+        if unit is None or not waits or not unit.takes_turns(self.store):
             return None
         tile = problem.blocking.tile
         width = problem.places[2].extent

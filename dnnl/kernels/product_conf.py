@@ -274,7 +274,9 @@ def _read(
     ones = factors[0] in dict(problem.quantization.zero_points)
     wanted = shape.panels(src[1], problem.weights, way, ones)
     if way.tiles is not None:
-        words = -(-shape.line(src[1]) // way.group) if choice.parts is None else 0
+        words = -(-shape.line(src[1]) // way.group)
+        if choice.parts is not None:
+            words = 0 if ones else product_tiles.whole_words(isa, choice.parts.size // way.group)
         if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
             untiled = usual_way(problem, isa, tiled=False)
             assert untiled is not None, "refused before"

@@ -6,13 +6,14 @@ adds what the unit has left to vectors, and stores them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
 
-from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import Emitter, Value, Values, i64
+from dnnl.codegen import vector
+from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate
+from dnnl.codegen.builder import F32, Emitter, Value, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.multiply import Multiply
@@ -31,6 +32,12 @@ LEAST_WORDS = 4
 def takes(way: Multiply, rows: int, words: int) -> bool:
     """Whether the unit is to multiply so many rows that meet a panel, in lines of so many words."""
     return way.tiles is not None and rows >= LEAST_ROWS and words >= LEAST_WORDS
+
+
+def whole_words(isa: Isa, words: int) -> int:
+    """The words of a segment, which the unit has to take in whole blocks; 0 if it cannot."""
+    assert isa.matrix is not None
+    return 0 if words % block_of(isa.matrix, words) else words
 
 
 def panel_vectors(isa: Isa, columns: int) -> int:
@@ -108,7 +115,7 @@ class UnitTile:
         tilings: Sequence[Sequence[int]],
     ) -> None:  # fmt: skip
         assert e.isa.matrix is not None
-        self.e, self.multiply, self.levels = e, multiply, merge_levels(levels)
+        self.e, self.multiply, self.levels = e, multiply, list(levels)
         self._unit, self._matrix, self._vectors = Tiles(e, multiply), e.isa.matrix, vectors
         assert self.levels[-1].a_step == multiply.group, "words of a line are side by side"
         self.line = Line.of(self._matrix, self.levels[-1].count or 0)
@@ -203,6 +210,61 @@ class UnitTile:
         else:
             self.e.branch(part.last, finish, lambda: ())
 
+    def compute_segments(
+        self, factors: Factors, part: Part, ends: Callable[[Value], End], total: Value, end: End
+    ) -> None:
+        """One part of the sums of a tile in segments, over which the outermost level goes: ``ends``
+        say what each adds to the ``total`` in f32, and ``end`` what becomes of that."""
+        e, rows, kind = self.e, len(_known(factors.rows)), vector.vector_type(F32, self.e.isa.lanes)
+        shape, (level, *inner) = self.shape(_known(factors.rows)), part.levels
+
+        def at(first: Value) -> Value:
+            return e.element(total, e.mul(first, self._vectors * kind.count), F32)
+
+        def totals(first: Value, count: int) -> Tile:
+            return Tile.load(e, at(first), kind, count, self._vectors)
+
+        def zero() -> Values:
+            Tile.of(vector.splat_constant(kind, 0.0), rows, self._vectors).store(e, total)
+            return ()
+
+        def add(number: Value) -> None:
+            here = factors.moved(e, e.mul(number, level.a_step), e.mul(number, level.b_step))
+            self._unit.begin(shape)
+            self._unit.accumulate(shape, here, inner)
+            self._unit.store(shape, part.kept)
+            own = ends(number)
+
+            def some(first: Value, chosen: Sequence[int]) -> None:
+                offset = e.mul(first, self._vectors * kind.count)
+                start = e.element(part.kept, offset, self.multiply.accumulator)
+                sums = Tile.load(e, start, self.multiply.zero(e).type, len(chosen), self._vectors)
+                added = own.part(first, len(chosen)).segment(sums)
+                pairs = zip(totals(first, len(chosen)).cells, added.cells, strict=True)
+                Tile(self._vectors, tuple(e.b.fadd(*pair) for pair in pairs)).store(e, at(first))
+
+            self._by_rows(range(rows), e.isa.lanes // 2, some)
+
+        def finish() -> Values:
+            step = e.isa.lanes if end.turned else e.isa.lanes // 2
+            self._by_rows(
+                range(rows), step,
+                lambda first, chosen: end.part(first, len(chosen)).finish(
+                    totals(first, len(chosen))
+                ),
+            )  # fmt: skip
+            return ()
+
+        if part.first is None:
+            zero()
+        else:
+            e.branch(part.first, zero, lambda: ())
+        e.loop(level.begin, level.end, add, unroll=False, name="segment")
+        if part.last is None:
+            finish()
+        else:
+            e.branch(part.last, finish, lambda: ())
+
     def _begin(self, shape: Shape, part: Part) -> None:
         if part.first is None:
             self._unit.begin(shape)
@@ -239,12 +301,19 @@ class UnitTile:
                 sums = accumulate(e, sums, factors.of_rows(chosen), rest)
             end.part(first, len(chosen)).finish(Tile(vectors, sums.cells + ones))
 
+        self._by_rows(rows, step, some, written=bool(rest) or end.banded)
+
+    def _by_rows(
+        self, rows: Sequence[int], step: int, some: Callable[[Value, Sequence[int]], None],
+        *, written: bool = False,
+    ) -> None:  # fmt: skip
+        """``some(first, rows)`` for so many rows at a time: in a loop, or ``written`` out."""
         whole = len(rows) // step * step
-        if rest or end.banded:
+        if written:
             for first in range(0, whole, step):
                 some(i64(first), rows[first : first + step])
         else:
-            e.loop(
+            self.e.loop(
                 i64(0), i64(whole), lambda first: some(first, rows[:step]),
                 step=step, unroll=False, name="rows",
             )  # fmt: skip

@@ -149,6 +149,55 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "FEW_ITEMS", 4)
 
 
+def by_groups(size: int, zero_points: bool) -> PrimitiveAttr:
+    """Scales of both factors for groups of what is summed up, zero points of weights as well."""
+    attr = attr_of(("eltwise", "eltwise_relu"), ("sum", 0.5))
+    attr.set_scales(Arg.SRC, 3, (1, 2 * size))
+    attr.set_scales(Arg.WEIGHTS, 3, (size, 1))
+    if zero_points:
+        attr.set_zero_points(Arg.WEIGHTS, 3, (size, 1), "s8")
+    return attr
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize("rows", [2, 17, 50])
+@pytest.mark.parametrize("size", [16, 32, 96, 192])
+def test_sums_in_segments(size: int, rows: int, pair: tuple[str, str]) -> None:
+    """Of fewer words than the unit takes, as many, and several blocks of them."""
+    for zero_points in (False, True):
+        attr = by_groups(size, zero_points)
+        for dst in ("plain", "reversed"):
+            desc = matmul_desc((rows, 384, 45), (*pair, "f32"), ("plain", "any", dst), "f32")
+            assert taken(PrimitiveDesc(desc, ENGINE, attr))
+            verify(desc, attr, "normal")
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_sums_in_parts_of_several_segments() -> None:
+    for weights in ("s8", "s4"):
+        desc, attr = (
+            matmul_desc((133, 2432, 103), ("u8", weights, "f32"), PLAIN),
+            by_groups(64, True),
+        )
+        pd = PrimitiveDesc(desc, ENGINE, attr)
+        assert taken(pd)
+        assert conf_of(pd).blocking.steps
+        verify(desc, attr, "normal")
+
+
+def test_segments_that_fill_no_block_are_left_to_vectors() -> None:
+    """The unit would leave a word of each; and a row of ones meets all of a panel."""
+    desc = matmul_desc((33, 272, 45), ("s8", "s8", "f32"), PLAIN)
+    attr = by_groups(68, False)
+    assert not taken(PrimitiveDesc(desc, ENGINE, attr))
+    verify(desc, attr, "normal")
+    desc = matmul_desc((33, 256, 45), ("u8", "s8", "f32"), PLAIN)
+    attr = by_groups(32, True)
+    attr.set_zero_points(Arg.SRC, 0)
+    assert not taken(PrimitiveDesc(desc, ENGINE, attr))
+    verify(desc, attr, "normal")
+
+
 @pytest.mark.usefixtures("small_caches")
 @each_type
 def test_sums_in_parts(types: tuple[str, str, str]) -> None:
