@@ -12,7 +12,7 @@ thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -354,19 +354,9 @@ class _Writer:
         if self.problem.segments is not None:
             self._unit_segments(unit, env, factors, block, kept, at)
             return
-        part = Part(unit.levels, kept)
         if self.blocks == 1:
             at.prefetch()
-        else:
-            outer, *rest = unit.line.whole(unit.levels)
-            begin = e.mul(block, self.steps)
-            end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
-            part = Part(
-                [replace(outer, begin=begin, end=end), *rest], kept,
-                e.b.icmp_signed("==", block, i64(0)),
-                e.b.icmp_signed("==", block, i64(self.blocks - 1)),
-            )  # fmt: skip
-        unit.compute(factors, part, at)
+        unit.compute(factors, self._part(unit.line.whole(unit.levels), kept, block), at)
 
     def _unit_segments(
         self, unit: UnitTile, env: Env, factors: Factors, block: Value, total: Value, at: End
@@ -376,21 +366,26 @@ class _Writer:
         assert segments is not None
         assert ends is not None
         store, axis = ends, segments.axis
-        part = Part(unit.levels, e.element(self.scratch, i64(self.segment_sums), I8))
-        if self.blocks > 1:
-            outer, *rest = unit.levels
-            begin = e.mul(block, self.steps)
-            end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
-            part = Part(
-                [replace(outer, begin=begin, end=end), *rest], part.kept,
-                e.b.icmp_signed("==", block, i64(0)),
-                e.b.icmp_signed("==", block, i64(self.blocks - 1)),
-            )  # fmt: skip
+        kept = e.element(self.scratch, i64(self.segment_sums), I8)
+        part = self._part(unit.levels, kept, block)
 
         def own(number: Value) -> End:
             return store.at({**env, axis: number}, rows, rows)
 
         unit.compute_segments(factors, part, own, total, at)
+
+    def _part(self, levels: Sequence[Level], kept: Value, block: Value) -> Part:
+        """What one block computes of a sum over ``levels``."""
+        if self.blocks == 1:
+            return Part(levels, kept)
+        e, (outer, *rest) = self.e, levels
+        begin = e.mul(block, self.steps)
+        end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
+        return Part(
+            [replace(outer, begin=begin, end=end), *rest], kept,
+            e.b.icmp_signed("==", block, i64(0)),
+            e.b.icmp_signed("==", block, i64(self.blocks - 1)),
+        )  # fmt: skip
 
     def _unit(self) -> UnitTile | None:
         """The tiles of a matrix unit, if it takes the product."""

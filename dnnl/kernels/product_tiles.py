@@ -198,7 +198,7 @@ class UnitTile:
         rows = _known(factors.rows)
         shape, blocks = self.shape(rows), replace(factors, rows=tuple(self.computed(rows)))
         self._begin(shape, part)
-        self._unit.accumulate(shape, blocks, self.line.whole(part.levels))
+        self._unit.accumulate(shape, blocks, part.levels)
         self._unit.store(shape, part.kept)
 
         def finish() -> Values:
