@@ -55,13 +55,10 @@ def configure(
     dst: MemoryDesc,
     quantization: Quantization,
     post_ops: tuple[PostOp, ...],
-    *,
-    runtime: bool = False,
 ) -> Conf | Refusal:
-    """Accept any layouts of supported types; of sizes that only the execution knows if ``runtime``
-    is true."""
+    """Accept any layouts of supported types."""
     tensors = [desc for desc in (src0, src1, src2, dst) if not desc.is_zero]
-    refusal = refuse_types(*tensors, allowed=_TYPES, runtime=runtime) or refuse(post_ops, dst)
+    refusal = refuse_types(*tensors, allowed=_TYPES) or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC_0: src0, Arg.SRC_1: src1})
     return refusal or Conf(alg, src0, src1, src2, dst, quantization, post_ops)
 

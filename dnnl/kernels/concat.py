@@ -38,16 +38,14 @@ def configure(
     srcs: tuple[MemoryDesc, ...],
     dst: MemoryDesc,
     quantization: Quantization,
-    *,
-    runtime: bool = False,
 ) -> Conf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
-    is scaled. Sizes may be those that only the execution knows if ``runtime`` is true."""
+    is scaled."""
     moves = quantization == _NONE and all(src.data_type is dst.data_type for src in srcs)
     known = convert.MOVED if moves else convert.SUPPORTED
     allowed = [kind for kind in known if kind.bits >= 8]
     arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
-    refusal = refuse_types(*srcs, dst, allowed=allowed, runtime=runtime)
+    refusal = refuse_types(*srcs, dst, allowed=allowed)
     refusal = refusal or quantization.refuse(arguments)
     return refusal or Conf(axis, srcs, dst, quantization)
 

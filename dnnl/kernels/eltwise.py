@@ -60,15 +60,12 @@ def configure(
     dropout: Dropout | None,
     function: Expression | None,
     post_ops: tuple[PostOp, ...],
-    *,
-    runtime: bool = False,
 ) -> Conf | Refusal:
     """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
-    layouts; of sizes that only the execution knows if ``runtime`` is true."""
+    layouts."""
     conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout, function)
     allowed = ALL_FLOATS | INTEGERS if alg in _OF_INTEGERS else ALL_FLOATS
-    refusal = refuse_types(src, dst, allowed=allowed, runtime=runtime)
-    return refusal or refuse(post_ops, dst) or conf
+    return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

@@ -54,11 +54,9 @@ class Conf:
     post_ops: tuple[PostOp, ...]
 
 
-def configure(conf: Conf, *, runtime: bool = False) -> Conf | Refusal:
-    """Accept any layouts of supported types, and scales for whole tensors; sizes that only the
-    execution knows if ``runtime`` is true."""
-    refusal = refuse_types(conf.src, conf.dst, allowed=_TYPES, runtime=runtime)
-    refusal = refusal or refuse(conf.post_ops, conf.dst)
+def configure(conf: Conf) -> Conf | Refusal:
+    """Accept any layouts of supported types, and scales for whole tensors."""
+    refusal = refuse_types(conf.src, conf.dst, allowed=_TYPES) or refuse(conf.post_ops, conf.dst)
     return refusal or TensorScales.refuse(conf.quantization, conf.src, conf.dst) or conf
 
 

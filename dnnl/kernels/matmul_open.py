@@ -160,10 +160,12 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
 
 def _refuse(problem: Problem, isa: Isa) -> Refusal | None:
-    refusal = product_conf.refuse_matrices(problem, runtime=True)
-    refusal = refusal or refuse_groups(problem.quantization)
+    refusal = product_conf.refuse_matrices(problem) or refuse_groups(problem.quantization)
     if refusal is not None:
         return refusal
+    if problem.quantization.computed is not None:
+        rule = "scales of DST that the library computes beside run-time sizes"
+        return Refusal(Reason.ATTRIBUTE, rule)
     operands = [desc for entry in problem.post_ops for _, desc in entry.operands]
     plain = (problem.src, problem.dst, problem.bias, *operands)
     return refuse_open(isa, plain, (problem.weights,))

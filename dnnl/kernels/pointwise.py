@@ -46,16 +46,11 @@ def symbol(primitive: str, descs: Sequence[MemoryDesc], isa: Isa) -> str:
     return f"{primitive}__{types}__{isa.lanes}x1__{isa.name}"
 
 
-def refuse_types(
-    *descs: MemoryDesc, allowed: Collection[DataType] = _F32, runtime: bool = False
-) -> Refusal | None:
-    """A refusal if one of the data types is not one of ``allowed``, or if not all sizes are known
-    though ``runtime`` is false."""
+def refuse_types(*descs: MemoryDesc, allowed: Collection[DataType] = _F32) -> Refusal | None:
+    """A refusal if one of the data types is not one of ``allowed``."""
     for desc in descs:
         if desc.data_type not in allowed:
             return Refusal(Reason.DATA_TYPE, f"{desc.data_type}; it takes {any_of(allowed)}")
-        if desc.has_runtime_values and not runtime:
-            return Refusal(Reason.RUNTIME_DIM)
     return None
 
 

@@ -139,17 +139,15 @@ def refuse_problem(problem: Problem) -> Refusal | None:
     return refusal or refuse(problem.post_ops, problem.dst)
 
 
-def refuse_matrices(problem: Problem, *, runtime: bool = False) -> Refusal | None:
-    """Why a product of matrices cannot be generated, or None; unless ``runtime``, all sizes have to
-    be known."""
+def refuse_matrices(problem: Problem) -> Refusal | None:
+    """Why a product of matrices cannot be generated, or None."""
     tensors = {
         int(Arg.SRC): problem.src,
         int(Arg.WEIGHTS): problem.weights,
         int(Arg.DST): problem.dst,
     }
-    tensors_of = problem.src, problem.weights, problem.bias, problem.dst
-    refusal = refuse_tensors(*tensors_of, runtime=runtime)
-    refusal = refusal or problem.quantization.refuse(tensors, computes=not runtime)
+    refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
+    refusal = refusal or problem.quantization.refuse(tensors, computes=True)
     refusal = refusal or refuse(problem.post_ops, problem.dst)
     refusal = refusal or refuse_reductions(problem)
     computed = problem.quantization.computed

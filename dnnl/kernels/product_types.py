@@ -6,8 +6,6 @@ as a larger type that has all of its values.
 
 from __future__ import annotations
 
-from functools import partial
-
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.multiply import Multiply, multiply
@@ -40,17 +38,10 @@ _HELD = {
 
 
 def refuse_tensors(
-    src: MemoryDesc,
-    weights: MemoryDesc,
-    bias: MemoryDesc,
-    dst: MemoryDesc,
-    *,
-    runtime: bool = False,
+    src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc, dst: MemoryDesc
 ) -> Refusal | None:
-    """Why a product of these types cannot be generated, or None; unless ``runtime``, all sizes have
-    to be known."""
-    refuse = partial(refuse_types, runtime=runtime)
-    refusal = refuse(src, allowed=_WEIGHTS) or refuse(
+    """Why a product of these types cannot be generated, or None."""
+    refusal = refuse_types(src, allowed=_WEIGHTS) or refuse_types(
         weights, allowed=frozenset().union(*_WEIGHTS.values())
     )
     if refusal is not None:
@@ -60,9 +51,9 @@ def refuse_tensors(
         rule = f"{src.data_type} is multiplied by {any_of(partners)}"
         return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
     wide = frozenset({src.data_type}) & {DataType.f64}
-    refusal = refuse(dst, allowed=wide or FLOATS | INTEGERS | SMALL_FLOATS | _F4)
+    refusal = refuse_types(dst, allowed=wide or FLOATS | INTEGERS | SMALL_FLOATS | _F4)
     if refusal is None and not bias.is_zero:
-        refusal = refuse(bias, allowed=FLOATS | INTEGERS | wide)
+        refusal = refuse_types(bias, allowed=FLOATS | INTEGERS | wide)
     return refusal
 
 

@@ -96,16 +96,14 @@ def configure(
     dst: MemoryDesc,
     isa: Isa,
     post_ops: tuple[PostOp, ...],
-    *,
-    runtime: bool = False,
 ) -> Conf | Refusal:
-    """Accept any two layouts of supported types; sizes that only the execution knows if ``runtime``
-    is true."""
+    """Accept any two layouts of supported types."""
     pairs = enumerate(zip(src.dims, dst.dims, strict=True))
     reduces = tuple(dim for dim, (extent, left) in pairs if extent != left)
     conf = Conf(alg, p, eps, src, dst, reduces, post_ops)
     allowed = WIDE_FLOATS | INTEGERS
-    refusal = refuse_types(src, dst, allowed=allowed, runtime=runtime) or refuse(post_ops, dst)
+    refusal = refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst)
+    runtime = src.has_runtime_values or dst.has_runtime_values
     return refusal or (_with_room(conf) if runtime else _with_scratchpad(conf, isa))
 
 

@@ -36,7 +36,7 @@ def configure(
     """Accept any two layouts of supported types of which something is known at execution only."""
     if dst.compensation is not None:
         return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
-    refusal = refuse_types(src, dst, allowed=convert.SUPPORTED, runtime=True)
+    refusal = refuse_types(src, dst, allowed=convert.SUPPORTED)
     refusal = refusal or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or Conf(src, dst, post_ops, quantization)

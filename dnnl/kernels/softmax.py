@@ -62,12 +62,9 @@ def configure(
     quantization: Quantization,
     dropout: Dropout | None,
     post_ops: tuple[PostOp, ...],
-    *,
-    runtime: bool = False,
 ) -> Conf | Refusal:
-    """Accept any axis, any two layouts and any two of the supported types; of sizes that only the
-    execution knows if ``runtime`` is true."""
-    refusal = refuse_types(src, dst, allowed=_TYPES, runtime=runtime) or refuse(post_ops, dst)
+    """Accept any axis, any two layouts and any two of the supported types."""
+    refusal = refuse_types(src, dst, allowed=_TYPES) or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or Conf(alg, axis, src, dst, post_ops, quantization, dropout)
 

@@ -113,8 +113,7 @@ def _nest(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 def _open_sizes(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = _configure(desc, attr)
-    supported = "post_ops", "scales"
-    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, *supported)
+    return plan_open(desc, attr, isa, configure, kernel, "post_ops", "scales")
 
 
 def _invalid(case: CaseValues) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 
 from dnnl.codegen.address import block_boundaries
@@ -131,11 +132,9 @@ def _nest(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 
 def _open_sizes(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    def configure(_: object, *, runtime: bool) -> kernel.Conf | Refusal:
-        own = Quantization.of(attr)
-        return kernel.configure(desc.axis, desc.src_descs, desc.dst_desc, own, runtime=runtime)
-
-    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, "scales")
+    own = Quantization.of(attr)
+    configure = partial(kernel.configure, desc.axis, desc.src_descs, desc.dst_desc, own)
+    return plan_open(desc, attr, isa, lambda _: configure(), kernel, "scales")
 
 
 def _sources(case: CaseValues) -> tuple[MemoryDesc, ...]:

@@ -183,7 +183,7 @@ def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
         kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc, None,
         _expression(desc),
     )  # fmt: skip
-    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, "post_ops")
+    return plan_open(desc, attr, isa, configure, kernel, "post_ops")
 
 
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:

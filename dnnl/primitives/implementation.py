@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
@@ -40,15 +40,24 @@ class Plan:
 @dataclass(frozen=True)
 class Implementation:
     """One way to do an operation in some propagations. ``configure(desc, attr, isa)`` accepts or
-    refuses; layouts that follow from others are decided before it is asked. Of sizes that only the
-    execution knows, those that serve ``runtime`` sizes are asked alone, where there are any, and of
-    no others; of tensors with an encoding, those that serve the ``encoded``."""
+    refuses; layouts that follow from others are decided before it is asked. Only those that serve
+    ``runtime`` sizes are asked of sizes that only the execution knows, and of no others; of tensors
+    with an encoding, those that serve the ``encoded``."""
 
     name: str
     configure: Callable[[Any, PrimitiveAttr, Isa], Plan | Refusal]
     passes: frozenset[PropKind] = frozenset(PropKind)
     runtime: bool = False
     encoded: bool = False
+
+
+class OpenModule(Protocol):
+    """A module of `dnnl.kernels` whose code serves all sizes."""
+
+    OPEN: OpenKernel
+
+    def build_open(self, conf: Any, isa: Isa) -> Kernel:
+        """The kernel of a configuration in which everything is open."""
 
 
 @dataclass(frozen=True)
@@ -180,26 +189,26 @@ def plan_open(
     desc: Any,
     attr: PrimitiveAttr,
     isa: Isa,
-    configure: Callable[..., Any],
-    kernel: OpenKernel,
-    build: Callable[[Any, Isa], Kernel],
+    configure: Callable[[tuple[PostOp, ...]], Any],
+    kernel: OpenModule,
     *supported: str,
 ) -> Plan | Refusal:
     """Plan an operation on sizes that only the execution knows, with the attributes ``supported``.
 
-    ``configure(post_ops, runtime=True)`` gives the kernel's configuration, or a refusal; as in
+    ``configure(post_ops)`` gives the kernel's configuration, or a refusal; as in
     `plan_nest`, it may ask for temporary memory, which is the same for all sizes.
     """
     refusal = refuse_attr(attr, *supported) or refuse_groups(Quantization.of(attr))
     if refusal is not None:
         return refusal
     post_ops = resolve_post_ops(tuple(attr.post_ops), desc.outputs[0].desc)
-    conf = configure(post_ops, runtime=True)
+    conf = configure(post_ops)
     if isinstance(conf, Refusal):
         return conf
-    refusal = kernel.refuse(conf, isa)
+    own = kernel.OPEN
+    refusal = own.refuse(conf, isa)
     if refusal is not None:
         return refusal
-    recipe = Recipe(kernel.shared(conf), isa, build)
+    recipe = Recipe(own.shared(conf), isa, kernel.build_open)
     scratchpad = getattr(conf, "scratchpad", 0)
-    return Plan(desc, post_ops, recipe, scratchpad, sizes=partial(kernel.sizes, conf, isa))
+    return Plan(desc, post_ops, recipe, scratchpad, sizes=partial(own.sizes, conf, isa))

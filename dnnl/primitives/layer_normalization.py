@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
@@ -193,18 +194,19 @@ def _conf(
 
 
 def _forward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    def configure(post_ops: tuple[PostOp, ...]) -> kernel.Conf | Refusal:
-        return kernel.configure(_conf(desc, attr, post_ops))
-
+    configure = partial(_configure, desc, attr)
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
 
 
 def _open_sizes(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    def configure(post_ops: tuple[PostOp, ...], *, runtime: bool) -> kernel.Conf | Refusal:
-        return kernel.configure(_conf(desc, attr, post_ops), runtime=runtime)
+    configure = partial(_configure, desc, attr)
+    return plan_open(desc, attr, isa, configure, kernel, "post_ops", "scales")
 
-    supported = "post_ops", "scales"
-    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, *supported)
+
+def _configure(
+    desc: LayerNormalizationDesc, attr: PrimitiveAttr, post_ops: tuple[PostOp, ...]
+) -> kernel.Conf | Refusal:
+    return kernel.configure(_conf(desc, attr, post_ops))
 
 
 def _backward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:

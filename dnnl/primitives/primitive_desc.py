@@ -15,6 +15,7 @@ from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation, refuse_encoding
 from dnnl.primitives.implementation import (
     Candidate,
+    Implementation,
     Plan,
     check_dropout,
     check_post_ops,
@@ -108,7 +109,8 @@ class PrimitiveDesc:
         refused = refused or _refuse_host_scalars(self._asked_attr, self.engine)
         refused = refused or _refuse_open_operands(self._asked, self._asked_attr)
         for impl in self._settled.implementations[len(self._candidates) :]:
-            answer = refused or impl.configure(self._settled, self._asked_attr, self.isa)
+            refusal = refused or _refuse_open_sizes(impl, self._settled)
+            answer = refusal or impl.configure(self._settled, self._asked_attr, self.isa)
             if isinstance(answer, Plan):
                 self._candidates += (Candidate(impl.name, None),)
                 self._choose(impl.name, answer)
@@ -322,6 +324,12 @@ def _refuse_host_scalars(attr: PrimitiveAttr, engine: Engine) -> Refusal | None:
     if engine.host_memory or attr.dropout is None or not attr.dropout.use_host_scalars:
         return None
     return Refusal(Reason.ATTRIBUTE, f"dropout with use_host_scalars on {engine!r}")
+
+
+def _refuse_open_sizes(impl: Implementation, desc: Desc) -> Refusal | None:
+    """A refusal by an implementation of sizes that it has to know."""
+    unknown = desc.has_runtime_values and not impl.runtime
+    return Refusal(Reason.RUNTIME_DIM) if unknown else None
 
 
 def _refuse_open_operands(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:

@@ -128,7 +128,7 @@ def _nest(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 def _open_sizes(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     desc = replace(desc, dst_desc=_choose_layout(desc))
     configure = _configure(desc, isa)
-    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, "post_ops")
+    return plan_open(desc, attr, isa, configure, kernel, "post_ops")
 
 
 def _src(case: CaseValues) -> MemoryDesc:

@@ -155,8 +155,7 @@ def _open_sizes(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
         kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
         Quantization.of(attr), None,
     )  # fmt: skip
-    supported = "post_ops", "scales"
-    return plan_open(desc, attr, isa, configure, kernel.OPEN, kernel.build_open, *supported)
+    return plan_open(desc, attr, isa, configure, kernel, "post_ops", "scales")
 
 
 def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:

@@ -59,9 +59,14 @@ def open_pd(
     alg: str, src: MemoryDesc, dst: MemoryDesc, attr: PrimitiveAttr | None = None
 ) -> PrimitiveDesc:
     """The reduction of all sizes that reduces the same dimensions."""
-    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
-    kept = sum(1 << dim for dim, (extent, left) in pairs if extent == left)
+    kept = kept_of(src, dst)
     return PrimitiveDesc(described(alg, opened(src), opened(dst, kept)), ENGINE, attr)
+
+
+def kept_of(src: MemoryDesc, dst: MemoryDesc) -> int:
+    """The mask of the dimensions that are not reduced."""
+    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
+    return sum(1 << dim for dim, (extent, left) in pairs if extent == left)
 
 
 @pytest.mark.parametrize(("dims", "kept", "tag"), CASES)
@@ -79,12 +84,10 @@ def test_every_element_is_in_one_part(dims: Shape, kept: Shape, tag: str, l2: in
 
 def cut(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> tuple[OpenFold, Loops, int]:
     """A sum over known sizes, its loops, and how many parts it has."""
-    reduces = tuple(
-        dim for dim, (a, b) in enumerate(zip(src.dims, dst.dims, strict=True)) if a != b
-    )
-    conf = reduction.Conf(Alg.reduction_sum, 0.0, 0.0, src, dst, reduces, ())
-    made = reduction.configure(conf.alg, 0.0, 0.0, src, dst, isa, (), runtime=True)
-    assert isinstance(made, reduction.Conf)
+    both = opened(src), opened(dst, kept_of(src, dst))
+    conf = reduction.configure(Alg.reduction_sum, 0.0, 0.0, *both, isa, ())
+    assert isinstance(conf, reduction.Conf)
+    made = replace(conf, src=src, dst=dst)
     (fold,) = reduction.OPEN.nests(made, Arguments())
     (pattern,) = reduction.OPEN.nests(reduction.OPEN.shared(made), Arguments())
     assert isinstance(fold, OpenFold)
