@@ -462,7 +462,7 @@ class Point(Place):
             if apart:
                 return reduce(self.e.b.fmul, map(self._count, self._open))
             return self.fold((0.0,), _one_more, added)[0]
-        number = prod(axis.extent for axis in plan.space.inner)
+        number = prod(axis.extent for axis in self._open)
         if plan.vectors.reduced:
             assert plan.vectors.loop is not None
             whole = plan.vectors.loop.extent * plan.vectors.lanes

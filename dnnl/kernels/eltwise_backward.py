@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import eltwise_backward, expression
 from dnnl.codegen.builder import Value
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
 from dnnl.kernels.eltwise import ALL_FLOATS
-from dnnl.kernels.pointwise import build_pointwise, refuse_types, source
+from dnnl.kernels.open_nests import OpenKernel
+from dnnl.kernels.pointwise import build_nest, pointwise, refuse_types, source
 from dnnl.types.arg import Arg
 from dnnl.types.derivative import derivative
 from dnnl.types.expression import Expression
@@ -20,17 +25,16 @@ from dnnl.types.memory_desc import MemoryDesc
 
 @dataclass(frozen=True)
 class Conf:
-    """diff_src = diff_dst * f'(data); data is dst for an algorithm that uses it, else src.
-
-    ``function`` is what ``eltwise_function`` computes.
-    """
+    """diff_src = diff_dst * f'(data). The data are ``dst`` for an algorithm that uses it, else
+    ``src``, and there is no other; ``function`` is what ``eltwise_function`` computes."""
 
     alg: Alg
     alpha: float
     beta: float
     diff_src: MemoryDesc
     diff_dst: MemoryDesc
-    data: MemoryDesc
+    src: MemoryDesc
+    dst: MemoryDesc
     function: Expression | None
 
 
@@ -40,18 +44,33 @@ def configure(
     beta: float,
     diff_src: MemoryDesc,
     diff_dst: MemoryDesc,
-    data: MemoryDesc,
+    src: MemoryDesc,
+    dst: MemoryDesc,
     function: Expression | None,
 ) -> Conf | Refusal:
     """Accept any three layouts of floats."""
-    refusal = refuse_types(diff_src, diff_dst, data, allowed=ALL_FLOATS)
-    return refusal or Conf(alg, alpha, beta, diff_src, diff_dst, data, function)
+    conf = Conf(alg, alpha, beta, diff_src, diff_dst, src, dst, function)
+    return refuse_types(*_tensors(conf), allowed=ALL_FLOATS) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest."""
-    data = Arg.DST if conf.alg.uses_dst else Arg.SRC
-    sources = [source(Arg.DIFF_DST, conf.diff_dst), source(data, conf.data)]
+    return build_nest("eltwise_backward", isa, _tensors(conf), partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _tensors(conf: Conf) -> list[MemoryDesc]:
+    every = conf.diff_dst, conf.src, conf.dst, conf.diff_src
+    return [desc for desc in every if not desc.is_zero]
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    data = source(Arg.DST, conf.dst) if conf.alg.uses_dst else source(Arg.SRC, conf.src)
+    sources = [source(Arg.DIFF_DST, conf.diff_dst), data]
     slope = None if conf.function is None else derivative(conf.function)
 
     def compute(point: Point, loaded: list[Value]) -> Value:
@@ -60,6 +79,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
             return point.e.b.fmul(gradient, expression.emit(point.e, slope, [given]))
         return eltwise_backward.backward(point.e, conf.alg, gradient, given, conf.alpha, conf.beta)
 
-    return build_pointwise(
-        "eltwise_backward", isa, sources, conf.diff_src, (), compute, target=Arg.DIFF_SRC
-    )
+    yield pointwise(arguments, sources, conf.diff_src, (), compute, target=Arg.DIFF_SRC)
+
+
+OPEN = OpenKernel(
+    "eltwise_backward",
+    _nests,
+    {"diff_dst": Arg.DIFF_DST, "src": Arg.SRC, "dst": Arg.DST, "diff_src": Arg.DIFF_SRC},
+)

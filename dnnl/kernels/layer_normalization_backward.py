@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -15,6 +16,7 @@ from dnnl.codegen.folds import Fold, Parts, at_once, emit_fold, room, sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.open_fold import OpenFold, open_room
 from dnnl.codegen.point import Point, added
 from dnnl.kernels.layer_normalization_gradients import Conf, Gradients
 from dnnl.kernels.layer_normalization_rows import (
@@ -22,8 +24,10 @@ from dnnl.kernels.layer_normalization_rows import (
     Block,
     Chunks,
     blocks,
+    open_blocks,
 )
 from dnnl.kernels.normalization import inverse_deviation
+from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import WIDE_FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
@@ -37,6 +41,9 @@ def configure(conf: Conf, isa: Isa) -> Conf | Refusal:
     if refusal or not conf.summed:
         return refusal or conf
     scratchpad, (*rows, length) = Scratchpad(), conf.src.dims
+    if any(desc.has_runtime_values for desc in (*conf.data, conf.stat)):
+        _, parts = scratchpad.take(open_room(len(conf.summed), conf.held))
+        return replace(conf, partial=parts, scratchpad=scratchpad.size)
     # Summed on the way where rows lie in one piece.
     long = length >= isa.lanes and isa.device is None
     flat = conf.flat if long and not conf.src.has_zero_dim else None
@@ -66,6 +73,35 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         phases += _sums(conf, module, arguments)
     phases += _each_row(conf, module, arguments)
     return Kernel(module, phases, arguments.ids)
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One kernel for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _open_sums(conf: Conf, arguments: Arguments) -> Iterator[OpenFold]:
+    """The sums over rows, if any are asked for."""
+    if conf.summed:
+        yield OpenFold(_summed(conf, arguments), arguments.slot(Arg.SCRATCHPAD), conf.partial)
+
+
+def _open_rows(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    """The gradients of src, which may take the place of diff_dst: a nest of blocks of rows, and one
+    of single rows."""
+    for block in open_blocks(conf.data):
+        yield _rows(conf, arguments, block)
+
+
+OPEN = OpenKernel(
+    "layer_normalization_backward",
+    _open_sums,
+    {
+        "src": Arg.SRC, "diff_dst": Arg.DIFF_DST, "diff_src": Arg.DIFF_SRC, "stat": Arg.VARIANCE,
+        "scale": Arg.SCALE, "diff_scale": Arg.DIFF_SCALE, "diff_shift": Arg.DIFF_SHIFT,
+    },
+    _open_rows,
+)  # fmt: skip
 
 
 def _in_chunks(
@@ -135,13 +171,18 @@ def _each_row(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, 
     """The gradients of src alone."""
     phases = []
     for number, block in enumerate(blocks(module.isa, conf.data)):
-        step = Gradients(conf, arguments, block)
-        nest = Nest(
-            block.parallel, (block.along,), step.inputs, step.outputs, step.body, core=conf.core
-        )
+        nest = _rows(conf, arguments, block)
         name = "layer_normalization_backward" + (f"_rest{number}" if number else "")
         phases.append(emit_nest(module, _symbol(conf, module, name), nest))
     return tuple(phases)
+
+
+def _rows(conf: Conf, arguments: Arguments, block: Block) -> Nest:
+    step = Gradients(conf, arguments, block)
+    return Nest(
+        block.parallel, (block.along,), step.inputs, step.outputs, step.body, core=conf.core,
+        in_rows=len(block.rows) > 1,
+    )  # fmt: skip
 
 
 def _symbol(conf: Conf, module: Module, name: str) -> str:
@@ -164,6 +205,12 @@ def _factors(conf: Conf, module: Module, arguments: Arguments) -> Phase:
 
 
 def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+    entry = symbol("layer_normalization_sums", [conf.src, conf.diff_dst], module.isa)
+    fold = _summed(conf, arguments)
+    return emit_fold(module, entry, fold, (arguments.slot(Arg.SCRATCHPAD), conf.partial))
+
+
+def _summed(conf: Conf, arguments: Arguments) -> Fold:
     """The gradients of scale and shift: the sums of diff_dst * normalized src, and of diff_dst."""
     axes = letters(conf.src.dims)
     index = tuple(Affine.of(axis) for axis in axes)
@@ -173,7 +220,9 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
     outputs = _outputs(conf, arguments, axes[-1])
     inputs = [diff_dst]
     if Arg.DIFF_SCALE in summed:
-        factor = Operand(arguments.slot(Arg.SCRATCHPAD), conf.factors, index[:-1])
+        known = not conf.factors.is_zero
+        at = (Arg.SCRATCHPAD, conf.factors) if known else (Arg.VARIANCE, conf.stat)
+        factor = Operand(arguments.slot(at[0]), at[1], index[:-1])
         mean = None if conf.rms else Operand(arguments.slot(Arg.MEAN), conf.stat, index[:-1])
         inputs += [src, factor] if mean is None else [src, factor, mean]
 
@@ -183,16 +232,16 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
             centred = p.load(src)
             if mean is not None:
                 centred = p.e.b.fsub(centred, p.load(mean))
-            normalized = p.e.b.fmul(centred, p.load(factor))
+            inverse = p.load(factor)
+            if not known:
+                inverse = inverse_deviation(p, inverse, conf.epsilon)
+            normalized = p.e.b.fmul(centred, inverse)
             total = found[Arg.DIFF_SCALE]
             found[Arg.DIFF_SCALE] = vector.multiply_add(p.e, gradient, normalized, total)
         if Arg.DIFF_SHIFT in found:
             found[Arg.DIFF_SHIFT] = p.e.b.fadd(found[Arg.DIFF_SHIFT], gradient)
         return tuple(found.values())
 
-    finish = partial(_store, outputs)
     reduction = sums(step, len(summed), conf.held)
-    fold = Fold(axes[-1:], axes[:-1], tuple(inputs), outputs, reduction, finish)
-    entry = symbol("layer_normalization_sums", [conf.src, conf.diff_dst], module.isa)
-    scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
-    return emit_fold(module, entry, fold, scratch)
+    finish = partial(_store, outputs)
+    return Fold(axes[-1:], axes[:-1], tuple(inputs), outputs, reduction, finish)

@@ -34,7 +34,7 @@ class Conf:
 
     The gradients of scale and shift are ``partial`` sums first, over ``chunks`` of rows where rows
     lie in one piece, else over parts of all with the ``factors``, the inverse deviation of each
-    row. Both lie in the ``scratchpad``, which has that many bytes.
+    row, if sizes are known. Both lie in the ``scratchpad``, which has that many bytes.
     """
 
     src: MemoryDesc
@@ -195,7 +195,8 @@ class Gradients:
             pairs = zip(totals[count:], gradients, strict=False)
             return (*along, *(p.e.b.fadd(total, gradient) for total, gradient in pairs))
 
-        b, share = point.e.b, point.constant(-1 / max(1, self._block.along.extent))
+        b = point.e.b
+        share = b.fdiv(point.constant(-1.0), point.divisor)
         totals = folds.sums(step, count * (1 + shifts)).partial(point)
         shares = [
             b.fmul(b.fmul(total, share), inverse)

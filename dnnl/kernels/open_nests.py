@@ -22,6 +22,7 @@ from dnnl.codegen.open_fold import MERGERS, OpenFold
 from dnnl.codegen.open_nest import OpenWork, emit_open
 from dnnl.codegen.open_plan import Plan, plan
 from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.sharing import SHARES
 from dnnl.kernels.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
@@ -36,13 +37,15 @@ class OpenKernel:
     """What there is to a kernel for all sizes besides its configurations.
 
     ``nests(conf, arguments)`` makes the nests, none of which needs what another one does, and folds
-    that may be in parts. ``tensors`` are the arguments of those fields of a configuration that are
-    descriptors of tensors, or tuples of them, whose arguments count up.
+    that may be in parts; ``behind`` makes nests that are done when all of these are. ``tensors``
+    are the arguments of those fields of a configuration that are descriptors of tensors, or tuples
+    of them, whose arguments count up.
     """
 
     name: str
     nests: Callable[[Any, Arguments], Iterable[Nest | OpenFold]]
     tensors: Mapping[str, int]
+    behind: Callable[[Any, Arguments], Iterable[Nest]] = lambda _conf, _arguments: ()
 
     def refuse(self, conf: Any, isa: Isa) -> Refusal | None:
         """Why a configuration has no code for all sizes."""
@@ -85,33 +88,40 @@ class OpenKernel:
         argument."""
         # What is no argument, as statistics that nobody wants, is not asked for by any nest.
         known = self._replaced(conf, descs.get)
-        patterns = self.nests(self.shared(conf), Arguments())
-        pairs = zip(self.nests(known, Arguments()), patterns, strict=True)
+        pairs = zip(self._works(known), self._works(self.shared(conf)), strict=True)
         plans = [own for pair in pairs for own in _plans(*pair, isa)]
         words = [word for own in plans for word in own.words]
         return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
 
+    def _works(self, conf: Any) -> list[Nest | OpenFold]:
+        arguments = Arguments()
+        return [*self.nests(conf, arguments), *self.behind(conf, arguments)]
+
     def build(self, conf: Any, isa: Isa) -> Kernel:
-        """The phases: whatever needs nothing of the others, and then the mergers of parts; ``conf``
-        comes from `shared`."""
+        """The phases: whatever needs nothing of the others, and then the mergers of parts with what
+        is behind; ``conf`` comes from `shared`."""
         module, arguments = Module(self.name, isa), Arguments()
-        nests = list(self.nests(conf, arguments))
+        nests, behind = list(self.nests(conf, arguments)), list(self.behind(conf, arguments))
         slot = arguments.slot(SIZES)
         first: list[OpenWork] = []
-        mergers: list[OpenWork] = []
+        second: list[OpenWork] = []
         start = 0
         for nest in nests:
             if isinstance(nest, OpenFold):
                 *begun, merger = nest.works(slot, start)
-                mergers.append(merger)
+                second.append(merger)
             else:
                 begun = [OpenWork(nest, slot, start)]
             first += begun
-            start = max(work.end for work in (*begun, *mergers))
+            start = max(work.end for work in (*begun, *second))
+        for nest in behind:
+            second.append(OpenWork(nest, slot, start))
+            start = second[-1].end
         entry = symbol(f"{self.name}_open", [desc for _, desc in self._tensors(conf)], isa)
-        phases = [emit_open(module, entry, first)]
-        if mergers:
-            phases.append(emit_open(module, f"merged_{entry}", mergers, MERGERS))
+        phases = [emit_open(module, entry, first)] if first else []
+        if second:
+            items = SHARES if behind else MERGERS
+            phases.append(emit_open(module, f"behind_{entry}", second, items))
         return Kernel(module, tuple(phases), arguments.ids)
 
 

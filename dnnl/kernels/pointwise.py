@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
@@ -67,29 +67,6 @@ def core_of(*descs: MemoryDesc) -> Type:
 def source(argument: int, desc: MemoryDesc) -> Source:
     """A source with dst's dimensions, broadcast where it has size 1."""
     return argument, desc, tuple(range(desc.ndims))
-
-
-def build_pointwise(
-    name: str,
-    isa: Isa,
-    sources: Sequence[Source],
-    dst: MemoryDesc,
-    post_ops: Sequence[PostOp],
-    compute: Compute,
-    dropout: Dropout | None = None,
-    *,
-    target: Arg = Arg.DST,
-    quantization: Quantization = _NONE,
-) -> Kernel:
-    """A one-phase kernel of `pointwise`."""
-
-    def nests(arguments: Arguments) -> Iterator[Nest]:
-        yield pointwise(
-            arguments, sources, dst, post_ops, compute, dropout, target=target,
-            quantization=quantization,
-        )  # fmt: skip
-
-    return build_nest(name, isa, [desc for _, desc, _ in sources] + [dst], nests)
 
 
 def build_nest(

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.builder import Value
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, build_pointwise, refuse_types, source
+from dnnl.kernels.open_nests import OpenKernel
+from dnnl.kernels.pointwise import (
+    INTEGERS,
+    WIDE_FLOATS,
+    build_nest,
+    pointwise,
+    refuse_types,
+    source,
+)
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -31,8 +43,17 @@ def configure(src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc) -> Conf | R
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest."""
+    return build_nest("prelu", isa, (conf.src, conf.weights, conf.dst), partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     sources = [source(Arg.SRC, conf.src), source(Arg.WEIGHTS, conf.weights)]
-    return build_pointwise("prelu", isa, sources, conf.dst, (), _apply)
+    yield pointwise(arguments, sources, conf.dst, (), _apply)
 
 
 def _apply(point: Point, loaded: list[Value]) -> Value:
@@ -44,3 +65,6 @@ def where_positive(point: Point, src: Value, value: Value, other: Value) -> Valu
     """``value`` in the lanes in which src is positive, else ``other``."""
     positive = point.e.b.fcmp_ordered(">", src, point.constant(0.0))
     return point.e.b.select(positive, value, other)
+
+
+OPEN = OpenKernel("prelu", _nests, {"src": Arg.SRC, "weights": Arg.WEIGHTS, "dst": Arg.DST})

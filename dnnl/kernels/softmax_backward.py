@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import Module, Value, Values
+from dnnl.codegen.builder import Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.nest import Nest, emit_nest
+from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point, added
-from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, letters, refuse_types, symbol
+from dnnl.kernels.open_nests import OpenKernel
+from dnnl.kernels.pointwise import WIDE_FLOATS, build_nest, core_of, letters, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -41,7 +44,19 @@ def configure(
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest that reduces ``axis``."""
-    arguments = Arguments()
+    return build_nest("softmax_backward", isa, _tensors(conf), partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _tensors(conf: Conf) -> tuple[MemoryDesc, ...]:
+    return conf.diff_src, conf.diff_dst, conf.dst
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
 
@@ -73,9 +88,12 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         point.each(finish)
 
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
-    module = Module("softmax_backward", isa)
-    tensors = conf.diff_src, conf.diff_dst, conf.dst
-    entry = symbol("softmax_backward", tensors, isa)
-    reduced, core = (axes[conf.axis],), core_of(*tensors)
-    nest = Nest(parallel, reduced, (diff_dst, dst), (diff_src,), body, core=core)
-    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+    reduced, core = (axes[conf.axis],), core_of(*_tensors(conf))
+    yield Nest(parallel, reduced, (diff_dst, dst), (diff_src,), body, core=core)
+
+
+OPEN = OpenKernel(
+    "softmax_backward",
+    _nests,
+    {"diff_src": Arg.DIFF_SRC, "diff_dst": Arg.DIFF_DST, "dst": Arg.DST},
+)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import vector
 from dnnl.codegen.builder import Value
-from dnnl.codegen.epilogue import refuse
+from dnnl.codegen.epilogue import Arguments, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, build_pointwise, refuse_types, source
+from dnnl.kernels.open_nests import OpenKernel
+from dnnl.kernels.pointwise import (
+    INTEGERS,
+    WIDE_FLOATS,
+    build_nest,
+    pointwise,
+    refuse_types,
+    source,
+)
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -38,7 +49,17 @@ def configure(
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
-    """One nest; the sources are added in their order."""
+    """One nest."""
+    return build_nest("sum", isa, (*conf.srcs, conf.dst), partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    """The sources are added in their order."""
 
     def compute(point: Point, loaded: list[Value]) -> Value:
         total = _scaled(point, loaded[0], conf.scales[0])
@@ -50,8 +71,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         return total
 
     sources = [source(Arg.multiple_src(i), desc) for i, desc in enumerate(conf.srcs)]
-    return build_pointwise("sum", isa, sources, conf.dst, conf.post_ops, compute)
+    yield pointwise(arguments, sources, conf.dst, conf.post_ops, compute)
 
 
 def _scaled(point: Point, value: Value, scale: float) -> Value:
     return value if scale == 1.0 else point.e.b.fmul(value, point.constant(scale))
+
+
+OPEN = OpenKernel("sum", _nests, {"srcs": Arg.MULTIPLE_SRC, "dst": Arg.DST})

@@ -52,8 +52,9 @@ class EltwiseDesc(Desc):
     """dst = alg(src), element by element; oneDNN's guide, "Eltwise", has the functions.
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer.
-    Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps. Forward,
-    dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
+    Integers are computed as f32, rounded and saturated, as in oneDNN; `ExactDesc` wraps. Dims,
+    strides and offsets of plain layouts may be RUNTIME_DIM, in either direction: one primitive
+    serves all of them.
 
     Backward diff_src = diff_dst * alg'(data). Arguments DIFF_DST, DIFF_SRC and data: SRC, or DST
     for the algorithms ``_use_dst_for_bwd``. Gradients may be ``any``, and diff_src may be the
@@ -171,27 +172,34 @@ def _expression(desc: EltwiseDesc) -> Expression | None:
 
 
 def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
-        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc,
-        resolve_dropout(attr.dropout, desc.dst_desc), _expression(desc),
-    )  # fmt: skip
+    configure = _configure(desc, attr)
     return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
 
 
 def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
-        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc, None,
-        _expression(desc),
+    return plan_open(desc, attr, isa, _configure(desc, attr), kernel, "post_ops")
+
+
+def _configure(desc: EltwiseDesc, attr: PrimitiveAttr) -> Callable[..., kernel.Conf | Refusal]:
+    return partial(
+        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc,
+        resolve_dropout(attr.dropout, desc.dst_desc), _expression(desc),
     )  # fmt: skip
-    return plan_open(desc, attr, isa, configure, kernel, "post_ops")
 
 
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
-        gradient.configure, desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc,
-        desc.diff_dst_desc, desc.data_desc, _expression(desc),
+    return plan_nest(desc, attr, isa, _gradient(desc), gradient.build)
+
+
+def _open_gradient(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_open(desc, attr, isa, _gradient(desc), gradient)
+
+
+def _gradient(desc: EltwiseDesc) -> Callable[[object], gradient.Conf | Refusal]:
+    return lambda _: gradient.configure(
+        desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc, desc.diff_dst_desc,
+        desc.src_desc, desc.dst_desc, _expression(desc),
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, lambda _: configure(), gradient.build)
 
 
 def _data(role: Role, *, of_dst: bool) -> Role:
@@ -266,6 +274,7 @@ EltwiseDesc.operation = Operation(
         Implementation("nest", _forward, FORWARD),
         Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
+        Implementation("open", _open_gradient, BACKWARD_DATA, runtime=True),
     ),
     invalid=_invalid,
 )  # fmt: skip

@@ -65,8 +65,8 @@ class LayerNormalizationDesc(Desc):
     dimensions; dst may be ``any`` and may be src's buffer. The statistics are f32 and have the dims
     of src without the last; ``stat_desc`` may be ``any``, then they lie in the order of src. Scale
     and shift have the dims of the last. With ``rms_norm`` no mean is subtracted, MEAN is no
-    argument, and VARIANCE is the mean of the squares. Forward, dims, strides and offsets of plain
-    layouts may be RUNTIME_DIM: one primitive serves all of them.
+    argument, and VARIANCE is the mean of the squares. Dims, strides and offsets of plain layouts
+    may be RUNTIME_DIM, in either direction: one primitive serves all of them.
 
     Backward arguments SRC, DIFF_DST, MEAN, VARIANCE, SCALE with ``use_scale``; DIFF_SRC, and
     DIFF_SCALE and DIFF_SHIFT with their flags, which only ``backward`` may have. With
@@ -210,18 +210,24 @@ def _configure(
 
 
 def _backward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    def configure(_: tuple[PostOp, ...]) -> gradients.Conf | Refusal:
-        conf = gradients.Conf(
-            desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, desc.stat_desc,
-            desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
-            desc.channels(NormFlags.use_scale, desc.diff_scale_shift_data_type),
-            desc.channels(NormFlags.use_shift, desc.diff_scale_shift_data_type),
-            desc.epsilon, NormFlags.rms_norm in desc.flags,
-            NormFlags.use_global_stats in desc.flags,
-        )  # fmt: skip
-        return backward.configure(conf, isa)
+    return plan_nest(desc, attr, isa, _gradients(desc, isa), backward.build)
 
-    return plan_nest(desc, attr, isa, configure, backward.build)
+
+def _open_gradients(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_open(desc, attr, isa, _gradients(desc, isa), backward)
+
+
+def _gradients(
+    desc: LayerNormalizationDesc, isa: Isa
+) -> Callable[[object], gradients.Conf | Refusal]:
+    conf = gradients.Conf(
+        desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, desc.stat_desc,
+        desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
+        desc.channels(NormFlags.use_scale, desc.diff_scale_shift_data_type),
+        desc.channels(NormFlags.use_shift, desc.diff_scale_shift_data_type),
+        desc.epsilon, NormFlags.rms_norm in desc.flags, NormFlags.use_global_stats in desc.flags,
+    )  # fmt: skip
+    return lambda _: backward.configure(conf, isa)
 
 
 _Condition = Callable[[LayerNormalizationDesc], bool]
@@ -346,5 +352,6 @@ LayerNormalizationDesc.operation = Operation(
         Implementation("nest", _forward, FORWARD),
         Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
+        Implementation("open", _open_gradients, BACKWARD_DATA, runtime=True),
     ),
 )  # fmt: skip

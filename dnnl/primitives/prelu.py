@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +18,7 @@ from dnnl.language.values import several, text
 from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
 from dnnl.primitives.operation import FORWARD, Operation, Role
 from dnnl.reference.prelu import SPECIFICATION
 from dnnl.types.arg import Arg
@@ -34,7 +35,8 @@ class PreluDesc(Desc):
 
     Arguments SRC, WEIGHTS, DST. Each dimension of the weights is 1 or that of src: elements that
     differ in a dimension of 1 alone share a weight. weights and dst may be ``any``, and dst may be
-    src's buffer. Integers are computed as f32, rounded and saturated.
+    src's buffer. Integers are computed as f32, rounded and saturated. Forward, dims, strides and
+    offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
 
     Backward arguments SRC, WEIGHTS, DIFF_DST, DIFF_SRC, DIFF_WEIGHTS: diff_src is diff_dst where
     src > 0, else diff_dst * weights; diff_weights is the sum of src * diff_dst over the elements of
@@ -107,8 +109,15 @@ class PreluDesc(Desc):
 
 
 def _forward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, desc.src_desc, desc.weights_desc, desc.dst_desc)
-    return plan_nest(desc, attr, isa, lambda _: configure(), kernel.build)
+    return plan_nest(desc, attr, isa, _configure(desc), kernel.build)
+
+
+def _open_sizes(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_open(desc, attr, isa, _configure(desc), kernel)
+
+
+def _configure(desc: PreluDesc) -> Callable[[object], kernel.Conf | Refusal]:
+    return lambda _: kernel.configure(desc.src_desc, desc.weights_desc, desc.dst_desc)
 
 
 def _backward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -180,6 +189,7 @@ PreluDesc.operation = Operation(
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
+        Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, _BACKWARD),
     ),
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -50,8 +51,8 @@ class SoftmaxDesc(Desc):
     """dst = exp(src - max) / sum(exp(src - max)) along ``axis``, or src - max - log(sum).
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer. Where
-    all of a row is -inf the result is 0 (-inf for the logarithm). Forward, dims, strides and
-    offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
+    all of a row is -inf the result is 0 (-inf for the logarithm). Dims, strides and offsets of
+    plain layouts may be RUNTIME_DIM, in either direction: one primitive serves all of them.
 
     Backward diff_src = dst * (diff_dst - sum(diff_dst * dst)), or of the logarithm
     diff_dst - exp(dst) * sum(diff_dst). Arguments DST, DIFF_DST, DIFF_SRC; gradients may be
@@ -142,29 +143,32 @@ class LogSoftmaxDesc(_OneDescriptor):
 
 
 def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
-        kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
-        Quantization.of(attr), resolve_dropout(attr.dropout, desc.dst_desc),
-    )  # fmt: skip
     supported = "post_ops", "scales", "dropout"
-    return plan_nest(desc, attr, isa, configure, kernel.build, *supported)
+    return plan_nest(desc, attr, isa, _configure(desc, attr), kernel.build, *supported)
 
 
 def _open_sizes(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(
+    return plan_open(desc, attr, isa, _configure(desc, attr), kernel, "post_ops", "scales")
+
+
+def _configure(desc: SoftmaxDesc, attr: PrimitiveAttr) -> Callable[..., kernel.Conf | Refusal]:
+    return partial(
         kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
-        Quantization.of(attr), None,
+        Quantization.of(attr), resolve_dropout(attr.dropout, desc.dst_desc),
     )  # fmt: skip
-    return plan_open(desc, attr, isa, configure, kernel, "post_ops", "scales")
 
 
 def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_nest(desc, attr, isa, _gradient(desc), gradient.build)
+
+
+def _open_gradient(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_open(desc, attr, isa, _gradient(desc), gradient)
+
+
+def _gradient(desc: SoftmaxDesc) -> Callable[[object], gradient.Conf | Refusal]:
     tensors = desc.diff_src_desc, desc.diff_dst_desc, desc.dst_desc
-
-    def configure(_: object) -> gradient.Conf | Refusal:
-        return gradient.configure(desc.alg_kind, desc.axis, *tensors)
-
-    return plan_nest(desc, attr, isa, configure, gradient.build)
+    return lambda _: gradient.configure(desc.alg_kind, desc.axis, *tensors)
 
 
 def _src(case: CaseValues) -> MemoryDesc:
@@ -210,5 +214,6 @@ SoftmaxDesc.operation = Operation(
         Implementation("nest", _forward, FORWARD),
         Implementation("open", _open_sizes, FORWARD, runtime=True),
         Implementation("nest", _backward, BACKWARD_DATA),
+        Implementation("open", _open_gradient, BACKWARD_DATA, runtime=True),
     ),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -27,7 +27,7 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number, several
 from dnnl.primitives.checks import check_dims, read_sources, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Reals
 from dnnl.reference.sum import SPECIFICATION
@@ -42,7 +42,8 @@ class SumDesc(Desc):
 
     Arguments MULTIPLE_SRC + i, DST. dst may be left out or be ``any``: then it is laid out as the
     first source, whose buffer it may be. Integers are added up as f32, rounded and saturated, as in
-    oneDNN; `ExactDesc` wraps.
+    oneDNN; `ExactDesc` wraps. Dims, strides and offsets of plain layouts may be RUNTIME_DIM: one
+    primitive serves all of them.
     """
 
     scales: tuple[float, ...]
@@ -76,8 +77,15 @@ class SumDesc(Desc):
 
 
 def _nest(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, desc.scales, desc.src_descs, desc.dst_desc)
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+    return plan_nest(desc, attr, isa, _configure(desc), kernel.build, "post_ops")
+
+
+def _open_sizes(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    return plan_open(desc, attr, isa, _configure(desc), kernel, "post_ops")
+
+
+def _configure(desc: SumDesc) -> Callable[..., kernel.Conf | Refusal]:
+    return partial(kernel.configure, desc.scales, desc.src_descs, desc.dst_desc)
 
 
 def _sources(case: CaseValues) -> tuple[MemoryDesc, ...]:
@@ -115,5 +123,7 @@ SumDesc.operation = Operation(
     in_place=((Arg.DST, Arg.MULTIPLE_SRC),),
     reference=SPECIFICATION,
     examples=("--sdt=f32:f32:f32 --scales=0.25:2:0.5 --stag=axb 3x19x5",),
-    implementations=(Implementation("nest", _nest),),
+    implementations=(
+        Implementation("nest", _nest), Implementation("open", _open_sizes, runtime=True)
+    ),
 )  # fmt: skip

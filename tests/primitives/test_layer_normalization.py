@@ -25,7 +25,7 @@ from dnnl import (
 )
 from dnnl.reference import layer_normalization as reference
 from dnnl.reference.arrays import Array
-from dnnl.types.kinds import RUNTIME_DIM, coerce
+from dnnl.types.kinds import coerce
 from tests.check import Fill, assert_close, check, logical, memory_of, random_memory
 from tests.primitives.harness import (
     ENGINE,
@@ -329,13 +329,6 @@ def test_no_elements(dims: tuple[int, ...]) -> None:
         made = execute_all(PrimitiveDesc(desc, ENGINE), given)
         gradients = {Arg.DIFF_SCALE, Arg.DIFF_SHIFT} & made.keys()
         assert all((logical(made[arg]) == 0).all() for arg in gradients)
-
-
-def test_run_time_sizes_of_a_gradient_are_refused_by_name() -> None:
-    src = MemoryDesc((RUNTIME_DIM, 8), "f32", "ab")
-    desc = LayerNormalizationDesc.backward("backward_data", src, src, src, 1e-5, None)
-    with pytest.raises(Unimplemented, match="unsupported run-time dimension"):
-        PrimitiveDesc(desc, ENGINE)
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_what_is_refused() -> None:
         PrimitiveDesc(PreluDesc.forward("forward_inference", small, weights, small), ENGINE)
     runtime = MemoryDesc((RUNTIME_DIM, 3, 4), "f32", "abc")
     with pytest.raises(Unimplemented, match="unsupported run-time dimension"):
-        PrimitiveDesc(PreluDesc.forward("forward_inference", runtime, weights, runtime), ENGINE)
+        PrimitiveDesc(PreluDesc.backward(runtime, weights, runtime, weights, runtime), ENGINE)
 
 
 @pytest.mark.parametrize(
