@@ -318,8 +318,11 @@ def f32(*dims: int) -> MemoryDesc:
 
 FORWARD = "forward_inference"
 OTHERS = [
-    dnnl.EltwiseDesc.backward("eltwise_relu", f32(R, 4), f32(R, 4), f32(R, 4)),
-    dnnl.SoftmaxDesc.backward("softmax_accurate", f32(R, 4), f32(R, 4), f32(R, 4), 1),
+    dnnl.PreluDesc.backward(f32(R, 4), f32(1, 4), f32(R, 4), f32(1, 4), f32(R, 4)),
+    dnnl.ShuffleDesc.forward(FORWARD, f32(R, 4), f32(R, 4), 1, 2),
+    dnnl.LrnDesc.forward(
+        FORWARD, "lrn_across_channels", f32(R, 4, 3, 3), f32(R, 4, 3, 3), 5, 1e-4, 0.75, 1.0
+    ),
     dnnl.InnerProductDesc.forward(FORWARD, f32(R, 4), f32(5, 4), f32(R, 5)),
     dnnl.PoolingDesc.forward(FORWARD, "pooling_max", f32(R, R, 8), f32(R, R, 4), (2,), (2,), (0,)),
     dnnl.ConvolutionDesc.forward(
@@ -328,7 +331,6 @@ OTHERS = [
     dnnl.BatchNormalizationDesc.forward(
         FORWARD, f32(R, 3, 8), f32(R, 3, 8), 1e-3, "use_global_stats"
     ),
-    dnnl.SumDesc([1.0, 1.0], [f32(R, 4)] * 2, f32(R, 4)),
 ]
 
 
