@@ -24,10 +24,11 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, F64, Emitter, Module, Type, Value, Values
 from dnnl.codegen.convert import storage
+from dnnl.codegen.fold_loop import Merge, Step, added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest, emit_nest, emit_planned
 from dnnl.codegen.parts import cut_reduction, most_parts
-from dnnl.codegen.point import Merge, Point, Step, added
+from dnnl.codegen.point import Point
 from dnnl.codegen.schedule import schedule
 from dnnl.codegen.space import Space
 from dnnl.runtime.image import Phase

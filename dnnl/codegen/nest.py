@@ -26,9 +26,10 @@ from llvmlite import ir
 from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Axis
 from dnnl.codegen.builder import F32, I32, I64, Emitter, Module, Values, i64
+from dnnl.codegen.counted import Site
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.codegen.point import Body, Site
+from dnnl.codegen.point import Body
 from dnnl.codegen.schedule import Schedule, Style, schedule
 from dnnl.codegen.sharing import ONE, Items, enough, share_out
 from dnnl.codegen.space import Space

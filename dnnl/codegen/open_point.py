@@ -13,9 +13,10 @@ from dnnl.codegen.across import across
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.convert import Conversion
+from dnnl.codegen.fold_loop import WAYS, Folding, FoldLoop, Merge, Step
 from dnnl.codegen.open_place import Lanes, StillPlace, moved
 from dnnl.codegen.place import Place
-from dnnl.codegen.point import WAYS, Body, Merge, Point, Step
+from dnnl.codegen.point import Body, Point
 from dnnl.codegen.vector import Mask
 
 
@@ -56,13 +57,6 @@ class OpenSite:
     mask: Mask = None
 
 
-@dataclass(frozen=True, eq=False)
-class _Fold:
-    step: Step
-    merge: Merge
-    neutral: Values
-
-
 class OpenPoint(StillPlace, Point):
     """One vector of the iterations, or a single one, of a walk over sizes that only the execution
     knows: it can load and store, and fold over the reduced axes.
@@ -100,7 +94,7 @@ class OpenPoint(StillPlace, Point):
         every lane of the result holds the answer where the lanes themselves are reduced."""
         kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
         neutral = tuple(vector.splat_constant(kind, value) for value in init)
-        result = self._over(self._on.reduced, self._places, _Fold(step, merge, neutral), neutral)
+        result = self._over(self._on.reduced, self._places, Folding(step, merge, neutral), neutral)
         return across(self.e, result, merge, single=True) if self._on.inside else result
 
     def each(self, body: Body) -> None:
@@ -110,7 +104,7 @@ class OpenPoint(StillPlace, Point):
             body(point)
             return ()
 
-        fold = _Fold(step, lambda _e, _values, _others: (), ())
+        fold = Folding(step, lambda _e, _values, _others: (), ())
         self._over(self._on.reduced, self._places, fold, ())
 
     def conditions(self, bounds: Sequence[Bound]) -> Mask:
@@ -161,7 +155,7 @@ class OpenPoint(StillPlace, Point):
         return self._start(form)
 
     def _over(
-        self, loops: Sequence[OpenLoop], places: Sequence[ir.Value], fold: _Fold, carried: Values
+        self, loops: Sequence[OpenLoop], places: Sequence[ir.Value], fold: Folding, carried: Values
     ) -> Values:
         if not loops:
             return fold.step(self, *carried)
@@ -173,7 +167,8 @@ class OpenPoint(StillPlace, Point):
             return self._over(rest, moved(self.e, places, index, loop.strides), fold, values)
 
         def nested() -> Values:
-            return self.e.loop(i64(0), loop.extent, body, carried, unroll=False, name="reduced")
+            around = FoldLoop(fold, 1, name="reduced")
+            return around.run(self.e, i64(0), loop.extent, body, carried)
 
         if len(rest) > 1 or not (self._on.inside and carried):
             return nested()
@@ -188,7 +183,7 @@ class OpenPoint(StillPlace, Point):
         outer: OpenLoop,
         loop: OpenLoop,
         places: Sequence[ir.Value],
-        fold: _Fold,
+        fold: Folding,
         carried: Values,
     ) -> Values:
         """The two innermost loops of a reduction over rows that are short: the first vector of each
@@ -215,7 +210,7 @@ class OpenPoint(StillPlace, Point):
         return self.e.branch(some, lambda: column(whole, results, left), lambda: results)
 
     def _along(
-        self, loop: OpenLoop, places: Sequence[ir.Value], fold: _Fold, carried: Values
+        self, loop: OpenLoop, places: Sequence[ir.Value], fold: Folding, carried: Values
     ) -> Values:
         """The innermost loop of a reduction; what whole vectors leave of it under a mask."""
         b, size = self.e.b, self._on.count if self._on.inside else 1
@@ -241,7 +236,7 @@ class OpenPoint(StillPlace, Point):
         places: Sequence[ir.Value],
         index: ir.Value,
         left: ir.Value | None,
-        fold: _Fold,
+        fold: Folding,
         carried: Values,
     ) -> Values:
         """One step of a fold; if ``left`` is given, for as many lanes as whole vectors leave of the
@@ -254,43 +249,13 @@ class OpenPoint(StillPlace, Point):
         pairs = zip(results, carried, strict=True)
         return tuple(self.e.b.select(self._on.mask, new, old) for new, old in pairs)
 
-    def _turns(self, end: ir.Value, size: int, one: Step, fold: _Fold, carried: Values) -> Values:
+    def _turns(self, end: ir.Value, size: int, one: Step, fold: Folding, carried: Values) -> Values:
         """Run ``one(index, *values)`` for each ``size``-th index: several at a time, with results
         of their own, so that none waits for the one before."""
-        e, b = self.e, self.e.b
         registers = max(1, self._on.count // self._on.lanes.lane.extent)
-        ways = min(WAYS, max(1, e.isa.registers // 2 // registers)) if carried else 2
-        count = len(carried)
-
-        def several(index: ir.Value, *values: ir.Value) -> Values:
-            following: Values = ()
-            for way in range(ways):
-                own = values[way * count : (way + 1) * count]
-                following += one(e.add(index, i64(way * size)), *own)
-            return following
-
-        even = b.and_(end, i64(-size * ways))
-
-        def together() -> Values:
-            results = e.loop(
-                i64(0), even, several, carried + fold.neutral * (ways - 1),
-                step=size * ways, unroll=False, name="ways",
-            )  # fmt: skip
-            return self._merged(results, count, fold)
-
-        results = e.branch(b.icmp_signed(">", even, i64(0)), together, lambda: carried)
-        return e.loop(even, end, one, results, step=size, unroll=False, name="rest")
-
-    def _merged(self, results: Values, count: int, fold: _Fold) -> Values:
-        """One result, of ``count`` values, out of several."""
-        while len(results) > count:
-            half = len(results) // count // 2 * count
-            pairs = [
-                (results[k : k + count], results[k + half : k + half + count])
-                for k in range(0, half, count)
-            ]
-            results = tuple(value for pair in pairs for value in fold.merge(self.e, *pair))
-        return results
+        ways = min(WAYS, max(1, self.e.isa.registers // 2 // registers)) if carried else 2
+        loop = FoldLoop(fold, ways, step=size, name="folded")
+        return loop.run(self.e, i64(0), end, one, carried)
 
     def _at(
         self, places: Sequence[ir.Value], index: ir.Value, left: ir.Value | None = None

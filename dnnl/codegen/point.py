@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from math import prod
 
@@ -13,65 +12,18 @@ from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env, Number, Operand
 from dnnl.codegen.across import across
 from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import I32, Emitter, Values, i64
-from dnnl.codegen.place import Place, alike
-from dnnl.codegen.schedule import Schedule
-from dnnl.codegen.variants import MOST_WRITTEN
+from dnnl.codegen.builder import I32, Values, i64
+from dnnl.codegen.counted import CountedPlace, Site, Span
+from dnnl.codegen.fold_loop import WAYS, Folding, FoldLoop, Merge, Step, added
+from dnnl.codegen.place import alike
 from dnnl.codegen.waiting import Waiting
 
 Body = Callable[["Point"], None]
-Step = Callable[..., Values]
-Merge = Callable[[Emitter, Values, Values], Values]
-# Results that a long reduction keeps apart until its end.
-WAYS = 4
 # Bytes that a point may put by: half of the smallest first-level caches.
 ROOM = 16384
 
 
-def added(e: Emitter, a: Values, b: Values) -> Values:
-    """The merger of sums."""
-    return tuple(e.b.fadd(x, y) for x, y in zip(a, b, strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class Site:
-    """Where the code of a nest is written: by whom, after which plan, on which tensors.
-
-    Whole vectors of the outputs ``streamed`` are written by non-temporal stores.
-    """
-
-    e: Emitter
-    plan: Schedule
-    pointers: Mapping[Operand, ir.Value]
-    core: ir.Type
-    reads_dst: bool
-    streamed: tuple[Operand, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class _Fold:
-    """A reduction: its step, how two results become one, and what each starts from."""
-
-    step: Step
-    merge: Merge
-    init: Values
-
-
-@dataclass(frozen=True, eq=False)
-class _Span:
-    """The iterations of a loop that are run, in which some bounds are known to hold."""
-
-    begin: ir.Value
-    end: ir.Value
-    known: Mapping[Bound, bool]
-
-    @property
-    def fixed(self) -> bool:
-        """Whether its ends are known to the generator."""
-        return isinstance(self.begin, ir.Constant) and isinstance(self.end, ir.Constant)
-
-
-class Point(Place):
+class Point(CountedPlace):
     """One vector of the iteration space, as the body of a nest sees it.
 
     ``e`` writes instructions. Besides loading and storing, a point can fold over the reduced axes.
@@ -89,14 +41,8 @@ class Point(Place):
         absent: float | None = None,
         waiting: Waiting | None = None,
     ) -> None:
-        space, vectors = site.plan.space, site.plan.vectors
-        lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
-        super().__init__(
-            site.e, site.pointers, space.accesses, env, lane, lanes,
-            masked=masked, domain=space.domain, exists=space.exists,
-            streamed=site.streamed, core=site.core, known=known, waiting=waiting,
-        )  # fmt: skip
-        self._site, self._loaded, self._absent = site, loaded, absent
+        super().__init__(site, env, masked, known, along, waiting)
+        self._loaded, self._absent = loaded, absent
 
     def load(self, operand: Operand) -> ir.Value:
         """The operand's elements here in the core type; zero, or any number, outside bounds; in an
@@ -143,11 +89,6 @@ class Point(Place):
         every = self.e.b.add(vector.splat(self.e, first, kind.count), steps)
         return every if kind.element == I32 else self.e.b.sitofp(every, kind)
 
-    def _bounded(self, form: Affine) -> ir.Value:
-        """The value of a form in the first lane; outside of a fold, in its first iteration."""
-        ahead = [axis for axis in self._site.plan.space.inner if axis not in self._env]
-        return super()._bounded(form.without(*ahead))
-
     def fold(
         self,
         init: Sequence[float],
@@ -168,7 +109,7 @@ class Point(Place):
         """
         kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
         carried = tuple(vector.splat_constant(kind, value) for value in init)
-        fold = _Fold(step, merge, carried)
+        fold = Folding(step, merge, carried)
         result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
@@ -208,7 +149,7 @@ class Point(Place):
             body(point)
             return ()
 
-        fold = _Fold(step, lambda _e, _values, _others: (), ())
+        fold = Folding(step, lambda _e, _values, _others: (), ())
         self._first()._loops(self._open, fold, ())
 
     def outermost(self, body: Body, count: int | None = None) -> None:
@@ -237,18 +178,13 @@ class Point(Place):
                 rest = rest if step == 1 else self.e.b.urem(rest, size)
         return self._with(env)
 
-    @property
-    def _open(self) -> list[Axis]:
-        """The reduced axes that have no value yet, the outermost first."""
-        return [axis for axis in self._site.plan.space.inner if axis not in self._env]
-
     def _first(self) -> Point:
         """Where a fold starts: with masks if its only vector is a tail."""
         loop = self._site.plan.vectors.loop
         only = loop is not None and loop.extent == 1
         return self._with({}, masked=True) if self._site.plan.tails and only else self
 
-    def _loops(self, axes: list[Axis], fold: _Fold, carried: Values) -> Values:
+    def _loops(self, axes: list[Axis], fold: Folding, carried: Values) -> Values:
         plan = self._site.plan
         if not axes:
             return self._step(fold.step, carried)
@@ -266,7 +202,7 @@ class Point(Place):
             self._padding(axes, whole + 1, fold)
         return carried
 
-    def _padding(self, axes: list[Axis], begin: int, fold: _Fold) -> None:
+    def _padding(self, axes: list[Axis], begin: int, fold: Folding) -> None:
         """The vectors behind the end of the vector axis: they hold no value that counts, but what
         is stored there is padding."""
         axis, *rest = axes
@@ -277,7 +213,7 @@ class Point(Place):
         if begin < axis.extent:
             self.e.loop(i64(begin), i64(axis.extent), body, name=axis.name)
 
-    def _loop(self, axes: list[Axis], extent: int, fold: _Fold, carried: Values) -> Values:
+    def _loop(self, axes: list[Axis], extent: int, fold: Folding, carried: Values) -> Values:
         """The first ``extent`` iterations of the outermost of ``axes``.
 
         If it is the innermost as well and long, several iterations are done at a time with results
@@ -287,50 +223,21 @@ class Point(Place):
         if not (carried or rest) and axis is self._site.plan.vectors.loop:
             self._side_by_side(axis, extent, fold)
             return ()
-        span = self._span(axis, extent) if carried else _Span(i64(0), i64(extent), {})
+        span = self._span(axis, extent) if carried else Span(i64(0), i64(extent), {})
         inside = self._with({}, known=span.known)
         ways = self._ways
         if rest or extent < 2 * (WAYS if span.known else ways):
             ways = 1
-        count = len(carried)
 
         def one(index: ir.Value, *values: ir.Value) -> Values:
             return inside._with({axis: index})._loops(rest, fold, values)
 
-        def several(index: ir.Value, *values: ir.Value) -> Values:
-            following: Values = ()
-            for way in range(ways):
-                own = values[way * count : (way + 1) * count]
-                following += one(self.e.add(index, i64(way)), *own)
-            return following
+        terms = prod(other.extent for other in rest)
+        written = bool(carried) and span.fixed and inside._differs(axis, extent)
+        loop = FoldLoop(fold, ways, most=extent, terms=terms, written=written, name=axis.name)
+        return loop.run(self.e, span.begin, span.end, one, carried)
 
-        even = self._even(span, ways)
-        if carried and span.fixed and inside._differs(axis, extent):
-            even = span.begin
-        results = carried + fold.init * (ways - 1)
-        results = self.e.loop(
-            span.begin, even, several, results, step=ways, unroll=span.fixed, name=axis.name
-        )
-        if span.fixed:
-            for number, index in enumerate(range(even.constant, span.end.constant)):
-                first = number % ways * count
-                own = one(i64(index), *results[first : first + count])
-                results = (*results[:first], *own, *results[first + count :])
-        elif ways > 1:
-            left = self.e.loop(
-                even, span.end, one, results[:count], unroll=False, name=f"{axis.name}.rest"
-            )
-            results = (*left, *results[count:])
-        while len(results) > count:
-            half = len(results) // count // 2 * count
-            pairs = [
-                (results[k : k + count], results[k + half : k + half + count])
-                for k in range(0, half, count)
-            ]
-            results = tuple(value for a, b in pairs for value in fold.merge(self.e, a, b))
-        return results
-
-    def _side_by_side(self, axis: Axis, extent: int, fold: _Fold) -> None:
+    def _side_by_side(self, axis: Axis, extent: int, fold: Folding) -> None:
         """The first ``extent`` iterations along the vector axis, of which nothing is kept: as many
         at a time as are best converted together, and fewer of those that are left."""
         plan = self._site.plan
@@ -348,69 +255,6 @@ class Point(Place):
             several = partial(some, count)
             self.e.loop(i64(begin), i64(end), several, step=count, name=axis.name)
             begin, count = end, count // 2
-
-    def _even(self, span: _Span, ways: int) -> ir.Value:
-        """Where the last of as many iterations as are done ``ways`` at a time ends."""
-        if span.fixed:
-            count = max(0, span.end.constant - span.begin.constant)
-            return i64(span.begin.constant + count - count % ways)
-        if ways == 1:
-            return span.end
-        count = self.e.larger(self.e.b.sub(span.end, span.begin), i64(0))
-        return self.e.add(span.begin, self.e.b.and_(count, i64(-ways)))
-
-    def _span(self, axis: Axis, extent: int) -> _Span:
-        """The first ``extent`` iterations of a fold along ``axis``, without those that count for no
-        lane: of a window that hangs over an edge, those inside. Where lanes differ, all."""
-        begin, end = i64(0), i64(extent)
-        if not self.masked:
-            return _Span(begin, end, {})
-        later = {other for other in self._site.plan.space.inner if other not in self._env}
-        apart = (later - {axis}) | {self._lane}
-        found = [
-            bound
-            for bound in self._unknown
-            if bound.form.stride(axis) and apart.isdisjoint(bound.form.strides)
-        ]
-        for bound in found:
-            step, rest = bound.form.stride(axis), bound.form.without(axis)
-            zero, limit = rest, rest + -bound.limit
-            if step > 0:
-                # The first iteration at zero or above, and the first at the limit or above.
-                first, behind = (
-                    self._quotient(form * -1 + (step - 1), step) for form in (zero, limit)
-                )
-                starts, ends = bound.below_zero, bound.above
-            else:
-                # The first iteration below the limit, and the first below zero.
-                first, behind = (self._quotient(form + -step, -step) for form in (limit, zero))
-                starts, ends = bound.above, bound.below_zero
-            begin = self.e.larger(begin, first) if starts else begin
-            end = self.e.smaller(end, behind) if ends else end
-        return _Span(begin, end, dict.fromkeys(found, True))
-
-    def _quotient(self, form: Affine, divisor: int) -> ir.Value:
-        """The value of a form divided by a number, rounded down."""
-        if divisor == 1:
-            return self._start(form)
-        whole = max(0, -(form.low // divisor))
-        quotient, _ = self.e.divmod(self._start(form + whole * divisor), divisor)
-        return self.e.add(quotient, i64(-whole))
-
-    def _differs(self, axis: Axis, extent: int) -> bool:
-        """Whether the iterations along ``axis`` count for lanes that differ and that are known to
-        the generator: written out, each has a constant mask, and some have none."""
-        if not self.masked or extent > MOST_WRITTEN:
-            return False
-        fixed = {own for own, value in self._env.items() if isinstance(value, ir.Constant)}
-        fixed |= {axis} if self._lane is None else {axis, self._lane}
-        moving = [bound.form for bound in self._unknown if bound.form.stride(axis)]
-        return bool(moving) and all(form.within(fixed) for form in moving)
-
-    @property
-    def _unknown(self) -> list[Bound]:
-        """The bounds within which an iteration of a fold counts, where it is not known whether."""
-        return [bound for bound in self._site.plan.counting if bound not in self._known]
 
     def _with(
         self,
@@ -481,17 +325,12 @@ class Point(Place):
         span = here._span(axis, axis.extent)
         if not span.known.keys() >= set(here._unknown):
             zero = self.constant(0.0)
-            return here._loops([axis], _Fold(_one_more, added, (zero,)), (zero,))[0]
+            return here._loops([axis], Folding(_one_more, added, (zero,)), (zero,))[0]
         if span.fixed:
             return self.constant(float(max(0, span.end.constant - span.begin.constant)))
         count = self.e.larger(self.e.b.sub(span.end, span.begin), i64(0))
         number = self.e.b.sitofp(count, self.kind.element)
         return vector.splat(self.e, number, self.kind.count)
-
-    @property
-    def valid(self) -> vector.Mask:
-        """The lanes for which this iteration of a fold counts."""
-        return self.conditions(self._site.plan.counting)
 
 
 def _one_more(p: Point, number: ir.Value) -> Values:

@@ -7,8 +7,9 @@ from llvmlite import ir
 from dnnl.codegen import nibbles, vector
 from dnnl.codegen.access import Access, Bound, Env, Operand
 from dnnl.codegen.builder import i64
+from dnnl.codegen.counted import Site
 from dnnl.codegen.isa.caches import LINE
-from dnnl.codegen.point import Body, Point, Site
+from dnnl.codegen.point import Body, Point
 from dnnl.codegen.vectorize import Squares
 
 Known = dict[Bound, bool]

@@ -10,7 +10,8 @@ from llvmlite import ir
 from dnnl.codegen.access import Bound, Env, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I1, Values, i64
-from dnnl.codegen.point import Body, Point, Site
+from dnnl.codegen.counted import Site
+from dnnl.codegen.point import Body, Point
 from dnnl.codegen.sharing import Items
 from dnnl.codegen.squares import SquareWriter
 from dnnl.codegen.variants import Range, cut

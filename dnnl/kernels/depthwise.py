@@ -11,12 +11,13 @@ from dnnl.codegen.access import Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels import convolution_depthwise_bytes, product_conf

@@ -11,11 +11,12 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.folds import Fold, Reduction, at_once, emit_fold, room, sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.group_normalization_axes import GroupAxes, layered, layers
 from dnnl.kernels.normalization import KEPT, Flagged, inverse_deviation

@@ -12,12 +12,13 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.folds import Fold, Parts, at_once, emit_fold, room, sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.open_fold import OpenFold, open_room
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.kernels.layer_normalization_gradients import Conf, Gradients
 from dnnl.kernels.layer_normalization_rows import (
     ROWS,

@@ -10,11 +10,12 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F64, Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

@@ -11,10 +11,11 @@ from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F64, Emitter, Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.codegen.windows import Window, tap_number
 from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg

@@ -15,10 +15,11 @@ from dnnl.codegen.access import Bound, Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.codegen.windows import Window, containing, tap_number
 from dnnl.kernels.pointwise import (
     WIDE_FLOATS,

@@ -10,10 +10,11 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.folds import Fold, Reduction, emit_fold, needed
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import computed_in, core_of, emit_copy, letters, refuse_types, symbol
 from dnnl.kernels.prelu import TYPES, where_positive
 from dnnl.kernels.scratchpad import Scratchpad

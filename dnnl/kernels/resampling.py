@@ -11,10 +11,11 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F64, I32, Module, Type, Value, Values
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import (
     INTEGERS,
     WIDE_FLOATS,

@@ -13,10 +13,11 @@ from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Emitter, Value, Values
 from dnnl.codegen.dropout import Dropper
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (

@@ -11,10 +11,11 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Value, Values
 from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
-from dnnl.codegen.point import Point, added
+from dnnl.codegen.point import Point
 from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import WIDE_FLOATS, build_nest, core_of, letters, refuse_types
 from dnnl.types.arg import Arg

@@ -15,6 +15,7 @@ from dnnl.codegen.builder import Emitter, Module, Value, Values
 from dnnl.codegen.folds import (
     Fold,
     Reduction,
+    at_once,
     emit_fold,
     mean_and_variance,
     moments,
@@ -23,6 +24,7 @@ from dnnl.codegen.folds import (
     sums,
 )
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest import emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.pointwise import letters
@@ -121,6 +123,30 @@ def test_variance_does_not_cancel(layout: str, isa: Isa) -> None:
     assert_close(logical(variance)[changing], stored.var((0, 2, 3))[changing], bound)
     # The mean of what never changes may be rounded, which is then the deviation of all.
     assert logical(variance)[9] <= (DataType.f32.eps * 12345.678) ** 2
+
+
+@EACH_ISA
+@pytest.mark.parametrize("layout", ["abcd", "acdb", "aBcd16b", "gaps", "cdab"])
+def test_long_sums_are_as_exact_as_short_ones(layout: str, isa: Isa) -> None:
+    """A register does not add up the thousands of terms that one fold has."""
+    dims = (2, 16, 89, 90)
+    src = memory_of(np.random.default_rng(7).random(dims), described(dims, layout), ENGINE)
+    desc = described((16,), "a")
+
+    def build(module: Module) -> list[Phase]:
+        axes = letters(dims)
+        index = tuple(map(Affine.of, axes))
+        given, output = Operand(0, src.desc, index), Operand(1, desc, index[1:2])
+        total = sums(lambda p, before: (p.e.b.fadd(before, p.load(given)),))
+        fold = Fold(
+            kept=axes[1:2], reduced=(axes[0], *axes[2:]), inputs=(given,), outputs=(output,),
+            reduction=total, finish=lambda point, values: point.store(output, *values),
+        )  # fmt: skip
+        return [emit_nest(module, "total", at_once(fold))]
+
+    (total,) = launch(isa, build, [src], [desc])
+    exact = logical(src).sum((0, 2, 3))
+    assert np.abs(logical(total) / exact - 1).max() < 4 * DataType.f32.eps
 
 
 @EACH_ISA
