@@ -55,22 +55,27 @@ def _isas() -> list[str]:
 
 @st.composite
 def lines(
-    draw: st.DrawFn, kinds: Sequence[str] = tuple(OPERATIONS), *, laid_out: bool = False
+    draw: st.DrawFn,
+    kinds: Sequence[str] = tuple(OPERATIONS),
+    *,
+    laid_out: bool = False,
+    large: bool = False,
 ) -> str:
     """Cases of operations of these kinds; with tensors ``laid_out`` in ways that no tag spells, as
-    some are in any case."""
+    some are in any case. ``large`` ones have sizes as in networks, and the caches of the machine.
+    """
     best = ["default", *reversed(_isas())]
     level = draw(st.sampled_from([*best[:1] * 3, *best]))
-    caches = draw(st.sampled_from(("real", "small", "small")))
+    caches = "real" if large else draw(st.sampled_from(("real", "small", "small")))
     threads = draw(st.sampled_from((2, 2, 3, 5, 7)))
-    case = draw(problems(kinds))
+    case = draw(problems(kinds, large=large))
     if laid_out or draw(st.booleans()):
         case = taken(case)
     own = draw(layouts.drawn(case)) if laid_out or draw(st.integers(0, 3)) == 3 else ""
     return " ".join(word for word in (level, caches, str(threads), own, case.repro) if word)
 
 
-def _run(text: str) -> Outcome:
+def run(text: str) -> Outcome:
     level, caches, threads, *tokens = text.split(" ")
     own = tokens.pop(0) if tokens[0].startswith(layouts.MARK) else ""
     (case,) = Interpreter().cases(tokens)
@@ -207,5 +212,5 @@ def _as_bench(case: Case) -> str:
 
 
 KIND = Kind(
-    "primitive", "valid problems of every operation", lines, _run, __name__, weight=8, timeout=120
+    "primitive", "valid problems of every operation", lines, run, __name__, weight=8, timeout=120
 )

@@ -23,6 +23,7 @@ from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.types.arg import Arg
 from tests.fuzz.problem_attributes import ATTRIBUTES
+from tests.fuzz.problem_growth import grown
 from tests.fuzz.problem_sizes import Dims, Draw, begun
 
 _TYPES = (
@@ -87,10 +88,13 @@ class Sketch:
 
 
 @st.composite
-def cases(draw: Draw, kinds: Sequence[str] = tuple(OPERATIONS)) -> Case:
-    """A case of an operation of one of these kinds."""
+def cases(draw: Draw, kinds: Sequence[str] = tuple(OPERATIONS), *, large: bool = False) -> Case:
+    """A case of an operation of one of these kinds; a ``large`` one has sizes as in networks."""
     operation = OPERATIONS[draw(st.sampled_from(kinds))].operation
-    sketch = Sketch(operation, *draw(begun(operation.driver)))
+    problem, options = draw(begun(operation.driver))
+    if large and not options.keys() & _LEFT_ALONE:
+        problem = draw(grown(operation.driver, problem))
+    sketch = Sketch(operation, problem, options)
     for option in operation.driver.options:
         if option.name in _LEFT_ALONE or option.name in sketch.options:
             continue
