@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from math import prod
 
 from hypothesis import strategies as st
 
-from dnnl.language.descriptor import Grammar
+from dnnl.language.descriptor import SPATIAL, Grammar
 from dnnl.language.options import Driver
 
 _FACTORS = (2, 3, 4, 5, 8, 13, 16, 32, 64, 128)
@@ -55,7 +55,7 @@ def _grown_numbers(draw: st.DrawFn, grammar: Grammar, problem: str) -> str:
     windows = {key for key in space if key[0] == "k"}
     images = {key for key in space if key[0] in ("i" if windows else "io")}
     sizes = {key: int(text) for key, text in numbers if key in images | {"mb", *_CHANNELS}}
-    taps = prod(int(text) for key, text in numbers if key in windows)
+    taps = prod(int(text) ** _times(key, windows) for key, text in numbers if key in windows)
     # src, weights as those of a fully connected layer, and dst.
     tensors = [sizes.keys() - {key} for key in ("oc", "mb", "ic") if key in sizes]
     factors = draw(_factors(sizes, tensors, taps))
@@ -67,6 +67,14 @@ def _grown_numbers(draw: st.DrawFn, grammar: Grammar, problem: str) -> str:
     )
 
 
+def _times(key: str, given: Container[str]) -> int:
+    """In how many dimensions a problem has this size: those that are not given as well."""
+    letter = key[-1]
+    if len(key) != 2 or letter not in SPATIAL or key[0] + SPATIAL[-1] in given:
+        return 1
+    return len(SPATIAL) - SPATIAL.index(letter)
+
+
 @st.composite
 def _factors(
     draw: st.DrawFn, sizes: Mapping[str, int], tensors: Sequence[Iterable[str]], taps: int = 1
@@ -75,12 +83,13 @@ def _factors(
     factors = dict.fromkeys(sizes, 1)
 
     def room(most: int, names: Iterable[str]) -> int:
-        return most // max(1, prod(sizes[name] * factors[name] for name in names))
+        used = prod((sizes[name] * factors[name]) ** _times(name, sizes) for name in names)
+        return int(most // max(1, used))
 
     for name in draw(st.permutations(list(sizes))):
         rooms = [room(_MOST_ELEMENTS, names) for names in tensors if name in names]
         most = min([room(_MOST_PRODUCTS // taps, sizes), *rooms])
-        fitting = [factor for factor in _FACTORS if factor <= most]
+        fitting = [factor for factor in _FACTORS if factor ** _times(name, sizes) <= most]
         if fitting:
             factors[name] = draw(st.sampled_from(fitting))
     return factors
