@@ -19,13 +19,15 @@ _caches_of = caches.of
 
 def small_caches(cpu: str, sized: Caches) -> Caches:
     """Those of ``cpu``, but so small that tests have sizes on either side of their limits."""
+    own = _caches_of(cpu, sized)
     return replace(
-        _caches_of(cpu, sized),
+        own,
         l2=SMALL_STREAM // 2,
         near=SMALL_STREAM // 2,
         shared=SMALL_STREAM,
         memory=2 * SMALL_STREAM,
         streamed=SMALL_STREAM,
+        streamed_rows=SMALL_STREAM if own.streamed_rows < caches.NEVER else caches.NEVER,
     )
 
 

@@ -168,7 +168,7 @@ def emit_fold(
     isa, parts = module.isa, Parts.of(fold, *scratch)
     nest, space, count, registers = _in_parts(isa, fold, parts)
     if count == 1:
-        return (emit_nest(module, symbol, at_once(fold)),)
+        return (emit_nest(module, symbol, replace(at_once(fold), registers=registers)),)
     plan = schedule(isa, space, replace(nest.style, registers=registers))
     first = emit_planned(module, symbol, nest, plan)
     return first, emit_nest(module, f"merged_{symbol}", parts.merger(count, fold))

@@ -197,11 +197,11 @@ def _streams(nest: Nest, isa: Isa, way: Way) -> bool:
     """Whether stores had better pass the caches by: as in nests of known sizes where all tensors
     are large together, and those of a line are neighbours."""
     caches, neighbours = isa.caches, way is Way.ROWS or (way is Way.LINES and not nest.reduced)
-    if nest.reads_dst or not (caches.steered and caches.streams_few_rows and neighbours):
+    if nest.reads_dst or not (caches.steered and neighbours):
         return False
     descs = {operand.slot: operand.desc for operand in nest.operands if operand.contents is None}
     nbytes = sum(desc.data_type.nbytes(desc.nelems()) for desc in descs.values())
-    return nbytes >= caches.streamed
+    return nbytes >= caches.streamed_rows
 
 
 def _in_lines(nest: Nest, loops: Loops, over: Sequence[Loop]) -> bool:

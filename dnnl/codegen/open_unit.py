@@ -10,6 +10,7 @@ from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Axis
 from dnnl.codegen.builder import I64, Emitter, Value, Values, i64
+from dnnl.codegen.isa.caches import NEVER
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.open_place import Lanes, moved
 from dnnl.codegen.open_plan import Way, may_stay, moves
@@ -180,7 +181,7 @@ class OpenUnit:
     def _may_stream(self) -> bool:
         """Whether a plan may ever want stores past the caches."""
         caches = self.e.isa.caches
-        return caches.steered and caches.streams_few_rows and not self._nest.reads_dst
+        return caches.steered and caches.streamed_rows < NEVER and not self._nest.reads_dst
 
     def _by_rows(self, places: Values, length: Value) -> None:
         """Points of a line, whose vectors lie along the innermost loop of the reduction. Of 512

@@ -14,11 +14,12 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.schedule import widths
 from dnnl.codegen.sharing import wanted
 from dnnl.codegen.space import Space, stride
-from dnnl.codegen.vectorize import vectorize
+from dnnl.codegen.vectorize import Vectors, vectorize
 
 REGISTERS = 4
 """How many registers the vectors of a part fill that lie along what is kept: the rows of a source
-whose channels are innermost are then read a few lines at a time."""
+whose channels are innermost are then read a few lines at a time. Those of a single result may fill
+twice as many."""
 
 _MOST_PARTS = 512
 _F32 = 4
@@ -71,7 +72,15 @@ def cut_reduction(
             number, count = number * pieces + Affine.of(part), count * pieces
         if size > 1:
             break
-    return space.displaced(results, number), count, 1 if vectors.reduced else REGISTERS
+    return space.displaced(results, number), count, _registers(vectors, len(results))
+
+
+def _registers(vectors: Vectors, results: int) -> int:
+    """How many registers vectors had better fill that were planned for `REGISTERS`."""
+    if vectors.reduced:
+        return 1
+    even = vectors.loop is not None and vectors.loop.extent % 2 == 0
+    return 2 * REGISTERS if even and results == 1 else REGISTERS
 
 
 def even_piece(extent: int, size: int, *, rows: bool) -> int:

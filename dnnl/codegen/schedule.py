@@ -250,10 +250,10 @@ def _can_stream(
     # Of tensors that are parts of larger ones, their part alone.
     sizes = ((desc.data_type, desc.nelems(padded=True)) for desc in tensors.values())
     nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
-    if nbytes < caches.streamed or dst.offset is None:
+    if nbytes < min(caches.streamed, caches.streamed_rows) or dst.offset is None:
         return False
     few = _rows_written(space, vectors, squares, loops) <= caches.rows_foreseen
-    if few and not caches.streams_few_rows:
+    if nbytes < (caches.streamed_rows if few else caches.streamed):
         return False
     innermost = loops[-1].axis if loops else None
     if vectors.reduced:

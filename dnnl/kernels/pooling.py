@@ -119,9 +119,17 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     nest = Nest(
         axes, taps, (src, *epilogue.operands), (dst, *places), body,
         numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
-        registers=registers(tuple(tap.extent for tap in taps)),
+        registers=_registers(conf, tuple(tap.extent for tap in taps), isa),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+def _registers(conf: Conf, kernel: tuple[int, ...], isa: Isa) -> int:
+    """As many registers as `registers` says, or twice as many for a single result if that leaves
+    nothing of the channels over: more lines of each row of channels are then read at a time."""
+    count = registers(kernel)
+    even = conf.dst.dims[1] % (2 * count * isa.lanes) == 0
+    return 2 * count if count > 1 and even and conf.workspace is None else count
 
 
 def registers(kernel: tuple[int, ...]) -> int:

@@ -192,7 +192,7 @@ def test_outputs_of_other_layouts(
     src = random_of(described(dims, layout))
     descs = [described(dims, first), described(dims, mask, "u8"), described(dims, layout, "s32")]
     count = np.arange(np.prod(dims[1:])).reshape(dims[1:])
-    caches = replace(isa.caches, streamed=1) if streamed else isa.caches
+    caches = replace(isa.caches, streamed=1, streamed_rows=1) if streamed else isa.caches
 
     def build(module: Module) -> list[Phase]:
         axes = letters(dims)
@@ -226,7 +226,7 @@ def test_rows_one_after_the_other(layout: str, streamed: bool, isa: Isa) -> None
     batch, rows, length = dims = (3, 5, 67)
     src = random_of(described(dims, layout))
     if streamed:
-        isa = replace(isa, caches=replace(isa.caches, streamed=1))
+        isa = replace(isa, caches=replace(isa.caches, streamed=1, streamed_rows=1))
     dst, total = described(dims, layout), described((batch, length), "ab")
 
     def build(module: Module) -> list[Phase]:

@@ -8,6 +8,9 @@ from math import gcd
 LINE = 64
 """The bytes of a cache line."""
 
+NEVER = 2**62
+"""More bytes than tensors have."""
+
 
 @dataclass(frozen=True)
 class Caches:
@@ -19,10 +22,11 @@ class Caches:
     as well, when they are wanted again; those of ``memory`` bytes have. Processors fetch
     ``rows_foreseen`` rows ahead by themselves if so many are read side by side.
 
-    Stores are non-temporal where all tensors together have ``streamed`` bytes; but, unless
-    ``streams_few_rows``, not where so few rows are written side by side that the processor fetches
-    them ahead. A processor that ``follows_rows`` does so wherever these lie: what comes from memory
-    is read in its own order. Code can neither fetch nor store past caches that are not ``steered``.
+    ``last`` is the size of the last level, 0 if it is not known. Stores are non-temporal where all
+    tensors together have ``streamed`` bytes; where so few rows are written side by side that the
+    processor fetches them ahead, ``streamed_rows`` bytes. A processor that ``follows_rows`` does so
+    wherever these lie: what comes from memory is read in its own order. Code can neither fetch nor
+    store past caches that are not ``steered``.
     """
 
     l1: int = 32 * 2**10
@@ -32,8 +36,9 @@ class Caches:
     shared: int = 4 * 2**20
     memory: int = 8 * 2**20
     rows_foreseen: int = 16
+    last: int = 0
     streamed: int = 16 * 2**20
-    streams_few_rows: bool = True
+    streamed_rows: int = 16 * 2**20
     follows_rows: bool = False
     steered: bool = True
 
@@ -41,8 +46,10 @@ class Caches:
         """The caches of a machine with these sizes. Of a last level that is large because many
         processors share it, one has an eighth or so to itself, and tensors half of that, since
         others are in use besides."""
-        streamed = max(self.streamed, l3 // 16)
-        return replace(self, l1=l1, l1_ways=l1_ways, l2=l2, streamed=streamed)
+        streamed, rows = (max(least, l3 // 16) for least in (self.streamed, self.streamed_rows))
+        return replace(
+            self, l1=l1, l1_ways=l1_ways, l2=l2, last=l3, streamed=streamed, streamed_rows=rows
+        )
 
     def lines_kept(self, distance: int) -> int:
         """How many lines that many bytes apart the first level keeps at the same time."""
@@ -53,11 +60,24 @@ class Caches:
         return self.l1_ways * (sets // gcd(lines, sets))
 
 
-_SKYLAKE = {"streams_few_rows": False, "follows_rows": True}
-_KNOWN = {"skylake-avx512": _SKYLAKE, "cascadelake": _SKYLAKE, "cooperlake": _SKYLAKE}
+def _skylake(caches: Caches) -> Caches:
+    return replace(caches, streamed_rows=NEVER, follows_rows=True)
+
+
+def _zen(caches: Caches) -> Caches:
+    """A chiplet writes to memory at half of the rate at which it reads, and has its last level to
+    itself."""
+    return replace(caches, streamed_rows=max(caches.streamed_rows, caches.last))
+
+
+_KNOWN = {
+    **dict.fromkeys(("skylake-avx512", "cascadelake", "cooperlake"), _skylake),
+    **dict.fromkeys(("znver3", "znver4", "znver5"), _zen),
+}
 
 
 def of(cpu: str, sized: Caches) -> Caches:
     """``sized`` with how the caches of the processor behave that LLVM calls ``cpu``, if somebody
     has measured it."""
-    return replace(sized, **_KNOWN.get(cpu, {}))
+    behave = _KNOWN.get(cpu)
+    return sized if behave is None else behave(sized)
