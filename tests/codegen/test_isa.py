@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dnnl import config
+from dnnl import MemoryDesc, config
 from dnnl.codegen import isa
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.isa import Isa, x86
 from dnnl.codegen.isa.caches import Caches
+from dnnl.codegen.nest import Nest
 from dnnl.errors import InvalidArguments
 
 CASCADE_LAKE = "cascadelake"
@@ -85,3 +88,26 @@ def test_sizes_of_caches_are_those_of_the_machine() -> None:
 @pytest.mark.parametrize(("l3", "streamed"), [(0, 16), (32, 16), (36, 16), (105, 16), (480, 30)])
 def test_a_large_last_level_keeps_more(l3: int, streamed: int) -> None:
     assert Caches().of_sizes(2**15, 8, 2**20, l3 * 2**20).streamed == streamed * 2**20
+
+
+@pytest.mark.parametrize(
+    ("cpu", "mib", "streamed"),
+    [
+        ("znver4", 24, False),
+        ("znver4", 40, True),
+        ("sapphirerapids", 24, True),
+        (CASCADE_LAKE, 24, False),
+        (CASCADE_LAKE, 400, False),
+    ],
+)
+def test_what_the_last_level_keeps_is_not_written_past_it(
+    cpu: str, mib: int, *, streamed: bool
+) -> None:
+    """Two tensors of so many MiB together, and a last level of 32 MiB."""
+    flags = {flag for row in isa.ROWS for flag in row.features}
+    row = isa.select("x86_64", cpu, flags, caches=(2**15, 8, 2**20, 32 * 2**20))
+    axis = Axis(mib * 2**17, "n")
+    desc = MemoryDesc((axis.extent,), "f32")
+    src, dst = (Operand(slot, desc, (Affine.of(axis),)) for slot in range(2))
+    nest = Nest((axis,), (), (src,), (dst,), lambda point: point.store(dst, point.load(src)))
+    assert bool(nest.planned(row).streamed) == streamed
