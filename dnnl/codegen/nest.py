@@ -53,7 +53,8 @@ class Nest:
     operand whose index has them. ``reads_dst`` says that the body reads dst as well, which then had
     better be in a cache, and ``keeps`` that it asks for ``Point.room``. ``core`` is the type of the
     body's vectors, and ``registers`` how many registers one fills where these hold more than one
-    element and what is converted is not transposed: those that are best converted together if None.
+    element and what is converted is not transposed: those that are best converted together if None;
+    vectors along neighbours of a reduction may fill as many as ``beside``.
     ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
     Nothing is done where all of ``needed``, numbers of s32 side by side, are zero. ``in_rows`` says
     that operands are rows along the reduced axis: where sizes are open, code for vectors that lie
@@ -71,6 +72,7 @@ class Nest:
     reads_dst: bool = False
     core: ir.Type = F32
     registers: int | None = 1
+    beside: int = 1
     moved: Operand | None = None
     found: tuple[Axis, ...] = ()
     keeps: bool = False
@@ -95,7 +97,7 @@ class Nest:
     @property
     def style(self) -> Style:
         """What the nest asks of any schedule of its."""
-        return Style(self.core, self.registers, self.moved is not None, self.reads_dst)
+        return Style(self.core, self.registers, self.beside, self.moved is not None, self.reads_dst)
 
     def planned(self, isa: Isa) -> Schedule:
         """The walk over all of the space."""

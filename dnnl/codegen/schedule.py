@@ -126,12 +126,16 @@ class Style:
     """What a nest asks of its schedule besides the order.
 
     Vectors hold values of ``core`` and fill as many ``registers`` each, where what is converted is
-    not transposed: those that are best converted together if None. ``moved`` says that nothing is
-    converted. ``reads_dst`` says that dst is read as well, which then had better be in a cache.
+    not transposed: those that are best converted together if None. Where they lie along neighbours
+    of a reduction, and these are many, they fill ``beside``: each row is then read some lines at a
+    time, though a first-level cache keeps few lines of rows that are a power of two apart.
+    ``moved`` says that nothing is converted. ``reads_dst`` says that dst is read as well, which
+    then had better be in a cache.
     """
 
     core: ir.Type = F32
     registers: int | None = 1
+    beside: int = 1
     moved: bool = False
     reads_dst: bool = False
 
@@ -144,6 +148,9 @@ def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
 
 
 _PLAIN = Style()
+_LEAST_VECTORS = 16
+BESIDE = 8
+"""The registers that rows some lines long fill beside a reduction."""
 
 
 def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
@@ -155,7 +162,10 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
         lanes = max(lanes, 2)  # elements of one byte are stored together
     together = convert.together(isa, space.dst.operand.data_type, style.core)
     registers = (style.registers or together) if isa.lanes > 1 else 1
-    vectorized = vectorize(space, lanes * registers, isa.caches)
+    beside = _beside(space, lanes, style) if isa.lanes > 1 and not nibbles else 1
+    vectorized = vectorize(space, lanes * max(registers, beside), isa.caches)
+    if beside > registers and (vectorized[1].reduced or vectorized[2] is not None):
+        vectorized = vectorize(space, lanes * registers, isa.caches)
     if registers > 1 and vectorized[2] is not None and not style.moved:
         # A square of longer vectors would not stay in registers.
         vectorized = vectorize(space, lanes, isa.caches)
@@ -177,6 +187,15 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
         _settled(space), vectors, squares, tuple(loops), ahead, streamed, serial,
         together if joined else 1, joined,
     )  # fmt: skip
+
+
+def _beside(space: Space, lanes: int, style: Style) -> int:
+    """How many registers vectors fill beside a reduction: as many as leave enough of them to be
+    shared out."""
+    kept, count = prod(axis.extent for axis in space.axes), style.beside
+    while count > 1 and kept < _LEAST_VECTORS * lanes * count:
+        count //= 2
+    return count
 
 
 def _joined(

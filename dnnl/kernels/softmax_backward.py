@@ -16,6 +16,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
+from dnnl.codegen.schedule import BESIDE
 from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import WIDE_FLOATS, build_nest, core_of, letters, refuse_types
 from dnnl.types.arg import Arg
@@ -90,7 +91,7 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
 
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
     reduced, core = (axes[conf.axis],), core_of(*_tensors(conf))
-    yield Nest(parallel, reduced, (diff_dst, dst), (diff_src,), body, core=core)
+    yield Nest(parallel, reduced, (diff_dst, dst), (diff_src,), body, beside=BESIDE, core=core)
 
 
 OPEN = OpenKernel(

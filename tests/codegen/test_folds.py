@@ -24,8 +24,9 @@ from dnnl.codegen.folds import (
     sums,
 )
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest import emit_nest
+from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
+from dnnl.codegen.schedule import BESIDE
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels.pointwise import letters
 from dnnl.reference.arrays import Array
@@ -296,3 +297,28 @@ def test_parts_are_written_for_devices(row: Isa) -> None:
     parts, merger = emit_fold(module, "statistics", fold, (2, room(row, 19, 7200, 4)))
     assert parts.count > merger.count == 19
     assert parts.symbol in jit.assembly(module)
+
+
+@pytest.mark.parametrize(
+    ("dims", "layout", "registers"),
+    [
+        ((4, 21, 64, 64), "abcd", 8),
+        ((1, 21, 16, 16), "abcd", 2),  # the others would leave too few vectors to share out
+        ((4, 21, 64, 64), "acdb", 1),  # along the reduction
+    ],
+)
+def test_vectors_beside_a_reduction_are_long(
+    dims: tuple[int, ...], layout: str, registers: int
+) -> None:
+    isa = isa_rows.find("avx2")
+    axes = letters(dims)
+    index = tuple(map(Affine.of, axes))
+    src, dst = (Operand(slot, described(dims, layout), index) for slot in range(2))
+
+    def body(point: Point) -> None:
+        point.each(lambda p: p.store(dst, p.load(src)))
+
+    kept = (axes[0], *axes[2:])
+    plan = Nest(kept, axes[1:2], (src,), (dst,), body, beside=BESIDE).planned(isa)
+    assert plan.vectors.lanes == registers * isa.lanes
+    assert plan.vectors.reduced == (registers == 1)
