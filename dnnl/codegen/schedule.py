@@ -26,7 +26,7 @@ from dnnl.codegen.address import Axis
 from dnnl.codegen.builder import F32
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.space import Space
+from dnnl.codegen.space import Space, stride
 from dnnl.codegen.vectorize import (
     Squares,
     Vectors,
@@ -148,7 +148,7 @@ def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
 
 
 _PLAIN = Style()
-_LEAST_VECTORS = 16
+_LEAST_VECTORS, _FILLED = 16, 1.1
 BESIDE = 8
 """The registers that rows some lines long fill beside a reduction."""
 
@@ -191,9 +191,15 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
 
 def _beside(space: Space, lanes: int, style: Style) -> int:
     """How many registers vectors fill beside a reduction: as many as leave enough of them to be
-    shared out."""
+    shared out, and few lanes of the last one empty."""
     kept, count = prod(axis.extent for axis in space.axes), style.beside
-    while count > 1 and kept < _LEAST_VECTORS * lanes * count:
+    line = next((axis.extent for axis in space.axes if stride(space.dst, axis) == 1), 1)
+
+    def walked(width: int) -> int:
+        return -(-line // width) * width
+
+    few = _LEAST_VECTORS * lanes
+    while count > 1 and (kept < few * count or walked(lanes * count) > _FILLED * walked(lanes)):
         count //= 2
     return count
 
