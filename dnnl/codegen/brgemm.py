@@ -98,9 +98,9 @@ class Tile:
         parts = [self.take(range(first, first + rows)) for first in range(0, self.rows, rows)]
         while len(parts) > 1:
             pairs = zip(parts[::2], parts[1::2], strict=True)
+            add = e.b.add if isinstance(self.cells[0].type.element, ir.IntType) else e.b.fadd
             parts = [
-                Tile(self.vectors, tuple(map(e.b.fadd, one.cells, other.cells)))
-                for one, other in pairs
+                Tile(self.vectors, tuple(map(add, one.cells, other.cells))) for one, other in pairs
             ]
         return parts[0]
 
@@ -223,6 +223,9 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
     return merged
 
 
+# Sums that are under way at the same time fill both multiply-add units of most processors.
+_CELLS, _LEAST_STEPS = 8, 16
+
 AHEAD = 8192
 """Bytes by which a single stream is fetched ahead."""
 
@@ -309,18 +312,59 @@ def accumulate(
 
     ahead = factors.ahead if len(levels) == 1 else None
     further = () if ahead is None else (e.opaque(ahead.pointer),)
+    ways = 1 if leaf is not None or len(levels) > 1 else _ways(tile, level)
 
-    def body(_: ir.Value, a: ir.Value, b: ir.Value, *rest: ir.Value) -> Values:
-        here = replace(factors, a=a, b=b)
+    def step(here: Factors, rest: Values) -> tuple[Factors, Values]:
         asked = () if ahead is None else (replace(ahead, pointer=rest[0]).ask(e).pointer,)
         part = Tile(tile.vectors, rest[len(further) :])
         result = accumulate(e, part, here, levels[1:], leaf)
         following = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))
-        return (following.a, following.b, *asked, *result.cells)
+        return following, (*asked, *result.cells)
+
+    def several(_: ir.Value, a: ir.Value, b: ir.Value, *rest: ir.Value) -> Values:
+        here, asked, cells = replace(factors, a=a, b=b), rest[: len(further)], rest[len(further) :]
+        results: Values = ()
+        for way in range(len(cells) // len(tile.cells)):
+            own = cells[way * len(tile.cells) : (way + 1) * len(tile.cells)]
+            here, after = step(here, (*asked, *own))
+            asked, results = after[: len(further)], (*results, *after[len(further) :])
+        return (here.a, here.b, *asked, *results)
 
     carried = (first.a, first.b, *further, *tile.cells)
-    after = e.loop(level.begin, level.end, body, carried, unroll=False, name="k")
-    return Tile(tile.vectors, after[2 + len(further) :])
+    if ways == 1:
+        after = e.loop(level.begin, level.end, several, carried, unroll=False, name="k")
+        return Tile(tile.vectors, after[2 + len(further) :])
+    zeros = tuple(ir.Constant(cell.type, None) for cell in tile.cells)
+    even = _even(e, level, ways)
+    after = e.loop(
+        level.begin,
+        even,
+        several,
+        carried + zeros * (ways - 1),
+        step=ways,
+        unroll=False,
+        name="ways",
+    )
+    head = 2 + len(further)
+    sums = Tile(tile.vectors, after[head:]).added_up(e, tile.rows)
+    after = e.loop(even, level.end, several, (*after[:head], *sums.cells), unroll=False, name="k")
+    return Tile(tile.vectors, after[head:])
+
+
+def _ways(tile: Tile, level: Level) -> int:
+    """How many sums each cell keeps, of steps in turns: a small tile would wait for each of them.
+    More than a few steps are worth it."""
+    ways = max(1, _CELLS // len(tile.cells))
+    ways = 1 << (ways.bit_length() - 1)
+    return ways if level.count is None or level.count >= _LEAST_STEPS * ways else 1
+
+
+def _even(e: Emitter, level: Level, ways: int) -> ir.Value:
+    """Where the last of as many steps as are done ``ways`` at a time ends."""
+    if level.count is not None:
+        return i64(level.end.constant - level.count % ways)
+    count = e.larger(e.b.sub(level.end, level.begin), i64(0))
+    return e.add(level.begin, e.b.and_(count, i64(-ways)))
 
 
 def _by_index(
