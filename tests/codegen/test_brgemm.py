@@ -181,6 +181,18 @@ def _run(isa: Isa, conf: _Conf, a: NDArray[Any], b: NDArray[Any], end: int) -> N
     return c.reshape(len(conf.rows), len(conf.vectors), isa.lanes)
 
 
+@pytest.mark.parametrize(
+    ("steps", "tile", "sums"),
+    [(64, (1, 1), 1), (128, (1, 1), 8), (128, (1, 2), 8), (128, (3, 1), 6), (128, (4, 2), 8)],
+)
+def test_a_small_tile_keeps_several_sums(steps: int, tile: tuple[int, int], sums: int) -> None:
+    """As many as are under way at the same time, if there are steps enough."""
+    conf = _Conf(((steps, 1, 40),), tuple(range(tile[0])), tuple(range(tile[1])), False, False)
+    text = str(_build(conf, rows.find("avx2")).module)
+    loop = text.partition(".loop:")[2].partition("br i1")[0]
+    assert loop.count("phi  <8 x float>") == sums
+
+
 @EACH_RUNNABLE
 @pytest.mark.parametrize("leaf", [False, True])
 @pytest.mark.parametrize("bounded", [False, True])
@@ -192,6 +204,10 @@ def _run(isa: Isa, conf: _Conf, a: NDArray[Any], b: NDArray[Any], end: int) -> N
         (((3, 70, 300), (4, 1, 70)), (6, 1)),
         (((2, 7, 900), (3, 300, 130), (2, 31, 40)), (3, 3)),
         (((0, 1, 1), (4, 1, 40)), (2, 2)),
+        # Small tiles, whose steps are summed up in turns.
+        (((67, 1, 17),), (1, 2)),
+        (((131, 1, 3),), (1, 1)),
+        (((3, 70, 300), (66, 1, 5)), (2, 2)),
     ],
     ids=str,
 )
