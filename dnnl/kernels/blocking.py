@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dnnl.codegen import sharing
 from dnnl.codegen.brgemm import TileShape
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
 
 # Tiles that make up for loading a part of a panel.
 _TILES = 16
@@ -15,6 +16,8 @@ _PAGE = 4096
 _BLOCK = 16
 # Rows that processors read ahead side by side.
 _ROWS = 8
+# Bytes of a row that are worth to look for its page, and groups of panels that threads share.
+_RUN, _LEAST_ITEMS = 512, 8
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Size:
     a sum, and the bytes of one step in a row of src and in a panel. ``in_rows`` is 0 for weights in
     panels; where each of their rows goes on in the next panel, it is how many a step has. Tiles
     are ``fast`` where a matrix unit reads both factors faster than the second-level cache. Threads
-    make panels where these are ``made``."""
+    make panels where these are ``made``, of rows that lie ``row_bytes`` apart unless that is 0."""
 
     rows: int
     panels: int
@@ -49,6 +52,7 @@ class Size:
     in_rows: int = 0
     fast: bool = False
     made: bool = False
+    row_bytes: int = 0
 
 
 def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
@@ -84,12 +88,25 @@ def choose_blocking(isa: Isa, tile: TileShape, size: Size) -> Blocking:
 def _made(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     """As much of a panel is made as leaves room for src in the first-level cache for a matrix unit,
     in the second-level one for others, once for as many rows as have their part of src there."""
+    if size.panel_step <= LINE and size.row_bytes >= _PAGE:
+        return _side_by_side(isa, tile, size)
     near = size.fast or size.rows <= tile.rows
     part = isa.caches.l1 // 3 if near else isa.caches.l2 // 4
     fitting = max(_BLOCK, part // size.panel_step // _BLOCK * _BLOCK)
     steps = fitting if fitting < size.steps else 0
     places = isa.caches.l2 // 4 // ((steps or size.steps) * size.src_step)
     return Blocking(tile, 1, 0 if size.rows <= tile.rows else max(places, tile.rows), steps)
+
+
+def _side_by_side(isa: Isa, tile: TileShape, size: Size) -> Blocking:
+    """Panels with no more than a line of each row, which has pages of its own: several are made at
+    a time, of as many rows as half of the first-level cache holds."""
+    panels = max(1, min(size.panels, _RUN // size.panel_step))
+    while panels > 1 and -(-size.panels // panels) < _LEAST_ITEMS:
+        panels = -(-panels // 2)
+    part = isa.caches.l1 // 2 // (panels * size.panel_step)
+    steps = max(_BLOCK, part // _BLOCK * _BLOCK)
+    return Blocking(tile, panels, 0 if size.rows <= tile.rows else size.rows, steps)
 
 
 def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:

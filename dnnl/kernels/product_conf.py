@@ -186,7 +186,7 @@ def plan(
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
     blocking = _blocking(
         problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows,
-        made=read.made is not None,
+        made=read.made,
     )  # fmt: skip
     return Conf(
         src=read.src, weights=read.weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
@@ -306,7 +306,7 @@ def _result(
 
 def _blocking(
     problem: Problem, isa: Isa, way: Multiply, vectors: int, terms: int, *, ones: bool,
-    in_rows: bool, made: bool,
+    in_rows: bool, made: Making | None,
 ) -> Blocking:  # fmt: skip
     """The tile, and what is kept in which cache."""
     *_, rows, columns = problem.dst.dims
@@ -319,6 +319,7 @@ def _blocking(
     size = Size(
         rows, -(-columns // width), -(-terms // way.group),
         way.word_bytes, way.group * width * way.b.bits // 8,
-        fast=way.tiles is not None, in_rows=way.group if in_rows else 0, made=made,
+        fast=way.tiles is not None, in_rows=way.group if in_rows else 0,
+        made=made is not None, row_bytes=0 if made is None else made.row_bytes,
     )  # fmt: skip
     return choose_blocking(isa, tile, size)

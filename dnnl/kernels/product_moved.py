@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Env, Operand
@@ -21,7 +22,7 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.pairs import Pairs
-from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Writer, in_one_stream
+from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Span, Writer, in_one_stream
 from dnnl.kernels.product_problem import Panels, Shape
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.kinds import FormatKind
@@ -32,14 +33,22 @@ _ELEMENTS = {1: I32, 2: I16, 4: I8}  # of a word
 _MOST_ROWS = 256
 """Rows beside which a copy of all weights, made once, takes no longer."""
 _PIECE = 4  # words that are loaded of a column at a time
+_ROWS_AHEAD = 8  # of which runs are fetched
 
 
 @dataclass(frozen=True)
 class Moving(Making):
-    """Words are moved: of weights whose columns have all of K side by side in squares of so many
-    words, or of rows if that is 0."""
+    """Words are moved: of weights whose columns have all of K, which is dimension ``summed``, side
+    by side in squares of so many words, or of rows if that is 0."""
 
+    summed: int
     square: int
+
+    @property
+    def row_bytes(self) -> int:
+        """How far rows lie apart, 0 for columns."""
+        desc = self.weights[1]
+        return 0 if self.square else desc.strides[self.summed] * desc.data_type.size
 
     def bound(self, arguments: Arguments, at: IndexOf) -> Made:
         argument, desc = self.weights
@@ -75,8 +84,8 @@ def moving(
         return None
     column, _ = wanted.desc.inner_blocks[0]
     if desc.strides[summed[0]] == 1 and desc.strides[column] != 1:
-        return Moving(weights, terms, isa.lanes)
-    return Moving(weights, terms, 0) if desc.strides[column] == 1 else None
+        return Moving(weights, terms, summed[0], isa.lanes)
+    return Moving(weights, terms, summed[0], 0) if desc.strides[column] == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +111,8 @@ class _Writer(Writer):
     """Where the weights are."""
 
     def __init__(self, made: Moved, room: Room) -> None:
-        self.e, self._room, self._made = room.e, room, made
+        super().__init__(room)
+        self._made = made
         form = made.weights.offset(made.weights.index)
         assert form is not None, "what lies in rows or columns is affine"
         self._form, columns = form, room.columns
@@ -111,48 +121,59 @@ class _Writer(Writer):
 
     def _at(self, env: Env, word: Value, v: int, lane: int = 0) -> Value:
         """The first weight of a word in a column."""
-        e, room = self.e, self._room
+        e, room = self.e, self.room
         step = self._form.stride(self._made.terms)
         lanes = self._form.stride(room.columns.lane) * (v * room.columns.lane.extent + lane)
         begin = e.add(self._form.along(env).emit(e, env), i64(lanes))
         begin = e.add(begin, e.mul(word, step * room.way.group))
-        return e.element(self._room.pointers[self._made.weights], begin, room.way.element[1])
+        return e.element(self.room.pointers[self._made.weights], begin, room.way.element[1])
 
-    def _each(
-        self, env: Env, begin: Value, end: Value, write: Callable[[Value, int], None]
-    ) -> None:
-        """``write(number, columns)`` for all numbers, in the last panel with as many columns as it
-        has."""
-        e, columns = self.e, self._room.columns
+    def _of_columns(self, env: Env, write: Callable[[int], None]) -> None:
+        """``write(columns)`` with as many columns as the panel has."""
+        columns = self.room.columns
 
-        def loop(count: int) -> Values:
-            e.loop(begin, end, lambda number: write(number, count), unroll=False, name="words")
+        def some(count: int) -> Values:
+            write(count)
             return ()
 
         if self._last == columns.width:
-            loop(columns.width)
+            some(columns.width)
             return
-        before = e.b.icmp_signed("<", env[columns.panel], i64(columns.panel.extent - 1))
-        e.branch(before, lambda: loop(columns.width), lambda: loop(self._last))
+        before = self.e.b.icmp_signed("<", env[columns.panel], i64(columns.panel.extent - 1))
+        self.e.branch(before, lambda: some(columns.width), lambda: some(self._last))
 
 
 class _InRows(_Writer):
-    def write(self, env: Env, begin: Value, end: Value, start: Value) -> None:
-        def word(number: Value, count: int) -> None:
-            for v in range(self._room.columns.vector.extent):
-                words = self._words(env, number, v, count)
-                vector.store(self.e, words, self._room.row(start, number, v))
+    def write(self, env: Env, panels: Span, words: Span, start: Value) -> None:
+        """Row by row, of which all panels read a run, so that pages are found once."""
 
-        self._each(env, begin, end, word)
+        def of_row(word: Value) -> None:
+            super(_InRows, self).write(env, panels, (word, self.e.add(word, i64(1))), start)
+
+        self.e.loop(*words, of_row, unroll=False, name="words")
+
+    def write_panel(self, env: Env, words: Span, start: Value) -> None:
+        number, _ = words
+
+        def word(count: int) -> None:
+            for v in range(self.room.columns.vector.extent):
+                vector.store(
+                    self.e, self._words(env, number, v, count), self.room.row(start, number, v)
+                )
+
+        self._of_columns(env, word)
 
     def _words(self, env: Env, number: Value, v: int, count: int) -> Value:
         """The words of a vector of columns; zero behind the ``count`` that there are."""
-        e, way, lanes = self.e, self._room.way, self._room.columns.lane.extent
+        e, way, lanes = self.e, self.room.way, self.room.columns.lane.extent
         kind = vector.vector_type(_ELEMENTS[way.group], lanes)
         mask = vector.known_lanes([v * lanes + lane < count for lane in range(lanes)])
         first = self._at(env, number, v)
         step = self._form.stride(self._made.terms)
         starts = [e.element(first, i64(step * k), kind.element) for k in range(way.group)]
+        if self.room.panels > 1:
+            further = e.element(first, i64(step * _ROWS_AHEAD), kind.element)
+            vector.prefetch(e, further)
         rows = [vector.load(e, start, kind, mask) for start in starts]
         while len(rows) > 1:
             rows = [_in_turns(e, a, b) for a, b in zip(rows[::2], rows[1::2], strict=True)]
@@ -160,41 +181,40 @@ class _InRows(_Writer):
 
 
 class _Turned(_Writer):
-    def write(self, env: Env, begin: Value, end: Value, start: Value) -> None:
+    def write_panel(self, env: Env, words: Span, start: Value) -> None:
+        """One vector of columns after the other: processors follow as many streams."""
         e, square = self.e, self._made.making.square
-        first, _ = e.divmod(begin, square)
-        last, rest = e.divmod(end, square)
+        (first, _), (last, rest) = (e.divmod(word, square) for word in words)
+        left, lanes = self._made.words(self.room.way) % square, self.room.columns.lane.extent
+        there = e.b.select(e.b.icmp_signed("!=", rest, i64(0)), i64(1), i64(0))
+        spans = [(first, last, square), (last, e.add(last, there), left)]
 
-        def words(number: Value, count: int) -> None:
-            self._turn(env, e.mul(number, square), square, count, start)
+        def turn(number: Value, size: int, count: int, v: int) -> None:
+            self._turn(env, e.mul(number, square), size, count, start, v)
 
-        self._each(env, first, last, words)
-        left = self._made.words(self._room.way) % square
-        if left:
-            there = e.b.select(e.b.icmp_signed("!=", rest, i64(0)), i64(1), i64(0))
-            further = e.add(last, there)
+        def columns(count: int) -> None:
+            for v in range(-(-count // lanes)):
+                for begin, end, size in spans[: 2 if left else 1]:
+                    each = partial(turn, size=size, count=count, v=v)
+                    e.loop(begin, end, each, unroll=False, name="words")
 
-            def some(number: Value, count: int) -> None:
-                self._turn(env, e.mul(number, square), left, count, start)
+        self._of_columns(env, columns)
 
-            self._each(env, last, further, some)
-
-    def _turn(self, env: Env, word: Value, words: int, count: int, start: Value) -> None:
-        """Turn so many words of a panel of ``count`` columns, the last of which stands for those
-        behind it."""
-        e, lanes, square = self.e, self._room.columns.lane.extent, self._made.making.square
+    def _turn(self, env: Env, word: Value, words: int, count: int, start: Value, v: int) -> None:
+        """Turn so many words of a vector of a panel of ``count`` columns, the last of which stands
+        for those behind it."""
+        e, lanes, square = self.e, self.room.columns.lane.extent, self._made.making.square
         kind = vector.vector_type(I32, _PIECE)
-        for v in range(-(-count // lanes)):
 
-            def load(lane: int, piece: int, v: int = v) -> Value:
-                there = [piece * _PIECE + number < words for number in range(_PIECE)]
-                column = self._at(env, word, v, min(lane, count - 1 - v * lanes))
-                at = e.element(column, i64(piece * _PIECE), I32)
-                return vector.load(e, at, kind, vector.known_lanes(there))
+        def load(lane: int, piece: int) -> Value:
+            there = [piece * _PIECE + number < words for number in range(_PIECE)]
+            column = self._at(env, word, v, min(lane, count - 1 - v * lanes))
+            at = e.element(column, i64(piece * _PIECE), I32)
+            return vector.load(e, at, kind, vector.known_lanes(there))
 
-            rows = vector.transpose(e, lanes, square // _PIECE, load)
-            for number, row in enumerate(rows[:words]):
-                vector.store(e, row, self._room.row(start, e.add(word, i64(number)), v))
+        rows = vector.transpose(e, lanes, square // _PIECE, load)
+        for number, row in enumerate(rows[:words]):
+            vector.store(e, row, self.room.row(start, e.add(word, i64(number)), v))
 
 
 def _in_turns(e: Emitter, a: Value, b: Value) -> Value:

@@ -17,7 +17,7 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.pairs import Pairs
-from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Writer, in_one_stream
+from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Span, Writer, in_one_stream
 from dnnl.kernels.product_problem import Panels, Shape
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.dtype import DataType
@@ -80,13 +80,14 @@ class _Writer(Writer):
     """Each word of a vector of columns by itself."""
 
     def __init__(self, made: Unpacked, room: Room) -> None:
-        self._made, self._room = made, room
+        super().__init__(room)
+        self._made = made
         form = made.weights.offset(made.weights.index)
         assert form is not None, "panels are affine"
         self._form = form.in_units(2)
 
-    def write(self, env: Env, begin: Value, end: Value, start: Value) -> None:
-        e, room, made = self._room.e, self._room, self._made
+    def write_panel(self, env: Env, words: Span, start: Value) -> None:
+        e, room, made = self.e, self.room, self._made
         panel = self._form.along(env).emit(e, env)
         step, columns = self._form.stride(made.words_in), room.columns
         pairs = vector.vector_type(I8, columns.lane.extent * _WORD // 2)
@@ -98,15 +99,15 @@ class _Writer(Writer):
             for v in range(columns.vector.extent):
                 at = e.element(source, i64(self._form.stride(columns.vector) * v), I8)
                 codes = nibbles.unpack(e, vector.load(e, at, pairs))
-                words = vector.vector_type(I32, columns.lane.extent)
-                value = e.b.bitcast(self._signed(codes), words)
+                kind = vector.vector_type(I32, columns.lane.extent)
+                value = e.b.bitcast(self._signed(codes), kind)
                 vector.store(e, value, room.row(start, number, v))
 
-        e.loop(begin, end, word, name="words")
+        e.loop(*words, word, name="words")
 
     def _signed(self, codes: Value) -> Value:
         """The values of codes."""
         if self._made.weights.desc.data_type is DataType.u4:
             return codes
         sign = vector.splat_constant(codes.type, _SIGN)
-        return self._room.e.b.sub(self._room.e.b.xor(codes, sign), sign)
+        return self.e.b.sub(self.e.b.xor(codes, sign), sign)

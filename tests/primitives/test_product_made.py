@@ -282,6 +282,21 @@ def test_weights_in_rows_and_columns(isa: str, layout: str, types: Types, sizes:
 
 
 @pytest.mark.usefixtures("usual_caches")
+@pytest.mark.parametrize("isa", sorted({"sse41", "avx2"} & {*ISAS}))
+@pytest.mark.parametrize("sizes", [(20, 100, 1100), (7, 33, 1045), (40, 37, 4112)])
+def test_rows_with_pages_of_their_own(isa: str, sizes: Dims) -> None:
+    """Several panels are made side by side, in blocks of few rows; the last ones fill no group and
+    no panel."""
+    with config.override("max_cpu_isa", isa):
+        desc = matmul_desc(sizes, ("f32",) * 3, ("plain",) * 3)
+        info = PrimitiveDesc(desc, ENGINE).info(1)
+        assert info.factors.endswith("threads make panels of f32")
+        assert " panels meet" in info.block
+        verify(desc)
+        verify(inner_product_desc((20, sizes[1]), sizes[2], ("f32",) * 3, ("plain", "ba", "plain")))
+
+
+@pytest.mark.usefixtures("usual_caches")
 @pytest.mark.parametrize("layout", ["plain", "reversed"])
 def test_weights_are_not_copied(layout: str) -> None:
     desc = matmul_desc((64, 96, 70), ("f32", "f32", "f32"), ("plain", layout, "plain"))
