@@ -311,44 +311,30 @@ def accumulate(
     first = first.opaque(e)
 
     ahead = factors.ahead if len(levels) == 1 else None
-    further = () if ahead is None else (e.opaque(ahead.pointer),)
+    asked = () if ahead is None else (e.opaque(ahead.pointer),)
+    head, size, begin = 2 + len(asked), len(tile.cells), level.begin
+
+    def body(_: ir.Value, *state: ir.Value) -> Values:
+        """A step for each tile of sums that is carried behind the addresses."""
+        here, asked, cells = replace(factors, a=state[0], b=state[1]), state[2:head], state[head:]
+        sums: Values = ()
+        for first in range(0, len(cells), size):
+            if ahead is not None:
+                asked = (replace(ahead, pointer=asked[0]).ask(e).pointer,)
+            part = Tile(tile.vectors, cells[first : first + size])
+            sums += accumulate(e, part, here, levels[1:], leaf).cells
+            here = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))
+        return (here.a, here.b, *asked, *sums)
+
+    state = (first.a, first.b, *asked, *tile.cells)
     ways = 1 if leaf is not None or len(levels) > 1 else _ways(tile, level)
-
-    def step(here: Factors, rest: Values) -> tuple[Factors, Values]:
-        asked = () if ahead is None else (replace(ahead, pointer=rest[0]).ask(e).pointer,)
-        part = Tile(tile.vectors, rest[len(further) :])
-        result = accumulate(e, part, here, levels[1:], leaf)
-        following = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))
-        return following, (*asked, *result.cells)
-
-    def several(_: ir.Value, a: ir.Value, b: ir.Value, *rest: ir.Value) -> Values:
-        here, asked, cells = replace(factors, a=a, b=b), rest[: len(further)], rest[len(further) :]
-        results: Values = ()
-        for way in range(len(cells) // len(tile.cells)):
-            own = cells[way * len(tile.cells) : (way + 1) * len(tile.cells)]
-            here, after = step(here, (*asked, *own))
-            asked, results = after[: len(further)], (*results, *after[len(further) :])
-        return (here.a, here.b, *asked, *results)
-
-    carried = (first.a, first.b, *further, *tile.cells)
-    if ways == 1:
-        after = e.loop(level.begin, level.end, several, carried, unroll=False, name="k")
-        return Tile(tile.vectors, after[2 + len(further) :])
-    zeros = tuple(ir.Constant(cell.type, None) for cell in tile.cells)
-    even = _even(e, level, ways)
-    after = e.loop(
-        level.begin,
-        even,
-        several,
-        carried + zeros * (ways - 1),
-        step=ways,
-        unroll=False,
-        name="ways",
-    )
-    head = 2 + len(further)
-    sums = Tile(tile.vectors, after[head:]).added_up(e, tile.rows)
-    after = e.loop(even, level.end, several, (*after[:head], *sums.cells), unroll=False, name="k")
-    return Tile(tile.vectors, after[head:])
+    if ways > 1:
+        begin = _even(e, level, ways)
+        state += tuple(ir.Constant(cell.type, None) for cell in tile.cells) * (ways - 1)
+        state = e.loop(level.begin, begin, body, state, step=ways, unroll=False, name="ways")
+        state = (*state[:head], *Tile(tile.vectors, state[head:]).added_up(e, tile.rows).cells)
+    state = e.loop(begin, level.end, body, state, unroll=False, name="k")
+    return Tile(tile.vectors, state[head:])
 
 
 def _ways(tile: Tile, level: Level) -> int:
@@ -394,7 +380,7 @@ def _rank_one(e: Emitter, tile: Tile, factors: Factors) -> Tile:
             if offset is None:
                 row = multiply.ones(e)
             else:
-                row = multiply.broadcast(e, e.element(factors.a, i64(offset + step), a_element))
+                row = multiply.broadcast(e, e.element(factors.a, i64(offset), a_element), step)
             for cell, column in enumerate(columns, number * tile.vectors):
                 cells[cell] = multiply.add(e, row, column, cells[cell])
     return Tile(tile.vectors, tuple(cells))

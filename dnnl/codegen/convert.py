@@ -156,6 +156,15 @@ def elements_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int
     return e.b.sitofp(e.b.and_(low, vector.splat_constant(kind, (1 << data_type.bits) - 1)), real)
 
 
+def bfloats_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+    """The bf16 of those elements of 4 bits that begin at a ``bit`` of either half of words of 32,
+    side by side. Only where the target picks of i16 (`lookup.is_native`)."""
+    codes = [bfloat.bits(value) for value in _TABLES[data_type]]
+    moved = e.b.lshr(words, vector.splat_constant(words.type, bit)) if bit else words
+    halves = vector.vector_type(I16, 2 * words.type.count)
+    return lookup.pick(e, codes, e.b.bitcast(moved, halves), I16)
+
+
 def _of_mantissa(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
     """`elements_of_words` of integers of 4 bits: where they lie they are the last bits of a number
     with a suitable exponent, from which a difference makes them, so that few are shifted."""

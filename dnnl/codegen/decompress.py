@@ -1,4 +1,5 @@
-"""Weights that become f32 in registers out of words of 32 bits, beside a src of f32.
+"""Weights that become floats in registers out of words of 32 bits: f32, or bf16 beside a src of
+that.
 
 Panels of 4-bit weights hold a word with eight k for each column, so that a shift brings the codes
 of one k into the low halves of all words, where a table in a register has their values::
@@ -13,6 +14,11 @@ become the even ones in one vector, and the odd ones in the next::
 
 Sums stay so apart until `Words.in_order`.
 
+An instruction for pairs of bf16 takes k that lie in the two halves of a word, which one shift
+brings to the lowest bits of both::
+
+    word     | k0 k1 k2 k3   k4 k5 k6 k7 |     ->     k0 k4    k1 k5    k2 k6    k3 k7
+
 Where B lies in columns, four words of each are loaded and turned in registers: 32 k of 4 bits, four
 of f32.
 """
@@ -25,11 +31,11 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen import vector
-from dnnl.codegen.builder import F32, I8, I32, Emitter, Values, i64
-from dnnl.codegen.convert import elements_of_words, storage
+from dnnl.codegen.builder import BF16, F32, I8, I16, I32, Emitter, Values, i64
+from dnnl.codegen.convert import bfloats_of_words, elements_of_words, storage
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS
-from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.multiply import Multiply, multiply
 from dnnl.types.dtype import DataType
 
 _NIBBLES = (DataType.s4, DataType.u4)
@@ -70,6 +76,11 @@ class Words(Multiply):
         return self.group == 1
 
     @property
+    def on_registers(self) -> Multiply:
+        """Products of f32."""
+        return Multiply(DataType.f32, DataType.f32, 1, FLOATS)
+
+    @property
     def rows_together(self) -> int:
         """A pair where it lies in rows."""
         return 2 if self.in_rows else 0
@@ -94,8 +105,9 @@ class Words(Multiply):
         """B of 4 bits is addressed by bytes."""
         return F32, I8 if self.b.bits < 8 else storage(self.b).element
 
-    def broadcast(self, e: Emitter, pointer: ir.Value) -> Values:
+    def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
         """One k of A, in all lanes."""
+        pointer = e.element(pointer, i64(step), F32)
         return (vector.splat(e, e.b.load(pointer, typ=F32, align=4), e.isa.lanes),)
 
     def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
@@ -140,6 +152,53 @@ class Words(Multiply):
                 lanes = [n + side for n in range(first, first + count // 2) for side in (0, count)]
                 ordered.append(vector.shuffle(e, even, odd, lanes))
         return tuple(ordered)
+
+
+@dataclass(frozen=True)
+class PairedWords(Words):
+    """bf16 times weights of 4 bits in panels, of which an instruction multiplies two k at a time:
+    as many as lie between them are the steps."""
+
+    @staticmethod
+    def beside_bf16(isa: Isa, weights: DataType) -> PairedWords | None:
+        """How weights are multiplied, None where no instruction does it."""
+        way = multiply(isa, DataType.bf16, DataType.bf16)
+        paired = way is not None and way.dot.group == 2
+        tables = isa.instruction("pick", "i16", 2 * isa.lanes) is not None
+        if way is None or not (paired and tables and weights.bits == 4):
+            return None
+        return PairedWords(DataType.bf16, weights, _WORD // weights.bits, way.dot)
+
+    @property
+    def on_registers(self) -> Multiply:
+        """Products of bf16."""
+        return Multiply(DataType.bf16, DataType.bf16, 2, self.dot)
+
+    @property
+    def steps(self) -> int:
+        """One for each pair."""
+        return self.group // 2
+
+    @property
+    def element(self) -> tuple[ir.Type, ir.Type]:
+        """B of 4 bits is addressed by bytes."""
+        return storage(self.a).element, I8
+
+    def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
+        """A pair of A, in all lanes."""
+        word = e.b.load(pointer, typ=vector.vector_type(I16, self.group), align=2)
+        pair = [step, step + self.steps]
+        pairs = vector.shuffle(e, word, word, pair * e.isa.lanes)
+        return (e.b.bitcast(pairs, vector.vector_type(BF16, 2 * e.isa.lanes)),)
+
+    def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
+        """The operands of vectors of columns from ``starts`` on, for each pair in turn."""
+        kind = vector.vector_type(I32, e.isa.lanes)
+        words = [e.b.load(start, typ=kind, align=1) for start in starts]
+        bfloats = vector.vector_type(BF16, 2 * e.isa.lanes)
+        for step in range(self.steps):
+            found = (bfloats_of_words(e, word, self.b, step * self.b.bits) for word in words)
+            yield [(e.b.bitcast(values, bfloats),) for values in found]
 
 
 def _in_registers(isa: Isa, data_type: DataType) -> bool:

@@ -86,6 +86,11 @@ class Multiply:
         return self.group // self.dot.group
 
     @property
+    def on_registers(self) -> Multiply:
+        """The same arithmetic on operands that lie in memory as in registers."""
+        return self
+
+    @property
     def rows_together(self) -> int:
         """How many vectors of columns are made at a time where B lies in rows; 0 where it does
         not."""
@@ -120,8 +125,8 @@ class Multiply:
         words = vector.vector_type(I32, e.isa.lanes)
         return self._registers(e, vector.splat_constant(words, 0x01010101), self.a)
 
-    def broadcast(self, e: Emitter, pointer: ir.Value) -> Values:
-        """The word of A at an address, in all lanes."""
+    def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
+        """What a ``step`` multiplies of the word of A at an address, in all lanes."""
         lanes = e.isa.lanes
         if self.widened:
             pairs = (e.b.load(e.element(pointer, i64(n), I32), typ=I32, align=2) for n in range(2))
@@ -135,7 +140,7 @@ class Multiply:
 
     def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
         """The operands of the vectors of columns that begin at ``starts``, for each step in turn
-        that a word of A is multiplied in: one element of A further on each."""
+        that a word of A is multiplied in."""
         yield [self.load(e, start) for start in starts]
 
     def in_order(self, e: Emitter, cells: Values) -> Values:

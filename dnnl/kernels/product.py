@@ -167,7 +167,7 @@ class _Writer:
         nbytes, panel = sums + (bands.nbytes if bands else 0), None
         if made is not None:
             given = made, self.pointers, problem.columns, problem.multiply
-            panel = Room(self.e, *given, self.steps * self._words_of_step)
+            panel = Room(self.e, *given, self.steps * self._words_of_step, self.group)
             nbytes += panel.nbytes
         if not nbytes:
             return
@@ -226,12 +226,14 @@ class _Writer:
         if panel.extent % self.group:
             high = e.smaller(high, i64(panel.extent))
 
+        maker = self.maker
+        made = None if maker is None else maker.make(env, (low, high), block, self.blocks)
+
         def one(number: Value) -> None:
-            here = {**env, panel: number}
-            if self.maker is not None:
-                made = self.maker.make(here, block, self.blocks)
-                self.pointers[self.problem.weights] = made
-            self._tiles(here, run, block)
+            if maker is not None and made is not None:
+                own = maker.room.panel(made, e.b.sub(number, low))
+                self.pointers[self.problem.weights] = own
+            self._tiles({**env, panel: number}, run, block)
 
         e.loop(low, high, one, unroll=False, name="panel")
 

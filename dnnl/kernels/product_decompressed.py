@@ -26,7 +26,7 @@ from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.place import Place
 from dnnl.codegen.quantization import Quantization, Quantizer
-from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Writer, in_one_stream
+from dnnl.kernels.product_made import IndexOf, Made, Making, Room, Span, Writer, in_one_stream
 from dnnl.kernels.product_problem import Panels, Shape
 from dnnl.kernels.product_segments import cut
 from dnnl.kernels.scratchpad import Argument
@@ -104,7 +104,8 @@ class Decompressed(Made):
 
 class _Writer(Writer):
     def __init__(self, made: Decompressed, room: Room) -> None:
-        self.e, self._made, self._room, way = room.e, made, room, room.way
+        super().__init__(room)
+        self._made, way = made, room.way
         segment = made.making.segment
         self._unit = gcd(segment, room.steps * way.group) if room.steps else segment
         self._step = made.least(way) * way.group
@@ -113,10 +114,9 @@ class _Writer(Writer):
         assert form is not None, "panels are affine"
         self._form = form.in_units(2 if made.weights.desc.data_type.bits < 8 else 1)
 
-    def write(self, env: Env, begin: Value, end: Value, start: Value) -> None:
-        e, words = self.e, self._unit // self._room.way.group
-        first, _ = e.divmod(begin, words)
-        last, _ = e.divmod(end, words)
+    def write_panel(self, env: Env, words: Span, start: Value) -> None:
+        e, each = self.e, self._unit // self.room.way.group
+        (first, _), (last, _) = (e.divmod(word, each) for word in words)
         e.loop(
             first, last, lambda unit: self._write_unit(env, unit, start),
             unroll=False, name="unit",
@@ -136,12 +136,12 @@ class _Writer(Writer):
 
     def _values(self, env: Env) -> tuple[Values, Values]:
         """The scales and the zero points of a segment, for each vector of columns."""
-        columns, quantizer = self._room.columns, self._made.quantizer
+        columns, quantizer = self.room.columns, self._made.quantizer
         domain = (columns.inside,) if columns.inside.needed else ()
 
         def place_of(v: int) -> Place:
             return Place(
-                self.e, self._room.pointers, self._accesses, {**env, columns.vector: i64(v)},
+                self.e, self.room.pointers, self._accesses, {**env, columns.vector: i64(v)},
                 columns.lane, columns.lane.extent, masked=True, domain=domain, core=F32,
             )  # fmt: skip
 
@@ -158,17 +158,17 @@ class _Writer(Writer):
         self, env: Env, number: Value, start: Value, scales: Values, zeros: Values
     ) -> None:
         """Write the words of as many terms as are loaded at a time."""
-        e, group, step = self.e, self._room.way.group, self._step
+        e, group, step = self.e, self.room.way.group, self._step
         terms = self._load(env, e.mul(number, step // self._made.making.way.group), step)
         for word, term in enumerate(range(0, step, group)):
             at = e.add(e.mul(number, step // group), i64(word))
-            for v in range(self._room.columns.vector.extent):
+            for v in range(self.room.columns.vector.extent):
                 pair = [self._stands_for(values[v], v, scales, zeros) for values in terms[term:]]
-                vector.store(e, bfloat.pairs(e, *pair[:group]), self._room.row(start, at, v))
+                vector.store(e, bfloat.pairs(e, *pair[:group]), self.room.row(start, at, v))
 
     def _load(self, env: Env, word: Value, count: int) -> list[list[Value]]:
         """Vectors of columns, for so many terms from a word of the weights on."""
-        e, made, vectors = self.e, self._made, self._room.columns.vector
+        e, made, vectors = self.e, self._made, self.room.columns.vector
         way, (_, element) = made.making.way, made.making.way.element
         step, begin = self._form.stride(made.words_in), self._form.along(env).emit(e, env)
         begin = e.add(begin, e.mul(word, step))
@@ -178,7 +178,7 @@ class _Writer(Writer):
                 step * number + self._form.stride(vectors) * v for v in range(vectors.extent)
             ]
             at = [e.add(begin, i64(offset)) for offset in offsets]
-            starts = [e.element(self._room.pointers[made.weights], to, element) for to in at]
+            starts = [e.element(self.room.pointers[made.weights], to, element) for to in at]
             vector.prefetch(e, e.element(starts[0], i64(AHEAD), I8), second_level=True)
             for loaded in way.columns(e, starts):
                 terms.append([value for (value,) in loaded])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from dnnl.codegen.brgemm import choose_vectors, max_rows
-from dnnl.codegen.decompress import Words
+from dnnl.codegen.decompress import PairedWords, Words
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.multiply import Multiply
@@ -23,8 +23,9 @@ from dnnl.types.memory_desc import MemoryDesc
 PANEL_OF_WORDS = 2  # vectors
 _ONE_TILE = 8  # rows at most
 
-# Rows for which weights are decompressed anew in each tile.
-FEW_ROWS, FEWER_ROWS = 511, 31
+# Rows for which weights are decompressed anew in each tile: where a copy would be of f32; where it
+# would be of bf16, beside products of f32; and beside those of bf16.
+FEW_ROWS, FEWER_ROWS, FEW_ROWS_OF_PAIRS = 511, 31, 255
 
 # Rows from which on threads make panels for a matrix unit.
 ROWS_OF_MADE = 6
@@ -51,16 +52,21 @@ def packed_way(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
 
 
 def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
-    """How a src of floats is multiplied by weights that become f32 when they are loaded, as they
-    lie."""
-    src, weights, rows = problem.src, problem.weights, prod(problem.dst.dims[:-1])
-    if src.data_type not in FLOATS or rows > _most_rows(problem) or shape.simple:
+    """How a src of floats is multiplied by weights that become f32 or bf16 when they are loaded, as
+    they lie."""
+    if problem.src.data_type not in FLOATS or shape.simple:
         return None
+    rows = prod(problem.dst.dims[:-1])
+    way = _loaded_way(problem, isa, terms, shape, rows)
+    return way if rows <= _most_rows(problem, way) else None
+
+
+def _loaded_way(problem: Problem, isa: Isa, terms: int, shape: Shape, rows: int) -> Multiply | None:
+    """`direct_way` for any number of rows."""
+    src, weights = problem.src, problem.weights
     apart = shape.columns_apart(weights)
     turned = Words.in_columns(isa, weights.data_type, apart) if apart else None
-    alike = weights.data_type is src.data_type
-    tiled = usual_way(problem, isa) if alike and rows >= ROWS_OF_MADE else None
-    if tiled is not None and tiled.tiles is not None:
+    if weights.data_type is src.data_type and _better_made(problem, isa, terms, rows, apart):
         return None
     if turned is not None and rows <= max_rows(isa, 1, turned.parts):
         whole = terms % turned.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
@@ -75,13 +81,36 @@ def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply
         read = as_read(src, in_rows, shape)
         if shape.panels(read, weights, in_rows, False).desc == weights:
             return in_rows
-    return Words.of(isa, weights.data_type)
+    return _paired(problem, isa) or Words.of(isa, weights.data_type)
 
 
-def _most_rows(problem: Problem) -> int:
-    """For how many rows weights are worth to be decompressed again in each tile: for few where an
-    instruction that takes smaller types does the rest faster."""
-    return FEW_ROWS if problem.narrow is DataType.f32 else FEWER_ROWS
+def _better_made(problem: Problem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
+    """Whether threads had better make panels of weights of src's type, whose columns lie so far
+    ``apart``: for what multiplies more than two f32 at a time, and where columns evict each other
+    from the first-level cache, which the square of words in registers reads a part of a line of."""
+    usual, size = usual_way(problem, isa), problem.weights.data_type.size
+    if usual is None or rows * terms * size > isa.caches.l2 // 2:
+        return False
+    if usual.tiles is not None:
+        return rows >= ROWS_OF_MADE
+    evicted = isa.caches.lines_kept(apart * size) < isa.lanes
+    return usual.group > 1 or (rows > 1 and evicted)
+
+
+def _paired(problem: Problem, isa: Isa) -> PairedWords | None:
+    """How a src that is bf16, or may become it, is multiplied by weights of 4 bits in panels, if an
+    instruction takes bf16. Processors with a matrix unit have it at half the rate of f32."""
+    if DataType.bf16 not in (problem.src.data_type, problem.narrow) or isa.matrix is not None:
+        return None
+    return PairedWords.beside_bf16(isa, problem.weights.data_type)
+
+
+def _most_rows(problem: Problem, way: Multiply | None) -> int:
+    """For how many rows weights are worth to be decompressed again in each tile, if they are
+    multiplied in this way."""
+    if problem.narrow is DataType.f32:
+        return FEW_ROWS
+    return FEW_ROWS_OF_PAIRS if isinstance(way, PairedWords) else FEWER_ROWS
 
 
 def _aligned(weights: MemoryDesc) -> bool:
@@ -115,9 +144,10 @@ def segments_of(
     problem: Problem, factors: tuple[int, int], shape: Shape, terms: int, way: Multiply | None
 ) -> Cut | None:
     """The segments in which values do not change, if the product can walk them."""
-    if way is None or not (way.is_integer or way.a is DataType.f32) or shape.simple:
+    in_registers = way is not None and (way.a is DataType.f32 or isinstance(way, Words))
+    if way is None or not (way.is_integer or in_registers) or shape.simple:
         return None
-    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem):
+    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem, way):
         return None
     tensors = (problem.src, problem.weights)
     summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))

@@ -272,7 +272,9 @@ def _factors(inside: Inside) -> str:
     ) or "plain products"
     group = f", {how.group} at a time" if how.group > 1 else ""
     widened = ""
-    if how.parts > 1 and how.tiles is None:
+    if how.on_registers is not how:
+        widened = f", {how.b} made {how.on_registers.b} in registers"
+    elif how.parts > 1 and how.tiles is None:
         widened = f", widened to {how.parts} registers"
     if how.widened:
         widened += ", src before the product"

@@ -44,7 +44,7 @@ def limits(engine: Engine, isa: Isa, how: Multiply, nbytes: int, num_threads: in
     """Those for products of one kind on so many bytes."""
     reach = min(_MOST, max(_LEAST, 1 << (max(1, nbytes) - 1).bit_length()))
     return Limits(
-        operations(engine, isa, how, num_threads),
+        operations(engine, isa, how.on_registers, num_threads),
         str(how.a) if how.a is how.b else f"{how.a} x {how.b}",
         bandwidth(engine, isa, reach, num_threads),
         reach,

@@ -45,7 +45,8 @@ from tests.work_items import assert_apart
 
 _RANGE = 2.0**120
 _REASON = 60  # characters of a reason by which refusals are counted
-_OPEN = 5  # threads
+_OPEN = 5  # threads of cases whose sizes are left open as well
+_TOLD = 3  # threads of cases that are explained
 
 
 def _isas() -> list[str]:
@@ -112,6 +113,8 @@ def _checked(case: Case, threads: int, own: str) -> Outcome:
     created = layouts.applied(create(case, kind), own)
     trial = Trial(case, created, at_execution(case, kind, created.pd))
     made = Primitive(created.pd)
+    if threads == _TOLD and not created.desc.has_runtime_values:
+        str(created.pd.info(1))
     trial.fill(bitwise=False)
     trial.place()
     given = dict(trial.memories)

@@ -87,6 +87,25 @@ def test_every_level_tells_its_instruction_and_its_own_peak(isa: str) -> None:
         assert info.limits.operations > 1e8
 
 
+@pytest.mark.parametrize("layout", ["any", "ab", "ba"])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        *("f64:f64:f64", "f32:f32:f32", "bf16:bf16:f32", "f16:f16:f16", "f8_e5m2:f8_e4m3:f32"),
+        *("u8:s8:s32", "s8:s8:bf16", "u8:s4:f32", "s8:u4:f32", "f4_e2m1:f4_e2m1:f32"),
+        *("f32:s4:f32", "bf16:u4:bf16", "bf16:f4_e2m1:f32", "f16:s8:f16", "f32:u8:f32"),
+    ],
+)
+def test_every_pair_of_types_has_a_limit(kinds: str, layout: str) -> None:
+    attr = PrimitiveAttr(fpmath_mode="strict", fpmath_apply_to_int=True)
+    info = matmul(layout, kinds, attr)
+    assert info.limits is not None
+    assert info.limits.operations > 1e8
+    if kinds == "f32:s4:f32" and layout == "any":
+        assert info.factors.endswith("8 at a time, s4 made f32 in registers")
+        assert info.limits.factors == "f32 x s4"
+
+
 def test_a_convolution_and_its_limit() -> None:
     image, weights = (
         MemoryDesc((1, 32, 14, 14), "f32", "any"),
