@@ -377,7 +377,7 @@ def test_floats_are_quantized_where_they_are_computed(
     proto = quantized_host(op, inputs, **attrs)
     model = model_of(proto)
     feeds = random_feeds(model)
-    session = model.compile(Engine("cpu"))
+    session = model.compile(Engine("cpu"), layout="plain")
     difference = np.abs(
         session.run(feeds)["y"].astype(int) - run_peer(proto, feeds)["y"].astype(int)
     )
