@@ -117,9 +117,9 @@ def unsigned(graph: Graph) -> Graph:
             return node
         weights, zeros = _WEIGHTS[row_name(node)]
         given = [node.input(place) for place in (weights, zeros)]
-        types = tuple(graph.type_of(name).dtype for name in (node.input(0), given[0]))
+        src, stored = (graph.type_of(name).dtype for name in (node.input(0), given[0]))
         constant = all(name in graph.constants for name in filter(None, given))
-        if types != (np.uint8, np.int8) or not constant:
+        if src != np.uint8 or stored != np.int8 or not constant:
             return node
         inputs = [*node.inputs, *[""] * (zeros + 1 - len(node.inputs))]
         inputs[weights], inputs[zeros] = map(shifted, given)
