@@ -223,8 +223,10 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
     return merged
 
 
-# Sums that are under way at the same time fill both multiply-add units of most processors.
-_CELLS, _LEAST_STEPS = 8, 16
+SUMS_UNDER_WAY = 8
+"""Sums to which products are added at the same time: both multiply-add units of most processors are
+busy then."""
+_LEAST_STEPS = 16
 
 AHEAD = 8192
 """Bytes by which a single stream is fetched ahead."""
@@ -340,7 +342,7 @@ def accumulate(
 def _ways(tile: Tile, level: Level) -> int:
     """How many sums each cell keeps, of steps in turns: a small tile would wait for each of them.
     More than a few steps are worth it."""
-    ways = max(1, _CELLS // len(tile.cells))
+    ways = max(1, SUMS_UNDER_WAY // len(tile.cells))
     ways = 1 << (ways.bit_length() - 1)
     return ways if level.count is None or level.count >= _LEAST_STEPS * ways else 1
 

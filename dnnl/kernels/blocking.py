@@ -27,13 +27,15 @@ class Blocking:
     ``panels`` of weights, one after the other, meet a block of ``places`` before the next places
     do; 0 lets each tile meet all panels, which then had better be in a cache together. The places
     are all of a line if their number is 0. Of each sum ``steps`` are computed before those of the
-    next tile of a block, all of them if 0.
+    next tile of a block, all of them if 0. Tiles of ``single_rows`` have places of one row of an
+    image each.
     """
 
     tile: TileShape
     panels: int = 0
     places: int = 0
     steps: int = 0
+    single_rows: bool = False
 
 
 @dataclass(frozen=True)

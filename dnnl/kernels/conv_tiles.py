@@ -1,9 +1,11 @@
 """How the output pixels of a convolution are cut into register tiles.
 
-Tiles lie along rows of the output. Where a row is short, a tile takes several rows, a *band*::
+Tiles lie along rows of the output. Where a row is short, a tile takes several rows, a *band*, or
+tiles of as many pixels go from one row of a band to the next::
 
     OW = 56, tile 14:   |...14...|...14...|...14...|...14...|   a band is one row
     OW =  7, tile 14:   |..7..|  over  |..7..|                  a band is two rows
+    OW =  7, tile  6:   |..6...|1 over 5..|2 over 4..|3 over    a band is all rows
 
 A pixel near the border has taps that fall outside the image. Which ones is known when the kernel
 is written, so tiles that differ in it get code of their own, in which those taps do not occur.
@@ -11,11 +13,17 @@ is written, so tiles that differ in it get code of their own, in which those tap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import prod
+
+from dnnl.codegen.brgemm import SUMS_UNDER_WAY, TileShape
 
 Span = tuple[int, int]
+
+_MOST_CODES = 160
+"""Products of tiles and taps that are written out where tiles go from one row to the next."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +62,9 @@ class Spatial:
 class TileRun:
     """``count`` neighbouring tiles of ``width`` pixels whose pixels miss the same taps.
 
-    ``first`` is the number of the first of them in its row, ``begin`` its first pixel; ``taps``
-    has the range of taps along w for each pixel of a tile.
+    ``first`` is the number of the first of them in its band, ``begin`` its first pixel; ``taps``
+    has the range of taps along w for each pixel of a tile. In a band of several rows ``begin`` is
+    0, and so many pixels of the band are ``before`` the only tile.
     """
 
     first: int
@@ -63,6 +72,14 @@ class TileRun:
     begin: int
     width: int
     taps: tuple[Span, ...]
+    before: int = 0
+
+    def pixels(self, row: int) -> list[tuple[int, int]]:
+        """The pixels of a tile as (row of the band, column from ``begin`` on), where rows have so
+        many."""
+        if self.begin or self.count > 1:
+            return [(0, column) for column in range(self.width)]
+        return [divmod(self.before + number, row) for number in range(self.width)]
 
 
 @dataclass(frozen=True)
@@ -79,16 +96,22 @@ class BandRun:
     taps: tuple[Span, ...] | None
 
 
-def tile_runs(w: Spatial, rows: int) -> tuple[TileRun, ...]:
-    """Cut one row of output into tiles of at most ``rows`` pixels, as even as possible."""
-    count = -(-w.dst // rows)
-    base, extra = divmod(w.dst, count)
+def tile_runs(w: Spatial, rows: int, height: int = 1) -> tuple[TileRun, ...]:
+    """Cut a band of ``height`` rows of output into tiles of at most ``rows`` pixels, as even as
+    possible."""
+    count = -(-height * w.dst // rows)
+    base, extra = divmod(height * w.dst, count)
     widths = [base + 1] * extra + [base] * (count - extra)
     begins = [sum(widths[:number]) for number in range(count)]
 
     def taps(number: int) -> tuple[Span, ...]:
-        return tuple(w.taps(begins[number] + i) for i in range(widths[number]))
+        return tuple(w.taps((begins[number] + i) % w.dst) for i in range(widths[number]))
 
+    if height > 1:
+        return tuple(
+            TileRun(number, 1, 0, widths[number], taps(number), before=begins[number])
+            for number in range(count)
+        )
     runs = []
     for pattern, group in groupby(range(count), key=taps):
         numbers = list(group)
@@ -112,9 +135,24 @@ def band_runs(h: Spatial, rows: int) -> tuple[BandRun, ...]:
     return tuple(runs)
 
 
-def rows_per_band(h: Spatial, w: Spatial, rows: int) -> int:
-    """How many output rows one tile of ``rows`` pixels can hold."""
-    return max(1, min(h.dst, rows // w.dst))
+def rows_per_band(space: Sequence[Spatial], tile: TileShape) -> int:
+    """How many output rows a band has: as many as a tile holds, or where one row would be cut into
+    tiles with too few sums to keep multiply-adds busy, as many as leave the fewest tiles. All taps
+    of a tile that goes from one row to the next are written out."""
+    _, h, w = space
+    whole = max(1, min(h.dst, tile.rows // w.dst))
+    least = w.dst // -(-w.dst // tile.rows) * tile.vectors
+    codes = _MOST_CODES // max(1, prod(own.kernel for own in space))
+    if whole > 1 or w.dst <= tile.rows or least >= SUMS_UNDER_WAY:
+        return whole
+
+    def tiles(height: int) -> int:
+        bands, rest = divmod(h.dst, height)
+        parts = (height * w.dst, bands), (rest * w.dst, 1)
+        return sum(-(-pixels // tile.rows) * count for pixels, count in parts)
+
+    heights = range(1, max(1, min(h.dst, codes * tile.rows // w.dst)) + 1)
+    return min(heights, key=lambda height: (tiles(height), -height))
 
 
 def static_taps(band: BandRun, tile: TileRun, kernel_w: int) -> bool:
@@ -122,10 +160,3 @@ def static_taps(band: BandRun, tile: TileRun, kernel_w: int) -> bool:
     full_w = all(span == (0, kernel_w) for span in tile.taps)
     same_h = band.taps is None or len(set(band.taps)) == 1
     return not (full_w and same_h)
-
-
-def pixels(band: BandRun, tile: TileRun) -> Iterator[tuple[int, int]]:
-    """The pixels of a tile as (row of the band, column of the tile)."""
-    for row in range(band.rows):
-        for column in range(tile.width):
-            yield row, column

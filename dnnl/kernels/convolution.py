@@ -47,6 +47,9 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
 from dnnl.types.tag import FormatTag
 
+_PANELS_OF_COPY = 8
+"""Panels that meet pixels for which a copy of them is worth its time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Problem(product_problem.Problem):
@@ -103,6 +106,8 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     if problem.weights.format_kind is FormatKind.any and way is not None:
         as_it_is = _reads(problem, way) and not _bordered(problem, way)
         src = problem.src if as_it_is else _packed(problem, way)
+        if _apart(problem, isa):
+            src = _channels_last(src)
         problem = replace(problem, weights=_panels(problem, src, way, isa))
     return problem
 
@@ -286,14 +291,18 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
 
 
 def _apart(problem: Problem, isa: Isa) -> bool:
-    """Whether a 1x1 convolution sees short rows of pixels that are a stride apart, which fill no
-    tile of a matrix unit: as a copy they are one line."""
-    way, width = _way(problem, isa), problem.space[2].dst
-    if way is None or way.tiles is None or width >= product_tiles.part_rows(isa):
-        return False
+    """Whether a 1x1 convolution had better see a copy of the pixels that are a stride apart: as a
+    copy they are one line, which rows of few pixels leave no tile of empty, and fill whole lines of
+    the cache. Enough panels have to meet them."""
+    way, (_, _, w) = _way(problem, isa), problem.space
     points = all(own.kernel == 1 and not own.padded for own in problem.space)
     strided = problem.step[1] == 1 and any(own.stride > 1 for own in problem.space)
-    return points and strided
+    blocked = any(dim > 1 for dim, _ in problem.src.inner_blocks)
+    if way is None or not (points and strided) or blocked:
+        return False
+    if way.tiles is not None:
+        return w.dst < product_tiles.part_rows(isa)
+    return problem.outputs >= _PANELS_OF_COPY * _vectors(problem, problem.src, way, isa) * isa.lanes
 
 
 def _seen(problem: Problem) -> MemoryDesc:

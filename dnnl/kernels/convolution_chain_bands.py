@@ -110,12 +110,8 @@ def plan_bands(first: Problem, second: Problem, isa: Isa) -> Bands | None:
     conf = convolution.plan(part, isa, whole=False)
     if conf.scratchpad or conf.copy_out is not None:
         return None
-    tile = conf.blocking.tile.rows
-    if len(runs) > 1 and 2 * second.space[2].src <= tile:
-        return None  # a tile would have several rows
-    conf = replace(
-        conf, dst=(int(Arg.SCRATCHPAD), conf.dst[1]), blocking=replace(conf.blocking, panels=0)
-    )
+    blocking = replace(conf.blocking, panels=0, single_rows=len(runs) > 1)
+    conf = replace(conf, dst=(int(Arg.SCRATCHPAD), conf.dst[1]), blocking=blocking)
     between = _part(first, channels, most).dst
     bands = Bands(rows, channels, runs, between, conf)
     return bands if _affine(first, second, bands) else None

@@ -32,7 +32,6 @@ from dnnl.kernels.conv_tiles import (
     BandRun,
     TileRun,
     band_runs,
-    pixels,
     rows_per_band,
     tile_runs,
 )
@@ -58,6 +57,10 @@ def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     return phase.end(writer.items)
 
 
+Band = tuple[BandRun, tuple[TileRun, ...]]
+"""Bands that are alike, and how they are cut into tiles."""
+
+
 class _Writer:
     """Writes one product."""
 
@@ -68,10 +71,12 @@ class _Writer:
         self.maker: PanelMaker | None = None
         self.walk = Walk.of(problem)
         _, h, w = problem.space
-        rows = problem.blocking.tile.rows
-        self.band_rows = rows_per_band(h, w, rows)
-        self.bands = band_runs(h, self.band_rows)
-        self.tiles = tile_runs(w, rows)
+        tile = problem.blocking.tile
+        single = problem.blocking.single_rows
+        self.band_rows = 1 if single else rows_per_band(problem.space, tile)
+        self.bands = [
+            (run, tile_runs(w, tile.rows, run.rows)) for run in band_runs(h, self.band_rows)
+        ]
         self.store = self._store(problem.finish)
         segments = problem.segments
         ends = None if segments is None else self._store(segments.end)
@@ -99,9 +104,9 @@ class _Writer:
         grouped = blocking.panels and problem.columns.panel not in problem.order
         self.group = min(panels, blocking.panels) if grouped else panels
         self.groups = Axis(-(-panels // self.group), "group")
-        self.per_band = self.tiles[-1].first + self.tiles[-1].count
+        self.per_band = max(tiles[-1].first + tiles[-1].count for _, tiles in self.bands)
         depth = problem.places[0]
-        self.band = Axis(sum(run.count for run in self.bands), "band")
+        self.band = Axis(sum(run.count for run, _ in self.bands), "band")
         outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
         if blocking.places:
             block = max(1, blocking.places // blocking.tile.rows)
@@ -185,41 +190,42 @@ class _Writer:
         if self.bands_of_src is not None:
             first = self.e.mul(env[self.band], self.band_rows)
             self.bands_of_src.need(env, first, self.band_rows)
-        self._bands(env, list(self.bands))
+        self._bands(env, self.bands)
 
-    def _bands(self, env: Env, runs: list[BandRun]) -> None:
+    def _bands(self, env: Env, runs: Sequence[Band]) -> None:
         """Branch to the code of the run that the band belongs to."""
-        run = runs[0]
+        band = runs[0]
         if len(runs) == 1:
-            self._blocks(env, run)
+            self._blocks(env, band)
             return
 
         def here() -> Values:
-            self._blocks(env, run)
+            self._blocks(env, band)
             return ()
 
         def later() -> Values:
             self._bands(env, runs[1:])
             return ()
 
+        run, _ = band
         before = self.e.b.icmp_signed("<", env[self.band], i64(run.first + run.count))
         self.e.branch(before, here, later)
 
-    def _blocks(self, env: Env, run: BandRun) -> None:
+    def _blocks(self, env: Env, band: Band) -> None:
         """The tiles of one band that belong to the work item, for each block of the sums."""
         height = self.problem.places[1]
         env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
         self.e.loop(
             i64(0), i64(self.blocks),
-            lambda block: self._panels(env, run, block),
+            lambda block: self._panels(env, band, block),
             unroll=False, name="block",
         )  # fmt: skip
 
-    def _panels(self, env: Env, run: BandRun, block: Value) -> None:
+    def _panels(self, env: Env, band: Band, block: Value) -> None:
         """The panels of the work item, outside of its tiles if there is an order among them."""
         e, panel = self.e, self.problem.columns.panel
         if panel in env or not self.problem.blocking.panels:
-            self._tiles(env, run, block)
+            self._tiles(env, band, block)
             return
         low = e.mul(env[self.groups], self.group)
         high = e.add(low, i64(self.group))
@@ -233,15 +239,15 @@ class _Writer:
             if maker is not None and made is not None:
                 own = maker.room.panel(made, e.b.sub(number, low))
                 self.pointers[self.problem.weights] = own
-            self._tiles({**env, panel: number}, run, block)
+            self._tiles({**env, panel: number}, band, block)
 
         e.loop(low, high, one, unroll=False, name="panel")
 
-    def _tiles(self, env: Env, run: BandRun, block: Value) -> None:
-        e = self.e
+    def _tiles(self, env: Env, band: Band, block: Value) -> None:
+        e, (run, tiles) = self.e, band
         low = e.mul(env[self.chunks], self.chunk)
         high = e.add(low, i64(self.chunk))
-        for tile in self.tiles:
+        for tile in tiles:
             first, last = i64(tile.first), i64(tile.first + tile.count)
             whole = self.chunks.extent == 1
             begin = first if whole else _clamp(e, low, first, last)
@@ -272,11 +278,11 @@ class _Writer:
     def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
         """One register tile: all products, then its end."""
         e, problem = self.e, self.problem
-        places = len(self._offsets(run, tile))
-        at = self.store.at(env, tile.width, places)
-        factors = partial(self._factors, env, run, tile, block)
+        places, row = tile.width, problem.places[2].extent
+        at = self.store.at(env, row, places, tile.before)
+        factors = partial(self._factors, env, tile, block)
         if self.unit is not None:
-            self.unit.turn_to(self._offsets(run, tile))
+            self.unit.turn_to(self._offsets(tile))
             usual = factors(problem.src, problem.multiply)
             self._unit_tile(self.unit, env, usual, block, at)
             return
@@ -310,11 +316,11 @@ class _Writer:
         e.branch(last, finish, keep)
 
     def _factors(
-        self, env: Env, run: BandRun, tile: TileRun, block: Value, src: Operand, multiply: Multiply
+        self, env: Env, tile: TileRun, block: Value, src: Operand, multiply: Multiply
     ) -> Factors:
         """The operands of a tile: where it begins in ``src`` and in weights, and what follows."""
         e, problem, vectors = self.e, self.problem, self.problem.columns.vector
-        rows: list[int | None] = [*self._offsets(run, tile)]
+        rows: list[int | None] = [*self._offsets(tile)]
         places = len(rows)
         if problem.finish.needs_column_sums or self.sums.needs_column_sums:
             rows.append(None)
@@ -394,7 +400,7 @@ class _Writer:
         problem = self.problem
         if problem.multiply.tiles is None:
             return None
-        tilings = [self._offsets(run, tile) for run in self.bands for tile in self.tiles]
+        tilings = [self._offsets(tile) for _, tiles in self.bands for tile in tiles]
         taps = () if problem.is_matrix else problem.taps
         axes = (*problem.around, *taps, *problem.inside)
         levels = self.sums.merged([self.walk.level(axis) for axis in axes])
@@ -423,13 +429,16 @@ class _Writer:
             self.scratch,
             axes,
             end_at,
-            unit.line_of(width, self._offsets(self.bands[0], self.tiles[0])),
+            unit.line_of(width, self._offsets(self.bands[0][1][0])),
         )
 
-    def _offsets(self, run: BandRun, tile: TileRun) -> list[int]:
+    def _offsets(self, tile: TileRun) -> list[int]:
         """Where the rows of a tile are in A."""
-        _, height, width = (self.walk.a.stride(axis) for axis in self.problem.places)
-        return [row * height + column * width for row, column in pixels(run, tile)]
+        _, h, w = self.problem.places
+        pixels = tile.pixels(w.extent)
+        return [
+            row * self.walk.a.stride(h) + column * self.walk.a.stride(w) for row, column in pixels
+        ]
 
     def _ahead(self, env: Env, block: Value, factors: Factors, rows: int) -> Ahead | None:
         """What a tile asks for."""

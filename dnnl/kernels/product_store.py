@@ -102,10 +102,11 @@ class Store:
             accesses[operand] = Access(operand, operand.index, form)
         return accesses
 
-    def at(self, env: Env, width: int, places: int) -> End:
-        """The end of a tile whose first place and panel ``env`` has: ``places`` in rows of
-        ``width``."""
-        return End(self, env, width, places, banded=places > width)
+    def at(self, env: Env, width: int, places: int, before: int = 0) -> End:
+        """The end of a tile of ``places`` in rows of ``width``, the first of which is so many
+        behind that which ``env`` has, as it has the panel."""
+        banded = before + places > width
+        return End(self, env, width, places, banded=banded, first=i64(before))
 
 
 class End:

@@ -81,17 +81,20 @@ class Taps:
         tile: TileRun,
     ) -> Tile:
         """One tap, for the pixels that have it."""
+        pixels = tile.pixels(self._problem.places[2].extent)
+        spans = (
+            (rows_h[row], along_w) for (row, _), along_w in zip(pixels, tile.taps, strict=True)
+        )
         chosen = [
             number
-            for number, (row, column) in enumerate(product(range(len(rows_h)), range(tile.width)))
-            if rows_h[row][0] <= tap[0] < rows_h[row][1]
-            and tile.taps[column][0] <= tap[1] < tile.taps[column][1]
+            for number, ((top, bottom), (left, right)) in enumerate(spans)
+            if top <= tap[0] < bottom and left <= tap[1] < right
         ]
         if not chosen:
             return sums
         _, kh, kw = self._problem.taps
         steps = zip(self._walk.steps(kh), self._walk.steps(kw), strict=True)
-        a_step, b_step = (down * tap[0] + right * tap[1] for down, right in steps)
+        a_step, b_step = (down * tap[0] + along * tap[1] for down, along in steps)
         part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
         return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dnnl.codegen.brgemm import SUMS_UNDER_WAY, TileShape
 from dnnl.kernels.conv_tiles import (
     BandRun,
     Spatial,
     band_runs,
-    pixels,
     rows_per_band,
     static_taps,
     tile_runs,
 )
+
+ONE = Spatial(1, 1, 1, 1, 0, 1)
 
 
 @st.composite
@@ -74,11 +76,10 @@ def test_tiles_are_as_few_and_even_as_can_be(w: Spatial, rows: int) -> None:
     assert max(widths) - min(widths) <= 1
 
 
-@given(spatials(), spatials(), st.integers(1, 30))
-def test_bands_cover_the_rows_once(h: Spatial, w: Spatial, rows: int) -> None:
-    height = rows_per_band(h, w, rows)
+@given(spatials(), spatials(), st.integers(1, 30), st.integers(1, 4))
+def test_bands_cover_the_rows_once(h: Spatial, w: Spatial, rows: int, vectors: int) -> None:
+    height = rows_per_band((ONE, h, w), TileShape(rows, vectors))
     assert 1 <= height <= h.dst
-    assert height * w.dst <= max(rows, w.dst)
     covered: list[int] = []
     numbers: list[int] = []
     for run in band_runs(h, height):
@@ -90,6 +91,33 @@ def test_bands_cover_the_rows_once(h: Spatial, w: Spatial, rows: int) -> None:
                 assert run.taps is None or list(range(*run.taps[row])) == inside(h, out)
     assert covered == list(range(h.dst))
     assert numbers == list(range(len(numbers)))
+
+
+@given(spatials(), st.integers(1, 30), st.integers(1, 8))
+def test_tiles_cover_a_band_once(w: Spatial, rows: int, height: int) -> None:
+    """Each pixel with its taps."""
+    covered: list[tuple[int, int]] = []
+    for run in tile_runs(w, rows, height):
+        assert 1 <= run.width <= rows
+        for number in range(run.count):
+            begin = run.begin + number * run.width
+            pixels = [(row, begin + column) for row, column in run.pixels(w.dst)]
+            covered += pixels
+            for (_, column), taps in zip(pixels, run.taps, strict=True):
+                assert list(range(*taps)) == inside(w, column)
+    assert covered == [(row, column) for row in range(height) for column in range(w.dst)]
+
+
+def test_short_rows_share_tiles() -> None:
+    """Tiles of 3 x 2 sums would leave multiply-adds idle; those of 4 x 2 do not."""
+    w, h = (Spatial(n, n, 3, 1, 1, 1) for n in (7, 14))
+    assert rows_per_band((ONE, w, w), TileShape(6, 2)) == 7
+    assert {run.width for run in tile_runs(w, 6, 7)} == {5, 6}
+    assert rows_per_band((ONE, h, h), TileShape(6, 2)) == 1
+    assert min(run.width for run in tile_runs(h, 6)) * 2 >= SUMS_UNDER_WAY
+    assert rows_per_band((ONE, w, w), TileShape(14, 2)) == 2
+    many = Spatial(21, 7, 15, 1, 0, 1)
+    assert rows_per_band((ONE, many, many), TileShape(6, 2)) == 1  # taps to write out
 
 
 @given(spatials())
@@ -123,6 +151,9 @@ def test_static_taps() -> None:
 
 def test_pixels() -> None:
     w = Spatial(src=3, dst=3, kernel=1, stride=1, padding=0, dilation=1)
-    (tile,) = tile_runs(w, 3)
-    band = BandRun(0, 1, 2, None)
-    assert list(pixels(band, tile)) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    (tile,) = tile_runs(w, 6, 2)
+    assert tile.pixels(3) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    first, second = tile_runs(w, 4, 2)
+    assert first.pixels(3) == [(0, 0), (0, 1), (0, 2)]
+    assert second.pixels(3) == [(1, 0), (1, 1), (1, 2)]
+    assert [tile.pixels(3) for tile in tile_runs(w, 2, 1)] == [[(0, 0), (0, 1)], [(0, 0)]]

@@ -87,6 +87,30 @@ def test_every_layout_into_every_other(src: str, dst: str) -> None:
     verify(convolution_desc(SAME, 2, (21, 19), (src, "any", dst)))
 
 
+@every_isa
+@pytest.mark.parametrize(
+    ("src", "channels"),
+    [
+        *(("any", (260, 20)), ("plain", (300, 19)), ("last", (257, 16)), ("nChw8c", (260, 17))),
+        *(("gaps", (260, 9)), ("abCd3c", (260, 8)), ("any", (2, 256, 24)), ("last", (3, 258, 5))),
+    ],
+)
+def test_pixels_that_are_apart_meet_many_outputs(src: str, channels: Dims, isa: str) -> None:
+    """They are copied side by side, once for all panels; weights of `any` are read as they are."""
+    with config.override("max_cpu_isa", isa):
+        for window in (Window((9, 13), (1, 1), (2, 3)), Window((14, 14), (1, 1), (1, 2))):
+            desc = convolution_desc(window, 2, channels, (src, "any", "any"))
+            pd = PrimitiveDesc(desc, ENGINE)
+            assert {packing.name for packing in pd.info(1).packing} == {"src"}
+            verify(desc)
+
+
+@pytest.mark.parametrize("size", [(31,), (5, 6, 8)], ids=str)
+def test_lines_and_volumes_of_pixels_that_are_apart(size: Dims) -> None:
+    ones = (1,) * len(size)
+    verify(convolution_desc(Window(size, ones, (2,) * len(size)), 1, (260, 40)))
+
+
 @pytest.mark.parametrize("dst", LAYOUTS)
 def test_every_layout_of_a_small_destination(dst: str) -> None:
     # Fewer channels than one panel of the destination's blocks is wide.

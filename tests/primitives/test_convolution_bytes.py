@@ -125,6 +125,20 @@ def test_no_sum_saturates(src: tuple[str, int], isa: str) -> None:
             verify_on(pd, args)
 
 
+@every_row
+@pytest.mark.parametrize("types", PAIRS, ids=str)
+@pytest.mark.parametrize("channels", [(260, 8), (2, 260, 5)], ids=str)
+def test_pixels_that_are_apart_meet_many_outputs(
+    channels: Dims, types: tuple[str, str], isa: str
+) -> None:
+    """A copy of them stands for src, in the sums that compensate zero points as well."""
+    window = Window((5, 7), (1, 1), (2, 2))
+    with config.override("max_cpu_isa", isa):
+        for layout in ("any", "plain"):
+            desc = convolution((*types, "s32"), channels, window, (layout, "any", layout))
+            verify(desc, quantized((), (2, 0)))
+
+
 @pytest.mark.parametrize("window", [FAR, LINE, VOLUME, POINT], ids=["far", "line", "volume", "1x1"])
 @pytest.mark.parametrize(
     ("types", "zero_points"), [(PAIRS[0], (0, None)), (PAIRS[1], (2, 0))], ids=str

@@ -159,6 +159,14 @@ def test_shapes(outputs: int, dims: tuple[int, int, int, int]) -> None:
     verify(point(dims, outputs), chained((3, 1, 1), before=("eltwise", "eltwise_relu")))
 
 
+@every_isa
+@pytest.mark.parametrize("width", [2, 3, 7])
+def test_rows_shorter_than_a_tile(width: int, isa: str) -> None:
+    """Tiles of a band hold no more than one row of the intermediate."""
+    with config.override("max_cpu_isa", isa):
+        verify(point((1, 4, 40, width), 64), chained((3, 1, 1)), banded=True)
+
+
 @pytest.mark.parametrize("dst", ["any", "plain", "nhwc", "nChw8c", "aBcd32b"])
 @pytest.mark.parametrize("src", ["any", "plain", "nhwc", "gaps", "dcba"])
 def test_layouts(src: str, dst: str) -> None:
