@@ -228,23 +228,36 @@ SUMS_UNDER_WAY = 8
 busy then."""
 _LEAST_STEPS = 16
 
+_FIRST = i64(0)
 AHEAD = 8192
 """Bytes by which a single stream is fetched ahead."""
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is asked for while a product is computed: ``step`` bytes from ``pointer`` on in each
-    step of the innermost level."""
+    """What is asked for while a product is computed: ``step`` bytes in each step of the innermost
+    level, ``distance`` bytes behind where that begins in B, or in A if ``of_rows``. Of what several
+    products ask for, this one does the part with the number ``part``. A level whose length only the
+    execution knows has ``steps``."""
 
-    pointer: ir.Value
+    distance: ir.Value
     step: int
+    part: ir.Value = _FIRST
+    steps: int = 0
+    of_rows: bool = False
 
-    def ask(self, e: Emitter) -> Ahead:
-        """Ask for the lines of one step; the rest of them."""
-        for offset in range(0, self.step, LINE):
-            vector.prefetch(e, e.element(self.pointer, i64(offset), I8), second_level=True)
-        return replace(self, pointer=e.element(self.pointer, i64(self.step), I8))
+    def begin(self, e: Emitter, factors: Factors, level: Level) -> ir.Value:
+        """Where the first step of the innermost level asks, at the beginning of which ``factors``
+        are."""
+        size = (level.count or self.steps) * self.step
+        first = factors.a if self.of_rows else factors.b
+        return e.element(first, e.add(self.distance, e.mul(self.part, size)), I8)
+
+    def ask(self, e: Emitter, pointer: ir.Value, steps: int = 1) -> ir.Value:
+        """Ask for the lines of some steps; where the next step does."""
+        for offset in range(0, steps * self.step, LINE):
+            vector.prefetch(e, e.element(pointer, i64(offset), I8), second_level=True)
+        return e.element(pointer, i64(steps * self.step), I8)
 
 
 @dataclass(frozen=True)
@@ -253,8 +266,7 @@ class Factors:
     vector in B, in elements, and how they are multiplied. A row of offset None is all ones.
 
     The k of a group are side by side in B, or else ``apart``, in elements. ``zeros``, of each
-    vector, are taken off what is loaded of B. A product of one level asks for what lies
-    ``ahead``."""
+    vector, are taken off what is loaded of B. Meanwhile it is asked for what lies ``ahead``."""
 
     a: ir.Value
     b: ir.Value
@@ -313,7 +325,7 @@ def accumulate(
     first = first.opaque(e)
 
     ahead = factors.ahead if len(levels) == 1 else None
-    asked = () if ahead is None else (e.opaque(ahead.pointer),)
+    asked = () if ahead is None else (e.opaque(ahead.begin(e, first, level)),)
     head, size, begin = 2 + len(asked), len(tile.cells), level.begin
 
     def body(_: ir.Value, *state: ir.Value) -> Values:
@@ -322,7 +334,7 @@ def accumulate(
         sums: Values = ()
         for first in range(0, len(cells), size):
             if ahead is not None:
-                asked = (replace(ahead, pointer=asked[0]).ask(e).pointer,)
+                asked = (ahead.ask(e, asked[0]),)
             part = Tile(tile.vectors, cells[first : first + size])
             sums += accumulate(e, part, here, levels[1:], leaf).cells
             here = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
-from dnnl.codegen.brgemm import Ahead, Factors, Level
+from dnnl.codegen.brgemm import Factors, Level
 from dnnl.codegen.builder import I8, Emitter, Value, Values, i64
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.multiply import Multiply
@@ -183,7 +183,7 @@ class Tiles:
         first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
         first = first.opaque(e)
         ahead = None if inner else factors.ahead
-        further = () if ahead is None else (e.opaque(ahead.pointer),)
+        further = () if ahead is None else (e.opaque(ahead.begin(e, first, level)),)
 
         def body(_: Value, a: Value, b: Value, *asked: Value) -> Values:
             here = replace(factors, a=a, b=b)
@@ -192,8 +192,7 @@ class Tiles:
             else:
                 self._step(shape, here, level.b_step, beside)
             if ahead is not None:
-                more = Ahead(asked[0], ahead.step * shape.block).ask(e)
-                asked = (more.pointer,)
+                asked = (ahead.ask(e, asked[0], shape.block),)
             following = here.moved(e, i64(step * level.a_step), i64(step * level.b_step))
             return following.a, following.b, *asked
 

@@ -19,7 +19,7 @@ from functools import partial
 from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.brgemm import AHEAD, Ahead, Factors, Level, Tile, accumulate, max_rows, registers
-from dnnl.codegen.builder import I8, I32, I64, Module, Value, i64
+from dnnl.codegen.builder import I32, I64, Module, Value, i64
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth, Finish
 from dnnl.codegen.isa import Isa
@@ -221,13 +221,13 @@ class _Writer:
             e.loop(begin, whole, one, step=height, unroll=False, name="tile")
             begin = whole
 
-    def _ahead(self, weights: Value) -> Ahead | None:
+    def _ahead(self) -> Ahead | None:
         """What a tile asks for of panels that lie one behind the other."""
         form, bits = self.weights_form, self.multiply.b.bits
         step = form.stride(self.k) * bits // 8
         if form.stride(self.columns.panel) * bits // 8 != step * self.k.extent:
             return None
-        return Ahead(self.e.element(weights, i64(AHEAD), I8), step)
+        return Ahead(i64(AHEAD), step)
 
     def _tile(self, env: Env, height: int, level: Level) -> None:
         """One register tile: all products, then its end."""
@@ -246,7 +246,7 @@ class _Writer:
         )  # fmt: skip
         steps = tuple(self.weights_form.stride(vectors) * v for v in range(vectors.extent))
         factors = Factors(
-            src, weights, tuple(rows), steps, self.multiply, self.apart, self._ahead(weights)
+            src, weights, tuple(rows), steps, self.multiply, self.apart, self._ahead()
         )
         zero = Tile.of(self.multiply.zero(e), len(rows), vectors.extent)
         at = self.store.at(env, height, height)

@@ -85,7 +85,7 @@ class _Writer:
         self._share_out()
         self._cut_sums(phase)
         self.pending = self._pending()
-        tiles = self.chunk if problem.blocking.places else self.per_band
+        tiles = self.chunk if problem.blocking.places else self.per_band * self.band.extent
         self.ahead = Foresight(self.e, problem, self.walk, self.blocks, self.steps, tiles)
         self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.ahead.streams)
 
@@ -335,7 +335,7 @@ class _Writer:
         )
         columns = tuple(self.walk.b.stride(vectors) * v for v in range(vectors.extent))
         factors = Factors(a, b, tuple(rows), columns, multiply, problem.apart)
-        return replace(factors, ahead=self._ahead(env, block, factors, places))
+        return replace(factors, ahead=self._ahead(env, multiply, places))
 
     def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
         """The sums of a tile, in the narrow way where there is one and the panel allows it."""
@@ -440,13 +440,15 @@ class _Writer:
             row * self.walk.a.stride(h) + column * self.walk.a.stride(w) for row, column in pixels
         ]
 
-    def _ahead(self, env: Env, block: Value, factors: Factors, rows: int) -> Ahead | None:
+    def _ahead(self, env: Env, multiply: Multiply, rows: int) -> Ahead | None:
         """What a tile asks for."""
         e, tile = self.e, env[self.number]
         if self.problem.blocking.places:
             tile = e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
-        of_panel = self.ahead.of_panel(factors.b, tile, block)
-        return of_panel or self.ahead.of_rows(factors, env[self.problem.columns.panel], rows)
+        elif self.band.extent > 1:
+            tile = e.add(tile, e.mul(env[self.band], self.per_band))
+        of_panel = self.ahead.of_panel(tile)
+        return of_panel or self.ahead.of_rows(env[self.problem.columns.panel], rows, multiply)
 
     def _begun(self, kept: Value, zero: Tile, block: Value) -> Tile:
         """The sums of the blocks before this one, which lie at ``kept``; zero in the first."""

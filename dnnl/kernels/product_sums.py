@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Env
 from dnnl.codegen.address import Axis
 from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import F32, I8, Constant, Emitter, Value, Values, i64
+from dnnl.codegen.builder import F32, Constant, Emitter, Value, Values, i64
 from dnnl.codegen.finish import Finish
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.product_store import Store
@@ -69,10 +68,6 @@ class Sums:
             at = ends.at({**env, segments.axis: number}, sums.rows, sums.rows)
             part = factors.moved(e, e.mul(number, level.a_step), e.mul(number, level.b_step))
             part = replace(part, zeros=at.zeros())
-            if part.ahead is not None:
-                done = e.mul(number, part.ahead.step * prod(each.count or 1 for each in inner))
-                pointer = e.element(part.ahead.pointer, done, I8)
-                part = replace(part, ahead=replace(part.ahead, pointer=pointer))
             added = at.segment(self._in_order(e, self._add(e, zero, part, inner)))
             return tuple(map(e.b.fadd, cells, added.cells))
 

@@ -4,7 +4,6 @@ over what lies inside of a tap."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 
 from dnnl.codegen import vector
@@ -54,7 +53,6 @@ class Taps:
                 return accumulate(e, sums, at, inner)
 
             return accumulate(self.e, sums, factors, levels, block)
-        factors = replace(factors, ahead=None)  # taps that are written out begin anew each
         if run.taps is None or len(set(run.taps)) == 1:
             spans = run.taps[0] if run.taps else None
             levels.append(_inside(e, h, env[problem.places[1]], self._walk.steps(kh), spans))

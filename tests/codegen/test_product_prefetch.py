@@ -14,21 +14,21 @@ import dnnl
 from dnnl import config
 from dnnl.codegen import vector
 from dnnl.codegen.builder import I64, PTR, Emitter, i64
+from dnnl.primitives.desc import Desc
 from dnnl.types.arg import Arg
 from tests.check import poisoned_memory, random_memory
+from tests.primitives.products import Window, convolution_desc
 
 LINE = 64
 ENGINE = dnnl.Engine("cpu")
-Counted = Callable[[int, int, int], NDArray[np.int64]]
+Counted = Callable[[Desc], NDArray[np.int64]]
 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counted:
-    """How often a matmul of so many rows, k and columns asks for each line of its weights."""
+    """How often a product asks for each line of its weights."""
 
-    def run(rows: int, k: int, columns: int) -> NDArray[np.int64]:
-        src, dst = (dnnl.MemoryDesc((rows, size), "f32") for size in (k, columns))
-        desc = dnnl.MatmulDesc(src, dnnl.MemoryDesc((k, columns), "f32", "any"), dst)
+    def run(desc: Desc) -> NDArray[np.int64]:
         pd = dnnl.PrimitiveDesc(desc, ENGINE)
         weights = random_memory(pd.arg_desc(Arg.WEIGHTS), ENGINE)
         counts = np.zeros(weights.desc.size // LINE + 1, np.int64)
@@ -55,6 +55,11 @@ def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counted:
     return run
 
 
+def matmul(rows: int, k: int, columns: int) -> dnnl.MatmulDesc:
+    src, dst = (dnnl.MemoryDesc((rows, size), "f32") for size in (k, columns))
+    return dnnl.MatmulDesc(src, dnnl.MemoryDesc((k, columns), "f32", "any"), dst)
+
+
 @pytest.mark.parametrize(
     ("rows", "k", "columns"),
     [(64, 512, 1024), (197, 512, 1024), (64, 4096, 512), (1, 1024, 1024)],
@@ -64,8 +69,17 @@ def test_panels_from_memory_are_asked_for(
     rows: int, k: int, columns: int, counted: Counted
 ) -> None:
     """All but the first of a work item, of which each tile asks for its part."""
-    assert (counted(rows, k, columns) > 0).mean() > 0.75
+    assert (counted(matmul(rows, k, columns)) > 0).mean() > 0.75
+
+
+@pytest.mark.parametrize("layout", ["any", "nhwc"])
+@pytest.mark.parametrize("size", [7, 14], ids=str)
+def test_panels_of_windows_are_asked_for(size: int, layout: str, counted: Counted) -> None:
+    """All taps of them, whether these are loops or written out."""
+    window = Window((size, size), (3, 3), padding_l=(1, 1))
+    desc = convolution_desc(window, 1, (256, 128), (layout, "any", layout), bias=False)
+    assert (counted(desc) > 0).mean() > 0.75
 
 
 def test_weights_that_stay_in_the_cache_are_not_asked_for(counted: Counted) -> None:
-    assert not counted(64, 64, 128).any()
+    assert not counted(matmul(64, 64, 128)).any()
