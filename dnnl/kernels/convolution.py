@@ -96,10 +96,11 @@ class Problem(product_problem.Problem):
 def resolve(problem: Problem, isa: Isa) -> Problem:
     """Decide the layouts that are ``any``.
 
-    Activations get their channels in blocks of a vector, so that a tile reads neighbouring cache
-    lines; with too few channels for that they stay plain, or channels-last if groups are cut.
-    Where bytes are multiplied they are channels-last, as models of bytes have them, and so they are
-    for a matrix unit, which takes lines of channels.
+    Activations are channels-last where the first-level cache keeps all rows of a tile, however far
+    apart they are. Where tiles are higher, they get their channels in blocks of a vector, so that a
+    tile reads neighbouring lines; with too few channels for either they stay plain. Where groups
+    would cut blocks, and where bytes are multiplied, as models of bytes have them, they are
+    channels-last, and so they are for a matrix unit, which takes lines of channels.
     """
     problem = resolve_activations(problem, isa)
     way = _way(problem, isa)
@@ -155,10 +156,13 @@ def _activation(desc: MemoryDesc, groups: int, isa: Isa, last: bool) -> MemoryDe
         return desc
     channels = desc.dims[1]
     spatial = LETTERS[2 : desc.ndims]
-    if last or (groups > 1 and channels // groups % isa.lanes):
+    cut = 1 < groups < channels and channels // groups % isa.lanes
+    if last or cut:
         return _channels_last(desc)
     if channels < isa.lanes or isa.lanes == 1:
         return desc.with_tag(f"ab{spatial}")
+    if max_rows(isa, 2) <= isa.caches.l1_ways:
+        return _channels_last(desc)
     return desc.with_tag(f"aB{spatial}{isa.lanes}b")
 
 
