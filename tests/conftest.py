@@ -1,21 +1,34 @@
-"""Set-up for all tests: the `isa` mark, and a kernel cache that ends with the session."""
+"""Set-up for all tests: the `isa` mark, instruction sets beyond those of the machine, and a kernel
+cache that ends with the session."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import ExitStack
 
 import pytest
 
 from dnnl.codegen import isa
 from dnnl.runtime.engine import Engine
+from tests.beyond.levels import beyond
 
 CACHE_VARIABLE = "DNNL_CACHE_DIR"
 _cache = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+_beyond = pytest.StashKey[ExitStack]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What the command line takes besides."""
+    what = "run every instruction set of x86-64, in generic code those that the processor lacks"
+    parser.addoption("--beyond", action="store_true", help=what)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A folder for compiled kernels, also for child processes, unless the caller names one."""
+    config.stash[_beyond] = ExitStack()
+    if config.getoption("beyond"):
+        config.stash[_beyond].enter_context(beyond())
     if CACHE_VARIABLE not in os.environ:
         config.stash[_cache] = tempfile.TemporaryDirectory(prefix="dnnl-tests-")
         os.environ[CACHE_VARIABLE] = config.stash[_cache].name
@@ -23,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Forget the folder."""
+    config.stash[_beyond].close()
     folder = config.stash.get(_cache, None)
     if folder is not None:
         del os.environ[CACHE_VARIABLE]

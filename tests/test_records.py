@@ -19,6 +19,7 @@ from dnnl import (
     PrimitiveDesc,
     PropKind,
     Stream,
+    config,
 )
 from dnnl.language.verbose import OperationLine
 from dnnl.primitives.desc import Desc
@@ -28,6 +29,7 @@ from dnnl.tools.bench.creation import create, describe, skipped
 from dnnl.tools.bench.trial import Trial
 from dnnl.tools.bench.verbose_line import operation_tokens, read
 from dnnl.types.kinds import FormatKind
+from tests.beyond.levels import LACKING, beyond
 from tests.check import same_bits
 from tests.guard import RUNS, near
 from tests.primitives import late
@@ -35,6 +37,7 @@ from tests.qemu.engine import QEMU, missing
 from tests.qemu.instead import instead
 
 ENGINE = Engine("cpu")
+ROW = "avx512_core_bf16"
 _DIRECTIONS = {
     PropKind.forward_inference: "FWD_I",
     PropKind.forward_training: "FWD_D",
@@ -131,6 +134,16 @@ def test_results_are_right_on_another_architecture(kind: str, line: str) -> None
             made = trial(case, OPERATIONS[kind])
             if not made.pd.across_engines:
                 judge(made, results_between_guard_pages(made))
+
+
+@pytest.mark.skipif(ROW not in LACKING, reason="the processor has these vectors, or none like them")
+@each_line
+def test_results_are_right_on_wider_vectors(kind: str, line: str) -> None:
+    """Of a case of each line: generic code takes long to compile."""
+    case = next(iter(Interpreter().cases(line.split())))
+    with beyond(), config.override("max_cpu_isa", ROW):
+        made = trial(case, OPERATIONS[kind])
+        judge(made, results_between_guard_pages(made))
 
 
 @each_line
