@@ -18,6 +18,21 @@ from dnnl.types.kinds import Alg
 
 Function = Callable[[Emitter, ir.Value, float, float], ir.Value]
 
+_INSTRUCTIONS = {
+    Alg.eltwise_relu: 2,
+    Alg.eltwise_abs: 1,
+    Alg.eltwise_square: 1,
+    Alg.eltwise_sqrt: 1,
+    Alg.eltwise_linear: 1,
+    Alg.eltwise_clip: 2,
+    Alg.eltwise_clip_v2: 2,
+    Alg.eltwise_round: 1,
+    Alg.eltwise_hardsigmoid: 3,
+    Alg.eltwise_hardswish: 4,
+}
+LONG = 20
+"""About the instructions of any other algorithm."""
+
 GELU_SLOPE = math.sqrt(2.0 / math.pi)
 GELU_CUBIC = 0.044715
 
@@ -28,6 +43,11 @@ def forward(e: Emitter, alg: Alg, value: ir.Value, alpha: float, beta: float) ->
     An algorithm ``_use_dst_for_bwd`` computes what its namesake does.
     """
     return _FORWARD[alg](e, value, alpha, beta)
+
+
+def instructions(alg: Alg) -> int:
+    """About how many instructions an algorithm takes."""
+    return _INSTRUCTIONS.get(alg, LONG)
 
 
 def times(e: Emitter, value: ir.Value, factor: float) -> ir.Value:

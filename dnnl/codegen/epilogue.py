@@ -14,7 +14,6 @@ from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType, any_of
-from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import (
     PostOp,
@@ -29,19 +28,8 @@ from dnnl.types.tag import FormatTag
 
 # Post-ops of more instructions than this are not written out for every register of a tile: the
 # code would grow, and the time to compile it, far beyond what a loop costs at run time.
-_MOST_UNROLLED = 8
-_INSTRUCTIONS = {
-    Alg.eltwise_relu: 2,
-    Alg.eltwise_abs: 1,
-    Alg.eltwise_square: 1,
-    Alg.eltwise_linear: 1,
-    Alg.eltwise_clip: 2,
-    Alg.eltwise_clip_v2: 2,
-    Alg.eltwise_round: 1,
-    Alg.eltwise_hardsigmoid: 3,
-    Alg.eltwise_hardswish: 4,
-}
-_FUNCTION, _LOADED = 20, 3  # of any other function, and of what has an operand to load
+MOST_UNROLLED = 8
+_LOADED = 3  # instructions of what has an operand to load
 
 
 class Arguments:
@@ -120,7 +108,7 @@ def _refuse_function(entry: PostOpFunction, dst: MemoryDesc, where: str) -> Refu
 
 def _instructions(entry: PostOp) -> int:
     if isinstance(entry, PostOpEltwise):
-        return _INSTRUCTIONS.get(entry.alg, _FUNCTION)
+        return eltwise.instructions(entry.alg)
     if isinstance(entry, PostOpFunction):
         return _LOADED * len(entry.operand_descs) + expression.instructions(
             entry.function.expression
@@ -168,7 +156,7 @@ class Epilogue:
         It is written out for each of them, unless the post-ops are long: then the results go to
         the stack, and ``store`` is written once, in a loop.
         """
-        if self.instructions <= _MOST_UNROLLED:
+        if self.instructions <= MOST_UNROLLED:
             for number, value in enumerate(results):
                 store(i64(number), value)
             return

@@ -54,7 +54,8 @@ class Nest:
     better be in a cache, and ``keeps`` that it asks for ``Point.room``. ``core`` is the type of the
     body's vectors, and ``registers`` how many registers one fills where these hold more than one
     element and what is converted is not transposed: those that are best converted together if None;
-    vectors along neighbours of a reduction may fill as many as ``beside``.
+    vectors along neighbours of a reduction may fill as many as ``beside``, and where lines are long
+    enough all of them ``abreast``, so that long chains of arithmetic run side by side.
     ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
     Nothing is done where all of ``needed``, numbers of s32 side by side, are zero. ``in_rows`` says
     that operands are rows along the reduced axis: where sizes are open, code for vectors that lie
@@ -73,6 +74,7 @@ class Nest:
     core: ir.Type = F32
     registers: int | None = 1
     beside: int = 1
+    abreast: int = 1
     moved: Operand | None = None
     found: tuple[Axis, ...] = ()
     keeps: bool = False
@@ -97,7 +99,10 @@ class Nest:
     @property
     def style(self) -> Style:
         """What the nest asks of any schedule of its."""
-        return Style(self.core, self.registers, self.beside, self.moved is not None, self.reads_dst)
+        return Style(
+            self.core, self.registers, self.beside, self.abreast, self.moved is not None,
+            self.reads_dst,
+        )  # fmt: skip
 
     def planned(self, isa: Isa) -> Schedule:
         """The walk over all of the space."""

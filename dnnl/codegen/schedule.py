@@ -129,6 +129,8 @@ class Style:
     not transposed: those that are best converted together if None. Where they lie along neighbours
     of a reduction, and these are many, they fill ``beside``: each row is then read some lines at a
     time, though a first-level cache keeps few lines of rows that are a power of two apart.
+    Wherever few lanes of the last one are left empty, they fill as many as are ``abreast``: where
+    each is a long chain of arithmetic, processors look too few single ones ahead to keep busy.
     ``moved`` says that nothing is converted. ``reads_dst`` says that dst is read as well, which
     then had better be in a cache.
     """
@@ -136,6 +138,7 @@ class Style:
     core: ir.Type = F32
     registers: int | None = 1
     beside: int = 1
+    abreast: int = 1
     moved: bool = False
     reads_dst: bool = False
 
@@ -153,6 +156,10 @@ BESIDE = 8
 """The registers that rows some lines long fill beside a reduction."""
 
 
+ABREAST = 4
+"""The registers that fill long chains of arithmetic side by side."""
+
+
 def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     """Plan the walk over ``space``."""
     space = space.merged()
@@ -162,6 +169,8 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
         lanes = max(lanes, 2)  # elements of one byte are stored together
     together = convert.together(isa, space.dst.operand.data_type, style.core)
     registers = (style.registers or together) if isa.lanes > 1 else 1
+    if isa.lanes > 1 and not nibbles:
+        registers = _abreast(space, lanes, registers, style, isa.caches)
     beside = _beside(space, lanes, style) if isa.lanes > 1 and not nibbles else 1
     vectorized = vectorize(space, lanes * max(registers, beside), isa.caches)
     if beside > registers and (vectorized[1].reduced or vectorized[2] is not None):
@@ -187,6 +196,23 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
         _settled(space), vectors, squares, tuple(loops), ahead, streamed, serial,
         together if joined else 1, joined,
     )  # fmt: skip
+
+
+def _abreast(space: Space, lanes: int, registers: int, style: Style, caches: Caches) -> int:
+    """How many registers vectors fill for the sake of arithmetic, ``registers`` at least."""
+
+    def walked(count: int) -> int | None:
+        _, vectors, squares = vectorize(space, lanes * count, caches)
+        long = squares is None and vectors.loop is not None and vectors.lanes == lanes * count
+        return vectors.lanes * vectors.loop.extent if vectors.loop is not None and long else None
+
+    count, single = style.abreast, walked(1)
+    while count > registers:
+        size = walked(count)
+        if size is not None and single is not None and size <= _FILLED * single:
+            return count
+        count //= 2
+    return registers
 
 
 def _beside(space: Space, lanes: int, style: Style) -> int:

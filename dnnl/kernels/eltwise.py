@@ -85,7 +85,12 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
         return eltwise.forward(point.e, conf.alg, loaded[0], conf.alpha, conf.beta)
 
     src = source(Arg.SRC, conf.src)
-    yield pointwise(arguments, [src], conf.dst, conf.post_ops, compute, conf.dropout)
+    taken = eltwise.instructions(conf.alg)
+    if conf.function is not None:
+        taken = expression.instructions(conf.function)
+    yield pointwise(
+        arguments, [src], conf.dst, conf.post_ops, compute, conf.dropout, instructions=taken
+    )
 
 
 OPEN = OpenKernel("eltwise", _nests, {"src": Arg.SRC, "dst": Arg.DST})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from dnnl.codegen import eltwise_backward, expression
+from dnnl.codegen import eltwise, eltwise_backward, expression
 from dnnl.codegen.builder import Value
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
@@ -79,7 +79,12 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
             return point.e.b.fmul(gradient, expression.emit(point.e, slope, [given]))
         return eltwise_backward.backward(point.e, conf.alg, gradient, given, conf.alpha, conf.beta)
 
-    yield pointwise(arguments, sources, conf.diff_src, (), compute, target=Arg.DIFF_SRC)
+    taken = 1 if conf.alg.uses_dst else eltwise.instructions(conf.alg)
+    if slope is not None:
+        taken = expression.instructions(slope)
+    yield pointwise(
+        arguments, sources, conf.diff_src, (), compute, target=Arg.DIFF_SRC, instructions=taken
+    )
 
 
 OPEN = OpenKernel(

@@ -9,12 +9,13 @@ from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import F32, F64, Module, Type, Value
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.dropout import Dropper
-from dnnl.codegen.epilogue import Arguments, Epilogue, broadcast
+from dnnl.codegen.epilogue import MOST_UNROLLED, Arguments, Epilogue, broadcast
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
+from dnnl.codegen.schedule import ABREAST
 from dnnl.codegen.stochastic import StochasticRounding
 from dnnl.kernels.scratchpad import Relayout
 from dnnl.runtime.image import Phase
@@ -92,8 +93,10 @@ def pointwise(
     *,
     target: Arg = Arg.DST,
     quantization: Quantization = _NONE,
+    instructions: int = 1,
 ) -> Nest:
-    """dst = post_ops(dropout(compute(sources))) for every element.
+    """dst = post_ops(dropout(compute(sources))) for every element, where ``compute`` takes about so
+    many ``instructions``.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
     The argument of dst is ``target``. Sources come as their ``quantization`` means them. Where a
@@ -122,8 +125,14 @@ def pointwise(
     return Nest(
         axes, (), read, (output, *dropper.outputs), body,
         numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=registers,
+        abreast=abreast(instructions + epilogue.instructions) if dropout is None else 1,
         core=core_of(dst, *(desc for _, desc, _ in sources)),
     )  # fmt: skip
+
+
+def abreast(instructions: int) -> int:
+    """How many registers do so many instructions side by side."""
+    return ABREAST if instructions > MOST_UNROLLED else 1
 
 
 def emit_copy(

@@ -19,7 +19,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
-from dnnl.codegen.schedule import BESIDE
+from dnnl.codegen.schedule import ABREAST, BESIDE
 from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import (
     SMALL_FLOATS,
@@ -96,6 +96,7 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
         parallel, (axes[conf.axis],), inputs, outputs, row.body,
         numbers=dropper.numbers, reads_dst=row.keep or row.epilogue.reads_dst,
         registers=dropper.registers, beside=1 if conf.dropout else BESIDE,
+        abreast=1 if conf.dropout else ABREAST,
         core=core_of(conf.src, conf.dst), keeps=row.puts_by,
     )  # fmt: skip
 
