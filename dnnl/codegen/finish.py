@@ -66,7 +66,8 @@ class Finish:
     """The end of a product bound to what it reads.
 
     ``core`` is `core_type`. ``factors`` are the arguments that are src and weights of the product.
-    ``row_sums`` are the sums R of the rows of src, there where ``needs_row_sums``. With
+    ``row_sums`` are the sums R of the rows of src, there where ``needs_row_sums``. ``weight_sums``
+    are the sums C of the columns of the weights, where a row of ones does not find them. With
     ``column_sums``, which are what zero points of src add to each result, the quantizer has none.
     """
 
@@ -82,12 +83,14 @@ class Finish:
         depth: Depth,
         row_sums: Operand | None = None,
         column_sums: Operand | None = None,
+        weight_sums: Operand | None = None,
     ) -> None:
         self.dst = dst
         self.core = storage(core).element
         self._multiply, self._bias, self._epilogue = multiply, bias, epilogue
         self._quantizer, self._factors, self._depth = quantizer, factors, depth
         self._row_sums, self._column_sums = row_sums, column_sums
+        self._weight_sums = weight_sums
 
     def of_depth(self, depth: Depth) -> Finish:
         """The end of sums of another depth."""
@@ -98,7 +101,7 @@ class Finish:
     @property
     def operands(self) -> tuple[Operand, ...]:
         """dst and what is read besides src and weights."""
-        others = (self._bias, self._row_sums, self._column_sums)
+        others = (self._bias, self._row_sums, self._column_sums, self._weight_sums)
         given = (operand for operand in others if operand is not None)
         return (self.dst, *self._epilogue.operands, *self._quantizer.operands, *given)
 
@@ -115,6 +118,10 @@ class Finish:
     def needs_column_sums(self) -> bool:
         """Whether the product has to sum up the columns of the weights: a row of ones of A, behind
         all others, does."""
+        return self._compensates and self._weight_sums is None
+
+    @property
+    def _compensates(self) -> bool:
         return self._multiply.is_integer and self._zero(0) is not None
 
     def complete(self, tile: Tile, place_of: PlaceOf) -> Tile:
@@ -125,12 +132,15 @@ class Finish:
         if not self._multiply.is_integer:
             return tile if self._row_sums is None else self._without_rows_of_floats(tile, place_of)
         columns: Values = ()
-        if self.needs_column_sums:
-            ones = tile.row(tile.rows - 1)
-            tile = tile.take(range(tile.rows - 1))
-            columns = tuple(
-                self._column(place_of(i64(v), I32), value) for v, value in enumerate(ones)
-            )
+        if self._compensates:
+            places = [place_of(i64(v), I32) for v in range(tile.vectors)]
+            if self._weight_sums is not None:
+                found = [place.load(self._weight_sums) for place in places]
+            else:
+                ones = tile.row(tile.rows - 1)
+                tile = tile.take(range(tile.rows - 1))
+                found = [self._unshifted(*pair) for pair in zip(places, ones, strict=True)]
+            columns = tuple(self._column(*pair) for pair in zip(places, found, strict=True))
 
         def one(row: int, v: int, value: ir.Value) -> ir.Value:
             place = place_of(i64(row * tile.vectors + v), I32)
@@ -201,16 +211,19 @@ class Finish:
         assert operand is not None
         return place.load(operand)
 
+    def _unshifted(self, place: Place, total: ir.Value) -> ir.Value:
+        """C from the sums of a row of ones."""
+        if not self._multiply.shift:
+            return total
+        b, shift = place.e.b, vector.splat_constant(total.type, self._multiply.shift)
+        return b.sub(total, b.mul(shift, _count(place, self._depth.padded)))
+
     def _column(self, place: Place, total: ir.Value) -> ir.Value:
-        """C - K * zw from the sums of a row of ones."""
-        b = place.e.b
-        if self._multiply.shift:
-            shift = vector.splat_constant(total.type, self._multiply.shift)
-            total = b.sub(total, b.mul(shift, _count(place, self._depth.padded)))
-        if self._zero(1) is not None:
-            terms = _count(place, self._depth.terms)
-            total = b.sub(total, b.mul(self._load_zero(place, 1), terms))
-        return total
+        """C - K * zw."""
+        if self._zero(1) is None:
+            return total
+        b, terms = place.e.b, _count(place, self._depth.terms)
+        return b.sub(total, b.mul(self._load_zero(place, 1), terms))
 
     def _without_rows_of_floats(self, tile: Tile, place_of: PlaceOf) -> Tile:
         """The sums without zw * R."""

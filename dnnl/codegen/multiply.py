@@ -155,7 +155,7 @@ class Multiply:
             kind = vector.vector_type(row.element, lanes)
             return (row.to_core(e, vector.load(e, pointer, kind)),)
         kind = vector.vector_type(I32, lanes)
-        return self._of_words(e, e.b.load(pointer, typ=kind, align=self.b.size))
+        return self.of_words(e, e.b.load(pointer, typ=kind, align=self.b.size))
 
     def load_rows(self, e: Emitter, pointer: ir.Value, apart: int | ir.Value) -> list[Values]:
         """The words of as many vectors of columns side by side as a group has k, whose rows lie
@@ -165,9 +165,9 @@ class Multiply:
         starts = [e.element(pointer, e.mul(i64(k), apart), element) for k in range(self.group)]
         rows = side_by_side(e, [vector.load(e, start, kind) for start in starts])
         words = vector.vector_type(I32, e.isa.lanes)
-        return [self._of_words(e, e.b.bitcast(row, words)) for row in rows]
+        return [self.of_words(e, e.b.bitcast(row, words)) for row in rows]
 
-    def _of_words(self, e: Emitter, words: ir.Value) -> Values:
+    def of_words(self, e: Emitter, words: ir.Value) -> Values:
         """The operands of the instruction out of words of B."""
         if self.shift:
             words = e.b.xor(words, vector.splat_constant(words.type, _SIGNS))

@@ -18,6 +18,7 @@ from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.computed_scales import refuse_computed
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, refuse_types
+from dnnl.kernels.product_column_sums import ColumnSums, summed_before
 from dnnl.kernels.product_decompressed import decompressing
 from dnnl.kernels.product_made import Making
 from dnnl.kernels.product_moved import moving
@@ -66,7 +67,8 @@ class Conf:
     computed, post-ops are done before. ``widened`` is what src
     is read as where it is widened before (`product_widened`), ``flags`` are the panels that are
     multiplied without that (`product_pairs`), ``made`` is what threads make panels of
-    (`product_made`). ``scratchpad`` is in bytes.
+    (`product_made`), ``weight_sums`` are sums of the columns of weights that are added up before.
+    ``scratchpad`` is in bytes.
     """
 
     src: Argument
@@ -92,6 +94,7 @@ class Conf:
     widened: Argument | None = None
     flags: Argument | None = None
     made: Making | None = None
+    weight_sums: ColumnSums | None = None
 
     @property
     def read(self) -> Argument:
@@ -166,7 +169,7 @@ def plan(
     problem, parts = choice.problem, choice.parts
     zero_points = dict(problem.quantization.zero_points)
     read = _read(choice, isa, src, weights, terms, shape, scratchpad)
-    way, wanted, ones = read.way, read.wanted, factors[0] in zero_points
+    way, wanted, ones = read.way, read.wanted, read.ones
     quantization = problem.quantization if parts is None else parts.outer
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
     core = core_type(way, problem.dst.data_type, quantization, bare=bare and parts is None)
@@ -175,6 +178,10 @@ def plan(
     if needs_row_sums(way, zero_points, factors[1]):
         rows = read.src[1].dims[: shape.summed[0].start]
         sums = RowSums.of(read.src, rows, terms, segment, way, problem.reductions, scratchpad)
+    columns = None
+    if factors[0] in zero_points and not ones:
+        lying = read.weights if read.made is None else read.made.weights
+        columns = ColumnSums.of(lying, shape.summed[1], scratchpad)
     wide = flags = None
     if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
         products = terms * problem.dst.nelems()
@@ -195,7 +202,7 @@ def plan(
         copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
         dropout=problem.dropout, stochastic=problem.stochastic, segment=segment,
         per_segment=NONE if parts is None else parts.inner, widened=wide, flags=flags,
-        made=read.made,
+        made=read.made, weight_sums=columns,
     )  # fmt: skip
 
 
@@ -249,13 +256,14 @@ def _made(
 
 class _Read(NamedTuple):
     """What a product reads and how: ``weights`` in the ``wanted`` panels, unless they are ``made``
-    by threads."""
+    by threads. Tiles have a row of ``ones``, or do not."""
 
     src: Argument
     weights: Argument
     way: Multiply
     wanted: Panels
     made: Making | None
+    ones: bool
 
 
 def _read(
@@ -270,6 +278,8 @@ def _read(
     if stands_for[0] or as_wanted is not src[1]:
         src = scratchpad.copy(src, as_wanted)
     ones = factors[0] in dict(problem.quantization.zero_points)
+    if choice.parts is None and not shape.simple:
+        ones &= not summed_before(isa, way, problem.dst.dims[-2])
     wanted = shape.panels(src[1], problem.weights, way, ones)
     if way.tiles is not None:
         words = -(-shape.line(src[1]) // way.group)
@@ -288,7 +298,7 @@ def _read(
         weights = weights[0], wanted.desc
     elif stands_for[1] or weights[1] != wanted.desc:
         weights = scratchpad.copy(weights, wanted.desc)
-    return _Read(src, weights, way, wanted, made)
+    return _Read(src, weights, way, wanted, made, ones)
 
 
 def _result(

@@ -74,11 +74,14 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
     row_sums = None
     if conf.row_sums is not None and whole:
         row_sums = conf.row_sums.operand(arguments, at.row_sums)
+    weight_sums = None
+    if conf.weight_sums is not None:
+        weight_sums = conf.weight_sums.operand(arguments, at.weights)
     return Finish(
         conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
         Epilogue(post_ops, dst, arguments),
         Quantizer(quantization, tensors, arguments, requantizes=True),
-        conf.factors, depth, row_sums, column_sums,
+        conf.factors, depth, row_sums, column_sums, weight_sums,
     )  # fmt: skip
 
 
@@ -112,9 +115,11 @@ def other_way(conf: Conf, arguments: Arguments, src: Operand, isa: Isa) -> Narro
 
 
 def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
-    """Write the sums of the rows of matrices, if they are needed."""
+    """Write the sums of the rows and columns of matrices, if they are needed."""
     if conf.row_sums is not None:
         yield from conf.row_sums.emit(module, arguments)
+    if conf.weight_sums is not None:
+        yield conf.weight_sums.emit(module, arguments)
 
 
 def build(
