@@ -21,8 +21,10 @@ from dnnl import (
 )
 from dnnl.reference import binary as reference
 from tests.check import check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
+    ISAS,
     LAYOUTS,
     array,
     describe,
@@ -184,9 +186,7 @@ def select(
     return made
 
 
-@every_isa
-@pytest.mark.parametrize("condition", LAYOUTS)
-@pytest.mark.parametrize("dst", ["nhwc", "nChw16c"])
+@every_pair(isa=ISAS, condition=LAYOUTS, dst=["nhwc", "nChw16c"])
 def test_select(dst: str, condition: str, isa: str) -> None:
     a, b = source(DIMS, "nChw8c"), source(DIMS, "nchw", 2)
     with config.override("max_cpu_isa", isa):
@@ -225,9 +225,10 @@ def test_select_as_pytorch() -> None:
     check(made, array(torch.where(tensor(condition) != 0, tensor(a), tensor(b))), 0.0)
 
 
-@every_isa
-@pytest.mark.parametrize("data_type", ["f32", "bf16", "s8"])
-@pytest.mark.parametrize("alg", ["binary_add", "binary_div", "binary_ge", "binary_select"])
+@every_pair(
+    isa=ISAS, data_type=["f32", "bf16", "s8"],
+    alg=["binary_add", "binary_div", "binary_ge", "binary_select"],
+)  # fmt: skip
 def test_scales(alg: str, data_type: str, isa: str) -> None:
     """One number for each source, which multiplies what is stored."""
     a, b = (typed_source(DIMS, "nchw", data_type, seed) for seed in (1, 2))

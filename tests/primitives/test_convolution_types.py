@@ -8,6 +8,7 @@ import pytest
 
 from dnnl import ConvolutionDesc, InnerProductDesc, MemoryDesc, config
 from dnnl.codegen import isa as rows
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import Dims, Window, attr_of, convolution_desc, lay_out, verify
 
@@ -17,7 +18,6 @@ SAME = Window((5, 9), (3, 3), padding_l=(1, 1))
 TYPES = [("bf16", "bf16"), ("bf16", "f32"), ("f16", "f16"), ("f16", "u8"), ("f32", "s8")]
 
 every_row = pytest.mark.parametrize("isa", NAMES)
-types = pytest.mark.parametrize("types", TYPES, ids="-".join)
 
 
 def typed(desc: ConvolutionDesc, data_type: str, dst: str) -> ConvolutionDesc:
@@ -30,9 +30,10 @@ def typed(desc: ConvolutionDesc, data_type: str, dst: str) -> ConvolutionDesc:
     )
 
 
-@types
-@pytest.mark.parametrize("layout", ["any", "plain", "last", "block16", "reversed", "gaps", "part"])
-@pytest.mark.parametrize("channels", [(19, 35), (2, 17, 16), (20, 1, 1)], ids=str)
+@every_pair(
+    types=TYPES, channels=[(19, 35), (2, 17, 16), (20, 1, 1)],
+    layout=["any", "plain", "last", "block16", "reversed", "gaps", "part"],
+)  # fmt: skip
 def test_convolution(channels: Dims, layout: str, types: tuple[str, str]) -> None:
     desc = convolution_desc(SAME, 2, channels, (layout, "any", layout))
     verify(typed(desc, *types), attr_of(("eltwise", "eltwise_relu"), ("sum", 0.5)), "normal")
@@ -50,9 +51,7 @@ def test_convolution_on_every_row(channels: Dims, weights: str, isa: str) -> Non
             verify(typed(desc, *pair), fill="normal")
 
 
-@every_row
-@types
-@pytest.mark.parametrize("layout", ["any", "plain", "block16", "reversed"])
+@every_pair(isa=NAMES, types=TYPES, layout=["any", "plain", "block16", "reversed"])
 def test_inner_product(layout: str, types: tuple[str, str], isa: str) -> None:
     dims = (5, 19, 2, 3), (18, 19, 2, 3), (5, 18)
     layouts = layout, "any", "plain" if layout == "block16" else layout

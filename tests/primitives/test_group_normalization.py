@@ -26,6 +26,7 @@ from dnnl.reference import group_normalization as reference
 from dnnl.reference.arrays import Array
 from dnnl.types.kinds import RUNTIME_DIM
 from tests.check import Fill, check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -158,9 +159,7 @@ def test_each_tensor_in_a_layout_of_its_own(src: str, dst: str, groups: int) -> 
         judge(desc, filled(desc))
 
 
-@pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.parametrize("groups", [1, 2, 10])
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@every_pair(flags=FLAGS, groups=[1, 2, 10], layout=["nchw", "nhwc"])
 def test_flags(flags: str, groups: int, layout: str) -> None:
     src = describe((2, 10, 9, 4), layout)
     for prop in ("forward_training", "forward_inference"):

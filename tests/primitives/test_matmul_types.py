@@ -23,6 +23,7 @@ from dnnl.codegen import sharing
 from dnnl.codegen.isa import caches
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import Fill, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
     Dims,
@@ -73,13 +74,14 @@ def extreme(pd: PrimitiveDesc, src: int, weights: int) -> dict[int, Memory]:
     }
 
 
-@every_row
-@pairs
-@pytest.mark.parametrize("layout", ["any", "plain", "reversed"])
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (13, 5, 17), (31, 64, 35)], ids=str)
+@every_pair(
+    way=[*itertools.product(NAMES, BYTES)], layout=["any", "plain", "reversed"],
+    sizes=[(1, 1, 1), (13, 5, 17), (31, 64, 35)],
+)  # fmt: skip
 def test_sums_of_bytes_are_exact(
-    sizes: Dims, layout: str, types: tuple[str, str], isa: str
+    way: tuple[str, tuple[str, str]], layout: str, sizes: Dims
 ) -> None:
+    isa, types = way
     with config.override("max_cpu_isa", isa):
         verify(matmul(sizes, (*types, "s32"), (layout,) * 3), fill="normal")
 
@@ -96,10 +98,7 @@ def test_no_sum_saturates(high: tuple[bool, bool], types: tuple[str, str], isa: 
         verify_on(pd, extreme(pd, *values))
 
 
-@every_row
-@pytest.mark.parametrize("layout", ["any", "plain", "reversed"])
-@pytest.mark.parametrize("dst", ["f32", "own"])
-@pytest.mark.parametrize("data_type", FLOATS)
+@every_pair(isa=NAMES, layout=["any", "plain", "reversed"], dst=["f32", "own"], data_type=FLOATS)
 def test_small_floats(data_type: str, dst: str, layout: str, isa: str) -> None:
     types = (data_type, data_type, data_type if dst == "own" else dst)
     with config.override("max_cpu_isa", isa):
@@ -107,10 +106,10 @@ def test_small_floats(data_type: str, dst: str, layout: str, isa: str) -> None:
         verify(matmul((15, 37, 35), types, (layout,) * 3))
 
 
-@every_row
-@pytest.mark.parametrize("types", [*BYTES, ("bf16", "bf16"), ("f16", "f16")], ids="-".join)
-@pytest.mark.parametrize("layout", ["plain", "part", "gaps"])
-@pytest.mark.parametrize("sizes", [(1, 24, 192), (3, 16, 64), (4, 8, 256)], ids=str)
+@every_pair(
+    isa=NAMES, types=[*BYTES, ("bf16", "bf16"), ("f16", "f16")], layout=["plain", "part", "gaps"],
+    sizes=[(1, 24, 192), (3, 16, 64), (4, 8, 256)],
+)  # fmt: skip
 def test_few_rows_meet_weights_in_rows(
     sizes: Dims, layout: str, types: tuple[str, str], isa: str
 ) -> None:
@@ -133,14 +132,11 @@ def test_weights_in_rows_are_not_packed_for_few_rows(types: tuple[str, str, str]
     assert PrimitiveDesc(desc, ENGINE).scratchpad_desc.size < desc.weights_desc.size
 
 
-@pytest.mark.parametrize("layouts", [*itertools.product(LAYOUTS, repeat=2)])
-@pytest.mark.parametrize(
-    "types", [("u8", "s8", "s32"), ("s8", "s8", "f32"), ("bf16",) * 3], ids=str
-)
-def test_layouts(types: tuple[str, str, str], layouts: tuple[str, str]) -> None:
+@every_pair(src=LAYOUTS, other=LAYOUTS, types=THREE)
+def test_layouts(src: str, other: str, types: tuple[str, str, str]) -> None:
     for sizes in ((15, 12, 34), (15, 9, 34)):
-        verify(matmul(sizes, types, (layouts[0], layouts[1], "plain")))
-        verify(matmul(sizes, types, (layouts[0], "any", layouts[1])))
+        verify(matmul(sizes, types, (src, other, "plain")))
+        verify(matmul(sizes, types, (src, "any", other)))
 
 
 @pytest.mark.parametrize("layout", ["AB16a16b", "aB16b", "Ab8a", "BA8b4a", "behind"])
@@ -152,9 +148,10 @@ def test_blocked_layouts(side: int, layout: str) -> None:
         verify(matmul((19, 37, 21), types, (layouts[0], layouts[1], layouts[2])))
 
 
-@pytest.mark.parametrize("types", [("u8", "s8"), ("s8", "s8"), ("bf16", "bf16")], ids="-".join)
-@pytest.mark.parametrize("dst", DST)
-@pytest.mark.parametrize("layout", ["plain", "reversed", "AB16a16b"])
+@every_pair(
+    types=[("u8", "s8"), ("s8", "s8"), ("bf16", "bf16")], dst=DST,
+    layout=["plain", "reversed", "AB16a16b"],
+)  # fmt: skip
 def test_every_dst(layout: str, dst: str, types: tuple[str, str]) -> None:
     verify(matmul((7, 12, 35), (*types, dst), ("plain", "any", layout)), fill="normal")
 
@@ -168,9 +165,11 @@ def test_types_of_bias(bias: str, dst: str, isa: str) -> None:
         verify(matmul((7, 12, 35), ("u8", "s8", dst), bias=desc), fill="normal")
 
 
-@pytest.mark.parametrize("dst", ["plain", "reversed", "AB16a16b"])
-@pytest.mark.parametrize("types", [("u8", "s8", "s8"), ("s8", "s8", "f32"), ("f32",) * 3], ids=str)
-@pytest.mark.parametrize("masks", [*itertools.product((0, 1), (0, 2), (0, 1, 2, 3))], ids=str)
+@every_pair(
+    dst=["plain", "reversed", "AB16a16b"],
+    types=[("u8", "s8", "s8"), ("s8", "s8", "f32"), ("f32",) * 3],
+    masks=[*itertools.product((0, 1), (0, 2), (0, 1, 2, 3))],
+)  # fmt: skip
 def test_scales(masks: Dims, types: tuple[str, str, str], dst: str) -> None:
     attr = PrimitiveAttr()
     for arg, mask in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), masks, strict=True):
@@ -187,11 +186,10 @@ def test_types_of_scales(arg: Arg, data_type: str) -> None:
     verify(matmul((7, 12, 35), ("u8", "s8", "f32")), attr, "normal")
 
 
-@every_row
-@pairs
-@pytest.mark.parametrize(
-    "masks", [*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))], ids=str
-)
+@every_pair(
+    isa=NAMES, types=BYTES,
+    masks=[*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))],
+)  # fmt: skip
 def test_zero_points(masks: tuple[int | None, ...], types: tuple[str, str], isa: str) -> None:
     attr = PrimitiveAttr()
     for arg, mask in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), masks, strict=True):
@@ -315,11 +313,10 @@ _ALONG_K = [
 ]
 
 
-@every_row
-@pytest.mark.parametrize("masks", _ALONG_K, ids=str)
-@pytest.mark.parametrize(
-    "types", [("u8", "s8", "f32"), ("s8", "s8", "s8"), ("bf16",) * 3, ("f32",) * 3], ids=str
-)
+@every_pair(
+    isa=NAMES, masks=_ALONG_K,
+    types=[("u8", "s8", "f32"), ("s8", "s8", "s8"), ("bf16",) * 3, ("f32",) * 3],
+)  # fmt: skip
 def test_values_along_k(
     types: tuple[str, str, str], masks: tuple[tuple[int, Dims], tuple[int, Dims]], isa: str
 ) -> None:

@@ -22,6 +22,7 @@ from dnnl import (
 from dnnl.reference import pooling as reference
 from dnnl.reference.arrays import Array
 from tests.check import assert_close, check, logical, memory_of
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
     LAYOUTS,
@@ -78,9 +79,7 @@ def run(window: Window, alg: str, memory: Memory, layout: str) -> None:
     check(execute(desc, {Arg.SRC: memory}), want, bound)
 
 
-@pytest.mark.parametrize("window", WINDOWS)
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every_pair(window=[*WINDOWS], alg=ALGS, layout=LAYOUTS)
 def test_windows(layout: str, alg: str, window: str) -> None:
     run(WINDOWS[window], alg, source(DIMS, layout), layout)
 

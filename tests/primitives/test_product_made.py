@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from dnnl.kernels.product_decompressed import Decompressing
 from dnnl.kernels.product_made import Making
 from dnnl.kernels.product_moved import Moving
 from dnnl.kernels.product_unpacked import Unpacking
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
     ISAS,
@@ -260,16 +262,19 @@ def usual_caches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+NARROW = [("bf16", "bf16", "f32"), ("s8", "s8", "f32")]
+
+
 @pytest.mark.usefixtures("usual_caches")
-@pytest.mark.parametrize("isa", sorted({"sse41", "avx2", "avx512_core_vnni", ISAS[-1]} & {*ISAS}))
-@pytest.mark.parametrize("layout", ["plain", "reversed"])
-@pytest.mark.parametrize(
-    "types", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("s8", "s8", "f32")]
-)
-@pytest.mark.parametrize("sizes", [(37, 40, 70), (19, 260, 33), (200, 1028, 17), (33, 8, 15)])
-def test_weights_in_rows_and_columns(isa: str, layout: str, types: Types, sizes: Dims) -> None:
+@every_pair(
+    isa=sorted({"sse41", "avx2", "avx512_core_vnni", ISAS[-1]} & {*ISAS}),
+    way=[*product(["plain", "reversed"], [("f32",) * 3, *NARROW])],
+    sizes=[(37, 40, 70), (19, 260, 33), (200, 1028, 17), (33, 8, 15)],
+)  # fmt: skip
+def test_weights_in_rows_and_columns(isa: str, way: tuple[str, Types], sizes: Dims) -> None:
     """Columns that fill no panel, words that fill no square, sums in several blocks, and zero
     points, for which the columns of weights are summed up."""
+    layout, types = way
     desc = matmul_desc(sizes, types, ("plain", layout, "plain"), batch=(2,))
     attr = PrimitiveAttr()
     if types[0] == "s8":

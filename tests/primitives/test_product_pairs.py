@@ -64,14 +64,14 @@ def test_results_at_the_edge(kind: str, line: str, level: str) -> None:
     that is as large as can be nearly everywhere."""
     with config.override("max_cpu_isa", level):
         driver = OPERATIONS[kind].operation.driver.name
-        for case in Interpreter().cases([f"--{driver}", *line.split()]):
+        for number, case in enumerate(Interpreter().cases([f"--{driver}", *line.split()])):
             made = records.trial(case, OPERATIONS[kind])
             assert conf_of(made.pd).flags is not None
             weights, src = made.inputs[Arg.WEIGHTS], made.inputs[Arg.SRC]
             along = SUMMED[kind] + (weights.ndim > src.ndim)
             small = small_weights(weights.shape, along)
             made.inputs[Arg.SRC] = np.where(src % 5, 255, src).astype(src.dtype)
-            for some in (small, *(with_large(small, along, n) for n in range(len(LARGE)))):
+            for some in (small, with_large(small, along, number % len(LARGE))):
                 made.inputs[Arg.WEIGHTS] = some.astype(weights.dtype)
                 made.place()
                 records.judge(made, records.results_between_guard_pages(made))

@@ -1,0 +1,19 @@
+"""Parameters of tests: not all combinations of values, but so many that any two values meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from allpairspy import AllPairs
+
+
+def every_pair(**parameters: Sequence[Any]) -> pytest.MarkDecorator:
+    """Parametrize a test so that any two values of two of its parameters meet in some case."""
+    places = [list(range(len(values))) for values in parameters.values()]
+    rows = [
+        tuple(values[at] for values, at in zip(parameters.values(), row, strict=True))
+        for row in AllPairs(places)
+    ]
+    return pytest.mark.parametrize(tuple(parameters), rows, ids=str)
