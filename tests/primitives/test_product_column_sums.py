@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dnnl import config
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
-from tests import test_records as records
+from tests.primitives.lines import conf_of, judged
 from tests.primitives.products import ISAS
-from tests.primitives.test_product_widened import conf_of
 
 LEVELS = [name for name in ("sse41", "avx2", "avx2_vnni", ISAS[-1]) if name in ISAS]
 LINES = {
@@ -43,13 +41,8 @@ LINES = {
     ("kind", "line"), [(k, line) for k, some in LINES.items() for line in some]
 )
 def test_results(kind: str, line: str, level: str) -> None:
-    with config.override("max_cpu_isa", level):
-        for case in Interpreter().cases(
-            [f"--{OPERATIONS[kind].operation.driver.name}", *line.split()]
-        ):
-            made = records.trial(case, OPERATIONS[kind])
-            assert conf_of(made.pd).weight_sums is not None
-            records.judge(made, records.results_between_guard_pages(made))
+    for conf in judged(kind, line, level):
+        assert conf.weight_sums is not None
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
 from tests import test_records as records
+from tests.primitives.lines import conf_of
 from tests.primitives.products import ISAS
-from tests.primitives.test_product_widened import conf_of
 
 LEVELS = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
 SMALL = ((64, 64), (127, 1), (127, -128), (-64, -64), (-128, 0), (0, -128), (-1, 127))

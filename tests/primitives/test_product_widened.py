@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from dnnl import PrimitiveDesc, config
+from dnnl import config
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
-from tests import test_records as records
+from tests.primitives.lines import conf_of, judged
 from tests.primitives.products import ISAS
 
 LEVELS = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
@@ -35,18 +33,8 @@ LINES = {
     ("kind", "line"), [(k, line) for k, some in LINES.items() for line in some]
 )
 def test_results(kind: str, line: str, level: str) -> None:
-    with config.override("max_cpu_isa", level):
-        for case in Interpreter().cases(
-            [f"--{OPERATIONS[kind].operation.driver.name}", *line.split()]
-        ):
-            made = records.trial(case, OPERATIONS[kind])
-            assert conf_of(made.pd).widened is not None
-            records.judge(made, records.results_between_guard_pages(made))
-
-
-def conf_of(pd: PrimitiveDesc) -> Any:
-    """What was decided."""
-    return pd.plan.recipe.conf
+    for conf in judged(kind, line, level):
+        assert conf.widened is not None
 
 
 @pytest.mark.parametrize(
