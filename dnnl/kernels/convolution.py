@@ -20,7 +20,7 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
-from dnnl.codegen.multiply import Multiply, multiply
+from dnnl.codegen.multiply import Multiply
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import (
     conv_border,
@@ -36,8 +36,9 @@ from dnnl.kernels.conv_compute import Conf, Piece, Space, channel_block, product
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.pointwise import BYTES
 from dnnl.kernels.product_pairs import take_flags
-from dnnl.kernels.product_problem import LETTERS, NONE
+from dnnl.kernels.product_problem import LETTERS, NONE, becomes_floats
 from dnnl.kernels.product_row_sums import RowSums
+from dnnl.kernels.product_types import way_of
 from dnnl.kernels.product_widened import take_widened, widened
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
@@ -116,12 +117,12 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 def _way(problem: Problem, isa: Isa) -> Multiply | None:
     """How src and weights are multiplied: by a matrix unit, if it takes their sizes."""
     types = problem.src.data_type, problem.weights.data_type
-    tiled = multiply(isa, *types, tiled=True)
+    tiled = way_of(isa, *types, tiled=True)
     if tiled is not None and tiled.tiles is not None:
         pixels = prod(problem.dst.dims[2:])
         if product_tiles.takes(tiled, pixels, _words(problem, tiled)):
             return tiled
-    return multiply(isa, *types)
+    return way_of(isa, *types)
 
 
 def _words(problem: Problem, way: Multiply) -> int:
@@ -284,6 +285,8 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
+    if refusal is None and becomes_floats(problem):
+        refusal = _refuse_zero_points(problem)
     if refusal is not None:
         return refusal
     if not _apart(problem, isa):
@@ -341,11 +344,12 @@ def plan(
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
     direct = _walkable(problem, problem.dst, problem.outputs) and _in_vectors(problem)
+    direct &= problem.dst.data_type.bits >= 8
     if not (direct and _covered(problem, read, way, isa)):
         computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
         copy_out = (computed, dst)
         dst = computed
-    panels = _panels(problem, read, way, isa)
+    panels = _panels(problem, read, way, isa).with_data_type(way.b)
     wide = flags = None
     if border is None and whole:
         terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
@@ -379,6 +383,16 @@ def plan(
         pieces=problem.pieces, borders=problem.borders, border=border, widened=wide,
         flags=flags,
     )  # fmt: skip
+
+
+def _refuse_zero_points(problem: Problem) -> Refusal | None:
+    """Why zero points of weights beside floats cannot be generated, or None."""
+    if Arg.WEIGHTS not in dict(problem.quantization.zero_points):
+        return None
+    rule = "they are taken off beside a src of u8 or s8"
+    return Refusal(
+        Reason.ATTRIBUTE, f"zero points of weights beside {problem.src.data_type}; {rule}"
+    )
 
 
 def refuse_quantization(problem: Problem) -> Refusal | None:
@@ -450,7 +464,7 @@ def _blocking(
     """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
     together would not."""
     vectors = _vectors(problem, src, way, isa)
-    rows = max_rows(isa, vectors, way.parts)
+    rows = max_rows(isa, vectors * way.span, way.parts)
     if way.tiles is not None:
         rows = min(
             product_tiles.tile_rows(isa, vectors, piece.space[2].dst, _pitch(piece, src))

@@ -25,7 +25,7 @@ from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.pointwise import BYTES, symbol
+from dnnl.kernels.pointwise import BYTES, core_of, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -79,6 +79,11 @@ def configure(problem: Problem, isa: Isa) -> Conf | convolution_depthwise_bytes.
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
+    if refusal is None and min(problem.src.data_type.bits, problem.weights.data_type.bits) < 8:
+        # Windows that begin in the middle of a byte take minutes to build.
+        rule = "windows are read in whole bytes"
+        types = f"{problem.src.data_type} times {problem.weights.data_type}"
+        return Refusal(Reason.DATA_TYPE, f"{types}; {rule}")
     return refusal or convolution_depthwise_bytes.plan(problem, isa) or Conf(problem)
 
 
@@ -169,6 +174,6 @@ def emit_walk(
         (n, c, *outs), tuple(taps), read, (dst,), body,
         where=tuple(bound for walk in walks for bound in walk.where),
         filled=tuple(bound for walk in walks for bound in walk.filled),
-        reads_dst=epilogue.reads_dst,
+        reads_dst=epilogue.reads_dst, core=core_of(problem.src, problem.weights, problem.dst),
     )  # fmt: skip
     return emit_nest(module, entry, nest)

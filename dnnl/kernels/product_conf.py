@@ -10,14 +10,13 @@ from dnnl.codegen.brgemm import TileShape, max_rows
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.finish import core_type, needs_row_sums
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.kernel import Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_tiles
 from dnnl.kernels.blocking import Blocking, Size, choose_blocking
 from dnnl.kernels.computed_scales import refuse_computed
 from dnnl.kernels.inside import Inside
-from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, refuse_types
 from dnnl.kernels.product_column_sums import ColumnSums, summed_before
 from dnnl.kernels.product_decompressed import decompressing
 from dnnl.kernels.product_made import Making
@@ -42,7 +41,7 @@ from dnnl.kernels.product_widened import take_widened, widened, words_of
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import Dropout
-from dnnl.types.dtype import DataType, any_of
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -131,14 +130,7 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
 
 def refuse_problem(problem: Problem) -> Refusal | None:
     """Why a convolution cannot be generated, or None."""
-    others = [problem.dst] + ([] if problem.bias.is_zero else [problem.bias])
-    src, weights = problem.src, problem.weights
-    refusal = refuse_types(src, weights, allowed=FLOATS | BYTES)
-    refusal = refusal or refuse_types(*others, allowed=FLOATS | INTEGERS)
-    types = {src.data_type, weights.data_type}
-    if refusal is None and len(types) > 1 and not types <= BYTES:
-        rule = f"it takes both alike, {any_of(FLOATS)}, or each {any_of(BYTES)}"
-        return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
+    refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
     return refusal or refuse(problem.post_ops, problem.dst)
 
 

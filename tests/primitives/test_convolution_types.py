@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from dnnl import ConvolutionDesc, InnerProductDesc, MemoryDesc, config
+from dnnl import (
+    Arg,
+    ConvolutionDesc,
+    InnerProductDesc,
+    MemoryDesc,
+    PrimitiveAttr,
+    PrimitiveDesc,
+    Unimplemented,
+    config,
+)
 from dnnl.codegen import isa as rows
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
@@ -65,3 +74,39 @@ def test_inner_product(layout: str, types: tuple[str, str], isa: str) -> None:
         verify(
             InnerProductDesc.forward("forward_inference", src, weights, dst, bias), None, "normal"
         )
+
+
+RARE = [
+    *(("f64",) * 3, ("f8_e5m2",) * 3, ("f8_e4m3", "f8_e5m2", "f32"), ("f4_e2m1",) * 3),
+    *(("f4_e2m1", "f4_e2m1", "f32"), ("bf16", "f8_e5m2", "f32"), ("f16", "f4_e2m1", "bf16")),
+    *(("f32", "s8", "f32"), ("bf16", "u8", "bf16"), ("f16", "s4", "f32"), ("u8", "s4", "u8")),
+    *(("s8", "u4", "s32"), ("f32", "f32", "f8_e4m3")),
+]
+
+
+@every_pair(
+    isa=NAMES, types=RARE, layout=["any", "plain", "last", "block16", "gaps"],
+    channels=[(35, 19), (2, 18, 20), (20, 1, 1)],
+)  # fmt: skip
+def test_types_that_become_others(
+    isa: str, types: tuple[str, str, str], layout: str, channels: Dims
+) -> None:
+    """Floats of few bits become bf16, bytes beside floats f32, where they are copied or loaded."""
+    window = Window((5, 9), (3, 2), (1, 2), (1, 1))
+    with config.override("max_cpu_isa", isa):
+        for desc in (
+            convolution_desc(window, 2, channels, (layout, "any", layout)),
+            convolution_desc(window, 2, channels, (layout, "plain", layout)),
+        ):
+            tensors = dict(zip(("src_desc", "weights_desc", "dst_desc"), types, strict=True))
+            made = {name: getattr(desc, name).with_data_type(t) for name, t in tensors.items()}
+            verify(replace(desc, **made), attr_of(("eltwise", "eltwise_relu")), "normal")
+
+
+def test_zero_points_of_weights_beside_floats() -> None:
+    attr = PrimitiveAttr()
+    attr.set_zero_points(Arg.WEIGHTS, 0)
+    desc = convolution_desc(SAME, 2, (19, 35))
+    desc = replace(desc, weights_desc=desc.weights_desc.with_data_type("s8"))
+    with pytest.raises(Unimplemented, match="zero points of weights beside f32"):
+        PrimitiveDesc(desc, ENGINE, attr)
