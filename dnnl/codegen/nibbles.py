@@ -33,7 +33,7 @@ def load_pairs_anywhere(
     words = vector.vector_type(I16, lanes // 4) if lanes % 4 == 0 else kind
     odd = e.b.and_(offset, i64(1))
     shift = vector.splat(e, e.b.trunc(e.b.shl(odd, i64(2)), words.element), words.count)
-    first = e.b.lshr(offset, i64(1))
+    first = e.b.ashr(offset, i64(1))  # a window may begin before the first element
 
     def load(at: ir.Value, mask: vector.Mask) -> ir.Value:
         return e.b.bitcast(vector.load(e, e.element(pointer, at, I8), kind, mask), words)
@@ -115,7 +115,7 @@ def load_each(e: Emitter, pointer: ir.Value, offsets: ir.Value, mask: vector.Mas
     """The codes at ``offsets`` (i64 elements, one for each lane)."""
     lanes = offsets.type.count
     kind = vector.vector_type(I8, lanes)
-    places = e.b.lshr(offsets, vector.splat_constant(offsets.type, 1))
+    places = e.b.ashr(offsets, vector.splat_constant(offsets.type, 1))
     loaded = vector.gather(e, pointer, places, kind, mask)
     odd = e.b.trunc(e.b.and_(offsets, vector.splat_constant(offsets.type, 1)), kind)
     shifted = e.b.lshr(loaded, e.b.shl(odd, vector.splat_constant(kind, 2)))

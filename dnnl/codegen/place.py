@@ -79,15 +79,20 @@ class Place:
     def load_or_zero(self, operand: Operand) -> ir.Value:
         """The operand's elements in the core type, zero where there are none."""
         value, access = self.load(operand), self._accesses[operand]
-        masked = not access.contained and self._lane_stride(access) != 0
-        mask = None if masked else self.conditions(access.window)
+        mask = None if self._masks_to_zero(operand) else self.conditions(access.window)
         return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
 
     def zero_outside(self, operand: Operand, bounds: Collection[Bound]) -> bool:
         """Whether what is loaded of an operand is zero wherever one of the bounds fails."""
+        masked = {*self._exists, *self._domain, *self._accesses[operand].window}
+        return self._masks_to_zero(operand) and masked.issuperset(bounds)
+
+    def _masks_to_zero(self, operand: Operand) -> bool:
+        """Whether lanes that a mask leaves out are loaded as zeros. Two elements of 4 bits are
+        loaded together, though only one of them may be wanted."""
         access = self._accesses[operand]
         masked = not access.contained and self._lane_stride(access) != 0
-        return masked and {*self._exists, *self._domain, *access.window}.issuperset(bounds)
+        return masked and operand.data_type.bits >= 8
 
     def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
         """Elements of the operand as they lie in memory, in the core type."""

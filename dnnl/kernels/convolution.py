@@ -43,6 +43,7 @@ from dnnl.kernels.product_widened import take_widened, widened
 from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg, name_of
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpPrelu
@@ -117,12 +118,12 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 def _way(problem: Problem, isa: Isa) -> Multiply | None:
     """How src and weights are multiplied: by a matrix unit, if it takes their sizes."""
     types = problem.src.data_type, problem.weights.data_type
-    tiled = way_of(isa, *types, tiled=True)
+    tiled = way_of(isa, *types, problem.narrow, tiled=True)
     if tiled is not None and tiled.tiles is not None:
         pixels = prod(problem.dst.dims[2:])
         if product_tiles.takes(tiled, pixels, _words(problem, tiled)):
             return tiled
-    return way_of(isa, *types)
+    return way_of(isa, *types, problem.narrow)
 
 
 def _words(problem: Problem, way: Multiply) -> int:
@@ -285,8 +286,6 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
 def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    if refusal is None and becomes_floats(problem):
-        refusal = _refuse_zero_points(problem)
     if refusal is not None:
         return refusal
     if not _apart(problem, isa):
@@ -334,6 +333,13 @@ def plan(
     copy_out: Relayout | None = None
     dst: Argument = (Arg.DST, problem.dst)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
+    dequantized = NONE
+    if becomes_floats(problem) and Arg.WEIGHTS in dict(problem.quantization.zero_points):
+        dequantized = problem.quantization.of_arguments((Arg.WEIGHTS,))
+        problem = replace(
+            problem, weights=problem.weights.with_data_type(DataType.f32),
+            quantization=problem.quantization.of_arguments((Arg.SRC, Arg.DST)),
+        )  # fmt: skip
     way = _way(problem, isa)
     assert way is not None, "refused before"
     border = None
@@ -357,7 +363,7 @@ def plan(
         way = widened(way, read, products)
         wide = take_widened(scratchpad, read) if way.widened else None
         flags = take_flags(scratchpad, isa, way, panels, products)
-    if problem.weights != panels:
+    if weights[1] != panels:
         weights = scratchpad.copy(weights, panels)
     zero_points = dict(problem.quantization.zero_points)
     channel_sums = rows = tap_sums = columns = None
@@ -373,7 +379,7 @@ def plan(
         )
     return Conf(
         src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=NONE,
+        quantization=problem.quantization, dequantized=dequantized,
         factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
         blocking=_blocking(problem, read, panels, way, isa),
         row_sums=None if rows is None else RowSums(rows, None, 0),
@@ -383,16 +389,6 @@ def plan(
         pieces=problem.pieces, borders=problem.borders, border=border, widened=wide,
         flags=flags,
     )  # fmt: skip
-
-
-def _refuse_zero_points(problem: Problem) -> Refusal | None:
-    """Why zero points of weights beside floats cannot be generated, or None."""
-    if Arg.WEIGHTS not in dict(problem.quantization.zero_points):
-        return None
-    rule = "they are taken off beside a src of u8 or s8"
-    return Refusal(
-        Reason.ATTRIBUTE, f"zero points of weights beside {problem.src.data_type}; {rule}"
-    )
 
 
 def refuse_quantization(problem: Problem) -> Refusal | None:

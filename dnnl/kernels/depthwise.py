@@ -79,11 +79,6 @@ def configure(problem: Problem, isa: Isa) -> Conf | convolution_depthwise_bytes.
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    if refusal is None and min(problem.src.data_type.bits, problem.weights.data_type.bits) < 8:
-        # Windows that begin in the middle of a byte take minutes to build.
-        rule = "windows are read in whole bytes"
-        types = f"{problem.src.data_type} times {problem.weights.data_type}"
-        return Refusal(Reason.DATA_TYPE, f"{types}; {rule}")
     return refusal or convolution_depthwise_bytes.plan(problem, isa) or Conf(problem)
 
 

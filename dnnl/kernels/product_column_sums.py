@@ -31,7 +31,7 @@ _TILES = 2
 
 def summed_before(isa: Isa, way: Multiply, rows: int) -> bool:
     """Whether a phase finds the sums that so many rows of src meet."""
-    of_tile = max_rows(isa, _VECTORS * way.span, way.parts, ones=True)
+    of_tile = max_rows(isa, _VECTORS, way.parts, ones=True)
     return way.is_integer and rows > _TILES * of_tile
 
 

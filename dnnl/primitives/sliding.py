@@ -13,6 +13,7 @@ from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.product_types import narrowed
 from dnnl.primitives import parameters
 from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc
@@ -188,6 +189,8 @@ def plan(
     if refusal is not None:
         return refusal
     given = problem_of(desc, tuple(attr.post_ops), Quantization.of(attr), problem_type)
+    types = desc.src_desc.data_type, desc.weights_desc.data_type
+    given = replace(given, narrow=narrowed(attr, isa, *types))
     problem = resolve(given, isa)
     post_ops = resolve_post_ops(problem.post_ops, problem.dst)
     conf = configure(replace(problem, post_ops=post_ops), isa)

@@ -10,9 +10,13 @@ from numpy.typing import NDArray
 
 from dnnl.codegen import eltwise
 from dnnl.codegen import isa as rows
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
+from dnnl.kernels.pointwise import pointwise, source
 from dnnl.reference import eltwise as reference
+from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
 from tests.codegen.lanes import (
     VectorFunction,
     all_magnitudes,
@@ -115,3 +119,22 @@ def test_relu_is_one_instruction(name: str) -> None:
     assert not any("cmp" in word and "ps" in word for word in code)
     # One more, and a zero for it to compare with.
     assert len(code) <= len(plain) + 3
+
+
+@pytest.mark.parametrize(
+    ("alg", "size", "registers"),
+    [
+        ("tanh", 1024, 4),
+        ("tanh", 48, 2),  # four would leave a quarter of their lanes empty
+        ("tanh", 40, 1),
+        ("relu", 1024, 1),
+    ],
+)
+def test_long_functions_run_several_registers_abreast(alg: str, size: int, registers: int) -> None:
+    row, tensor, kind = rows.find("avx2"), MemoryDesc((size,), "f32"), Alg[f"eltwise_{alg}"]
+    nest = pointwise(
+        Arguments(), [source(Arg.SRC, tensor)], tensor, (),
+        lambda point, loaded: eltwise.forward(point.e, kind, loaded[0], 0.0, 0.0),
+        instructions=eltwise.instructions(kind),
+    )  # fmt: skip
+    assert nest.planned(row).vectors.lanes == registers * row.lanes

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import pytest
 
 from dnnl import PrimitiveDesc, config
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from tests import test_records as records
+
+
+def each_line(lines: Mapping[str, Sequence[str]]) -> pytest.MarkDecorator:
+    """Parametrize a test by the kinds of operations and each of their lines."""
+    pairs = [(kind, line) for kind, some in lines.items() for line in some]
+    return pytest.mark.parametrize(("kind", "line"), pairs)
 
 
 def judged(kind: str, line: str, level: str) -> Iterator[Any]:

@@ -13,12 +13,13 @@ from dnnl import (
     MemoryDesc,
     PrimitiveAttr,
     PrimitiveDesc,
-    Unimplemented,
     config,
 )
 from dnnl.codegen import isa as rows
+from dnnl.primitives.primitive_desc import select_isa
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
+from tests.primitives.lines import conf_of
 from tests.primitives.products import Dims, Window, attr_of, convolution_desc, lay_out, verify
 
 NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
@@ -76,6 +77,12 @@ def test_inner_product(layout: str, types: tuple[str, str], isa: str) -> None:
         )
 
 
+def retyped(desc: ConvolutionDesc, types: tuple[str, str, str]) -> ConvolutionDesc:
+    """The convolution with other types of src, weights and dst."""
+    src, weights, dst = types
+    return replace(typed(desc, src, dst), weights_desc=desc.weights_desc.with_data_type(weights))
+
+
 RARE = [
     *(("f64",) * 3, ("f8_e5m2",) * 3, ("f8_e4m3", "f8_e5m2", "f32"), ("f4_e2m1",) * 3),
     *(("f4_e2m1", "f4_e2m1", "f32"), ("bf16", "f8_e5m2", "f32"), ("f16", "f4_e2m1", "bf16")),
@@ -98,15 +105,49 @@ def test_types_that_become_others(
             convolution_desc(window, 2, channels, (layout, "any", layout)),
             convolution_desc(window, 2, channels, (layout, "plain", layout)),
         ):
-            tensors = dict(zip(("src_desc", "weights_desc", "dst_desc"), types, strict=True))
-            made = {name: getattr(desc, name).with_data_type(t) for name, t in tensors.items()}
-            verify(replace(desc, **made), attr_of(("eltwise", "eltwise_relu")), "normal")
+            verify(retyped(desc, types), attr_of(("eltwise", "eltwise_relu")), "normal")
 
 
-def test_zero_points_of_weights_beside_floats() -> None:
+@every_row
+@pytest.mark.parametrize("channels", [(19, 1, 1), (64, 32)], ids=str)
+@pytest.mark.parametrize("layout", ["plain", "last", "behind"])
+def test_windows_that_begin_in_the_middle_of_a_byte(layout: str, channels: Dims, isa: str) -> None:
+    """Those at the border begin before the first element."""
+    types = "f4_e2m1", "f4_e2m1", "f32"
+    with config.override("max_cpu_isa", isa):
+        for size in (7, 14):
+            window = Window((size, size), (3, 3), padding_l=(1, 1))
+            desc = convolution_desc(window, 1, channels, (layout, "any", "any"))
+            verify(retyped(desc, types), fill="normal")
+
+
+@every_pair(
+    types=[("f32", "s8", "f32"), ("bf16", "u8", "bf16"), ("f16", "s4", "u8")], isa=NAMES,
+    channels=[(35, 19), (2, 18, 20), (20, 1, 1)], weights=["any", "plain"],
+)  # fmt: skip
+def test_weights_that_stand_for_floats(
+    types: tuple[str, str, str], channels: Dims, weights: str, isa: str
+) -> None:
     attr = PrimitiveAttr()
-    attr.set_zero_points(Arg.WEIGHTS, 0)
-    desc = convolution_desc(SAME, 2, (19, 35))
-    desc = replace(desc, weights_desc=desc.weights_desc.with_data_type("s8"))
-    with pytest.raises(Unimplemented, match="zero points of weights beside f32"):
-        PrimitiveDesc(desc, ENGINE, attr)
+    per_output = 3 if len(channels) == 3 else 1
+    attr.set_scales(Arg.SRC, 0)
+    attr.set_scales(Arg.WEIGHTS, per_output)
+    attr.set_zero_points(Arg.WEIGHTS, per_output, (), "s8")
+    with config.override("max_cpu_isa", isa):
+        desc = convolution_desc(SAME, 2, channels, ("any", weights, "any"))
+        verify(retyped(desc, types), attr, "normal")
+
+
+@every_row
+@pytest.mark.parametrize("channels", [(32, 64), (2, 32, 32), (20, 1, 1)], ids=str)
+def test_floats_that_may_be_narrowed(channels: Dims, isa: str) -> None:
+    """Small integers have no more digits than bf16, so that results are exact."""
+    attr = PrimitiveAttr(fpmath_mode="bf16")
+    with config.override("max_cpu_isa", isa):
+        pairs = any(dot.a == "bf16" for dot in select_isa(ENGINE).dots)
+        for batch in (1, 2):
+            desc = convolution_desc(SAME, batch, channels)
+            verify(desc, attr)
+            if channels[-1] > 1:
+                multiply = conf_of(PrimitiveDesc(desc, ENGINE, attr)).multiply
+                assert multiply.a.name == ("bf16" if pairs else "f32")

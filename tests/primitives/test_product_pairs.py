@@ -10,10 +10,10 @@ from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
 from tests import test_records as records
-from tests.primitives.lines import conf_of
+from tests.primitives.lines import conf_of, each_line
 from tests.primitives.products import ISAS
 
-LEVELS = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
+LEVELS: list[str] = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
 SMALL = ((64, 64), (127, 1), (127, -128), (-64, -64), (-128, 0), (0, -128), (-1, 127))
 LARGE = ((65, 64), (64, 65), (127, 127), (-65, -64), (-128, -1))
 LINES = {
@@ -33,9 +33,6 @@ LINES = {
     "deconvolution": ("--dir=FWD_I --dt=u8:s8:s32 --stag=axb mb2ic32ih7oc64oh14kh4sh2ph1",),
 }
 SUMMED = {"matmul": -2, "inner_product": 1, "convolution": 1, "deconvolution": 1}
-each = pytest.mark.parametrize(
-    ("kind", "line"), [(k, line) for k, some in LINES.items() for line in some]
-)
 
 
 def small_weights(dims: tuple[int, ...], along: int) -> np.ndarray:
@@ -58,10 +55,11 @@ def with_large(weights: np.ndarray, along: int, number: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@each
+@each_line(LINES)
 def test_results_at_the_edge(kind: str, line: str, level: str) -> None:
-    """Of weights that are all small enough, and of such that are not in one place, beside a src
-    that is as large as can be nearly everywhere."""
+    """Of weights that are all small enough, and of such that are not in one place, another one for
+    each line, beside a src that is as large as can be nearly everywhere."""
+    first = LINES[kind].index(line) + LEVELS.index(level)
     with config.override("max_cpu_isa", level):
         driver = OPERATIONS[kind].operation.driver.name
         for number, case in enumerate(Interpreter().cases([f"--{driver}", *line.split()])):
@@ -71,7 +69,7 @@ def test_results_at_the_edge(kind: str, line: str, level: str) -> None:
             along = SUMMED[kind] + (weights.ndim > src.ndim)
             small = small_weights(weights.shape, along)
             made.inputs[Arg.SRC] = np.where(src % 5, 255, src).astype(src.dtype)
-            for some in (small, with_large(small, along, number % len(LARGE))):
+            for some in (small, with_large(small, along, (first + number) % len(LARGE))):
                 made.inputs[Arg.WEIGHTS] = some.astype(weights.dtype)
                 made.place()
                 records.judge(made, records.results_between_guard_pages(made))

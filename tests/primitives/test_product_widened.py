@@ -8,7 +8,7 @@ from dnnl import config
 from dnnl.primitives.registry import OPERATIONS
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.creation import create
-from tests.primitives.lines import conf_of, judged
+from tests.primitives.lines import conf_of, each_line, judged
 from tests.primitives.products import ISAS
 
 LEVELS = [name for name in ("sse41", "avx2", "avx512_core") if name in ISAS]
@@ -29,9 +29,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    ("kind", "line"), [(k, line) for k, some in LINES.items() for line in some]
-)
+@each_line(LINES)
 def test_results(kind: str, line: str, level: str) -> None:
     for conf in judged(kind, line, level):
         assert conf.widened is not None
