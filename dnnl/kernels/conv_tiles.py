@@ -135,15 +135,16 @@ def band_runs(h: Spatial, rows: int) -> tuple[BandRun, ...]:
     return tuple(runs)
 
 
-def rows_per_band(space: Sequence[Spatial], tile: TileShape) -> int:
+def rows_per_band(space: Sequence[Spatial], tile: TileShape, sums: int) -> int:
     """How many output rows a band has: as many as a tile holds, or where one row would be cut into
-    tiles with too few sums to keep multiply-adds busy, as many as leave the fewest tiles. All taps
-    of a tile that goes from one row to the next are written out."""
+    tiles with too few sums to keep multiply-adds busy, as many as leave the fewest tiles. A pixel
+    has so many ``sums`` of which each multiply-add waits for the one before, 0 where none does. All
+    taps of a tile that goes from one row to the next are written out."""
     _, h, w = space
     whole = max(1, min(h.dst, tile.rows // w.dst))
-    least = w.dst // -(-w.dst // tile.rows) * tile.vectors
+    least = w.dst // -(-w.dst // tile.rows) * sums
     codes = _MOST_CODES // max(1, prod(own.kernel for own in space))
-    if whole > 1 or w.dst <= tile.rows or least >= SUMS_UNDER_WAY:
+    if not sums or whole > 1 or w.dst <= tile.rows or least >= SUMS_UNDER_WAY:
         return whole
 
     def tiles(height: int) -> int:

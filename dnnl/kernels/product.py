@@ -72,8 +72,10 @@ class _Writer:
         self.walk = Walk.of(problem)
         _, h, w = problem.space
         tile = problem.blocking.tile
-        single = problem.blocking.single_rows
-        self.band_rows = 1 if single else rows_per_band(problem.space, tile)
+        # Ends of integers take longest to build, and an addition of theirs takes one cycle.
+        multiply, single = problem.multiply, problem.blocking.single_rows
+        sums = 0 if multiply.is_integer else tile.vectors * multiply.span
+        self.band_rows = 1 if single else rows_per_band(problem.space, tile, sums)
         self.bands = [
             (run, tile_runs(w, tile.rows, run.rows)) for run in band_runs(h, self.band_rows)
         ]

@@ -4,7 +4,7 @@ over what lies inside of a tap."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import groupby
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Env
@@ -56,45 +56,48 @@ class Taps:
         if run.taps is None or len(set(run.taps)) == 1:
             spans = run.taps[0] if run.taps else None
             levels.append(_inside(e, h, env[problem.places[1]], self._walk.steps(kh), spans))
-            taps = [(0, tap) for tap in range(w.kernel)]
             rows_h = ((0, 1),) * run.rows
         else:
-            taps = list(product(range(h.kernel), range(w.kernel)))
             rows_h = run.taps
 
         def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
-            for tap in taps:
-                sums = self._tap(sums, at, inner, tap, rows_h, tile)
+            for column in range(w.kernel):
+                sums = self._taps(sums, at, inner, column, rows_h, tile)
             return sums
 
         return accumulate(self.e, sums, factors, levels, leaf)
 
-    def _tap(
+    def _taps(
         self,
         sums: Tile,
         factors: Factors,
         inner: list[Level],
-        tap: tuple[int, int],
-        rows_h: Sequence[tuple[int, int]],
+        column: int,
+        rows_h: Sequence[Span],
         tile: TileRun,
     ) -> Tile:
-        """One tap, for the pixels that have it."""
+        """The taps of a column, for the pixels that have them: one loop over neighbours that the
+        same pixels have."""
         pixels = tile.pixels(self._problem.places[2].extent)
-        spans = (
-            (rows_h[row], along_w) for (row, _), along_w in zip(pixels, tile.taps, strict=True)
-        )
-        chosen = [
-            number
-            for number, ((top, bottom), (left, right)) in enumerate(spans)
-            if top <= tap[0] < bottom and left <= tap[1] < right
+        seen = [
+            rows_h[row] if left <= column < right else (0, 0)
+            for (row, _), (left, right) in zip(pixels, tile.taps, strict=True)
         ]
-        if not chosen:
-            return sums
+
+        def chosen(tap: int) -> list[int]:
+            return [number for number, (top, bottom) in enumerate(seen) if top <= tap < bottom]
+
         _, kh, kw = self._problem.taps
-        steps = zip(self._walk.steps(kh), self._walk.steps(kw), strict=True)
-        a_step, b_step = (down * tap[0] + along * tap[1] for down, along in steps)
-        part = factors.moved(self.e, i64(a_step), i64(b_step)).of_rows(chosen)
-        return sums.put(chosen, accumulate(self.e, sums.take(chosen), part, inner))
+        down, along = self._walk.steps(kh), self._walk.steps(kw)
+        a_step, b_step = (step * column for step in along)
+        moved = factors.moved(self.e, i64(a_step), i64(b_step))
+        for numbers, run in groupby(range(max(bottom for _, bottom in rows_h)), key=chosen):
+            taps = list(run)
+            if numbers:
+                levels = [Level(i64(taps[0]), i64(taps[-1] + 1), *down), *inner]
+                part = accumulate(self.e, sums.take(numbers), moved.of_rows(numbers), levels)
+                sums = sums.put(numbers, part)
+        return sums
 
 
 def _inside(

@@ -78,7 +78,7 @@ def test_tiles_are_as_few_and_even_as_can_be(w: Spatial, rows: int) -> None:
 
 @given(spatials(), spatials(), st.integers(1, 30), st.integers(1, 4))
 def test_bands_cover_the_rows_once(h: Spatial, w: Spatial, rows: int, vectors: int) -> None:
-    height = rows_per_band((ONE, h, w), TileShape(rows, vectors))
+    height = rows_per_band((ONE, h, w), TileShape(rows, vectors), vectors)
     assert 1 <= height <= h.dst
     covered: list[int] = []
     numbers: list[int] = []
@@ -111,13 +111,14 @@ def test_tiles_cover_a_band_once(w: Spatial, rows: int, height: int) -> None:
 def test_short_rows_share_tiles() -> None:
     """Tiles of 3 x 2 sums would leave multiply-adds idle; those of 4 x 2 do not."""
     w, h = (Spatial(n, n, 3, 1, 1, 1) for n in (7, 14))
-    assert rows_per_band((ONE, w, w), TileShape(6, 2)) == 7
+    assert rows_per_band((ONE, w, w), TileShape(6, 2), 2) == 7
     assert {run.width for run in tile_runs(w, 6, 7)} == {5, 6}
-    assert rows_per_band((ONE, h, h), TileShape(6, 2)) == 1
+    assert rows_per_band((ONE, w, w), TileShape(6, 2), 0) == 1  # integers
+    assert rows_per_band((ONE, h, h), TileShape(6, 2), 2) == 1
     assert min(run.width for run in tile_runs(h, 6)) * 2 >= SUMS_UNDER_WAY
-    assert rows_per_band((ONE, w, w), TileShape(14, 2)) == 2
+    assert rows_per_band((ONE, w, w), TileShape(14, 2), 2) == 2
     many = Spatial(21, 7, 15, 1, 0, 1)
-    assert rows_per_band((ONE, many, many), TileShape(6, 2)) == 1  # taps to write out
+    assert rows_per_band((ONE, many, many), TileShape(6, 2), 2) == 1  # taps to write out
 
 
 @given(spatials())

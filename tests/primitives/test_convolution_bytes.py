@@ -11,6 +11,7 @@ import pytest
 from dnnl import (
     Arg,
     ConvolutionDesc,
+    Engine,
     Memory,
     MemoryDesc,
     Primitive,
@@ -37,6 +38,7 @@ from tests.work_items import assert_apart
 
 NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
 PAIRS = [("u8", "s8"), ("s8", "s8")]
+MOST_LINES = 6000  # of assembly
 DST = ["f32", "bf16", "f16", "s32", "s8", "u8"]
 SAME = Window((5, 9), (3, 3), padding_l=(1, 1))
 POINT = Window((4, 5), (1, 1))
@@ -263,3 +265,12 @@ def test_depthwise_of_many_taps_stays_exact() -> None:
 def test_what_varies_within_a_sum_is_refused(scales: Dims, zero_points: Dims, message: str) -> None:
     with pytest.raises(Unimplemented, match=message):
         PrimitiveDesc(convolution(("u8", "s8", "f32")), ENGINE, quantized(scales, zero_points))
+
+
+@pytest.mark.parametrize("window", [SAME, Window((14, 14), (3, 3), padding_l=(1, 1))], ids=str)
+def test_borders_are_not_written_out_for_each_tile(window: Window) -> None:
+    """Code for each tile of an image once took seconds to build."""
+    desc = convolution(("u8", "s8", "u8"), (64, 64), window, bias="f32")
+    with config.override("max_cpu_isa", "avx2"):
+        text = Primitive(PrimitiveDesc(desc, Engine("null"), quantized((0, 1, 0), (0, 0, 0)))).asm()
+    assert text.count("\n") < MOST_LINES
