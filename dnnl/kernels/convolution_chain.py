@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.quantization import Quantization, Specs
 from dnnl.kernels import convolution, depthwise, product_conf, product_phases
 from dnnl.kernels.conv_compute import Conf as FirstConf
 from dnnl.kernels.conv_compute import products
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.convolution_chain_bands import Bands, emit_bands, open_weights, plan_bands
-from dnnl.kernels.pointwise import BYTES, FLOATS, INTEGERS, refuse_types
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import any_of
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -103,8 +101,7 @@ def resolve(chain: Chain, isa: Isa) -> Chain:
 
 def configure(chain: Chain, isa: Isa) -> Conf | Refusal:
     """Plan a chain whose layouts are all decided."""
-    refusal = _refuse_types(chain.first) or _refuse_types(chain.second)
-    refusal = refusal or product_conf.refuse_problem(chain.first)
+    refusal = product_conf.refuse_problem(chain.first)
     refusal = refusal or convolution.refuse_quantization(chain.first)
     if refusal is not None:
         return refusal
@@ -117,24 +114,14 @@ def configure(chain: Chain, isa: Isa) -> Conf | Refusal:
     first = convolution.plan(convolution.flatten(chain.first), isa)
     scratchpad = Scratchpad(first.scratchpad)
     between = scratchpad.take(chain.first.dst)
+    _, last = first.dst if first.copy_out is None else first.copy_out[1]
+    last = _moved(last, between[1].offset0)
     if first.copy_out is None:
-        first = replace(first, dst=(between[0], _moved(first.dst[1], between[1].offset0)))
+        first = replace(first, dst=(between[0], last))
     else:
-        first = replace(first, copy_out=(first.copy_out[0], between))
+        first = replace(first, copy_out=(first.copy_out[0], (between[0], last)))
     moved = replace(chain, second=replace(chain.second, src=between[1]))
     return Conf(moved, None, first, scratchpad.size)
-
-
-def _refuse_types(problem: convolution.Problem) -> Refusal | None:
-    """Why one of both convolutions cannot be written for a band, or None."""
-    src, weights = problem.src, problem.weights
-    refusal = refuse_types(src, weights, allowed=FLOATS | BYTES)
-    refusal = refusal or refuse_types(problem.dst, allowed=FLOATS | INTEGERS)
-    types = {src.data_type, weights.data_type}
-    if refusal is None and len(types) > 1 and not types <= BYTES:
-        rule = f"it takes both alike, {any_of(FLOATS)}, or each {any_of(BYTES)}"
-        return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
-    return refusal
 
 
 def _moved(desc: MemoryDesc, begin: int) -> MemoryDesc:

@@ -1,7 +1,7 @@
 """Which types a product of matrices takes, and as what it multiplies them.
 
-The pairs are those of oneDNN. What no instruction multiplies, and registers do not widen, is copied
-as a larger type that has all of its values.
+The pairs are those of oneDNN, and any two floats but f64. What no instruction multiplies, and
+registers do not widen, is copied as a larger type that has all of its values.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FpmathMode
 from dnnl.types.memory_desc import MemoryDesc
 
-_F4 = frozenset({DataType.f4_e2m1})
+_NARROW_FLOATS = SMALL_FLOATS | {DataType.f4_e2m1}
+_ANY_FLOATS = FLOATS | _NARROW_FLOATS
 _COMPRESSED = BYTES | {DataType.u4, DataType.s4}
 
 _WEIGHTS = {
     DataType.f64: frozenset({DataType.f64}),
-    DataType.f32: _COMPRESSED | {DataType.f32},
-    DataType.bf16: _COMPRESSED | SMALL_FLOATS | _F4 | {DataType.bf16},
-    DataType.f16: _COMPRESSED | SMALL_FLOATS | _F4 | {DataType.f16},
-    **dict.fromkeys(SMALL_FLOATS, SMALL_FLOATS),
-    **dict.fromkeys(_F4, _F4),
+    **dict.fromkeys(FLOATS, _ANY_FLOATS | _COMPRESSED),
+    **dict.fromkeys(_NARROW_FLOATS, _ANY_FLOATS),
     **dict.fromkeys(BYTES, _COMPRESSED),
 }
 """What is multiplied by a src."""
@@ -33,7 +31,7 @@ _WEIGHTS = {
 _HELD = {
     DataType.s4: DataType.s8,
     DataType.u4: DataType.u8,
-    **dict.fromkeys(SMALL_FLOATS | _F4, DataType.bf16),
+    **dict.fromkeys(_NARROW_FLOATS, DataType.bf16),
 }
 
 
@@ -51,7 +49,7 @@ def refuse_tensors(
         rule = f"{src.data_type} is multiplied by {any_of(partners)}"
         return Refusal(Reason.DATA_TYPE, f"{src.data_type} times {weights.data_type}; {rule}")
     wide = frozenset({src.data_type}) & {DataType.f64}
-    refusal = refuse_types(dst, allowed=wide or FLOATS | INTEGERS | SMALL_FLOATS | _F4)
+    refusal = refuse_types(dst, allowed=wide or _ANY_FLOATS | INTEGERS)
     if refusal is None and not bias.is_zero:
         refusal = refuse_types(bias, allowed=FLOATS | INTEGERS | wide)
     return refusal
@@ -84,7 +82,7 @@ def narrowed(attr: PrimitiveAttr, isa: Isa, src: DataType, weights: DataType) ->
     """What f32 is held as: a smaller type, if the attributes allow it, and both factors can then be
     multiplied by an instruction that does more at a time."""
     floats = {DataType.f32, DataType.bf16}
-    taken = floats | SMALL_FLOATS | _F4
+    taken = floats | _NARROW_FLOATS
     if attr.fpmath_apply_to_int:
         taken |= _COMPRESSED
     allowed = attr.fpmath_mode in (FpmathMode.bf16, FpmathMode.any)

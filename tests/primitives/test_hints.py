@@ -79,8 +79,8 @@ def test_weights_of_groups_have_a_dimension_for_them() -> None:
             "f8_e4m3; it takes f16, bf16, f32, s32, s8, u8 or f64",
         ),
         (
-            dnnl.MatmulDesc(md(2, 3), md(3, 4, data_type="f16"), md(2, 4)),
-            "f32 times f16; f32 is multiplied by f32, s8, u8, s4 or u4",
+            dnnl.MatmulDesc(md(2, 3, data_type="u8"), md(3, 4), md(2, 4)),
+            "u8 times f32; u8 is multiplied by s8, u8, s4 or u4",
         ),
     ],
 )

@@ -102,7 +102,7 @@ def verify(desc: MatmulDesc, sizes: Sequence[int], attr: dnnl.PrimitiveAttr | No
     "types",
     [
         ("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f16"),
-        ("u8", "s8", "f32"), ("s8", "s8", "s32"), ("s8", "u8", "bf16"),
+        ("f32", "bf16", "f32"), ("u8", "s8", "f32"), ("s8", "s8", "s32"), ("s8", "u8", "bf16"),
     ],
     ids=":".join,
 )  # fmt: skip

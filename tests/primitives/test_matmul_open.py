@@ -98,7 +98,7 @@ def test_sizes_with_tails(line: str) -> None:
 
 
 @some_rows
-@pytest.mark.parametrize("types", ["f32", "bf16", "u8:s8:f32", "s8:s8:s32"])
+@pytest.mark.parametrize("types", ["f32", "bf16", "f32:bf16:f32", "u8:s8:f32", "s8:s8:s32"])
 def test_open_rows_beside_panels(types: str, isa: str) -> None:
     """Weights of known sizes in the layout that is best for them."""
     line = f"--matmul --dt={types} --stag=ab --wtag=ab --dtag=ab --bia-dt=f32 "

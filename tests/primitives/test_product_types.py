@@ -9,7 +9,9 @@ import pytest
 
 import dnnl.math
 from dnnl import Arg, MatmulDesc, MemoryDesc, PrimitiveAttr, PrimitiveDesc, Unimplemented, config
+from dnnl.codegen import isa as rows
 from dnnl.primitives.primitive_desc import select_isa
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (
     ANY,
@@ -23,6 +25,9 @@ from tests.primitives.products import (
     some_rows,
     verify,
 )
+
+NAMES = [row.name for row in rows.available(ENGINE.features.arch, ENGINE.features.flags)]
+SOME_FLOATS = ["f32", "bf16", "f16", "f8_e4m3", "f8_e5m2", "f4_e2m1"]
 
 
 @some_rows
@@ -111,6 +116,18 @@ def test_tiny_floats(types: Types, isa: str) -> None:
         verify(inner_product_desc((15, 6, 2), 36, types, bias="bf16"), fill="normal")
 
 
+@every_pair(
+    isa=NAMES, src=SOME_FLOATS, weights=SOME_FLOATS, rows=[1, 15, 40],
+    layouts=[ANY, ROWS, ("reversed",) * 3],
+)  # fmt: skip
+def test_any_two_floats(
+    isa: str, src: str, weights: str, rows: int, layouts: tuple[str, str, str]
+) -> None:
+    with config.override("max_cpu_isa", isa):
+        verify(matmul_desc((rows, 12, 36), (src, weights, "f32"), layouts, "f32"), fill="normal")
+        verify(inner_product_desc((rows, 6, 2), 36, (src, weights, src)), fill="normal")
+
+
 def test_tiny_floats_with_groups_of_scales() -> None:
     attr = PrimitiveAttr()
     attr.set_scales(Arg.SRC, 3, (1, 32), "e8m0")
@@ -153,7 +170,7 @@ def _multiplied_as(desc: MatmulDesc, attr: PrimitiveAttr) -> str:
 @pytest.mark.parametrize(
     ("types", "message"),
     [
-        (("f32", "f16", "f32"), "f32 times f16; f32 is multiplied by .*f32"),
+        (("u8", "f16", "f32"), "u8 times f16; u8 is multiplied by s8, u8, s4 or u4"),
         (("f64", "f32", "f64"), "f64 times f32; f64 is multiplied by f64"),
         (("f64", "f64", "f32"), "f32; it takes f64"),
         (("s4", "s8", "f32"), "s4; it takes"),
