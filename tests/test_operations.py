@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,12 @@ def words(source: str) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
 
 
+@cache
+def words_of(path: Path) -> tuple[tuple[int, str], ...]:
+    """The words of a file."""
+    return tuple(words(path.read_text(encoding="utf-8")))
+
+
 def names(description: type[Desc], name: str) -> set[str]:
     """What an operation may be called by in a file; drivers have short names, which are other words
     where nothing is about cases."""
@@ -59,7 +66,7 @@ def test_the_kind_of_an_operation_is_named_at_home_alone(kind: str) -> None:
     for path in sorted(ROOT.rglob("*.py")):
         name = str(path.relative_to(ROOT))
         wanted = set() if name.startswith(homes(kind)) else names(OPERATIONS[kind], name)
-        lines = words(path.read_text(encoding="utf-8")) if wanted else ()
+        lines = words_of(path) if wanted else ()
         found += [f"{name}:{line}: {word}" for line, word in lines if word in wanted]
     assert not found
 

@@ -12,15 +12,29 @@ from dnnl.codegen.decompress import Words
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import Depth
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import product_conf, product_phases
 from dnnl.kernels.product_conf import Conf
+from dnnl.kernels.product_expanded import (
+    as_panels,
+    expanding,
+    packed,
+    packed_as,
+    refuse_packed,
+)
 from dnnl.kernels.product_form import Product, along_line
 from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats
 from dnnl.kernels.product_store import Columns
-from dnnl.kernels.product_way import ROWS_OF_MADE, panel_vectors
+from dnnl.kernels.product_way import (
+    ROWS_OF_MADE,
+    direct_way,
+    needs_floats,
+    panel_vectors,
+    segments_of,
+    usual_way,
+)
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -34,8 +48,15 @@ _LEAST_RUN = 2
 
 
 def resolve(problem: Problem, isa: Isa) -> Problem:
-    """Decide the layouts that are ``any``: src, dst and bias row-major, weights in panels."""
-    return product_conf.resolve(problem, isa, shape(isa))
+    """Decide the layouts that are ``any``: src, dst and bias row-major, weights in panels, as are
+    packed ones."""
+    given = problem.weights
+    encoding = packed(given)
+    if encoding is None:
+        return product_conf.resolve(problem, isa, shape(isa))
+    dense = product_conf.resolve(replace(problem, weights=as_panels(given)), isa, shape(isa))
+    weights = given if encoding.columns else packed_as(given, dense.weights)
+    return replace(dense, weights=weights)
 
 
 def shape(isa: Isa) -> Shape:
@@ -114,10 +135,33 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
         return refusal
     src: Argument = (Arg.SRC, problem.src)
     weights: Argument = (Arg.WEIGHTS, problem.weights)
+    if packed(problem.weights) is not None:
+        return _plan_packed(replace(problem, weights=as_panels(problem.weights)), isa, weights)
     if column_major(problem):
         problem = transposed(problem)
         src, weights = (Arg.WEIGHTS, problem.src), (Arg.SRC, problem.weights)
     return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], shape(isa))
+
+
+def _plan_packed(problem: Problem, isa: Isa, weights: Argument) -> Conf | Refusal:
+    """Plan a product of packed weights, which are expanded into those of ``problem``."""
+    refusal = refuse_packed(isa, weights[1])
+    if refusal is not None:
+        return refusal
+    known, terms, factors = shape(isa), problem.src.dims[-1], (int(Arg.SRC), int(Arg.WEIGHTS))
+    src: Argument = (Arg.SRC, problem.src)
+    if not terms:
+        return product_conf.plan(problem, isa, src, (Arg.WEIGHTS, problem.weights), 0, known)
+    way = direct_way(problem, isa, terms, known) or usual_way(problem, isa)
+    assert way is not None, "bytes are multiplied everywhere"
+    expanded = expanding(isa, weights, way, terms)
+    if isinstance(expanded, Refusal):
+        return expanded
+    changing = needs_floats(problem, factors, known)
+    if changing and segments_of(problem, factors, known, terms, way) is None:
+        rule = "scales and zero points that packed weights would have to be copied for"
+        return Refusal(Reason.ATTRIBUTE, rule)
+    return product_conf.plan(problem, isa, src, weights, terms, known, expanded)
 
 
 def column_major(problem: Problem) -> bool:

@@ -152,15 +152,16 @@ def refuse_matrices(problem: Problem) -> Refusal | None:
 
 
 def plan(
-    problem: Problem, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape
-) -> Conf:
+    problem: Problem, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape,
+    expanded: tuple[Making, Panels] | None = None,
+) -> Conf:  # fmt: skip
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
-    sum has so many ``terms``."""
+    sum has so many ``terms``. Packed weights are ``expanded`` into such panels."""
     factors, scratchpad = (src[0], weights[0]), Scratchpad()
     choice = _choose(problem, factors, isa, weights, terms, shape)
     problem, parts = choice.problem, choice.parts
     zero_points = dict(problem.quantization.zero_points)
-    read = _read(choice, isa, src, weights, terms, shape, scratchpad)
+    read = _read(choice, isa, src, weights, terms, shape, scratchpad, expanded)
     way, wanted, ones = read.way, read.wanted, read.ones
     quantization = problem.quantization if parts is None else parts.outer
     bare = problem.bias.is_zero and not problem.post_ops and problem.dropout is None
@@ -179,7 +180,7 @@ def plan(
         products = terms * problem.dst.nelems()
         way = widened(way, read.src[1], products)
         wide = take_widened(scratchpad, read.src[1]) if way.widened else None
-        if wanted.desc.inner_blocks:
+        if wanted.desc.inner_blocks and expanded is None:
             flags = take_flags(scratchpad, isa, way, wanted.desc, products)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
@@ -216,7 +217,7 @@ def _choose(
     changing = needs_floats(problem, factors, shape)
     given = problem.quantization.of_arguments(factors) if changing else NONE
     narrow = in_bf16(problem, factors, isa, shape, changing=changing)
-    if narrow is not None:
+    if narrow is not None and weights[1].encoding is None:
         made = _made(narrow, factors, isa, weights, given, terms, shape)
         if made is not None:
             return made
@@ -260,7 +261,7 @@ class _Read(NamedTuple):
 
 def _read(
     choice: _Choice, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape,
-    scratchpad: Scratchpad,
+    scratchpad: Scratchpad, expanded: tuple[Making, Panels] | None,
 ) -> _Read:  # fmt: skip
     """Copy src and weights where they do not lie as they are wanted."""
     problem, way, made = choice.problem, choice.way, choice.made
@@ -270,14 +271,17 @@ def _read(
     if stands_for[0] or as_wanted is not src[1]:
         src = scratchpad.copy(src, as_wanted)
     ones = factors[0] in dict(problem.quantization.zero_points)
-    if choice.parts is None and not shape.simple:
+    if choice.parts is None and not shape.simple and expanded is None:
         ones &= not summed_before(isa, way, problem.dst.dims[-2])
     wanted = shape.panels(src[1], problem.weights, way, ones)
+    if expanded is not None:
+        made, wanted = expanded
     if way.tiles is not None:
         words = -(-shape.line(src[1]) // way.group)
         if choice.parts is not None:
             words = 0 if ones else product_tiles.whole_words(isa, choice.parts.size // way.group)
-        if not (wanted.desc.inner_blocks and product_tiles.takes(way, problem.dst.dims[-2], words)):
+        fits = wanted.desc.inner_blocks and not (ones and expanded)
+        if not (fits and product_tiles.takes(way, problem.dst.dims[-2], words)):
             untiled = usual_way(problem, isa, tiled=False)
             assert untiled is not None, "refused before"
             way = untiled

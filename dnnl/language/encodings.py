@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -14,7 +15,9 @@ from dnnl.types.memory_desc import MemoryDesc
 
 _FORM = re.compile(r"(csr|coo|packed)?(?:\+(0?\.[0-9]+|[01](?:\.[0-9]*)?))?")
 _SPARSITY = 0.9
-_MADE = {"csr": MemoryDesc.csr, "coo": MemoryDesc.coo, "packed": MemoryDesc.packed}
+_MADE: dict[str, Callable[..., MemoryDesc]] = {
+    "csr": MemoryDesc.csr, "coo": MemoryDesc.coo, "packed": MemoryDesc.packed,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def _spelled(tensor: Tensor, dims: str) -> str:
     """The shortest share of zeros with which a tensor stores as many elements."""
     if tensor.tag not in _MADE or tensor.format_kind != "sparse":
         return ""
-    nnz, elements = int(tensor.numbers), prod(sizes(dims))
+    nnz, elements = int(tensor.numbers.partition("x")[0]), prod(sizes(dims))
     zeros = 1 - (nnz + 0.5) / max(1, elements)  # between two counts, as they are rounded down
     tries = (f"{1 - nnz / max(1, elements):.{digits}f}" for digits in range(1, 9))
     share = next((text for text in tries if _stored(elements, text) == nnz), f"{zeros:.15f}")

@@ -12,6 +12,7 @@ from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
 from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.open_nests import OpenKernel, refuse_groups
+from dnnl.runtime.memory import Memory
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType, any_of
@@ -27,7 +28,8 @@ class Plan:
     recipe, and the bytes of temporary memory that it takes.
 
     Where the kernel serves all sizes, ``sizes`` makes what it needs to know of an execution out of
-    the descriptors of its memories, by argument.
+    the descriptors of its memories, by argument. Where results may be found not to fit, ``verify``
+    looks at the memories of an execution, by argument, and raises.
     """
 
     desc: Any
@@ -35,6 +37,7 @@ class Plan:
     recipe: Recipe
     scratchpad: int = 0
     sizes: Callable[[Mapping[int, MemoryDesc]], Sizes] | None = None
+    verify: Callable[[Mapping[int, Memory]], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ from dnnl.reference.matmul import SPECIFICATION
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, any_of
-from dnnl.types.encoding import Coo, Csr
+from dnnl.types.encoding import Coo, Csr, Packed
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -148,7 +148,7 @@ def _broadcast(a: int, b: int) -> int:
 
 def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     refusal = refuse_adjusted(desc.weights_desc) or refuse_attr(attr, *_SUPPORTED)
-    refusal = refusal or _refuse_rounding(desc, attr)
+    refusal = refusal or _refuse_rounding(desc, attr) or _refuse_encodings(desc)
     if refusal is not None:
         return refusal
     problem = kernel.resolve(_problem(desc, attr, isa), isa)
@@ -166,6 +166,16 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     weights = desc.weights_desc if compensated else problem.weights
     decided = MatmulDesc(problem.src, weights, problem.dst, problem.bias)
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _refuse_encodings(desc: MatmulDesc) -> Refusal | None:
+    """Why tensors of several buffers cannot be multiplied by dense tiles, or None: weights may be
+    packed."""
+    for given in desc.tensors:
+        packed = given.argument == Arg.WEIGHTS and isinstance(given.desc.encoding, Packed)
+        if given.desc.encoding is not None and not packed:
+            return Refusal(Reason.LAYOUT, f"{given.name} {given.desc}; weights may be packed")
+    return None
 
 
 def _refuse_rounding(desc: MatmulDesc, attr: PrimitiveAttr) -> Refusal | None:
@@ -352,11 +362,13 @@ MatmulDesc.operation = Operation(
     examples=("--bia-dt=f32 --wtag=ab,ba 20x30:30x17", "--dt=s64 2x20x30:1x30x17",
         "--dt=f32,bf16 --encoding=csr+0.7::,coo+0.7:: --wtag=ab,ba --dtag=ab 20x31:31x150",
         "--dt=f32,f16 --encoding=:csr+0.8:,:coo+0.8: --stag=ab,ba --dtag=ab 37x31:31x20",
+        "--dt=s8:s8:s32,f32:s8:f32 --encoding=:packed+0.6: --stag=ab,ba --dtag=ab 7x150:150x70",
         "--dt=f32,bf16,u8:s8:f32 --grouped=0:5:3+0+20+1+16 --bia-dt=f32 --wtag=any,abc 40x36:36x70",
         "--dt=f32,bf16 --grouped=1:4:7+0+20+4 17x31:31x40"),
     implementations=(
         Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
         Implementation("brgemm", _open_sizes, FORWARD, runtime=True),
+        Implementation("brgemm", _brgemm, FORWARD, encoded=True),
         Implementation("sparse", plan_sparse, FORWARD, encoded=True),
         Implementation("grouped", plan_grouped, FORWARD, encoded=True),
     ),

@@ -12,7 +12,7 @@ from dnnl.kernels.matmul_sparse import Conf
 from dnnl.language.case import CaseValues
 from dnnl.primitives.implementation import Plan, laid_out_as, plan_nest
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.encoding import Coo, Csr, Packed
+from dnnl.types.encoding import Coo, Csr
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -29,9 +29,6 @@ def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     """Plan a product one factor of which is sparse; dense matrices left `any` are row-major."""
     given = {"src_desc": desc.src_desc, "weights_desc": desc.weights_desc}
     for name, own in (*given.items(), ("dst_desc", desc.dst_desc), ("bias_desc", desc.bias_desc)):
-        if isinstance(own.encoding, Packed):
-            detail = f"{name} {own} is for matrix units that read sparse weights; csr and coo go"
-            return Refusal(Reason.LAYOUT, detail)
         if own.encoding is not None and not isinstance(own.encoding, Csr | Coo):
             return Refusal(Reason.LAYOUT, f"{name} {own} in a product of sparse matrices")
     if desc.dst_desc.encoding or desc.bias_desc.encoding:

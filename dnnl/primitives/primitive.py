@@ -73,6 +73,7 @@ class Primitive:
         self._slots = find_slots(pd, arguments)
         self._encoded = encoded(pd)
         self._across = pd.across_engines
+        self._bound = self._across or pd.plan.verify is not None
         self._local = threading.local()
         if log.enabled("profile_create", self._kind):
             state = "cache_hit" if hit else "cache_miss"
@@ -90,7 +91,7 @@ class Primitive:
 
         What is passed is checked here. The memories are in use until the event is done.
         """
-        if self._across or log.enabled("profile_exec", self._kind):
+        if self._bound or log.enabled("profile_exec", self._kind):
             return self.bind(stream, args)(after)
         slots, _memories, arguments = self._checked(stream, args)
         return self._submit(stream, slots, arguments, after)
@@ -153,6 +154,9 @@ class Primitive:
         bound = stream.queue.bind(self._executable, arguments, threads, keep)
         if not stream.in_order:
             bound = _Chain(bound).submit
+        if self.pd.plan.verify is not None:
+            known = {arg: own for (arg, _), own in zip(slots.expected, memories, strict=True)}
+            bound = _verified(bound, partial(self.pd.plan.verify, known))
         if log.enabled("profile_exec", self._kind):
             return lambda after=(): _logged(slots.pd, bound, after)
         return bound
@@ -214,6 +218,18 @@ class _Chain:
         before = () if self._last.done else (self._last,)
         self._last = self._launch((*checked_events(after), *before))
         return self._last
+
+
+def _verified(launch: Callable[..., Event], verify: Callable[[], None]) -> Callable[..., Event]:
+    """A bound launch after each of whose executions ``verify()`` looks at the results."""
+
+    def run(after: Sequence[Event] = ()) -> Event:
+        event = launch(after)
+        event.wait()
+        verify()
+        return event
+
+    return run
 
 
 def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]) -> Event:

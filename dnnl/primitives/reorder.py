@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,7 +11,7 @@ from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.kernels import reorder as kernel
-from dnnl.kernels import reorder_nibbles, reorder_runtime
+from dnnl.kernels import reorder_nibbles, reorder_packed, reorder_runtime
 from dnnl.language.attributes import Sum
 from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues, tensor
 from dnnl.language.options import (
@@ -35,6 +35,8 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import FORWARD, Operation, Role
 from dnnl.reference.reorder import SPECIFICATION
+from dnnl.runtime.encoded import no_room
+from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.compensation import Compensation
@@ -50,6 +52,9 @@ class ReorderDesc(Desc):
     With attributes, dst = (src_scale * (src - src_zero_point) + sum_scale * dst) / dst_scale +
     dst_zero_point, in f32 (f64 where dst is f64). Arguments FROM (SRC), TO (DST). Both layouts are
     given, the dims are equal: there is no broadcasting. The padding of dst is zero afterwards.
+
+    Dense weights of s8 or u8 become packed ones (`MemoryDesc.packed`) in the encoding that a matmul
+    chose; more elements other than zero than these have room for raise InvalidArguments.
 
     If dst has a :class:`Compensation`, its weights are multiplied by ``scale_adjust`` before the
     division by dst_scale, and their sums are written behind them. Such weights cannot be src.
@@ -82,6 +87,24 @@ def _nest(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         recipe = Recipe(packed, isa, reorder_nibbles.build)
         return Plan(desc, conf.post_ops, recipe, packed.scratchpad)
     return Plan(desc, conf.post_ops, Recipe(conf, isa, kernel.build))
+
+
+def _packed(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    refusal = refuse_attr(attr)
+    if refusal is not None:
+        return refusal
+    conf = reorder_packed.configure(desc.src_desc, desc.dst_desc, isa)
+    if isinstance(conf, Refusal):
+        return conf
+    recipe = Recipe(conf, isa, reorder_packed.build)
+    return Plan(desc, (), recipe, conf.scratchpad, verify=partial(_verify, conf))
+
+
+def _verify(conf: reorder_packed.Conf, memories: Mapping[int, Memory]) -> None:
+    """Raise if there were more weights than the packed ones have room for."""
+    found = int(memories[Arg.part(Arg.TO, 1)].numpy()[-1])
+    if found > conf.encoding.nnz:
+        raise no_room(conf.dst, found)
 
 
 def _boxes(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -177,7 +200,10 @@ ReorderDesc.operation = Operation(
     sums=True,
     reference=SPECIFICATION,
     examples=("--stag=abx --dtag=axb,aBx16b 3x19x5", "--ddt=s8 --attr-scales=dst:0:0.5 3x19"),
-    implementations=(Implementation("nest", _nest), Implementation("boxes", _boxes, runtime=True)),
+    implementations=(
+        Implementation("nest", _nest), Implementation("boxes", _boxes, runtime=True),
+        Implementation("pack", _packed, encoded=True),
+    ),
     invalid=_invalid,
     complete=_complete,
     mask=_mask,

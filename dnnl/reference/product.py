@@ -13,7 +13,10 @@ from dnnl.reference.rule import Rule
 from dnnl.reference.specification import Specification, Values
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
-from dnnl.types.encoding import Coo, Csr
+from dnnl.types.encoding import Coo, Csr, Packed
+
+_STORED = Csr | Coo | Packed
+"""The encodings that have some of the elements."""
 
 _SMALL = {
     DataType.bf16: (-4, 4), DataType.f16: (-4, 4), DataType.s8: (-4, 4), DataType.u8: (0, 8),
@@ -46,7 +49,7 @@ class ProductSpecification(Specification):
             _SMALL.get(source.data_type, (-wide, wide))
             for source, wide in zip(sources, self.limits, strict=True)
         ]
-        if any(isinstance(source.encoding, Csr | Coo) for source in sources):
+        if any(isinstance(source.encoding, _STORED) for source in sources):
             ranges = [_SMALL.get(source.data_type, _FEW) for source in sources]
         kind = desc.dst_desc.data_type
         largest = prod(max(map(abs, bounds)) for bounds in ranges)
@@ -56,7 +59,7 @@ class ProductSpecification(Specification):
         values = {}
         for argument, source, bounds in zip((Arg.SRC, Arg.WEIGHTS), sources, ranges, strict=True):
             rng = generator("product", argument, source.dims)
-            if isinstance(source.encoding, Csr | Coo):
+            if isinstance(source.encoding, _STORED):
                 values[int(argument)] = stored_elements(
                     rng, source.dims, *bounds, source.encoding.nnz
                 )

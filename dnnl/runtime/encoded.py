@@ -9,7 +9,7 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
-from dnnl.types.encoding import Coo, Csr, Grouped, Packed
+from dnnl.types.encoding import ROOM, STRETCH, Coo, Csr, Grouped, Packed
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -25,12 +25,12 @@ def encode(desc: MemoryDesc, array: np.ndarray) -> list[np.ndarray]:
         ends = np.zeros(encoding.groups, np.int32)
         ends[-1] = array.shape[encoding.variable_dim_idx]
         return [array, ends]
-    if not isinstance(encoding, Csr | Coo):
-        raise InvalidArguments("desc", str(desc), "nobody but a primitive writes this encoding")
+    assert isinstance(encoding, Csr | Coo | Packed)
     rows, columns = np.nonzero(array)
     if rows.size > encoding.nnz:
-        rule = f"has room for {encoding.nnz} elements, there are {rows.size} other than zero"
-        raise InvalidArguments("desc", str(desc), rule)
+        raise no_room(desc, rows.size)
+    if isinstance(encoding, Packed):
+        return _packed(encoding, array)
     left = (0, encoding.nnz - rows.size)
     values = np.pad(np.asarray(array)[rows, columns], left)
     last = [max(0, extent - 1) for extent in desc.dims]
@@ -51,7 +51,7 @@ def decode(desc: MemoryDesc, parts: Sequence[np.ndarray]) -> np.ndarray:
     """
     encoding = desc.encoding
     if isinstance(encoding, Packed):
-        raise InvalidArguments("desc", str(desc), "nobody but a primitive reads this encoding")
+        return _unpacked(desc, encoding, parts)
     if isinstance(encoding, Grouped):
         return parts[0]
     if isinstance(encoding, Csr):
@@ -71,6 +71,42 @@ def decode(desc: MemoryDesc, parts: Sequence[np.ndarray]) -> np.ndarray:
             raise InvalidArguments("memory.parts", str(desc), rule)
     np.add.at(made, (rows, columns), values)
     return made
+
+
+def no_room(desc: MemoryDesc, count: int) -> InvalidArguments:
+    """The error for a sparse matrix with more elements other than zero than it has room for."""
+    room = getattr(desc.encoding, "nnz", 0)
+    rule = f"has room for {room} elements, there are {count} other than zero"
+    return InvalidArguments("desc", str(desc), rule)
+
+
+def _packed(encoding: Packed, array: np.ndarray) -> list[np.ndarray]:
+    """The buffers of packed weights."""
+    (terms, count), (panels, words, stretches) = array.shape, encoding.panels(array.shape)
+    whole = np.zeros((words * encoding.group, panels * encoding.columns), array.dtype)
+    whole[:terms, :count] = array
+    split = whole.reshape(words, encoding.group, panels, encoding.columns)
+    rows = split.transpose(2, 0, 3, 1).reshape(panels, words, encoding.columns * encoding.group)
+    there = rows != 0
+    begins = np.arange(stretches) * STRETCH
+    counts = np.add.reduceat(there.sum(axis=2), begins, axis=1) if there.size else np.zeros(0)
+    values = np.pad(rows[there], (0, encoding.nnz + ROOM - int(there.sum())))
+    places = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return [values, places, np.packbits(there, bitorder="little")]
+
+
+def _unpacked(desc: MemoryDesc, encoding: Packed, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The dense matrix of packed weights; it raises where values are missing."""
+    values, places, bits = parts
+    (terms, count), (panels, words, _) = desc.dims, encoding.panels(desc.dims)
+    there = np.unpackbits(bits, bitorder="little").astype(bool)
+    found = int(there.sum())
+    if (there.size and found != places[-1]) or found > encoding.nnz:
+        raise no_room(desc, found)
+    rows = np.zeros(there.size, values.dtype)
+    rows[there] = values[:found]
+    split = rows.reshape(panels, words, encoding.columns, encoding.group).transpose(1, 3, 0, 2)
+    return split.reshape(words * encoding.group, panels * encoding.columns)[:terms, :count]
 
 
 def sparse_parts(matrix: Any) -> tuple[MemoryDesc, list[np.ndarray]]:

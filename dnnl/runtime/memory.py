@@ -347,9 +347,10 @@ def _check_desc(desc: MemoryDesc) -> None:
         rule = "a memory needs a layout, and 'any' leaves it open"
         hint = "take the descriptor that the primitive description chose"
         raise InvalidArguments("desc", str(desc), rule, hint)
-    if isinstance(desc.encoding, Packed):
-        rule = "this asks a primitive for an encoding of its own, and no memory has it"
-        raise InvalidArguments("desc", str(desc), rule)
+    if isinstance(desc.encoding, Packed) and not desc.encoding.columns:
+        rule = "this asks a primitive to decide how weights are packed"
+        hint = "take the descriptor that the primitive description chose"
+        raise InvalidArguments("desc", str(desc), rule, hint)
     if desc.has_runtime_values:
         rule = "a memory needs dims and strides that are known"
         hint = "describe it with the sizes of this execution"

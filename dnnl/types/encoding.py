@@ -2,11 +2,12 @@
 
     csr      values[nnz], column of each [nnz], where each row begins [rows + 1]
     coo      values[nnz], row of each [nnz], column of each [nnz]; sorted by rows
-    packed   what a primitive makes of sparse weights; its buffers are nobody else's business
+    packed   values[nnz + 512], where those of each stretch of a panel begin [stretches + 1],
+             a bit for each element of the panels; without panels, a request for such weights
     grouped  values of all groups behind each other, where each group ends [groups]
 
 An encoding is the field of a `MemoryDesc`, which has no strides then, and says what its buffers
-are. Indices are s32.
+are. Indices are s32, places of packed values s64.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ from dnnl.types.kinds import RUNTIME_DIM, coerce
 from dnnl.types.layout_input import read_int
 
 _MOST = 2**31 - 1
+
+STRETCH = 32
+"""The words of a panel behind which the place of packed values is kept again."""
+
+ROOM = 512
+"""The elements of a word of all columns at most, and those that may be read behind the last packed
+value."""
 
 
 class BufferShape(NamedTuple):
@@ -106,13 +114,55 @@ class Coo(_Sparse):
 
 @dataclass(frozen=True)
 class Packed(_Sparse):
-    """Sparse weights as a primitive chooses to keep them: a request, as the layout ``any`` is."""
+    """Weights in panels of so many ``columns``, of which zeros are left out.
 
+    A word of a panel has ``group`` neighbours of each column, as in the dense layout ``tag``. Of
+    each stretch of `STRETCH` words the values lie behind each other. Buffers: values, with room
+    for reads of a whole word behind them; where each stretch begins, and the last one ends; a
+    bit for each element of a panel, which begins with a whole byte.
+
+    Without columns it is a request, as the layout ``any`` is: a primitive decides on them.
+    """
+
+    columns: int = 0
+    group: int = 1
     name = "packed"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("columns", "group"):
+            object.__setattr__(self, field, read_int(field, getattr(self, field)))
+        word = self.columns * self.group
+        if self.columns < 0 or self.group < 1 or word % 8 or word > ROOM:
+            rule = f"columns * group is a multiple of 8 up to {ROOM}, whole bytes of bits"
+            raise InvalidArguments("columns", (self.columns, self.group), rule, "0 is a request")
+
+    @property
+    def details(self) -> tuple[int, ...]:
+        """How many elements are stored, in which panels and words."""
+        return (self.nnz, self.columns, self.group) if self.columns else (self.nnz,)
+
+    @property
+    def tag(self) -> str:
+        """The layout of the panels as dense weights."""
+        depth = f"A{self.columns}b{self.group}a" if self.group > 1 else f"a{self.columns}b"
+        return f"B{depth}"
+
+    def panels(self, dims: tuple[int, ...]) -> tuple[int, int, int]:
+        """How many panels a matrix has, how many words a panel, and how many stretches."""
+        words = -(-dims[0] // self.group)
+        return -(-dims[1] // self.columns), words, -(-words // STRETCH)
+
     def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
-        """None that are known."""
-        return ()
+        """Values, their places, bits; of a request none that are known."""
+        if not self.columns:
+            return ()
+        panels, words, stretches = self.panels(dims)
+        return (
+            BufferShape((self.nnz + ROOM,), data_type),
+            BufferShape((panels * stretches + 1,), DataType.s64),
+            BufferShape((panels * words * self.columns * self.group // 8,), DataType.u8),
+        )
 
 
 @dataclass(frozen=True)

@@ -210,9 +210,13 @@ class MemoryDesc(DescText):
         return cls.encoded(dims, data_type, Coo(nnz), index_type)
 
     @classmethod
-    def packed(cls, dims: Sequence[int], data_type: DataType | str, nnz: int) -> MemoryDesc:
-        """Return the request for sparse weights as a primitive prefers them, see `Packed`."""
-        return cls.encoded(dims, data_type, Packed(nnz))
+    def packed(
+        cls, dims: Sequence[int], data_type: DataType | str, nnz: int, columns: int = 0,
+        group: int = 1,
+    ) -> MemoryDesc:  # fmt: skip
+        """Return the descriptor of weights with ``nnz`` elements other than zero, see `Packed`;
+        without ``columns`` a request, which a primitive decides on."""
+        return cls.encoded(dims, data_type, Packed(nnz, columns, group))
 
     @classmethod
     def grouped(

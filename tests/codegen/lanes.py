@@ -33,7 +33,7 @@ def runnable_rows() -> tuple[Isa, ...]:
     """The rows of this machine that differ in how they compute f32."""
     features = Engine("cpu").features
     every = rows.available(features.arch, features.flags)
-    alike = {replace(row, name="", features=(), dots=()): row for row in reversed(every)}
+    alike = {replace(row, name="", features=(), dots=(), extra=()): row for row in reversed(every)}
     return tuple(reversed(alike.values()))
 
 

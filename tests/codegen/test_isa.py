@@ -37,6 +37,18 @@ def test_processors_that_were_measured_have_caches_of_their_own() -> None:
     assert select("znver5", "avx512fp16") == isa.find("avx512_core_bf16")
 
 
+def test_what_some_processors_of_a_level_have_besides() -> None:
+    row = isa.find("avx512_core_vnni")
+    flags = (*row.features, "avx512vbmi2")
+    with_it = isa.select("x86_64", "icelake-server", flags)
+    assert with_it.name == row.name
+    assert with_it.features == flags
+    assert with_it.instruction("expand", "u8", 64)
+    assert isa.select("x86_64", CASCADE_LAKE, row.features).instruction("expand", "u8", 64) is None
+    with config.override("max_cpu_isa", "avx2"):
+        assert isa.select("x86_64", "icelake-server", flags).features == isa.find("avx2").features
+
+
 @pytest.mark.parametrize("name", ["sse41", "avx2", "avx512_core"])
 def test_a_limit_to_the_instructions_leaves_the_caches(name: str) -> None:
     with config.override("max_cpu_isa", name):

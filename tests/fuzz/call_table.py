@@ -25,7 +25,9 @@ GIVEN: dict[str, Arguments] = {
     "MemoryDesc.coo": {
         "dims": "(2, 3)", "data_type": "'f32'", "nnz": "4", "index_type": "'s32'",
     },
-    "MemoryDesc.packed": {"dims": "(2, 3)", "data_type": "'f32'", "nnz": "4"},
+    "MemoryDesc.packed": {
+        "dims": "(2, 3)", "data_type": "'f32'", "nnz": "4", "columns": "8", "group": "1",
+    },
     "MemoryDesc.grouped": {
         "dims": "(2, 3)", "data_type": "'f32'", "variable_dim_idx": "0", "group_count": "2",
         "offset_type": "'s32'",

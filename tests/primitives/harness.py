@@ -24,12 +24,12 @@ from tests.primitives import late
 ENGINE = Engine("cpu")
 _ROWS = [row.name for row in isa.available(ENGINE.features.arch, ENGINE.features.flags)]
 _SAME = ("avx2_vnni", "avx512_core_vnni", "avx512_core_fp16", "avx512_core_amx")
-_ROUNDING = [name for name in _ROWS if name not in _SAME]
-ISAS = [name for name in _ROUNDING if name != "avx512_core_bf16"]  # f32 kernels as avx512_core
+ROUNDING_ISAS = [name for name in _ROWS if name not in _SAME]
+ISAS = [name for name in ROUNDING_ISAS if name != "avx512_core_bf16"]  # f32 kernels as avx512_core
 LAYOUTS = ["nchw", "nhwc", "nChw16c", "nChw8c", "dcba", "ABcd4b16a4b", "gaps", "part", "part16"]
 
 every_isa = pytest.mark.parametrize("isa", ISAS)
-every_rounding_isa = pytest.mark.parametrize("isa", _ROUNDING)
+every_rounding_isa = pytest.mark.parametrize("isa", ROUNDING_ISAS)
 """Those besides that convert to bf16 in another way."""
 
 

@@ -8,6 +8,7 @@ from dnnl import Arg, Memory, Primitive, PrimitiveAttr, PrimitiveDesc, Stream, c
 from dnnl.reference.convolution import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, logical, poisoned_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE, LAYOUTS, every_isa
 from tests.primitives.products import (
     Dims,
@@ -28,42 +29,28 @@ CUBE = Window((2, 3, 5), (1, 1, 1))
 
 # The ways that results take: the tile itself, a copy to a layout that tiles cannot write, a group,
 # a depthwise nest; 1x1 kernels walk pixels as one line where layouts allow it.
-WAYS = [
-    pytest.param(CROSS, (19, 5), "plain", id="plain"),
-    pytest.param(CROSS, (19, 5), "nhwc", id="nhwc"),
-    pytest.param(CROSS, (19, 5), "nChw16c", id="nChw16c"),
-    pytest.param(CROSS, (19, 5), "ABcd4b16a4b", id="copied"),
-    pytest.param(CROSS, (2, 9, 3), "plain", id="groups"),
-    pytest.param(CROSS, (2, 9, 3), "nChw8c", id="padded groups"),
-    pytest.param(CROSS, (19, 1, 1), "nChw8c", id="depthwise"),
-    pytest.param(POINT, (19, 5), "plain", id="line of nchw"),
-    pytest.param(POINT, (19, 5), "nhwc", id="line of nhwc"),
-    pytest.param(POINT, (19, 5), "nChw16c", id="line of nChw16c"),
-    pytest.param(POINT, (19, 5), "part", id="pixels apart"),
-]
+Way = tuple[Window, Dims, str]
+WAYS: list[Way] = [
+    (CROSS, (19, 5), "plain"), (CROSS, (19, 5), "nhwc"), (CROSS, (19, 5), "nChw16c"),
+    (CROSS, (19, 5), "ABcd4b16a4b"),  # copied
+    (CROSS, (2, 9, 3), "plain"), (CROSS, (2, 9, 3), "nChw8c"),  # groups, without padding and with
+    (CROSS, (19, 1, 1), "nChw8c"),
+    (POINT, (19, 5), "plain"), (POINT, (19, 5), "nhwc"), (POINT, (19, 5), "nChw16c"),  # lines
+    (POINT, (19, 5), "part"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("window", "channels", "layout"), WAYS)
-@pytest.mark.parametrize(
-    ("mask", "operand"),
-    [
-        (0b0000, "plain"),
-        (0b0010, "plain"),
-        (0b1111, "plain"),
-        (0b0110, "nhwc"),
-        (0b1001, "plain"),
-        (0b1100, "nhwc"),
-    ],
-)
-def test_binary(mask: int, operand: str, window: Window, channels: Dims, layout: str) -> None:
+@every_pair(way=WAYS, mask=[0, 2, 15, 6, 9, 12], operand=["plain", "nhwc"], kind=["sub", "max"])
+def test_binary(mask: int, operand: str, kind: str, way: Way) -> None:
+    window, channels, layout = way
     desc = convolution_desc(window, 2, channels, ("any", "any", layout))
     src1 = lay_out(broadcast_dims(desc.dst_desc.dims, mask), operand)
-    verify(desc, attr_of(("binary", "binary_sub", src1)))
+    verify(desc, attr_of(("binary", f"binary_{kind}", src1)))
 
 
-@pytest.mark.parametrize("operand", [*LAYOUTS, "any", "behind"])
-@pytest.mark.parametrize("dst", ["plain", "nChw16c"])
-@pytest.mark.parametrize("window", [CROSS, POINT], ids=["3x3", "1x1"])
+@every_pair(
+    operand=[*LAYOUTS, "any", "behind"], dst=["plain", "nChw16c"], window=[CROSS, POINT]
+)  # fmt: skip
 def test_layouts_of_a_full_operand(window: Window, dst: str, operand: str) -> None:
     desc = convolution_desc(window, 2, (19, 5), ("any", "any", dst))
     src1 = lay_out(desc.dst_desc.dims, operand)

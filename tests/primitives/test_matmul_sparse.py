@@ -163,13 +163,11 @@ def test_elements_outside_of_sparse_weights_count_for_nothing() -> None:
 
 def test_refusals() -> None:
     csr, dense = MemoryDesc.csr((8, 8), "f32", 3), MemoryDesc((8, 8), "f32")
-    packed = MemoryDesc.packed((8, 8), "s8", 3)
     quantized = dnnl.PrimitiveAttr()
     quantized.set_scales(Arg.SRC)
     for operands, attr, reason in (
         ((csr, csr, dense), None, "both sparse"),
         ((dense, dense, csr), None, "dst and bias of a sparse product are dense"),
-        ((dense.with_data_type("u8"), packed, dense), None, "matrix units"),
         ((MemoryDesc.csr((8, 8), "s8", 3), dense, dense), None, "s8"),
         ((csr, dense, dense), quantized, "scales"),
         ((csr, dense.with_data_type("f64"), dense), None, "f64 beside another type"),

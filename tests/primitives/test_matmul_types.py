@@ -237,9 +237,7 @@ def test_batches_with_all(batch: tuple[Dims, Dims], weights: str) -> None:
         verify(matmul((5, 7, 18), ("s8", "s8", "s8"), layouts, bias, batch), attr)
 
 
-@every_row
-@pytest.mark.parametrize("types", [("u8", "s8", "u8"), ("bf16", "bf16", "bf16")], ids=str)
-@pytest.mark.parametrize("mask", range(4))
+@every_pair(isa=NAMES, types=[("u8", "s8", "u8"), ("bf16", "bf16", "bf16")], mask=[*range(4)])
 def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
     operand = lay_out(broadcast_dims((7, 19), mask), "plain").with_data_type("f16")
     attr = attr_of(
@@ -269,12 +267,10 @@ def few_in_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "FEW_ITEMS", 4)
 
 
-@every_row
 @pytest.mark.usefixtures("few_in_cache")
-@pytest.mark.parametrize("rows", [33, 500])
-@pytest.mark.parametrize(
-    "types", [("f32",) * 3, ("bf16", "bf16", "f32"), ("u8", "s8", "s32"), ("s8", "s8", "s32")],
-    ids=str,
+@every_pair(
+    isa=NAMES, rows=[33, 500],
+    types=[("f32",) * 3, ("bf16", "bf16", "f32"), ("u8", "s8", "s32"), ("s8", "s8", "s32")],
 )  # fmt: skip
 def test_sums_in_parts(types: tuple[str, str, str], rows: int, isa: str) -> None:
     attr = PrimitiveAttr()

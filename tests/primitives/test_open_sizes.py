@@ -44,7 +44,7 @@ from tests.primitives.harness import ENGINE, ISAS, LAYOUTS, describe, every_isa,
 from tests.primitives.runtime_sizes import open_attr, open_desc, trials
 
 R = RUNTIME_DIM
-MOST_CASES = 8
+MOST_CASES = 6
 STREAM = Stream(ENGINE, 1)
 OPEN = [
     kind

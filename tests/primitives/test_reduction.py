@@ -24,8 +24,10 @@ from dnnl.reference import reduction as reference
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import EXACT
 from tests.check import check, logical, memory_of, random_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
+    ISAS,
     LAYOUTS,
     describe,
     every_isa,
@@ -67,17 +69,14 @@ def check_exact(result: Memory, want: Array) -> None:
     np.testing.assert_array_equal(logical(result), want)
 
 
-@every_isa
-@pytest.mark.parametrize("alg", ALGS)
-@pytest.mark.parametrize("left", LEFT)
-def test_algorithms(left: tuple[int, ...], alg: str, isa: str) -> None:
+@every_pair(isa=ISAS, alg=ALGS, left=LEFT, layout=["nchw", "nChw16c"])
+def test_algorithms(left: tuple[int, ...], alg: str, layout: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
-        for layout in ("nchw", "nChw16c"):
-            src = source(DIMS, layout)
-            if alg == "reduction_mul":  # whose result is neither 0 nor infinite
-                near = np.random.default_rng(1).uniform(0.97, 1.03, DIMS)
-                src = memory_of(near, src.desc, ENGINE)
-            verify(alg, src, describe(left, layout), 2.5, 0.125)
+        src = source(DIMS, layout)
+        if alg == "reduction_mul":  # whose result is neither 0 nor infinite
+            near = np.random.default_rng(1).uniform(0.97, 1.03, DIMS)
+            src = memory_of(near, src.desc, ENGINE)
+        verify(alg, src, describe(left, layout), 2.5, 0.125)
 
 
 @pytest.mark.parametrize("left", LEFT)

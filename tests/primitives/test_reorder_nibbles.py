@@ -33,9 +33,11 @@ from tests.check import (
     random_memory,
 )
 from tests.guard import guarded
-from tests.primitives.harness import ENGINE, describe, every_isa, execute, typed_source
+from tests.pairs import every_pair
+from tests.primitives.harness import ENGINE, ISAS, describe, every_isa, execute, typed_source
 
 TYPES = ["s4", "u4", "f4_e2m1"]
+Dims = tuple[int, ...]
 PAIRS = [("f32", "s4"), ("u4", "u4"), ("f4_e2m1", "bf16"), ("s8", "f4_e2m1"), ("s4", "s8")]
 # Rows of an even length begin on a byte, those of an odd one share bytes.
 EVEN, ODD, LONG = (2, 20, 3, 36), (2, 19, 3, 5), (1, 131, 1, 69)
@@ -49,23 +51,20 @@ CASES = [
 ]  # fmt: skip
 
 
-@every_isa
-@pytest.mark.parametrize("types", PAIRS, ids=">".join)
-def test_any_layout(types: tuple[str, str], isa: str) -> None:
+@every_pair(isa=ISAS, types=PAIRS, case=CASES)
+def test_any_layout(types: tuple[str, str], case: tuple[Dims, str, str], isa: str) -> None:
     """On two threads as on one, with what lies beside the tensor untouched."""
-    for dims, src, dst in CASES:
-        memory = typed_source(dims, src, types[0])
-        desc = ReorderDesc(memory.desc, describe(dims, dst).with_data_type(types[1]))
-        with config.override("max_cpu_isa", isa):
-            result = execute(desc, {Arg.SRC: memory})
-        check(result, convert(logical(memory), types[1]), 0.0)
+    dims, src, dst = case
+    memory = typed_source(dims, src, types[0])
+    desc = ReorderDesc(memory.desc, describe(dims, dst).with_data_type(types[1]))
+    with config.override("max_cpu_isa", isa):
+        result = execute(desc, {Arg.SRC: memory})
+    check(result, convert(logical(memory), types[1]), 0.0)
 
 
-@every_isa
-@pytest.mark.parametrize("types", [("s4", "s4"), ("u4", "u8"), ("f4_e2m1", "f32")], ids=">".join)
-@pytest.mark.parametrize(
-    ("dims", "src", "dst"),
-    [
+@every_pair(
+    isa=ISAS, types=[("s4", "s4"), ("u4", "u8"), ("f4_e2m1", "f32")],
+    case=[
         ((260, 66), "ab", "ba"),
         ((130, 255), "ab", "ba"),
         ((129, 40), "ab", (1, 130)),
@@ -74,15 +73,12 @@ def test_any_layout(types: tuple[str, str], isa: str) -> None:
         ((1, 65, 40, 2), "dcab", "aBcd128b"),
         ((32, 243), (244, 1), "BA32b32a"),
     ],
-)
+)  # fmt: skip
 def test_squares(
-    dims: tuple[int, ...],
-    src: str | tuple[int, ...],
-    dst: str | tuple[int, ...],
-    types: tuple[str, str],
-    isa: str,
+    case: tuple[Dims, str | Dims, str | Dims], types: tuple[str, str], isa: str
 ) -> None:
     """Rows of src that begin in either half of a byte, rows of dst that end in one, padding."""
+    dims, src, dst = case
     memory = random_memory(MemoryDesc(dims, types[0], src), ENGINE)
     desc = ReorderDesc(memory.desc, MemoryDesc(dims, types[1], dst))
     with config.override("max_cpu_isa", isa):

@@ -21,8 +21,10 @@ from dnnl import (
 from dnnl.reference.arrays import Array
 from dnnl.reference.conversions import convert, core_type
 from tests.check import assert_padding_zero, check, logical, poisoned_memory
+from tests.pairs import every_pair
 from tests.primitives.harness import (
     ENGINE,
+    ROUNDING_ISAS,
     describe,
     every_isa,
     every_rounding_isa,
@@ -151,9 +153,7 @@ def test_every_pair_of_types(src: str, dst: str) -> None:
     check(execute(desc, {Arg.SRC: memory}), want, 0.0)
 
 
-@every_rounding_isa
-@pytest.mark.parametrize("layouts", PAIRS, ids=">".join)
-@pytest.mark.parametrize("types", CONVERSIONS, ids=">".join)
+@every_pair(isa=ROUNDING_ISAS, layouts=PAIRS, types=CONVERSIONS)
 def test_conversions_in_layouts(types: tuple[str, str], layouts: tuple[str, str], isa: str) -> None:
     dims = (2, 20, 3, 35)
     memory = typed_source(dims, layouts[0], types[0])

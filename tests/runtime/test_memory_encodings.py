@@ -18,7 +18,8 @@ CSR = MemoryDesc.csr((3, 4), "f32", 4)
 COO = MemoryDesc.coo((3, 4), "f32", 4)
 BY_ROWS = MemoryDesc.grouped((7, 4), "bf16", 0, 3)
 BY_COLUMNS = MemoryDesc.grouped((4, 7), "f32", 1, 3)
-EVERY = (CSR, COO, BY_ROWS, BY_COLUMNS, MemoryDesc.packed((64, 32), "s8", 17))
+PACKED = MemoryDesc.packed((64, 32), "s8", 17, 16, 4)
+EVERY = (CSR, COO, BY_ROWS, BY_COLUMNS, MemoryDesc.packed((64, 32), "s8", 17), PACKED)
 
 
 @pytest.mark.parametrize("desc", EVERY, ids=str)
@@ -39,12 +40,14 @@ def test_verbose_tokens() -> None:
         "bf16::sparse:grouped:0x3:f0",
         "f32::sparse:grouped:1x3:f0",
         "s8::sparse:packed:17:f0",
+        "s8::sparse:packed:17x16x4:f0",
     ]
 
 
 def test_buffers() -> None:
     assert [part.dims for part in CSR.buffers] == [(4,), (4,), (4,)]
     assert [part.dims for part in COO.buffers] == [(4,)] * 3
+    assert [part.dims for part in PACKED.buffers] == [(17 + 512,), (2 * 1 + 1,), (64 * 32 // 8,)]
     values, ends = BY_COLUMNS.buffers
     assert values == MemoryDesc((4, 7), "f32", "ba")
     assert ends == MemoryDesc((3,), "s32")

@@ -78,7 +78,7 @@ def _select(
     limit: str,
     behave: Callable[[str, Caches], Caches],
 ) -> Isa:
-    row = _strongest(arch, flags, universal, limit)
+    row = _strongest(arch, flags, universal, limit).with_extra(flags)
     sized = row.caches
     if caches is not None:
         sized = sized.of_sizes(*caches)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field, replace
 
 from llvmlite import ir
 
@@ -97,11 +97,13 @@ class Isa:
     assembly asks for a vector register where arithmetic takes masks as well.
 
     ``instructions`` are those that generators cannot say in plain LLVM IR: ``pick`` elements of a
-    register by the lanes of another; ``scale`` by a power of two, take the ``mantissa`` or the
-    ``exponent``; round numbers ``to integers``, to -2^31 where s32 has none, and saturate
-    signed ones of two registers ``to s16``, ``to s8`` or ``to u8``, unit by unit; ``narrow to
-    bf16``, for which denormals are zero, the upper register first, and ``classify``; multiply u8 by
-    s8 and ``add pairs of bytes`` up in 16 bits, which saturate. ``dots`` are the products of
+    register by the lanes of another, or ``pick bytes``, zero for places from 0x80 on; ``scale`` by
+    a power of two, take the ``mantissa`` or the ``exponent``; round numbers ``to integers``, to
+    -2^31 where s32 has none, and saturate signed ones of two registers ``to s16``, ``to s8`` or
+    ``to u8``, unit by unit; ``narrow to bf16``, for which denormals are zero, the upper register
+    first, and ``classify``; multiply u8 by s8 and ``add pairs of bytes`` up in 16 bits, which
+    saturate; ``expand`` the first bytes of a register to places of bits. ``extra`` ones are those
+    of processors that have a feature which others of the level lack. ``dots`` are the products of
     register tiles; ``matrix`` is the unit that has tiles as registers, if there is one. ``caches``
     are what a machine of this level has at least. ``device`` is None for processors.
     """
@@ -121,6 +123,7 @@ class Isa:
     merging: str = ""
     instructions: tuple[Instruction, ...] = ()
     dots: tuple[Dot, ...] = (FLOATS, INTEGERS)
+    extra: tuple[tuple[str, Instruction], ...] = ()
     matrix: Matrix | None = None
     caches: Caches = field(default_factory=Caches)
     device: Device | None = None
@@ -134,6 +137,16 @@ class Isa:
     def __hash__(self) -> int:
         """Of what rows differ in; every creation of a primitive looks its key up."""
         return hash((self.name, self.caches))
+
+    def with_extra(self, flags: Container[str]) -> Isa:
+        """The row of a processor with the features ``flags``."""
+        there = [(feature, own) for feature, own in self.extra if feature in flags]
+        features = tuple(dict.fromkeys(feature for feature, _ in there))
+        instructions = tuple(own for _, own in there)
+        return replace(
+            self, features=(*self.features, *features),
+            instructions=(*self.instructions, *instructions),
+        )  # fmt: skip
 
     @property
     def lanes(self) -> int:

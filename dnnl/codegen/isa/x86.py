@@ -49,6 +49,8 @@ _PAIRS = tuple(
         (16, "ssse3.pmadd.ub.sw.128"), (32, "avx2.pmadd.ub.sw"), (64, "avx512.pmaddubs.w.512"),
     )
 )  # fmt: skip
+_PICK = Instruction("pick bytes", "u8", 16, "llvm.x86.ssse3.pshuf.b.128")
+_EXPAND = (("avx512vbmi2", Instruction("expand", "u8", 64, "llvm.x86.avx512.mask.expand.v64i8")),)
 _EXPONENTS = tuple(
     Instruction(operation, "f32", bits // 32, f"llvm.x86.avx512.mask.{name}.ps.{bits}")
     for operation, name in (("scale", "scalef"), ("mantissa", "getmant"), ("exponent", "getexp"))
@@ -79,7 +81,7 @@ def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) ->
     return Isa(
         name, "x86_64", _TRIPLE, "x86-64-v3", (*_AVX2, *extra),
         vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
-        instructions=(*_TO_BYTES_256, *_PAIRS, *_PERMUTE_256),
+        instructions=(*_TO_BYTES_256, *_PAIRS, *_PERMUTE_256, _PICK),
         dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
     )  # fmt: skip
 
@@ -95,10 +97,10 @@ def _avx512(
         name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
         vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
         instructions=(
-            *_EXPONENTS, *_LOOKUP, *_PERMUTE, *_TO_BYTES_512, *_PAIRS, *instructions,
+            *_EXPONENTS, *_LOOKUP, *_PERMUTE, *_TO_BYTES_512, *_PAIRS, _PICK, *instructions,
         ),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
-        matrix=matrix,
+        matrix=matrix, extra=_EXPAND if "avx512vnni" in extra else (),
     )  # fmt: skip
 
 
@@ -108,7 +110,7 @@ _AMX = (*_HALVES, "amx-tile", "amx-int8", "amx-bf16")
 ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
         vector_bits=128, registers=16, fma=False, masked=False, half=False, caches=_SMALL,
-        instructions=(*_TO_BYTES_128, *_PAIRS),
+        instructions=(*_TO_BYTES_128, *_PAIRS, _PICK),
         dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
     _avx2("avx2"),
     _avx2("avx2_vnni", ("avxvnni",), (_bytes(256),)),
