@@ -22,26 +22,23 @@ from itertools import product
 from math import prod
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Bound, Env, Operand
-from dnnl.codegen.address import ZERO, Affine, Axis
-from dnnl.codegen.brgemm import Tile, TileShape
+from dnnl.codegen.access import Bound, Env
+from dnnl.codegen.brgemm import Tile
 from dnnl.codegen.builder import I8, I32, Module, Type, Value, Values, i64
 from dnnl.codegen.convert import storage
-from dnnl.codegen.epilogue import Arguments, Epilogue
-from dnnl.codegen.finish import Depth, Finish, core_type
+from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.finish import core_type
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
-from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.transpose import unzip
-from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
-from dnnl.kernels.inside import Inside
+from dnnl.kernels.depthwise_rows import RowsConf, RowsTensors, RowsWalk, three, unpadded
 from dnnl.kernels.pointwise import BYTES, emit_copies, symbol
-from dnnl.kernels.product_store import Columns, Store
-from dnnl.kernels.scratchpad import Argument, Relayout, Scratchpad
+from dnnl.kernels.product_store import Store
+from dnnl.kernels.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -56,23 +53,8 @@ _MOST_TAPS = 64  # all of which are written out
 _SIGN = 128
 
 
-@dataclass(frozen=True)
-class Conf:
-    """A problem whose activations have channels side by side, the ``weights`` with their channels
-    side by side, ``vectors`` of which a panel has, and the ``scratchpad`` in bytes."""
-
-    problem: Problem
-    weights: Argument
-    multiply: Multiply
-    core: DataType
-    vectors: int
-    copies_in: tuple[Relayout, ...]
-    scratchpad: int
-
-    @property
-    def inside(self) -> Inside:
-        """What was decided, for people."""
-        return Inside(self.multiply, copies_in=self.copies_in)
+class Conf(RowsConf):
+    """Bytes, whose activations have no blocks."""
 
 
 def plan(problem: Problem, isa: Isa) -> Conf | None:
@@ -82,7 +64,7 @@ def plan(problem: Problem, isa: Isa) -> Conf | None:
     if dot is None or not isa.masked_bytes or prod(weights.dims[3:]) > _MOST_TAPS:
         return None
     bytewise = src.data_type in BYTES and weights.data_type is DataType.s8
-    if not (bytewise and _side_by_side(src, 1) and _side_by_side(dst, 1)) or dst.has_zero_dim:
+    if not (bytewise and _in_line(src, 1) and _in_line(dst, 1)) or dst.has_zero_dim:
         return None
     points = dict(problem.quantization.zero_points)
     of_src = points.get(Arg.SRC)
@@ -90,7 +72,7 @@ def plan(problem: Problem, isa: Isa) -> Conf | None:
         return None
     scratchpad = Scratchpad()
     read: Argument = (Arg.WEIGHTS, weights)
-    if not _side_by_side(weights, 0):
+    if not _in_line(weights, 0):
         letters = "bcdefg"[: weights.ndims - 1]
         read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
     way = Multiply(src.data_type, DataType.s8, _TOGETHER, dot)
@@ -108,7 +90,7 @@ def _vectors(channels: int, lanes: int) -> int:
     return 1 << (needed - 1).bit_length()
 
 
-def _side_by_side(desc: MemoryDesc, dim: int) -> bool:
+def _in_line(desc: MemoryDesc, dim: int) -> bool:
     """Whether elements along ``dim`` are neighbours, in a layout without blocks."""
     plain = desc.format_kind is FormatKind.blocked and not desc.inner_blocks
     return plain and desc.strides[dim] == 1 and desc.dims == desc.padded_dims
@@ -150,94 +132,21 @@ class _Row:
     weights: list[list[Value]]
 
 
-@dataclass(frozen=True)
-class _Walk:
-    """The axes of dst: images, places and channels."""
-
-    batch: Axis
-    places: tuple[Axis, Axis, Axis]
-    columns: Columns
-
-    @staticmethod
-    def of(conf: Conf, isa: Isa) -> _Walk:
-        """The axes of a problem's dst."""
-        problem = conf.problem
-        depth, height, width = (
-            Axis(space.dst, name)
-            for space, name in zip(problem.space, ("od", "oh", "ow"), strict=True)
-        )
-        columns = Columns.of(problem.groups, TileShape(1, conf.vectors), isa.lanes)
-        return _Walk(Axis(problem.dst.dims[0], "n"), (depth, height, width), columns)
-
-    @property
-    def items(self) -> tuple[Axis, ...]:
-        """The axes of a work item, which is a row of a panel."""
-        return (self.batch, *self.places[:2], self.columns.panel)
-
-
-@dataclass(frozen=True, eq=False)
-class _Tensors:
-    """What the convolution reads, and what is done with its sums; the zero point of src, if it has
-    one, is taken off before that."""
-
-    src: Operand
-    weights: Operand
-    zero_point: Operand | None
-    finish: Finish
-
-    @staticmethod
-    def of(conf: Conf, walk: _Walk, arguments: Arguments) -> _Tensors:
-        """The tensors of a problem along the axes of dst."""
-        problem, channel, zeros = conf.problem, walk.columns.form, [ZERO] * 3
-        image, there = Affine.of(walk.batch), list(map(Affine.of, walk.places))
-
-        def activation(arg: Arg, desc: MemoryDesc, at: list[Affine]) -> Operand:
-            index = activation_index(desc, image, (channel,), at)
-            return Operand(arguments.slot(arg), desc, index)
-
-        src = activation(Arg.SRC, problem.src, zeros)
-        dst = activation(Arg.DST, problem.dst, there)
-        slot, desc = conf.weights
-        index = weights_index(desc, True, channel, ZERO, ZERO, zeros)
-        weights = Operand(arguments.slot(slot), desc, index)
-        bias = None
-        if not problem.bias.is_zero:
-            bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
-        tensors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights, int(Arg.DST): dst}
-        whole, later = (
-            Quantizer(given, tensors, arguments, requantizes=True)
-            for given in (
-                problem.quantization, problem.quantization.without_zero_points(Arg.SRC)
-            )
-        )  # fmt: skip
-        finish = Finish(
-            conf.multiply, conf.core, dst, bias, Epilogue(problem.post_ops, dst, arguments),
-            later, (Arg.SRC, Arg.WEIGHTS), Depth(0, 0),
-        )  # fmt: skip
-        return _Tensors(src, weights, whole.zero_point(Arg.SRC), finish)
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """All that is touched."""
-        given = () if self.zero_point is None else (self.zero_point,)
-        return (self.src, self.weights, *given, *self.finish.operands)
-
-
 class _Writer:
     """Writes the convolution."""
 
     def __init__(self, module: Module, conf: Conf, arguments: Arguments) -> None:
         self.conf, self.space = conf, conf.problem.space
-        self.walk = _Walk.of(conf, module.isa)
+        self.walk = RowsWalk.of(conf, module.isa)
         self.places, self.columns = self.walk.places, self.walk.columns
         self.taps = list(product(*(range(s.kernel) for s in self.space)))
-        self.tensors = _Tensors.of(conf, self.walk, arguments)
+        self.tensors = RowsTensors.of(conf, self.walk, arguments)
         problem = conf.problem
         entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), module.isa)
         self.function = PhaseFunction.of(module, entry, self.tensors.operands)
         self.e = self.function.e
         self.pointers = self.function.pointers(self.tensors.operands)
-        self.steps = _three(problem.src.strides[2:])
+        self.steps = three(problem.src.strides[2:])
         self.shift = self._shift()
 
     def phase(self) -> Phase:
@@ -313,7 +222,7 @@ class _Writer:
         offset = e.add(offset, i64(-self.space[2].padding * self.steps[2]))
         begin = e.element(self.pointers[self.tensors.src], offset, I8)
         row = _Row(panel, env, begin, (inside[0], inside[1]), self._weights(panel, env))
-        low, high = _unpadded(self.space[2])
+        low, high = unpadded(self.space[2])
         start, stop = i64(low), i64(high)
         flags = [flag for side in inside for flag in side if flag is not None]
         for flag in flags:
@@ -342,7 +251,7 @@ class _Writer:
     def _weights(self, panel: _Panel, env: Env) -> list[list[Value]]:
         """The weights of a panel, four taps at a time."""
         e, desc = self.e, self.conf.weights[1]
-        strides = _three(desc.strides[3:])
+        strides = three(desc.strides[3:])
         begin = e.mul(env[self.columns.panel], self.columns.width)
         begin = e.add(begin, i64(desc.offset0))
         pointer = self.pointers[self.tensors.weights]
@@ -450,17 +359,3 @@ class _Writer:
             in_order = unzip(self.e, in_order, _UNIT // _TOGETHER)
         env = {**row.env, self.places[2]: x}
         row.panel.store.at(env, 1, 1).finish(Tile(row.panel.vectors, tuple(in_order)))
-
-
-def _three(strides: Sequence[int]) -> list[int]:
-    """The steps along depth, height and width, of which the first ones may be missing."""
-    return [0] * (3 - len(strides)) + list(strides)
-
-
-def _unpadded(space: Spatial) -> tuple[int, int]:
-    """The outputs whose taps all lie inside, as a half-open range."""
-    low = -(-space.padding // space.stride)
-    reach = (space.kernel - 1) * space.dilation - space.padding
-    high = (space.src - 1 - reach) // space.stride + 1
-    low = min(max(low, 0), space.dst)
-    return low, min(max(high, low), space.dst)

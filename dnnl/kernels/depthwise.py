@@ -20,10 +20,15 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.vector import multiply_add
-from dnnl.kernels import convolution_depthwise_bytes, product_conf
+from dnnl.kernels import (
+    convolution_depthwise_bytes,
+    convolution_depthwise_floats,
+    product_conf,
+)
 from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
+from dnnl.kernels.depthwise_rows import RowsConf
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import BYTES, core_of, symbol
 from dnnl.runtime.image import Phase
@@ -70,7 +75,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return problem
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | convolution_depthwise_bytes.Conf | Refusal:
+def configure(problem: Problem, isa: Isa) -> Conf | RowsConf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
@@ -79,7 +84,10 @@ def configure(problem: Problem, isa: Isa) -> Conf | convolution_depthwise_bytes.
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
         return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
-    return refusal or convolution_depthwise_bytes.plan(problem, isa) or Conf(problem)
+    if refusal is not None:
+        return refusal
+    in_rows = convolution_depthwise_bytes.plan(problem, isa)
+    return in_rows or convolution_depthwise_floats.plan(problem, isa) or Conf(problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +112,13 @@ def _walk(space: Spatial, name: str) -> Walk:
     return Walk((out,), tap, seen, Affine.of(tap), Affine.of(out))
 
 
-def build(conf: Conf | convolution_depthwise_bytes.Conf, isa: Isa) -> Kernel:
-    """One nest over the output that folds over the taps, unless an instruction adds them up."""
+def build(conf: Conf | RowsConf, isa: Isa) -> Kernel:
+    """One nest over the output that folds over the taps, unless rows are computed at a time."""
     if isinstance(conf, convolution_depthwise_bytes.Conf):
         return convolution_depthwise_bytes.build(conf, isa)
+    if isinstance(conf, convolution_depthwise_floats.Conf):
+        return convolution_depthwise_floats.build(conf, isa)
+    assert isinstance(conf, Conf), "there are no other rows"
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
 
 

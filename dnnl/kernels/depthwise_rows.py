@@ -1,0 +1,134 @@
+"""What depthwise convolutions share that compute a row of outputs for some vectors of channels.
+
+Channels lie side by side. A work item is a row of a panel of channels: what its taps meet above and
+below is known for all of it, and what lies to the left and the right for all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dnnl.codegen.access import Operand
+from dnnl.codegen.address import ZERO, Affine, Axis
+from dnnl.codegen.brgemm import TileShape
+from dnnl.codegen.epilogue import Arguments, Epilogue
+from dnnl.codegen.finish import Depth, Finish
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.quantization import Quantizer
+from dnnl.kernels.conv_compute import activation_index, weights_index
+from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.convolution import Problem
+from dnnl.kernels.inside import Inside
+from dnnl.kernels.product_store import Columns
+from dnnl.kernels.scratchpad import Argument, Relayout
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class RowsConf:
+    """A problem whose activations have channels side by side, the ``weights`` with their channels
+    side by side, ``vectors`` of which a panel has, and the ``scratchpad`` in bytes."""
+
+    problem: Problem
+    weights: Argument
+    multiply: Multiply
+    core: DataType
+    vectors: int
+    copies_in: tuple[Relayout, ...]
+    scratchpad: int
+
+    @property
+    def inside(self) -> Inside:
+        """What was decided, for people."""
+        return Inside(self.multiply, copies_in=self.copies_in)
+
+
+@dataclass(frozen=True)
+class RowsWalk:
+    """The axes of dst: images, places and channels."""
+
+    batch: Axis
+    places: tuple[Axis, Axis, Axis]
+    columns: Columns
+
+    @staticmethod
+    def of(conf: RowsConf, isa: Isa) -> RowsWalk:
+        """The axes of a problem's dst."""
+        problem = conf.problem
+        depth, height, width = (
+            Axis(space.dst, name)
+            for space, name in zip(problem.space, ("od", "oh", "ow"), strict=True)
+        )
+        columns = Columns.of(problem.groups, TileShape(1, conf.vectors), isa.lanes)
+        return RowsWalk(Axis(problem.dst.dims[0], "n"), (depth, height, width), columns)
+
+    @property
+    def items(self) -> tuple[Axis, ...]:
+        """The axes of a work item, which is a row of a panel."""
+        return (self.batch, *self.places[:2], self.columns.panel)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsTensors:
+    """What the convolution reads, and what is done with its sums; the zero point of src, if it has
+    one, is taken off before that."""
+
+    src: Operand
+    weights: Operand
+    zero_point: Operand | None
+    finish: Finish
+
+    @staticmethod
+    def of(conf: RowsConf, walk: RowsWalk, arguments: Arguments) -> RowsTensors:
+        """The tensors of a problem along the axes of dst."""
+        problem, channel, zeros = conf.problem, walk.columns.form, [ZERO] * 3
+        image, there = Affine.of(walk.batch), list(map(Affine.of, walk.places))
+
+        def activation(arg: Arg, desc: MemoryDesc, at: list[Affine]) -> Operand:
+            index = activation_index(desc, image, (channel,), at)
+            return Operand(arguments.slot(arg), desc, index)
+
+        src = activation(Arg.SRC, problem.src, zeros)
+        dst = activation(Arg.DST, problem.dst, there)
+        slot, desc = conf.weights
+        index = weights_index(desc, True, channel, ZERO, ZERO, zeros)
+        weights = Operand(arguments.slot(slot), desc, index)
+        bias = None
+        if not problem.bias.is_zero:
+            bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
+        tensors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights, int(Arg.DST): dst}
+        whole, later = (
+            Quantizer(given, tensors, arguments, requantizes=True)
+            for given in (
+                problem.quantization, problem.quantization.without_zero_points(Arg.SRC)
+            )
+        )  # fmt: skip
+        finish = Finish(
+            conf.multiply, conf.core, dst, bias, Epilogue(problem.post_ops, dst, arguments),
+            later, (Arg.SRC, Arg.WEIGHTS), Depth(0, 0),
+        )  # fmt: skip
+        return RowsTensors(src, weights, whole.zero_point(Arg.SRC), finish)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All that is touched."""
+        given = () if self.zero_point is None else (self.zero_point,)
+        return (self.src, self.weights, *given, *self.finish.operands)
+
+
+def three(strides: Sequence[int]) -> list[int]:
+    """The steps along depth, height and width, of which the first ones may be missing."""
+    return [0] * (3 - len(strides)) + list(strides)
+
+
+def unpadded(space: Spatial) -> tuple[int, int]:
+    """The outputs whose taps all lie inside, as a half-open range."""
+    low = -(-space.padding // space.stride)
+    reach = (space.kernel - 1) * space.dilation - space.padding
+    high = (space.src - 1 - reach) // space.stride + 1
+    low = min(max(low, 0), space.dst)
+    return low, min(max(high, low), space.dst)
