@@ -25,7 +25,6 @@ from dnnl.codegen import vector
 from dnnl.codegen.access import Bound, Env
 from dnnl.codegen.brgemm import Tile
 from dnnl.codegen.builder import I8, I32, Module, Type, Value, Values, i64
-from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import core_type
 from dnnl.codegen.isa import Isa
@@ -35,7 +34,15 @@ from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.transpose import unzip
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
-from dnnl.kernels.depthwise_rows import RowsConf, RowsTensors, RowsWalk, three, unpadded
+from dnnl.kernels.depthwise_rows import (
+    RowsConf,
+    RowsTensors,
+    RowsWalk,
+    load_one,
+    shifted_alike,
+    three,
+    unpadded,
+)
 from dnnl.kernels.pointwise import BYTES, emit_copies, symbol
 from dnnl.kernels.product_store import Store
 from dnnl.kernels.scratchpad import Argument, Scratchpad
@@ -66,9 +73,7 @@ def plan(problem: Problem, isa: Isa) -> Conf | None:
     bytewise = src.data_type in BYTES and weights.data_type is DataType.s8
     if not (bytewise and _in_line(src, 1) and _in_line(dst, 1)) or dst.has_zero_dim:
         return None
-    points = dict(problem.quantization.zero_points)
-    of_src = points.get(Arg.SRC)
-    if Arg.WEIGHTS in points or (of_src is not None and (of_src.mask or of_src.data_type.bits < 8)):
+    if not shifted_alike(problem):
         return None
     scratchpad = Scratchpad()
     read: Argument = (Arg.WEIGHTS, weights)
@@ -164,10 +169,7 @@ class _Writer:
         if zero_point is None:
             kind = vector.vector_type(I32, lanes)
             return vector.splat_constant(kind, signed) if signed else None
-        row = storage(zero_point.data_type, I32)
-        pointer = self.pointers[zero_point]
-        one = e.b.load(pointer, typ=row.element, align=zero_point.data_type.size)
-        point = row.to_core(e, vector.splat(e, one, lanes))
+        point = load_one(e, self.pointers[zero_point], zero_point, I32)
         return e.b.add(point, vector.splat_constant(point.type, signed))
 
     def _item(self, number: Value) -> None:

@@ -22,7 +22,7 @@ from dnnl.codegen.quantization import Quantizer
 from dnnl.codegen.vector import multiply_add
 from dnnl.kernels import (
     convolution_depthwise_bytes,
-    convolution_depthwise_floats,
+    convolution_depthwise_tiles,
     product_conf,
 )
 from dnnl.kernels.conv_compute import activation_index, weights_index
@@ -87,7 +87,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | RowsConf | Refusal:
     if refusal is not None:
         return refusal
     in_rows = convolution_depthwise_bytes.plan(problem, isa)
-    return in_rows or convolution_depthwise_floats.plan(problem, isa) or Conf(problem)
+    return in_rows or convolution_depthwise_tiles.plan(problem, isa) or Conf(problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +116,8 @@ def build(conf: Conf | RowsConf, isa: Isa) -> Kernel:
     """One nest over the output that folds over the taps, unless rows are computed at a time."""
     if isinstance(conf, convolution_depthwise_bytes.Conf):
         return convolution_depthwise_bytes.build(conf, isa)
-    if isinstance(conf, convolution_depthwise_floats.Conf):
-        return convolution_depthwise_floats.build(conf, isa)
+    if isinstance(conf, convolution_depthwise_tiles.Conf):
+        return convolution_depthwise_tiles.build(conf, isa)
     assert isinstance(conf, Conf), "there are no other rows"
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
 

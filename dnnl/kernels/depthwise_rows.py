@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.brgemm import TileShape
+from dnnl.codegen.builder import Emitter, Type, Value
+from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments, Epilogue
 from dnnl.codegen.finish import Depth, Finish
 from dnnl.codegen.isa import Isa
@@ -118,6 +121,21 @@ class RowsTensors:
         """All that is touched."""
         given = () if self.zero_point is None else (self.zero_point,)
         return (self.src, self.weights, *given, *self.finish.operands)
+
+
+def shifted_alike(problem: Problem) -> bool:
+    """Whether src has one zero point at most, of whole bytes, and weights have none."""
+    points = dict(problem.quantization.zero_points)
+    of_src = points.get(Arg.SRC)
+    one = of_src is None or not (of_src.mask or of_src.data_type.bits < 8)
+    return Arg.WEIGHTS not in points and one
+
+
+def load_one(e: Emitter, pointer: Value, operand: Operand, core: Type) -> Value:
+    """The single number that an operand has, in all lanes."""
+    row = storage(operand.data_type, core)
+    one = e.b.load(pointer, typ=row.element, align=operand.data_type.size)
+    return row.to_core(e, vector.splat(e, one, e.isa.lanes))
 
 
 def three(strides: Sequence[int]) -> list[int]:

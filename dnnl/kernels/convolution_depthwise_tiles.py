@@ -1,4 +1,4 @@
-"""Depthwise convolution of floats, several outputs of a row at a time.
+"""Depthwise convolution in f32, several outputs of a row at a time.
 
 A tile has a vector of channels of neighbouring outputs. For each row of taps it loads the weights
 and then one pixel after the other, each of which several outputs meet::
@@ -9,7 +9,8 @@ and then one pixel after the other, each of which several outputs meet::
 
 Of a row of taps a tile of 8 outputs loads 10 pixels and 3 weights for 24 multiplications. Rows of
 taps above and below the image are left out by a loop that does not reach them; the first and the
-last tiles of a row, whose taps may lie beside it, are written out for their places.
+last tiles of a row, whose taps may lie beside it, are written out for their places. Bytes become
+f32, which holds their sums exactly, once for a tile.
 """
 
 from __future__ import annotations
@@ -35,8 +36,16 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
-from dnnl.kernels.depthwise_rows import RowsConf, RowsTensors, RowsWalk, three, unpadded
-from dnnl.kernels.pointwise import FLOATS, emit_copies, symbol
+from dnnl.kernels.depthwise_rows import (
+    RowsConf,
+    RowsTensors,
+    RowsWalk,
+    load_one,
+    shifted_alike,
+    three,
+    unpadded,
+)
+from dnnl.kernels.pointwise import BYTES, FLOATS, emit_copies, symbol
 from dnnl.kernels.product_store import Columns, Store
 from dnnl.kernels.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
@@ -57,7 +66,7 @@ Meets = dict[int, list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Conf(RowsConf):
-    """Floats, a tile of which has so many ``places`` side by side."""
+    """A tile has so many ``places`` side by side."""
 
     places: int
 
@@ -67,9 +76,8 @@ def plan(problem: Problem, isa: Isa) -> Conf | None:
     src, weights, dst = problem.src, problem.weights, problem.dst
     if isa.device is not None or isa.lanes == 1 or dst.has_zero_dim:
         return None
-    if not {src.data_type, weights.data_type} <= FLOATS or dst.data_type.bits < 8:
-        return None
-    if any(arg != Arg.DST for arg, _ in problem.quantization.zero_points):
+    types = {src.data_type, weights.data_type}
+    if not types <= FLOATS | BYTES or dst.data_type.bits < 8 or not shifted_alike(problem):
         return None
     width = problem.space[2]
     places = _places(width, isa)
@@ -170,6 +178,7 @@ class _Writer:
         self.e = self.function.e
         self.pointers = self.function.pointers(self.tensors.operands)
         self.steps = three(problem.src.strides[2:])
+        self.shift = self._shift()
         self.weight_steps = three(conf.weights[1].strides[3:])
         columns = self.walk.columns
         self.rest = columns.count % columns.width
@@ -327,6 +336,7 @@ class _Writer:
         }
         for at in sorted(meets):
             pixel = self._load(panel, panel.src, src, there, at * self.steps[2])
+            pixel = pixel if self.shift is None else e.b.fsub(pixel, self.shift)
             for output, tap in meets[at]:
                 results[output] = vector.multiply_add(e, pixel, loaded[tap], results[output])
         return tuple(results)
@@ -337,3 +347,8 @@ class _Writer:
         place = e.element(start, e.add(offset, i64(more)), stored.element)
         lanes = vector.vector_type(stored.element, e.isa.lanes)
         return stored.to_core(e, vector.load(e, place, lanes, panel.mask))
+
+    def _shift(self) -> Value | None:
+        """The zero point of src in all lanes, if it has one."""
+        operand = self.tensors.zero_point
+        return None if operand is None else load_one(self.e, self.pointers[operand], operand, F32)

@@ -1,4 +1,4 @@
-"""Depthwise convolutions of floats, several outputs of a row at a time."""
+"""Depthwise convolutions in f32, several outputs of a row at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from dnnl import PrimitiveDesc, config
 from dnnl.codegen import isa as rows
-from dnnl.kernels import convolution_depthwise_floats as floats
+from dnnl.kernels import convolution_depthwise_tiles as tiles
 from dnnl.kernels import depthwise
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
@@ -15,7 +15,16 @@ from tests.primitives.products import Window, convolution_desc
 
 ROWS = rows.available(ENGINE.features.arch, ENGINE.features.flags)
 VECTORS = [row.name for row in ROWS if row.lanes > 1]
-TYPES = ["f32", "bf16", "f16", "f32:bf16:f32", "bf16:f32:u8", "f16:f16:f32"]
+TYPES = [
+    "f32",
+    "bf16",
+    "f16",
+    "f32:bf16:f32",
+    "bf16:f32:u8",
+    "f16:f16:f32",
+    "f32:s8:f32",
+    "s8:u8:s32",
+]
 SHAPES = [
     "ih9iw21oh9ow21kh3kw3ph1pw1", "ih13iw30oh7ow15kh3kw3sh2sw2ph1pw1", "ih7oh7kh5ph2",
     "ih9iw40oh9ow34kh1kw7ph0pw0", "ih11iw19oh9ow15kh3kw3dh1dw2ph1pw1", "iw37ow18kw4sw2pw1",
@@ -34,9 +43,23 @@ def test_rows(
     size = f"g{channels}mb2ic{channels}oc{channels}{shape}"
     given = f"--dir=FWD_B --dt={types} --stag={layout} --dtag={layout} {attributes} {size}"
     (conf,) = judged("convolution", given, isa)
-    assert isinstance(conf, floats.Conf | depthwise.Conf)
+    assert isinstance(conf, tiles.Conf | depthwise.Conf)
     if layout == "axb":
-        assert isinstance(conf, floats.Conf)
+        assert isinstance(conf, tiles.Conf)
+
+
+@every_pair(
+    isa=VECTORS, types=["u8:s8:u8", "s8:s8:s8", "u8:u8:s32"], layout=["axb", "aBx8b"],
+    zero=["", "+src:0:3"], shape=["ih9iw21oh9ow21kh3kw3ph1pw1", "ih7oh7kh5ph2"], channels=[19, 32],
+)  # fmt: skip
+def test_bytes(isa: str, types: str, layout: str, zero: str, shape: str, channels: int) -> None:
+    """What lies outside of the image has the zero point of src, and counts for nothing."""
+    given = (
+        f"--dir=FWD_B --dt={types} --stag={layout} --dtag={layout} --attr-scales=wei:1+src:0:0.5"
+    )
+    points = f"--attr-zero-points=dst:0:2{zero}"
+    size = f"g{channels}mb2ic{channels}oc{channels}{shape}"
+    assert len([*judged("convolution", f"{given} {points} {size}", isa)]) == 1
 
 
 @pytest.mark.parametrize("isa", VECTORS)
@@ -52,7 +75,7 @@ def test_rows_that_are_nests() -> None:
     last, plain = ("last", "any", "last"), ("plain", "any", "plain")
     near, far = Window((9, 9), (3, 3)), Window((5, 80), (1, 15), (), (0, 35), None, (0, 4))
     for window, layouts, kind in (
-        (near, last, floats.Conf), (near, plain, depthwise.Conf), (far, last, depthwise.Conf),
+        (near, last, tiles.Conf), (near, plain, depthwise.Conf), (far, last, depthwise.Conf),
     ):  # fmt: skip
         desc = convolution_desc(window, 1, (20, 1, 1), layouts)
         assert type(conf_of(PrimitiveDesc(desc, ENGINE))) is kind
