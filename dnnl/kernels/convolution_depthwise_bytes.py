@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import prod
 
@@ -30,23 +31,21 @@ from dnnl.codegen.finish import core_type
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel
 from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.transpose import unzip
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.depthwise_rows import (
     RowsConf,
-    RowsTensors,
-    RowsWalk,
+    RowsWriter,
+    build_rows,
     load_one,
     shifted_alike,
     three,
     unpadded,
 )
-from dnnl.kernels.pointwise import BYTES, emit_copies, symbol
+from dnnl.kernels.pointwise import BYTES
 from dnnl.kernels.product_store import Store
 from dnnl.kernels.scratchpad import Argument, Scratchpad
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
@@ -103,10 +102,7 @@ def _in_line(desc: MemoryDesc, dim: int) -> bool:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """The weights in order, and the convolution."""
-    module, arguments = Module("depthwise", isa), Arguments()
-    phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
-    phases.append(_Writer(module, conf, arguments).phase())
-    return Kernel(module, tuple(phases), arguments.ids)
+    return build_rows(conf, isa, partial(_Writer, conf))
 
 
 @dataclass(frozen=True)
@@ -137,28 +133,15 @@ class _Row:
     weights: list[list[Value]]
 
 
-class _Writer:
+class _Writer(RowsWriter):
     """Writes the convolution."""
 
-    def __init__(self, module: Module, conf: Conf, arguments: Arguments) -> None:
-        self.conf, self.space = conf, conf.problem.space
-        self.walk = RowsWalk.of(conf, module.isa)
+    def __init__(self, conf: Conf, module: Module, arguments: Arguments) -> None:
+        super().__init__(module, conf, arguments)
+        self.conf = conf
         self.places, self.columns = self.walk.places, self.walk.columns
         self.taps = list(product(*(range(s.kernel) for s in self.space)))
-        self.tensors = RowsTensors.of(conf, self.walk, arguments)
-        problem = conf.problem
-        entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), module.isa)
-        self.function = PhaseFunction.of(module, entry, self.tensors.operands)
-        self.e = self.function.e
-        self.pointers = self.function.pointers(self.tensors.operands)
-        self.steps = three(problem.src.strides[2:])
         self.shift = self._shift()
-
-    def phase(self) -> Phase:
-        """The phase."""
-        count = prod(axis.extent for axis in self.walk.items)
-        self.function.each_item(count, self._item)
-        return self.function.end(count)
 
     def _shift(self) -> Value | None:
         """What each element of src is too large by, in all lanes: its zero point, and what makes
@@ -172,11 +155,8 @@ class _Writer:
         point = load_one(e, self.pointers[zero_point], zero_point, I32)
         return e.b.add(point, vector.splat_constant(point.type, signed))
 
-    def _item(self, number: Value) -> None:
-        e, columns, env = self.e, self.columns, {}
-        panel = columns.panel
-        for axis in reversed(self.walk.items):
-            number, env[axis] = e.divmod(number, axis.extent)
+    def item(self, env: Env) -> None:
+        e, columns, panel = self.e, self.columns, self.columns.panel
         rest = columns.count - (panel.extent - 1) * columns.width
 
         def run(own: _Panel, number: Value) -> Values:

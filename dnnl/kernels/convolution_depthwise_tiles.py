@@ -33,22 +33,20 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.kernel import Kernel
 from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.phase import PhaseFunction
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.depthwise_rows import (
     RowsConf,
-    RowsTensors,
-    RowsWalk,
+    RowsWriter,
+    build_rows,
     load_one,
     shifted_alike,
     three,
     unpadded,
 )
-from dnnl.kernels.pointwise import BYTES, FLOATS, emit_copies, symbol
+from dnnl.kernels.pointwise import BYTES, FLOATS
 from dnnl.kernels.product_store import Columns, Store
 from dnnl.kernels.scratchpad import Argument, Scratchpad
-from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -135,10 +133,7 @@ def _whole(desc: MemoryDesc, isa: Isa) -> bool:
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """The weights in order, and the convolution."""
-    module, arguments = Module("depthwise", isa), Arguments()
-    phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
-    phases.append(_Writer(module, conf, arguments).phase())
-    return Kernel(module, tuple(phases), arguments.ids)
+    return build_rows(conf, isa, partial(_Writer, conf))
 
 
 @dataclass(frozen=True)
@@ -164,48 +159,34 @@ class _Panel:
     weights: Value
 
 
-class _Writer:
+class _Writer(RowsWriter):
     """Writes the convolution. Channels last, a work item goes over the panels of a tile before it
     goes on in the row, so that pixels are read as they lie in memory."""
 
-    def __init__(self, module: Module, conf: Conf, arguments: Arguments) -> None:
-        self.conf, self.space = conf, conf.problem.space
-        self.walk = RowsWalk.of(conf, module.isa)
-        self.tensors = RowsTensors.of(conf, self.walk, arguments)
-        problem = conf.problem
-        entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), module.isa)
-        self.function = PhaseFunction.of(module, entry, self.tensors.operands)
-        self.e = self.function.e
-        self.pointers = self.function.pointers(self.tensors.operands)
-        self.steps = three(problem.src.strides[2:])
+    def __init__(self, conf: Conf, module: Module, arguments: Arguments) -> None:
+        super().__init__(module, conf, arguments)
+        self.conf, problem, columns = conf, conf.problem, self.walk.columns
         self.shift = self._shift()
         self.weight_steps = three(conf.weights[1].strides[3:])
-        columns = self.walk.columns
         self.rest = columns.count % columns.width
         padded = self.rest and problem.dst.dims != problem.dst.padded_dims
         self.store = Store(
             self.e, self.pointers, self.tensors.finish, self.walk.places, columns,
             (columns.inside,) if padded else (), (), banded=False,
         )  # fmt: skip
-
-    def phase(self) -> Phase:
-        """The phase."""
         *rows, panel = self.walk.items
-        count = prod(axis.extent for axis in rows)
-        in_pixels = self._form(self.tensors.src).stride(panel) == self.walk.columns.width
-        parts = min(panel.extent, -(-_ITEMS // count)) if in_pixels else panel.extent
-        self.each = -(-panel.extent // parts)
-        self.items = (*rows, Axis(-(-panel.extent // self.each), "part"))
-        count *= self.items[-1].extent
-        self.function.each_item(count, self._item)
-        return self.function.end(count)
+        in_pixels = self._form(self.tensors.src).stride(panel) == columns.width
+        least = -(-_ITEMS // prod(axis.extent for axis in rows)) if in_pixels else panel.extent
+        self.each = -(-panel.extent // min(panel.extent, least))
+        self.part = Axis(-(-panel.extent // self.each), "part")
 
-    def _item(self, number: Value) -> None:
+    @property
+    def items(self) -> tuple[Axis, ...]:
+        return (*self.walk.items[:-1], self.part)
+
+    def item(self, env: Env) -> None:
         e, panels = self.e, self.walk.columns.panel.extent
-        env: dict[Axis, Value] = {}
-        for axis in reversed(self.items):
-            number, env[axis] = e.divmod(number, axis.extent)
-        low = e.mul(env.pop(self.items[-1]), self.each)
+        low = e.mul(env[self.part], self.each)
         high = e.smaller(e.add(low, i64(self.each)), i64(panels))
         (depth, height, _), offset, inside = self.walk.places, i64(0), []
         for axis, space, step in zip((depth, height), self.space, self.steps, strict=False):

@@ -6,26 +6,32 @@ below is known for all of it, and what lies to the left and the right for all ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dnnl.codegen import vector
-from dnnl.codegen.access import Operand
+from dnnl.codegen.access import Env, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis
 from dnnl.codegen.brgemm import TileShape
-from dnnl.codegen.builder import Emitter, Type, Value
+from dnnl.codegen.builder import Emitter, Module, Type, Value
 from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments, Epilogue
 from dnnl.codegen.finish import Depth, Finish
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.kernel import Kernel
 from dnnl.codegen.multiply import Multiply
+from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.quantization import Quantizer
 from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.inside import Inside
+from dnnl.kernels.pointwise import emit_copies, symbol
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.scratchpad import Argument, Relayout
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -121,6 +127,53 @@ class RowsTensors:
         """All that is touched."""
         given = () if self.zero_point is None else (self.zero_point,)
         return (self.src, self.weights, *given, *self.finish.operands)
+
+
+class RowsWriter(ABC):
+    """Writes such a convolution."""
+
+    def __init__(self, module: Module, conf: RowsConf, arguments: Arguments) -> None:
+        self.space = conf.problem.space
+        self.walk = RowsWalk.of(conf, module.isa)
+        self.tensors = RowsTensors.of(conf, self.walk, arguments)
+        problem = conf.problem
+        entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), module.isa)
+        self.function = PhaseFunction.of(module, entry, self.tensors.operands)
+        self.e = self.function.e
+        self.pointers = self.function.pointers(self.tensors.operands)
+        self.steps = three(problem.src.strides[2:])
+
+    @property
+    def items(self) -> tuple[Axis, ...]:
+        """The axes of a work item."""
+        return self.walk.items
+
+    def phase(self) -> Phase:
+        """The phase."""
+        count = prod(axis.extent for axis in self.items)
+
+        def item(number: Value) -> None:
+            env: dict[Axis, Value] = {}
+            for axis in reversed(self.items):
+                number, env[axis] = self.e.divmod(number, axis.extent)
+            self.item(env)
+
+        self.function.each_item(count, item)
+        return self.function.end(count)
+
+    @abstractmethod
+    def item(self, env: Env) -> None:
+        """Write one work item."""
+
+
+def build_rows(
+    conf: RowsConf, isa: Isa, write: Callable[[Module, Arguments], RowsWriter]
+) -> Kernel:
+    """The weights in order, and the convolution."""
+    module, arguments = Module("depthwise", isa), Arguments()
+    phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
+    phases.append(write(module, arguments).phase())
+    return Kernel(module, tuple(phases), arguments.ids)
 
 
 def shifted_alike(problem: Problem) -> bool:
