@@ -72,7 +72,7 @@ def refuse_packed(isa: Isa, weights: MemoryDesc) -> Refusal | None:
 
 @dataclass(frozen=True)
 class Expanding(Making):
-    """Packed weights are expanded, of so many values at most."""
+    """Packed weights of an ``encoding`` are expanded."""
 
     encoding: Packed
 

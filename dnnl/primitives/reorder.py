@@ -97,7 +97,8 @@ def _packed(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if isinstance(conf, Refusal):
         return conf
     recipe = Recipe(conf, isa, reorder_packed.build)
-    return Plan(desc, (), recipe, conf.scratchpad, verify=partial(_verify, conf))
+    verify = partial(_verify, conf) if conf.dst.nelems() else None
+    return Plan(desc, (), recipe, conf.scratchpad, verify=verify)
 
 
 def _verify(conf: reorder_packed.Conf, memories: Mapping[int, Memory]) -> None:

@@ -92,6 +92,17 @@ def test_packing(layout: str, columns: int, group: int, isa: str) -> None:
         assert Memory.from_numpy(made.numpy()).reorder_to(desc).numpy().tolist() == array.tolist()
 
 
+def test_nothing_to_pack() -> None:
+    for dims in ((0, 4), (4, 0)):
+        packed = Memory(MemoryDesc.packed(dims, "s8", 5, 16, 4), ENGINE)
+        packed.parts[1].numpy()[:] = 99
+        desc = ReorderDesc(MemoryDesc(dims, "s8"), packed.desc)
+        dense = Memory(desc.src_desc, ENGINE)
+        pack = Primitive(PrimitiveDesc(desc, ENGINE))
+        pack.execute(Stream(ENGINE), {Arg.FROM: dense, Arg.TO: packed})
+        assert packed.numpy().shape == dims
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_more_weights_than_there_is_room_for(threads: int) -> None:
     array = weights_of((150, 70))
