@@ -145,6 +145,5 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         module, conf.first, arguments, products, convolution.before_products
     )
     own = _OfSecond(chain, arguments)
-    walks = depthwise.walks_of(chain.second)
-    last = depthwise.emit_walk(module, "depthwise", chain.second, walks, own)
+    last = depthwise.emit(module, "depthwise", chain.second, own)
     return Kernel(module, (*phases, last), arguments.ids)

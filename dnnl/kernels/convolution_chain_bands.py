@@ -331,8 +331,7 @@ def emit_bands(
     uses = []
     for number, run in enumerate(bands.runs):
         part = _second_part(second, bands, run)
-        walks = depthwise.walks_of(part)
-        uses.append(depthwise.emit_walk(module, f"depthwise{number}", part, walks, renamed(own)))
+        uses.append(depthwise.emit(module, f"depthwise{number}", part, renamed(own)))
     axes = _Axes.of(bands, first)
     slots = {arg: arguments.slot(arg) for arg in own.ids if arg != Arg.SCRATCHPAD}
     phase = PhaseFunction(module, f"convolution_chain{name[11:]}__{isa.name}", slots.values())

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from math import prod
 
@@ -29,7 +28,6 @@ from dnnl.codegen.builder import I8, I32, Module, Type, Value, Values, i64
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import core_type
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel
 from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.transpose import unzip
 from dnnl.kernels.conv_tiles import Spatial
@@ -37,7 +35,6 @@ from dnnl.kernels.convolution import Problem
 from dnnl.kernels.depthwise_rows import (
     RowsConf,
     RowsWriter,
-    build_rows,
     load_one,
     shifted_alike,
     three,
@@ -46,6 +43,7 @@ from dnnl.kernels.depthwise_rows import (
 from dnnl.kernels.pointwise import BYTES
 from dnnl.kernels.product_store import Store
 from dnnl.kernels.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
@@ -61,6 +59,9 @@ _SIGN = 128
 
 class Conf(RowsConf):
     """Bytes, whose activations have no blocks."""
+
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
+        return _Writer(module, name, self, arguments).phase()
 
 
 def plan(problem: Problem, isa: Isa) -> Conf | None:
@@ -100,11 +101,6 @@ def _in_line(desc: MemoryDesc, dim: int) -> bool:
     return plain and desc.strides[dim] == 1 and desc.dims == desc.padded_dims
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
-    """The weights in order, and the convolution."""
-    return build_rows(conf, isa, partial(_Writer, conf))
-
-
 @dataclass(frozen=True)
 class _Panel:
     """A panel that is whole, or the last one: its vectors, the lanes that are channels, and where
@@ -136,8 +132,8 @@ class _Row:
 class _Writer(RowsWriter):
     """Writes the convolution."""
 
-    def __init__(self, conf: Conf, module: Module, arguments: Arguments) -> None:
-        super().__init__(module, conf, arguments)
+    def __init__(self, module: Module, name: str, conf: Conf, arguments: Arguments) -> None:
+        super().__init__(module, name, conf, arguments)
         self.conf = conf
         self.places, self.columns = self.walk.places, self.walk.columns
         self.taps = list(product(*(range(s.kernel) for s in self.space)))

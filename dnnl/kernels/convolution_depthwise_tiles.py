@@ -31,14 +31,12 @@ from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.finish import core_type
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
-from dnnl.codegen.kernel import Kernel
 from dnnl.codegen.multiply import Multiply
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.depthwise_rows import (
     RowsConf,
     RowsWriter,
-    build_rows,
     load_one,
     shifted_alike,
     three,
@@ -47,6 +45,7 @@ from dnnl.kernels.depthwise_rows import (
 from dnnl.kernels.pointwise import BYTES, FLOATS
 from dnnl.kernels.product_store import Columns, Store
 from dnnl.kernels.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -67,6 +66,9 @@ class Conf(RowsConf):
     """A tile has so many ``places`` side by side."""
 
     places: int
+
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
+        return _Writer(module, name, self, arguments).phase()
 
 
 def plan(problem: Problem, isa: Isa) -> Conf | None:
@@ -131,11 +133,6 @@ def _whole(desc: MemoryDesc, isa: Isa) -> bool:
     return desc.padded_dims in (desc.dims, tuple(wanted))
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
-    """The weights in order, and the convolution."""
-    return build_rows(conf, isa, partial(_Writer, conf))
-
-
 @dataclass(frozen=True)
 class _Row:
     """A row of outputs of some panels: where it is, how far its first taps are from the beginning
@@ -163,8 +160,8 @@ class _Writer(RowsWriter):
     """Writes the convolution. Channels last, a work item goes over the panels of a tile before it
     goes on in the row, so that pixels are read as they lie in memory."""
 
-    def __init__(self, conf: Conf, module: Module, arguments: Arguments) -> None:
-        super().__init__(module, conf, arguments)
+    def __init__(self, module: Module, name: str, conf: Conf, arguments: Arguments) -> None:
+        super().__init__(module, name, conf, arguments)
         self.conf, problem, columns = conf, conf.problem, self.walk.columns
         self.shift = self._shift()
         self.weight_steps = three(conf.weights[1].strides[3:])

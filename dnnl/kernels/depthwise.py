@@ -28,7 +28,7 @@ from dnnl.kernels import (
 from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
-from dnnl.kernels.depthwise_rows import RowsConf
+from dnnl.kernels.depthwise_rows import RowsConf, build_rows
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import BYTES, core_of, symbol
 from dnnl.runtime.image import Phase
@@ -86,8 +86,13 @@ def configure(problem: Problem, isa: Isa) -> Conf | RowsConf | Refusal:
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
     if refusal is not None:
         return refusal
-    in_rows = convolution_depthwise_bytes.plan(problem, isa)
-    return in_rows or convolution_depthwise_tiles.plan(problem, isa) or Conf(problem)
+    return _in_rows(problem, isa) or Conf(problem)
+
+
+def _in_rows(problem: Problem, isa: Isa) -> RowsConf | None:
+    """The convolution by rows, if it can be done so."""
+    by_bytes = convolution_depthwise_bytes.plan(problem, isa)
+    return by_bytes or convolution_depthwise_tiles.plan(problem, isa)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +119,8 @@ def _walk(space: Spatial, name: str) -> Walk:
 
 def build(conf: Conf | RowsConf, isa: Isa) -> Kernel:
     """One nest over the output that folds over the taps, unless rows are computed at a time."""
-    if isinstance(conf, convolution_depthwise_bytes.Conf):
-        return convolution_depthwise_bytes.build(conf, isa)
-    if isinstance(conf, convolution_depthwise_tiles.Conf):
-        return convolution_depthwise_tiles.build(conf, isa)
-    assert isinstance(conf, Conf), "there are no other rows"
+    if isinstance(conf, RowsConf):
+        return build_rows(conf, isa)
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
 
 
@@ -132,6 +134,14 @@ def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> 
     module, arguments = Module(name, isa), Arguments()
     phase = emit_walk(module, name, problem, walks, arguments)
     return Kernel(module, (phase,), arguments.ids)
+
+
+def emit(module: Module, name: str, problem: Problem, arguments: Arguments) -> Phase:
+    """Write the phase ``name`` of a convolution all of whose tensors are read where they are."""
+    in_rows = _in_rows(problem, module.isa)
+    if in_rows is None or in_rows.copies_in:
+        return emit_walk(module, name, problem, walks_of(problem), arguments)
+    return in_rows.emit(module, name, arguments)
 
 
 def emit_walk(

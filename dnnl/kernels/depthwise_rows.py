@@ -7,7 +7,7 @@ below is known for all of it, and what lies to the left and the right for all ro
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -38,7 +38,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class RowsConf:
+class RowsConf(ABC):
     """A problem whose activations have channels side by side, the ``weights`` with their channels
     side by side, ``vectors`` of which a panel has, and the ``scratchpad`` in bytes."""
 
@@ -54,6 +54,10 @@ class RowsConf:
     def inside(self) -> Inside:
         """What was decided, for people."""
         return Inside(self.multiply, copies_in=self.copies_in)
+
+    @abstractmethod
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
+        """Write the phase ``name`` of the convolution, behind the copies."""
 
 
 @dataclass(frozen=True)
@@ -132,12 +136,12 @@ class RowsTensors:
 class RowsWriter(ABC):
     """Writes such a convolution."""
 
-    def __init__(self, module: Module, conf: RowsConf, arguments: Arguments) -> None:
+    def __init__(self, module: Module, name: str, conf: RowsConf, arguments: Arguments) -> None:
         self.space = conf.problem.space
         self.walk = RowsWalk.of(conf, module.isa)
         self.tensors = RowsTensors.of(conf, self.walk, arguments)
         problem = conf.problem
-        entry = symbol("depthwise", (problem.src, problem.weights, problem.dst), module.isa)
+        entry = symbol(name, (problem.src, problem.weights, problem.dst), module.isa)
         self.function = PhaseFunction.of(module, entry, self.tensors.operands)
         self.e = self.function.e
         self.pointers = self.function.pointers(self.tensors.operands)
@@ -166,13 +170,11 @@ class RowsWriter(ABC):
         """Write one work item."""
 
 
-def build_rows(
-    conf: RowsConf, isa: Isa, write: Callable[[Module, Arguments], RowsWriter]
-) -> Kernel:
+def build_rows(conf: RowsConf, isa: Isa) -> Kernel:
     """The weights in order, and the convolution."""
     module, arguments = Module("depthwise", isa), Arguments()
     phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
-    phases.append(write(module, arguments).phase())
+    phases.append(conf.emit(module, "depthwise", arguments))
     return Kernel(module, tuple(phases), arguments.ids)
 
 
