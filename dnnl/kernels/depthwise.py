@@ -1,5 +1,6 @@
 """Depthwise convolution: every channel has its own filter, so vectors of channels, or of pixels,
-are multiplied element by element. Bound by memory, hence a nest."""
+are multiplied element by element. Where channels lie side by side, rows of outputs are computed at
+a time; elsewhere it is a nest."""
 
 from __future__ import annotations
 
