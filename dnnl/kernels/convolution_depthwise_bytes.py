@@ -32,7 +32,7 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.transpose import unzip
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
-from dnnl.kernels.depthwise_rows import (
+from dnnl.kernels.convolution_depthwise_rows import (
     RowsConf,
     RowsWriter,
     load_one,

@@ -29,7 +29,7 @@ from dnnl.kernels import (
 from dnnl.kernels.conv_compute import activation_index, weights_index
 from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem, refuse_quantization, resolve_activations
-from dnnl.kernels.depthwise_rows import RowsConf, build_rows
+from dnnl.kernels.convolution_depthwise_rows import RowsConf, build_rows
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import BYTES, core_of, symbol
 from dnnl.runtime.image import Phase
