@@ -228,6 +228,20 @@ def _classify(b: Builder, value: Value, _: Value) -> Value:
     return b.and_(small, b.icmp_unsigned("!=", magnitude, _splat(kind, 0)))
 
 
+def _expand(b: Builder, values: Value, others: Value, mask: Value) -> Value:
+    """The first values in the lanes of the mask, in order."""
+    result, found = others, ir.Constant(I32, 0)
+    for number in range(values.type.count):
+        lane = ir.Constant(I32, number)
+        there = b.extract_element(mask, lane)
+        value = b.extract_element(values, found)
+        kept = b.extract_element(others, lane)
+        result = b.insert_element(result, b.select(there, value, kept), lane)
+        following = b.add(found, b.zext(there, I32))
+        found = b.and_(following, ir.Constant(I32, values.type.count - 1))
+    return result
+
+
 _MASKED = "avx512.mask."
 BODIES: dict[str, Write] = {
     **{f"llvm.x86.avx512.vpdpbusd.{bits}": _dot_of_bytes for bits in (256, 512)},
@@ -240,6 +254,7 @@ BODIES: dict[str, Write] = {
     "llvm.x86.avx512.permvar.sf.512": _permute,
     "llvm.x86.avx512.permvar.hi.512": _permute,
     **{f"llvm.x86.avx512.vpermi2var.ps.{bits}": _permute for bits in (256, 512)},
+    f"llvm.x86.{_MASKED}expand.v64i8": _expand,
     f"llvm.x86.{_MASKED}cvtps2dq.512": _to_integers,
     "llvm.x86.avx512.packssdw.512": _packed(-(2**15), 2**15 - 1),
     "llvm.x86.avx512.packsswb.512": _packed(-(2**7), 2**7 - 1),

@@ -24,7 +24,9 @@ _BODIES = {**instructions.BODIES, **unit.BODIES}
 _MASKED = ("llvm.masked.load.", "llvm.masked.store.")
 _WIDEST = 256  # bits of registers
 _NATIVE = Engine("cpu").features
-_FLAGS = frozenset(flag for row in isa.ROWS if row.arch == "x86_64" for flag in row.features)
+_ROWS = [row for row in isa.ROWS if row.arch == "x86_64"]
+_EXTRA = frozenset(feature for row in _ROWS for feature, _ in row.extra)
+_FLAGS = _EXTRA.union(*(row.features for row in _ROWS))
 
 
 def lacks(row: Isa) -> bool:
