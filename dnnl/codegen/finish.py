@@ -57,7 +57,8 @@ def core_type(
     post-ops."""
     if multiply.a is DataType.f64:
         return DataType.f64
-    scaled = quantization.scales or Arg.DST in dict(quantization.zero_points)
+    scaled = quantization.scales or quantization.adjust != 1
+    scaled = scaled or Arg.DST in dict(quantization.zero_points)
     exact = multiply.is_integer and dst is DataType.s32 and bare and not scaled
     return DataType.s32 if exact else DataType.f32
 

@@ -26,10 +26,12 @@ Specs = tuple[tuple[int, ScaleSpec], ...]
 
 @dataclass(frozen=True)
 class Quantization:
-    """Which arguments have scales and zero points, and how these lie."""
+    """Which arguments have scales and zero points, and how these lie. Weights are stored times
+    ``adjust``, by which results are divided."""
 
     scales: Specs = ()
     zero_points: Specs = ()
+    adjust: float = 1.0
 
     @staticmethod
     def of(attr: PrimitiveAttr) -> Quantization:
@@ -45,12 +47,13 @@ class Quantization:
         def some(specs: Specs) -> Specs:
             return tuple((arg, spec) for arg, spec in specs if arg in wanted)
 
-        return Quantization(some(self.scales), some(self.zero_points))
+        adjust = self.adjust if Arg.WEIGHTS in wanted else 1.0
+        return Quantization(some(self.scales), some(self.zero_points), adjust)
 
     def without_zero_points(self, argument: int) -> Quantization:
         """What is said of all, the zero points of an argument excepted."""
         kept = tuple((arg, spec) for arg, spec in self.zero_points if arg != argument)
-        return Quantization(self.scales, kept)
+        return Quantization(self.scales, kept, self.adjust)
 
     @property
     def computed(self) -> ScaleSpec | None:
@@ -107,7 +110,7 @@ class Quantizer:
         }  # fmt: skip
         single = {arg for arg, spec in quantization.scales if spec.mask == 0}
         self._inverted = {arg for arg in single if tensors[arg].data_type.is_integer}
-        self._requantizes = requantizes
+        self._requantizes, self._adjust = requantizes, quantization.adjust
         self._divisors: dict[tuple[Emitter, int, int], Divisor] = {}
         self._reciprocals: dict[tuple[Emitter, int, int], ir.Value] = {}
         self._scales = bind(Arg.SCALES, quantization.scales)
@@ -140,6 +143,8 @@ class Quantizer:
         """scale * value."""
         if argument in self._scales:
             value = place.e.b.fmul(value, place.load(self._scales[argument]))
+        if argument == Arg.WEIGHTS and self._adjust != 1:
+            value = place.e.b.fmul(value, place.constant(1 / self._adjust))
         return value
 
     def quantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:

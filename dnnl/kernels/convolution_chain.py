@@ -85,7 +85,7 @@ def split(given: Quantization) -> tuple[Quantization, Quantization]:
         return (*between, *own)
 
     return (
-        Quantization(of_first(given.scales), of_first(given.zero_points)),
+        Quantization(of_first(given.scales), of_first(given.zero_points), given.adjust),
         Quantization(of_second(given.scales), of_second(given.zero_points)),
     )
 

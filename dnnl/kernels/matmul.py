@@ -192,7 +192,7 @@ def transposed(problem: Problem) -> Problem:
     )
     return Problem(
         turned(problem.weights), turned(problem.src), turned(problem.bias), turned(problem.dst),
-        post_ops, Quantization(scales, zero_points), problem.narrow,
+        post_ops, Quantization(scales, zero_points, given.adjust), problem.narrow,
     )  # fmt: skip
 
 

@@ -133,6 +133,8 @@ def in_bf16(
     faster = way_of(isa, DataType.bf16, DataType.bf16)
     if held is not DataType.bf16 or faster is None or faster.group == 1:
         return None
+    if changing and given.adjust != 1:  # what makes panels knows of scales alone
+        return None
     if weights.data_type.bits > 8 or shape.simple or problem.dst.dims[-2] < ROWS_OF_MADE:
         return None
     if changing:

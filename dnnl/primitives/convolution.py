@@ -9,7 +9,6 @@ from functools import cached_property
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import convolution as kernel
 from dnnl.kernels import convolution_chain as chains
@@ -47,6 +46,7 @@ from dnnl.primitives.weighted import (
     bias_of_channels,
     kernel_dims,
     mask_of_outputs,
+    quantization_of,
     weighted_roles,
 )
 from dnnl.reference.convolution import SPECIFICATION
@@ -176,7 +176,7 @@ def _chain(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if any(isinstance(entry, PostOpSum) for entry in before):
         detail = "a sum before a depthwise convolution: there is no dst to add"
         return Refusal(Reason.POST_OP, detail)
-    of_first, of_second = chains.split(Quantization.of(attr))
+    of_first, of_second = chains.split(quantization_of(attr, desc.weights_desc))
     first = problem_of(desc, before, of_first, kernel.Problem)
     second = problem_of(desc.second, behind, of_second, kernel.Problem)
     chain = chains.resolve(chains.Chain(first, second, desc.number), isa)

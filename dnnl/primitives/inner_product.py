@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import inner_product as kernel
 from dnnl.kernels.product_problem import Problem
@@ -37,7 +36,7 @@ from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import (
     bare,
     bias_of_channels,
-    refuse_adjusted,
+    quantization_of,
     weighted_roles,
 )
 from dnnl.reference.inner_product import SPECIFICATION
@@ -99,13 +98,12 @@ class InnerProductDesc(Desc):
 
 
 def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_adjusted(desc.weights_desc)
-    refusal = refusal or refuse_attr(attr, "post_ops", "scales", "zero_points", "dropout")
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points", "dropout")
     if refusal is not None:
         return refusal
     open_problem = Problem(
         desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
-        Quantization.of(attr),
+        quantization_of(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
     problem = kernel.resolve(open_problem, isa)

@@ -7,7 +7,6 @@ from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.codegen.stochastic import ROUNDED
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import matmul as kernel
@@ -52,7 +51,7 @@ from dnnl.primitives.matmul_grouped import (
 )
 from dnnl.primitives.matmul_sparse import plan_sparse, sparse
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.weighted import bare, refuse_adjusted, weighted_roles
+from dnnl.primitives.weighted import bare, quantization_of, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
@@ -147,7 +146,7 @@ def _broadcast(a: int, b: int) -> int:
 
 
 def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_adjusted(desc.weights_desc) or refuse_attr(attr, *_SUPPORTED)
+    refusal = refuse_attr(attr, *_SUPPORTED)
     refusal = refusal or _refuse_rounding(desc, attr) or _refuse_encodings(desc)
     if refusal is not None:
         return refusal
@@ -162,10 +161,15 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     conf = kernel.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
+    decided = _decided(desc, problem)
+    return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+
+
+def _decided(desc: MatmulDesc, problem: Problem) -> MatmulDesc:
+    """The description with the layouts of a problem; weights keep the sums behind them."""
     compensated = desc.weights_desc.compensation is not None
     weights = desc.weights_desc if compensated else problem.weights
-    decided = MatmulDesc(problem.src, weights, problem.dst, problem.bias)
-    return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+    return MatmulDesc(problem.src, weights, problem.dst, problem.bias)
 
 
 def _refuse_encodings(desc: MatmulDesc) -> Refusal | None:
@@ -191,8 +195,7 @@ def _refuse_rounding(desc: MatmulDesc, attr: PrimitiveAttr) -> Refusal | None:
 
 
 def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_adjusted(desc.weights_desc)
-    refusal = refusal or refuse_attr(attr, "post_ops", "scales", "zero_points")
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
     problem = matmul_open.resolve(_problem(desc, attr, isa), isa)
@@ -202,14 +205,13 @@ def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
         return conf
     recipe = Recipe(matmul_open.shared(conf), isa, open_product.build)
     sizes = partial(matmul_open.sizes, conf, isa)
-    decided = MatmulDesc(problem.src, problem.weights, problem.dst, problem.bias)
-    return Plan(decided, problem.post_ops, recipe, sizes=sizes)
+    return Plan(_decided(desc, problem), problem.post_ops, recipe, sizes=sizes)
 
 
 def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Problem:
     return Problem(
         desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
-        Quantization.of(attr),
+        quantization_of(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
 

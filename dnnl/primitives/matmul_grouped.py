@@ -21,6 +21,7 @@ from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.errors import BadValue
 from dnnl.primitives.implementation import Plan, laid_out_as, refuse_attr, resolve_post_ops
+from dnnl.primitives.weighted import quantization_of
 from dnnl.reference.arrays import Array, f64
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -86,7 +87,7 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     row = bias if bias.is_zero else bias.reshape((bias.dims[0], 1, bias.dims[1]))
     problem = Problem(
         _in_three(desc.src_desc), _in_three(desc.weights_desc), row, _in_three(dst),
-        tuple(map(_moved, post_ops)), _quantization(attr),
+        tuple(map(_moved, post_ops)), _quantization(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
     )  # fmt: skip
     count = desc.src_desc.encoding.groups
@@ -119,18 +120,18 @@ def _in_three(desc: MemoryDesc) -> MemoryDesc:
     return values if values.ndims != 2 else values.reshape((1, *values.dims))
 
 
-def _quantization(attr: PrimitiveAttr) -> Quantization:
-    """What the attributes ask for, of tensors in three dimensions."""
+def _quantization(attr: PrimitiveAttr, weights: MemoryDesc) -> Quantization:
+    """What the attributes ask for beside weights, of tensors in three dimensions."""
 
     def moved(arg: int, spec: ScaleSpec) -> ScaleSpec:
         return spec if arg == Arg.WEIGHTS else replace(spec, mask=spec.mask << 1)
 
-    given = Quantization.of(attr)
+    given = quantization_of(attr, weights)
     scales, zero_points = (
         tuple((arg, moved(arg, spec)) for arg, spec in specs)
         for specs in (given.scales, given.zero_points)
     )
-    return Quantization(scales, zero_points)
+    return Quantization(scales, zero_points, given.adjust)
 
 
 def case_tensors(case: CaseValues) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:

@@ -19,7 +19,7 @@ from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import Parameter
-from dnnl.primitives.weighted import bare, refuse_adjusted
+from dnnl.primitives.weighted import bare, quantization_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -188,7 +188,8 @@ def plan(
     refusal = refuse_sliding(desc, attr)
     if refusal is not None:
         return refusal
-    given = problem_of(desc, tuple(attr.post_ops), Quantization.of(attr), problem_type)
+    quantization = quantization_of(attr, desc.weights_desc)
+    given = problem_of(desc, tuple(attr.post_ops), quantization, problem_type)
     types = desc.src_desc.data_type, desc.weights_desc.data_type
     given = replace(given, narrow=narrowed(attr, isa, *types))
     problem = resolve(given, isa)
@@ -205,8 +206,7 @@ def refuse_sliding(desc: SlidingDesc, attr: PrimitiveAttr) -> Refusal | None:
     kind, _, way = str(desc.alg_kind).rpartition("_")
     if way == "winograd":
         return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
-    refusal = refuse_adjusted(desc.weights_desc)
-    return refusal or refuse_attr(attr, "post_ops", "scales", "zero_points")
+    return refuse_attr(attr, "post_ops", "scales", "zero_points")
 
 
 def problem_of(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.quantization import Quantization
 from dnnl.language.case import CaseValues, bias_type
 from dnnl.primitives.operation import FORWARD, Role
 from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
 
 Made = Callable[[CaseValues], MemoryDesc | None]
@@ -20,13 +22,11 @@ def bare(weights: MemoryDesc) -> MemoryDesc:
     return weights if weights.compensation is None else weights.with_compensation(None)
 
 
-def refuse_adjusted(weights: MemoryDesc) -> Refusal | None:
-    """A refusal of weights that a reorder has made smaller, so that sums of 16 bits hold them."""
-    sums = weights.compensation
-    if sums is None or sums.scale_adjust == 1:
-        return None
-    detail = f"weights times {sums.scale_adjust:g}; it takes scale_adjust = 1, as sums are exact"
-    return Refusal(Reason.COMPENSATION, detail)
+def quantization_of(attr: PrimitiveAttr, weights: MemoryDesc) -> Quantization:
+    """What the attributes ask for beside weights that a reorder may have made smaller, so that sums
+    of 16 bits would hold them."""
+    given, sums = Quantization.of(attr), weights.compensation
+    return given if sums is None else replace(given, adjust=sums.scale_adjust)
 
 
 def bias_of_channels(case: CaseValues) -> MemoryDesc | None:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from dnnl import (
+    RUNTIME_DIM,
     Arg,
     DataType,
     InvalidArguments,
+    MatmulDesc,
     Memory,
     MemoryDesc,
     Primitive,
@@ -199,27 +201,63 @@ PRODUCTS = {
 
 @pytest.mark.parametrize("zero_point", [False, True])
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_weights_with_sums_behind_them(name: str, zero_point: bool) -> None:
-    desc = compensated(*PRODUCTS[name])
-    attr = PrimitiveAttr()
-    if zero_point:
-        attr.set_zero_points(Arg.SRC)
-    pd = PrimitiveDesc(desc, ENGINE, attr)
-    asked = desc.desc_of(Arg.WEIGHTS)
-    assert pd.weights_desc == asked
-    bare = PrimitiveDesc(replace(desc, weights_desc=asked.with_compensation(None)), ENGINE, attr)
-    args = inputs(bare, "integers")
-    stored = {arg: logical(memory) for arg, memory in args.items()}
-    want, _, _ = expected(bare, {**stored, **dequantized(bare, stored)})
-    summed = Memory(asked, ENGINE)
-    reorder = Primitive(PrimitiveDesc(ReorderDesc(args[Arg.WEIGHTS].desc, asked), ENGINE))
-    reorder.execute(Stream(ENGINE), {Arg.FROM: args[Arg.WEIGHTS], Arg.TO: summed})
-    got = Memory(pd.dst_desc, ENGINE)
-    Primitive(pd).execute(Stream(ENGINE), {**args, Arg.WEIGHTS: summed, Arg.DST: got})
+@pytest.mark.parametrize(("adjust", "isa"), [(1.0, "default"), (0.5, "default"), (0.5, "avx2")])
+def test_weights_with_sums_behind_them(
+    adjust: float, isa: str, name: str, zero_point: bool
+) -> None:
+    """Those that the reorder made smaller are rounded, and count for what they are made smaller
+    from."""
+    with config.override("max_cpu_isa", isa):
+        desc = compensated(*PRODUCTS[name], adjust)
+        attr = PrimitiveAttr()
+        if zero_point:
+            attr.set_zero_points(Arg.SRC)
+        pd = PrimitiveDesc(desc, ENGINE, attr)
+        asked = desc.desc_of(Arg.WEIGHTS)
+        assert pd.weights_desc == asked
+        bare = PrimitiveDesc(
+            replace(desc, weights_desc=asked.with_compensation(None)), ENGINE, attr
+        )
+        args = inputs(bare, "integers")
+        stored = {arg: logical(memory) for arg, memory in args.items()}
+        stored[int(Arg.WEIGHTS)] = np.rint(stored[int(Arg.WEIGHTS)] * adjust) / adjust
+        want, _, _ = expected(bare, {**stored, **dequantized(bare, stored)})
+        summed = Memory(asked, ENGINE)
+        reorder = Primitive(PrimitiveDesc(ReorderDesc(args[Arg.WEIGHTS].desc, asked), ENGINE))
+        reorder.execute(Stream(ENGINE), {Arg.FROM: args[Arg.WEIGHTS], Arg.TO: summed})
+        got = Memory(pd.dst_desc, ENGINE)
+        Primitive(pd).execute(Stream(ENGINE), {**args, Arg.WEIGHTS: summed, Arg.DST: got})
+        check(got, want, 0.0)
+
+
+def packed(weights: np.ndarray, desc: MemoryDesc) -> Memory:
+    """Weights with sums behind them."""
+    made, given = Memory(desc, ENGINE), Memory.from_numpy(weights)
+    reorder = Primitive(PrimitiveDesc(ReorderDesc(given.desc, desc), ENGINE))
+    reorder.execute(Stream(ENGINE), {Arg.FROM: given, Arg.TO: made})
+    return made
+
+
+def test_smaller_weights_of_open_and_of_grouped_products() -> None:
+    rng, smaller = np.random.default_rng(1), Compensation(2, 0, 0.5)
+    src = rng.integers(-100, 100, (9, 64)).astype(np.int8)
+    weights = rng.integers(-100, 100, (64, 48)).astype(np.int8)
+    want = src.astype(float) @ (np.rint(weights * 0.5) * 2)
+    some, dst = MemoryDesc((RUNTIME_DIM, 64), "s8"), MemoryDesc((RUNTIME_DIM, 48), "f32")
+    chosen = PrimitiveDesc(MatmulDesc(some, MemoryDesc((64, 48), "s8", "any"), dst), ENGINE)
+    desc = MatmulDesc(some, chosen.weights_desc.with_compensation(smaller), dst)
+    got = Memory(MemoryDesc((9, 48), "f32"), ENGINE)
+    args = {Arg.SRC: Memory.from_numpy(src), Arg.WEIGHTS: packed(weights, desc.weights_desc)}
+    Primitive(PrimitiveDesc(desc, ENGINE)).execute(Stream(ENGINE), {**args, Arg.DST: got})
     check(got, want, 0.0)
-
-
-def test_weights_that_were_made_smaller() -> None:
-    desc = compensated(*PRODUCTS["convolution"], 0.5)
-    with pytest.raises(Unimplemented, match=r"weights times 0\.5; it takes scale_adjust = 1"):
-        PrimitiveDesc(desc, ENGINE)
+    some, dst = (MemoryDesc.grouped((9, n), t, 0, 2) for n, t in ((64, "s8"), (48, "f32")))
+    chosen = PrimitiveDesc(MatmulDesc(some, MemoryDesc((2, 64, 48), "s8", "any"), dst), ENGINE)
+    asked = chosen.weights_desc.with_compensation(replace(smaller, s8s8=5))
+    rows, got = Memory(some, ENGINE), Memory(dst, ENGINE)
+    rows.parts[0].numpy()[:] = src
+    for memory in (rows, got):
+        memory.parts[1].numpy()[:] = (4, 9)
+    both = packed(np.stack([weights, weights]), asked)
+    args = {Arg.SRC: rows, Arg.WEIGHTS: both, Arg.DST: got}
+    Primitive(PrimitiveDesc(MatmulDesc(some, asked, dst), ENGINE)).execute(Stream(ENGINE), args)
+    check(got.parts[0], want, 0.0)
