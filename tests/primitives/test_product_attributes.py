@@ -261,3 +261,29 @@ def test_smaller_weights_of_open_and_of_grouped_products() -> None:
     args = {Arg.SRC: rows, Arg.WEIGHTS: both, Arg.DST: got}
     Primitive(PrimitiveDesc(MatmulDesc(some, asked, dst), ENGINE)).execute(Stream(ENGINE), args)
     check(got.parts[0], want, 0.0)
+
+
+@pytest.mark.parametrize("groups", [64, 32, 1])
+@pytest.mark.parametrize("src", ["s8", "f32"])
+@pytest.mark.parametrize("layout", ["any", "ab"])
+def test_smaller_weights_with_scales_along_k(layout: str, src: str, groups: int) -> None:
+    """Those of segments, and those for which factors are copied as floats."""
+    rng = np.random.default_rng(3)
+    weights = rng.integers(-100, 100, (64, 48)).astype(np.int8)
+    scales = 2.0 ** rng.integers(-2, 3, (64 // groups, 48))
+    attr = PrimitiveAttr()
+    attr.set_scales(Arg.WEIGHTS, 3, (groups, 1))
+    for count in (1, 9, 600):
+        rows = Memory.from_numpy(
+            rng.integers(-9, 9, (count, 64)).astype({"s8": "i1", "f32": "f4"}[src])
+        )
+        asked, dst = MemoryDesc((64, 48), "s8", layout), MemoryDesc((count, 48), "f32")
+        chosen = PrimitiveDesc(MatmulDesc(rows.desc, asked, dst), ENGINE, attr).weights_desc
+        smaller = packed(weights, chosen.with_compensation(Compensation(2, 0, 0.5)))
+        pd = PrimitiveDesc(MatmulDesc(rows.desc, smaller.desc, dst), ENGINE, attr)
+        got = Memory(dst, ENGINE)
+        args = {Arg.SRC: rows, Arg.WEIGHTS: smaller, Arg.DST: got}
+        args[Arg.SCALES | Arg.WEIGHTS] = Memory.from_numpy(scales.astype(np.float32))
+        Primitive(pd).execute(Stream(ENGINE), args)
+        meant = np.rint(weights * 0.5) * 2 * np.repeat(scales, groups, axis=0)
+        check(got, rows.numpy().astype(float) @ meant, 0.0)
