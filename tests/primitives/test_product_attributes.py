@@ -274,16 +274,15 @@ def test_smaller_weights_with_scales_along_k(layout: str, src: str, groups: int)
     attr = PrimitiveAttr()
     attr.set_scales(Arg.WEIGHTS, 3, (groups, 1))
     for count in (1, 9, 600):
-        rows = Memory.from_numpy(
-            rng.integers(-9, 9, (count, 64)).astype({"s8": "i1", "f32": "f4"}[src])
-        )
+        values = rng.integers(-9, 9, (count, 64))
+        rows = Memory.from_numpy(values.astype(np.int8 if src == "s8" else np.float32))
         asked, dst = MemoryDesc((64, 48), "s8", layout), MemoryDesc((count, 48), "f32")
         chosen = PrimitiveDesc(MatmulDesc(rows.desc, asked, dst), ENGINE, attr).weights_desc
         smaller = packed(weights, chosen.with_compensation(Compensation(2, 0, 0.5)))
         pd = PrimitiveDesc(MatmulDesc(rows.desc, smaller.desc, dst), ENGINE, attr)
-        got = Memory(dst, ENGINE)
-        args = {Arg.SRC: rows, Arg.WEIGHTS: smaller, Arg.DST: got}
-        args[Arg.SCALES | Arg.WEIGHTS] = Memory.from_numpy(scales.astype(np.float32))
+        got, factors = Memory(dst, ENGINE), Memory.from_numpy(scales.astype(np.float32))
+        args: dict[int, Memory] = {Arg.SRC: rows, Arg.WEIGHTS: smaller, Arg.DST: got}
+        args[Arg.SCALES | Arg.WEIGHTS] = factors
         Primitive(pd).execute(Stream(ENGINE), args)
         meant = np.rint(weights * 0.5) * 2 * np.repeat(scales, groups, axis=0)
-        check(got, rows.numpy().astype(float) @ meant, 0.0)
+        check(got, values @ meant, 0.0)
