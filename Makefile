@@ -6,10 +6,11 @@ BIN    := $(VENV)/bin
 MODEL   ?= resnet50
 SEED    ?= 1
 MINUTES ?= 10
+BASE    ?= HEAD
 LIGHT    = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test lint fuzz soak bench pictures clean
+.PHONY: help run test lint fuzz soak replay bench pictures clean
 .NOTPARALLEL:
 
 help:
@@ -19,6 +20,7 @@ help:
 	@echo 'make fuzz      search for failures for MINUTES, other ones for each SEED'
 	@echo 'make bench     speed beside oneDNN, PyTorch and ONNX Runtime'
 	@echo 'make soak      MINUTES of all that a process does; build/soak.png shows what must not grow'
+	@echo 'make replay    which kernels are written differently than at the revision BASE'
 	@echo 'make pictures  draw the pictures of docs/layouts.md'
 	@echo 'make clean     remove what these made'
 
@@ -53,6 +55,9 @@ bench: $(VENV)/bench.stamp
 
 soak: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) --seed $(SEED)
+
+replay: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.replay $(BASE)
 
 # The document itself says how each is drawn.
 pictures: $(VENV)/onnx.stamp

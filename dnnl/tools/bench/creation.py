@@ -30,13 +30,13 @@ class Created(NamedTuple):
     forward: Desc | None
 
 
-def create(case: Case, kind: type[Desc]) -> Created:
-    """The first implementation that takes a case.
+def create(case: Case, kind: type[Desc], engine: Engine | None = None) -> Created:
+    """The first implementation that takes a case, on the engine that it names unless one is given.
 
     A backward one is created with the description of its forward pass as a hint. Raises
     Unimplemented where none takes it and InvalidArguments where the case breaks a rule.
     """
-    engine, desc = engine_of(case), describe(case, kind)
+    engine, desc = engine or engine_of(case), describe(case, kind)
     attr = make_attr(case, kind.operation, desc)
     forward = hint = None
     if not desc.propagation.is_forward:
