@@ -6,12 +6,10 @@ A name is imported when it is first asked for, with what it needs and no more.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
-from threading import RLock
 from typing import TYPE_CHECKING
 
 from dnnl import config as config
-from dnnl import forks
+from dnnl import lazy
 
 if TYPE_CHECKING:
     import os
@@ -120,9 +118,7 @@ _HOMES = {
 }
 __all__ = ["load", *_HOMES]  # noqa: PLE0604 - the table above has them
 
-# A fork must not leave a module half imported.
-_importing = RLock()
-forks.hold(_importing)
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)
 
 
 def load(path: str | os.PathLike[str]) -> Model:
@@ -132,22 +128,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     operators or operator sets that are not known. What depends on sizes, or is refused of an
     operator that is known, shows when the model is compiled.
     """
-    with _importing:
+    with lazy.IMPORTING:
         models = import_module(f"{__name__}.framework.model")
     model: Model = models.load(path)
     return model
-
-
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        with _importing:
-            value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-            return value
-    # Not under the lock: who imports a module, and so has Python's lock of it, may ask for another.
-    if name.isidentifier() and not name.startswith("__") and find_spec(f"{__name__}.{name}"):
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import dnnl
+from dnnl import ops
 
 
 def run(program: str) -> str:
@@ -18,15 +21,25 @@ def run(program: str) -> str:
     return done.stdout.decode().strip()
 
 
-def test_every_name_is_there_and_known_to_type_checkers() -> None:
-    tree = ast.parse(Path(dnnl.__file__).read_text(encoding="utf-8"))
+@pytest.mark.parametrize("package", [dnnl, ops])
+def test_every_name_is_there_and_known_to_type_checkers(package: Any) -> None:
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
     blocks = [node for node in tree.body if isinstance(node, ast.If)]
     imports = [node for node in blocks[0].body if isinstance(node, ast.ImportFrom)]
     typed = {alias.asname: node.module for node in imports for alias in node.names if alias.asname}
-    assert typed == {name: f"dnnl.{home}" for name, home in dnnl._HOMES.items()}
-    for name in dnnl.__all__:
-        assert getattr(dnnl, name) is not None
-    assert set(dnnl.__all__) <= set(dir(dnnl))
+    assert typed == {name: f"{package.__name__}.{home}" for name, home in package._HOMES.items()}
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert value is not None
+        assert getattr(value, "__name__", name) == name
+    assert set(package.__all__) <= set(dir(package))
+
+
+@pytest.mark.parametrize("package", [dnnl, ops])
+def test_no_name_is_a_module_as_well(package: Any) -> None:
+    """Which of the two is found would depend on what was imported last."""
+    modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+    assert not modules & set(package.__all__)
 
 
 def test_a_name_that_is_not_there() -> None:
@@ -40,15 +53,65 @@ def test_models_without_onnx_say_what_to_install() -> None:
     assert found == "onnx models need the package onnx: pip install 'dnnl[onnx]' brings it"
 
 
+HEAVY = "[m for m in ('numpy', 'llvmlite', 'onnx', 'dnnl.codegen', 'rich') if m in sys.modules]"
+
+
 def test_nothing_is_imported_that_was_not_asked_for() -> None:
-    heavy = "[m for m in ('numpy', 'llvmlite', 'onnx', 'dnnl.codegen') if m in sys.modules]"
-    assert run(f"import sys, dnnl; print({heavy})") == "[]"
-    memory = f"import sys, dnnl; dnnl.Memory; print({heavy})"
+    assert run(f"import sys, dnnl; print({HEAVY})") == "[]"
+    memory = f"import sys, dnnl; dnnl.Memory; print({HEAVY})"
     assert run(memory) == "['numpy']"
     kernels = "sorted(m for m in sys.modules if m.startswith('dnnl.kernels.'))"
     found = run(f"import sys, dnnl; dnnl.EltwiseDesc, dnnl.Primitive; print({kernels})")
     assert "dnnl.kernels.eltwise" in found
     assert "dnnl.kernels.convolution" not in found
+
+
+MODULES = "sorted(m for m in sys.modules if m.startswith('dnnl.'))"
+OF_PEERS = "[m for m in ('onnx', 'onnxruntime', 'torch', 'matplotlib') if m in sys.modules]"
+
+
+def test_operations_import_what_they_need_when_they_are_asked_for() -> None:
+    """Modules are counted rather than seconds: about 3 ms each, and all of them are 340."""
+    names = run(f"import sys; from dnnl import ops; print(*{MODULES})").split()
+    assert "dnnl.ops" in names
+    assert len(names) < 10
+    code = f"import sys; from dnnl.ops import exp; print(*{MODULES}, *{OF_PEERS})"
+    names = run(code).split()
+    assert "dnnl.kernels.eltwise" in names
+    assert not [name for name in names if "convolution" in name or not name.startswith("dnnl.")]
+
+
+HELP = """
+import contextlib, io, sys
+for absent in ('onnx', 'onnxruntime', 'torch', 'matplotlib', 'jinja2'): sys.modules[absent] = None
+from dnnl.tools import cli
+with contextlib.redirect_stdout(io.StringIO()) as shown: status = cli.main({arguments})
+print(status, len(shown.getvalue()) > 100, len([m for m in sys.modules if m.startswith('dnnl.')]))
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bench", "--help"],
+        ["explain", "--help"],
+        ["layout", "--help"],
+        ["info"],
+        ["bench", "--eltwise", "--mode=L", "--alg=relu,tanh,elu", "2x3x4x5"],
+        ["layout", "aBcd16b", "2x17x3x5"],
+        ["explain", "--eltwise", "--alg=relu", "2x3"],
+    ],
+)
+def test_commands_that_read_no_model_do_without_onnx(arguments: list[str]) -> None:
+    assert run(HELP.format(arguments=arguments)).startswith("0 True")
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    status, shown, modules = run(HELP.format(arguments=["--help"])).split()
+    assert (status, shown) == ("0", "True")
+    assert int(modules) < 10
+    shown_heavy = f"import sys\nfrom dnnl.tools import cli\ncli.main(['--help'])\nprint({HEAVY})"
+    assert run(shown_heavy).endswith("[]")
 
 
 def test_modules_are_attributes() -> None:

@@ -18,11 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "dnnl").rglob("*.py"))
 MAX_LINES = 500
 
-BASE = ("errors", "config", "forks", "interrupts", "log")
+BASE = ("errors", "config", "forks", "interrupts", "lazy", "log")
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "config": ("errors",),
     "forks": (),
+    "lazy": ("forks",),
     "interrupts": (),
     "log": ("errors", "config", "forks"),
     "types": BASE,

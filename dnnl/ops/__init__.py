@@ -3,116 +3,123 @@
 Names and arguments are those of NumPy, SciPy and ``torch.nn.functional``. Arrays may have any
 strides; the result is a new row-major array of the first one's kind, or is written to ``out``. The
 primitive of each set of shapes, strides, types and parameters is made once and kept. Lists and
-numbers are f32.
-"""
+numbers are f32."""
 
-from dnnl.ops.attention import attention
-from dnnl.ops.elementwise import (
-    absolute,
-    add,
-    clip,
-    divide,
-    elu,
-    exp,
-    gelu,
-    hardsigmoid,
-    hardswish,
-    leaky_relu,
-    log,
-    maximum,
-    minimum,
-    mish,
-    multiply,
-    prelu,
-    relu,
-    sigmoid,
-    silu,
-    softplus,
-    sqrt,
-    square,
-    subtract,
-    tanh,
-)
-from dnnl.ops.joining import concatenate
-from dnnl.ops.normalization import (
-    batch_norm,
-    group_norm,
-    layer_norm,
-    local_response_norm,
-    log_softmax,
-    rms_norm,
-    softmax,
-)
-from dnnl.ops.products import linear, matmul
-from dnnl.ops.reduction import amax, amin, mean, prod, sum
-from dnnl.ops.resampling import interpolate
-from dnnl.ops.windows import (
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-)
+from __future__ import annotations
 
-__all__ = [
-    "absolute",
-    "add",
-    "amax",
-    "amin",
-    "attention",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "batch_norm",
-    "clip",
-    "concatenate",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "divide",
-    "elu",
-    "exp",
-    "gelu",
-    "group_norm",
-    "hardsigmoid",
-    "hardswish",
-    "interpolate",
-    "layer_norm",
-    "leaky_relu",
-    "linear",
-    "local_response_norm",
-    "log",
-    "log_softmax",
-    "matmul",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "maximum",
-    "mean",
-    "minimum",
-    "mish",
-    "multiply",
-    "prelu",
-    "prod",
-    "relu",
-    "rms_norm",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
-    "sqrt",
-    "square",
-    "subtract",
-    "sum",
-    "tanh",
-]
+from typing import TYPE_CHECKING
+
+from dnnl import lazy
+
+if TYPE_CHECKING:
+    from dnnl.ops.dot_product import attention as attention
+    from dnnl.ops.elementwise import absolute as absolute
+    from dnnl.ops.elementwise import add as add
+    from dnnl.ops.elementwise import clip as clip
+    from dnnl.ops.elementwise import divide as divide
+    from dnnl.ops.elementwise import elu as elu
+    from dnnl.ops.elementwise import exp as exp
+    from dnnl.ops.elementwise import gelu as gelu
+    from dnnl.ops.elementwise import hardsigmoid as hardsigmoid
+    from dnnl.ops.elementwise import hardswish as hardswish
+    from dnnl.ops.elementwise import leaky_relu as leaky_relu
+    from dnnl.ops.elementwise import log as log
+    from dnnl.ops.elementwise import maximum as maximum
+    from dnnl.ops.elementwise import minimum as minimum
+    from dnnl.ops.elementwise import mish as mish
+    from dnnl.ops.elementwise import multiply as multiply
+    from dnnl.ops.elementwise import prelu as prelu
+    from dnnl.ops.elementwise import relu as relu
+    from dnnl.ops.elementwise import sigmoid as sigmoid
+    from dnnl.ops.elementwise import silu as silu
+    from dnnl.ops.elementwise import softplus as softplus
+    from dnnl.ops.elementwise import sqrt as sqrt
+    from dnnl.ops.elementwise import square as square
+    from dnnl.ops.elementwise import subtract as subtract
+    from dnnl.ops.elementwise import tanh as tanh
+    from dnnl.ops.joining import concatenate as concatenate
+    from dnnl.ops.normalization import batch_norm as batch_norm
+    from dnnl.ops.normalization import group_norm as group_norm
+    from dnnl.ops.normalization import layer_norm as layer_norm
+    from dnnl.ops.normalization import local_response_norm as local_response_norm
+    from dnnl.ops.normalization import log_softmax as log_softmax
+    from dnnl.ops.normalization import rms_norm as rms_norm
+    from dnnl.ops.normalization import softmax as softmax
+    from dnnl.ops.products import linear as linear
+    from dnnl.ops.products import matmul as matmul
+    from dnnl.ops.reduction import amax as amax
+    from dnnl.ops.reduction import amin as amin
+    from dnnl.ops.reduction import mean as mean
+    from dnnl.ops.reduction import prod as prod
+    from dnnl.ops.reduction import sum as sum
+    from dnnl.ops.resampling import interpolate as interpolate
+    from dnnl.ops.windows import avg_pool1d as avg_pool1d
+    from dnnl.ops.windows import avg_pool2d as avg_pool2d
+    from dnnl.ops.windows import avg_pool3d as avg_pool3d
+    from dnnl.ops.windows import conv1d as conv1d
+    from dnnl.ops.windows import conv2d as conv2d
+    from dnnl.ops.windows import conv3d as conv3d
+    from dnnl.ops.windows import conv_transpose1d as conv_transpose1d
+    from dnnl.ops.windows import conv_transpose2d as conv_transpose2d
+    from dnnl.ops.windows import conv_transpose3d as conv_transpose3d
+    from dnnl.ops.windows import max_pool1d as max_pool1d
+    from dnnl.ops.windows import max_pool2d as max_pool2d
+    from dnnl.ops.windows import max_pool3d as max_pool3d
+
+_HOMES = {
+    "attention": "dot_product",
+    "absolute": "elementwise",
+    "add": "elementwise",
+    "clip": "elementwise",
+    "divide": "elementwise",
+    "elu": "elementwise",
+    "exp": "elementwise",
+    "gelu": "elementwise",
+    "hardsigmoid": "elementwise",
+    "hardswish": "elementwise",
+    "leaky_relu": "elementwise",
+    "log": "elementwise",
+    "maximum": "elementwise",
+    "minimum": "elementwise",
+    "mish": "elementwise",
+    "multiply": "elementwise",
+    "prelu": "elementwise",
+    "relu": "elementwise",
+    "sigmoid": "elementwise",
+    "silu": "elementwise",
+    "softplus": "elementwise",
+    "sqrt": "elementwise",
+    "square": "elementwise",
+    "subtract": "elementwise",
+    "tanh": "elementwise",
+    "concatenate": "joining",
+    "batch_norm": "normalization",
+    "group_norm": "normalization",
+    "layer_norm": "normalization",
+    "local_response_norm": "normalization",
+    "log_softmax": "normalization",
+    "rms_norm": "normalization",
+    "softmax": "normalization",
+    "linear": "products",
+    "matmul": "products",
+    "amax": "reduction",
+    "amin": "reduction",
+    "mean": "reduction",
+    "prod": "reduction",
+    "sum": "reduction",
+    "interpolate": "resampling",
+    "avg_pool1d": "windows",
+    "avg_pool2d": "windows",
+    "avg_pool3d": "windows",
+    "conv1d": "windows",
+    "conv2d": "windows",
+    "conv3d": "windows",
+    "conv_transpose1d": "windows",
+    "conv_transpose2d": "windows",
+    "conv_transpose3d": "windows",
+    "max_pool1d": "windows",
+    "max_pool2d": "windows",
+    "max_pool3d": "windows",
+}
+__all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
+__getattr__, __dir__ = lazy.names(__name__, _HOMES)

@@ -1,0 +1,44 @@
+"""Packages that import a name from its module when it is first asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from threading import RLock
+
+from dnnl import forks
+
+# A fork must not leave a module half imported.
+IMPORTING = RLock()
+forks.hold(IMPORTING)
+
+
+def names(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package.
+
+    ``homes`` names the module, within the package, that has each name; modules of the package are
+    its attributes as well. A module must not be called as a name is: whichever was imported last
+    would be found.
+    """
+
+    def find(name: str) -> object:
+        found = vars(sys.modules[package])
+        if name in homes:
+            with IMPORTING:
+                value = getattr(import_module(f"{package}.{homes[name]}"), name)
+                found[name] = value
+                return value
+        # Not under the lock: who imports a module, and so has Python's lock of it, may ask for
+        # another.
+        if name.isidentifier() and not name.startswith("__") and find_spec(f"{package}.{name}"):
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return find, listed
