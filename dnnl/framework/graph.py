@@ -35,13 +35,18 @@ FUNCTION = "dnnl.Function"
 which the first has the shape of the result; no file can hold one."""
 
 
+UNRANKED = ("...",)
+"""The shape of an input whose number of dimensions the model leaves open as well."""
+
+
 class ModelError(Error, ValueError):
     """A file or a graph that is no usable model; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Element type and shape of a value; a dimension is a name where the model leaves it open."""
+    """Element type and shape of a value; a dimension is a name where the model leaves it open, and
+    the whole shape is `UNRANKED` where it leaves the number of dimensions open."""
 
     dtype: np.dtype[Any]
     shape: tuple[int | str, ...]
@@ -119,7 +124,8 @@ class Graph:
 
     ``inputs`` maps a name to its type, ``outputs`` a public name to the value that it shows,
     ``constants`` a value to its contents and ``types`` every other value to its type, as far as
-    it has been inferred.
+    it has been inferred. ``defaults`` maps the constants that may also be given to the types that
+    they are declared with.
     """
 
     nodes: tuple[Node, ...]
@@ -128,6 +134,7 @@ class Graph:
     constants: Mapping[str, Array]
     opset: int
     types: Mapping[str, TensorType] = field(default_factory=dict)
+    defaults: Mapping[str, TensorType] = field(default_factory=dict)
 
     def type_of(self, value: str) -> TensorType:
         """Type of a value of any kind."""
@@ -215,6 +222,15 @@ def blamed_on(node: Node) -> Iterator[None]:
     except Exception as error:
         what = f"{type(error).__name__}: {error}"
         raise ModelError(f"{node} is damaged or has sources that do not fit: {what}") from error
+
+
+def with_inputs(graph: Graph, names: Iterable[str]) -> Graph:
+    """The graph with some of its ``defaults`` as inputs."""
+    opened = {name: graph.defaults[name] for name in names}
+    constants = {name: array for name, array in graph.constants.items() if name not in opened}
+    left = {name: kind for name, kind in graph.defaults.items() if name not in opened}
+    inputs = {**graph.inputs, **opened}
+    return replace(graph, inputs=inputs, constants=constants, defaults=left)
 
 
 def _unknown(values: Iterable[str], known: set[str]) -> Iterator[str]:

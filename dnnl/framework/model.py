@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dnnl.errors import InvalidArguments
-from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType
+from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
 from dnnl.framework.onnx_check import refusal
 from dnnl.framework.onnx_model import graph_from_proto, graph_to_proto, read_model
 from dnnl.framework.random_weights import with_random_weights
@@ -41,6 +41,12 @@ class Model:
         return self.graph.inputs
 
     @property
+    def defaults(self) -> Mapping[str, TensorType]:
+        """What the model takes besides, and has a value for: initializers that its file declares as
+        inputs."""
+        return self.graph.defaults
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """The names of its results."""
         return tuple(self.graph.outputs)
@@ -48,6 +54,17 @@ class Model:
     def with_batch(self, batch: int) -> Model:
         """The model with ``batch`` as the first size of every input."""
         return Model(rebatched(self.graph, batch))
+
+    def with_inputs(self, *names: str) -> Model:
+        """The model with these of its `defaults` as inputs, which must then be given.
+
+        Raises InvalidArguments for another name.
+        """
+        for name in names:
+            if name not in self.defaults:
+                rule = f"is no input with a default; there are {', '.join(self.defaults) or 'none'}"
+                raise InvalidArguments("names", name, rule)
+        return Model(with_inputs(self.graph, names))
 
     def with_shapes(self, input_shapes: Mapping[str, Shape]) -> Model:
         """The model for these sizes: every shape known, what is constant computed."""
@@ -83,14 +100,17 @@ class Model:
         return Session(specialize(graph), where, layout, num_threads, DataType[str(precision)])
 
     def __call__(self, *arrays: Any) -> Array | dict[str, Array]:
-        """Run on arrays in the order of ``inputs``, or on one mapping from their names.
+        """Run on arrays in the order of ``inputs``, or on one mapping from their names, which may
+        have some of ``defaults`` as well.
 
         The result is an array, or a dict of them where there are several outputs. Every new set of
         shapes is compiled, and the sessions of the last few are kept: where shapes are known,
         :meth:`compile` once and call the session.
         """
-        feeds = arrays_of(named(arrays, self.inputs), self.inputs)
-        shapes = {name: feeds[name].shape for name in self.inputs}
+        given = named(arrays, self.inputs)
+        optional = {name: kind for name, kind in self.defaults.items() if name in given}
+        feeds = arrays_of(given, {**self.inputs, **optional})
+        shapes = {name: array.shape for name, array in feeds.items()}
         return self._session(tuple(shapes.items()))(feeds)
 
     @cached_property
@@ -98,7 +118,8 @@ class Model:
         graph = self.graph  # with self, sessions would wait for the collector of cycles
 
         def compiled(shapes: tuple[tuple[str, Shape], ...]) -> Session:
-            return Model(specialize(graph, dict(shapes))).compile()
+            optional = [name for name, _ in shapes if name in graph.defaults]
+            return Model(specialize(with_inputs(graph, optional), dict(shapes))).compile()
 
         return lru_cache(KEPT_SESSIONS)(compiled)
 

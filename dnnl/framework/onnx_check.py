@@ -20,11 +20,13 @@ _NOISE = re.compile(r"\[\w+Error\] |Inference error\(s\): |==> Context: ")
 def refusal(proto: onnx.ModelProto) -> str:
     """Why ONNX refuses a model whose external data are loaded, in one line; empty if it does not.
 
-    What runs elsewhere passes: stale shapes of outputs and of values inside the graph, outputs
-    without a shape, a graph without a name.
+    What runs elsewhere passes: stale shapes of outputs and of values inside the graph, inputs and
+    outputs without a shape, a graph without a name.
     """
+    light = _light(proto)
     try:
-        onnx.checker.check_model(_light(proto), full_check=True)
+        onnx.checker.check_model(_ranked(light))
+        onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True)
     except Exception as error:  # C++ errors of several kinds, without a common base
         lines = (_NOISE.sub("", line).strip() for line in str(error).splitlines())
         return "; ".join(filter(None, lines))
@@ -61,6 +63,16 @@ def _light(proto: onnx.ModelProto) -> onnx.ModelProto:
         functions=proto.functions,
         graph=graph,
     )
+
+
+def _ranked(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a shape for each input, as the checker wants one; inference does not."""
+    ranked = onnx.ModelProto()
+    ranked.CopyFrom(model)
+    for value in ranked.graph.input:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
+    return ranked
 
 
 def _without_shape(value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:

@@ -16,7 +16,16 @@ from onnx import helper, numpy_helper, version_converter
 
 from dnnl.errors import Unimplemented
 from dnnl.framework.external_data import load_external_data
-from dnnl.framework.graph import JOINT, Array, Graph, ModelError, Node, TensorType, blamed_on
+from dnnl.framework.graph import (
+    JOINT,
+    UNRANKED,
+    Array,
+    Graph,
+    ModelError,
+    Node,
+    TensorType,
+    blamed_on,
+)
 
 MIN_OPSET = 7
 """Older models broadcast by an attribute of each operator: they are converted first."""
@@ -31,6 +40,10 @@ _LARGEST = 2**31
 
 _FIRST_IR_VERSION = 3
 """The first one whose models say which operator sets they use."""
+
+_FIRST_WITH_DEFAULTS = 4
+"""The first IR version in which an initializer that is an input as well may be given. Before it,
+each had to be one."""
 
 _IR_VERSION_KEY = b"\x08"
 """The first byte of a serialized model: field 1, the IR version."""
@@ -56,7 +69,7 @@ def graph_from_proto(proto: onnx.ModelProto, source: str = "model") -> Graph:
     """
     _check_names(proto.graph, source)
     _check_functions(proto, source)
-    opset = _opset(proto, source)
+    opset, has_defaults = _opset(proto, source), proto.ir_version >= _FIRST_WITH_DEFAULTS
     if 0 < opset < MIN_OPSET:
         proto, opset = _converted(proto, opset, source), CONVERTED_OPSET
     constants = {t.name: _to_array(t) for t in proto.graph.initializer}
@@ -65,13 +78,15 @@ def graph_from_proto(proto: onnx.ModelProto, source: str = "model") -> Graph:
     declared = [i.name for i in proto.graph.input]
     if len(set(declared)) != len(declared):
         raise ModelError(f"{source}: two inputs have the same name")
-    inputs = {i.name: _type(i) for i in proto.graph.input if i.name not in constants}
+    types = {i.name: _type(i) for i in proto.graph.input}
+    inputs = {name: kind for name, kind in types.items() if name not in constants}
+    defaults = {name: kind for name, kind in types.items() if name in constants and has_defaults}
     nodes = _nodes(proto.graph)
     outputs = {o.name: o.name for o in proto.graph.output}
     for output in proto.graph.output:
         if output.type.HasField("tensor_type") and not output.type.tensor_type.elem_type:
             raise ModelError(f"{source}: output {output.name!r} has no element type")
-    graph = Graph(nodes, inputs, outputs, constants, opset)
+    graph = Graph(nodes, inputs, outputs, constants, opset, defaults=defaults)
     graph.check_order()
     return graph
 
@@ -124,8 +139,12 @@ def _converted(proto: onnx.ModelProto, opset: int, source: str) -> onnx.ModelPro
         if node.op_type == "PRelu" and not single.issuperset(node.input[1:2]):
             rule = f"slopes of channels of a PRelu in operator set {opset}"
             raise Unimplemented(f"{source}: {rule}; write it in operator set {MIN_OPSET} or later")
+    # Initializers that are no inputs are undefined to the converter before this version.
+    newer = onnx.ModelProto()
+    newer.CopyFrom(proto)
+    newer.ir_version = max(proto.ir_version, _FIRST_WITH_DEFAULTS)
     try:
-        return version_converter.convert_version(proto, CONVERTED_OPSET)
+        return version_converter.convert_version(newer, CONVERTED_OPSET)
     except Exception as error:  # the converter raises its C++ errors as they are
         raise ModelError(f"{source}: operator set {opset} cannot be converted: {error}") from error
 
@@ -133,7 +152,7 @@ def _converted(proto: onnx.ModelProto, opset: int, source: str) -> onnx.ModelPro
 def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     """An ONNX model of a graph that no fusion has changed yet."""
     nodes = [node_to_proto(node) for node in graph.nodes]
-    inputs = [_value_info(name, kind) for name, kind in graph.inputs.items()]
+    inputs = [_value_info(n, kind) for n, kind in {**graph.inputs, **graph.defaults}.items()]
     outputs = [
         _value_info(name, graph.type_of(value))
         if value in graph.types or value in graph.inputs or value in graph.constants
@@ -145,7 +164,7 @@ def graph_to_proto(graph: Graph) -> onnx.ModelProto:
     domains = sorted({node.domain for node in graph.nodes} - {""})
     opsets = [helper.make_operatorsetid(domain, 1) for domain in domains]
     own = helper.make_operatorsetid("", graph.opset)
-    version = helper.find_min_ir_version_for([own])
+    version = max(_FIRST_WITH_DEFAULTS, helper.find_min_ir_version_for([own]))
     return helper.make_model(body, ir_version=version, opset_imports=[own, *opsets])
 
 
@@ -235,15 +254,11 @@ def _type(value: onnx.ValueInfoProto) -> TensorType:
     kind = value.type.tensor_type
     if not value.type.HasField("tensor_type") or not kind.elem_type:
         raise ModelError(f"input {value.name!r} is not a tensor")
-    if not kind.HasField("shape"):
-        raise ModelError(f"input {value.name!r} declares no shape; its dims may be names")
-    shape = tuple(
-        d.dim_value if d.HasField("dim_value") else d.dim_param or f"{value.name}[{axis}]"
-        for axis, d in enumerate(kind.shape.dim)
-    )
-    if any(isinstance(n, int) and n < 0 for n in shape):
-        rule = "a size that is open has a name, or nothing"
-        raise ModelError(f"input {value.name!r} declares negative dims {shape}: {rule}")
+    shape: tuple[int | str, ...] = UNRANKED
+    if kind.HasField("shape"):
+        shape = tuple(
+            _size(dim, f"{value.name}[{axis}]") for axis, dim in enumerate(kind.shape.dim)
+        )
     try:
         return TensorType(np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)), shape)
     except KeyError as error:
@@ -251,9 +266,18 @@ def _type(value: onnx.ValueInfoProto) -> TensorType:
         raise ModelError(f"input {value.name!r} {rule}") from error
 
 
+def _size(dim: onnx.TensorShapeProto.Dimension, unnamed: str) -> int | str:
+    """The size, or its name: ``unnamed`` where it is open without one, as a negative number and a
+    mark such as ? say, of which two need not be equal."""
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value) if dim.dim_value >= 0 else unnamed
+    return str(dim.dim_param) if any(map(str.isalnum, dim.dim_param)) else unnamed
+
+
 def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
     elem_type = helper.np_dtype_to_tensor_dtype(kind.dtype)
-    return helper.make_tensor_value_info(name, elem_type, list(kind.shape))
+    shape = None if kind.shape == UNRANKED else list(kind.shape)
+    return helper.make_tensor_value_info(name, elem_type, shape)
 
 
 def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:

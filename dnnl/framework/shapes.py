@@ -250,7 +250,9 @@ def reshape(scope: Scope) -> list[TensorType]:
         sizes = [shape[d] if n == 0 else n for d, n in enumerate(sizes)]
     if sizes.count(-1) == 1:
         rest = -math.prod(sizes)
-        sizes[sizes.index(-1)] = math.prod(shape) // rest if rest else 0
+        if not rest:
+            raise ModelError(f"new shape {target} of {shape}: -1 may be any size beside a 0")
+        sizes[sizes.index(-1)] = math.prod(shape) // rest
     if math.prod(sizes) != math.prod(shape) or min(sizes, default=0) < 0:
         raise ModelError(f"new shape {target} does not hold the elements of {shape}")
     return scope.result(sizes)

@@ -15,7 +15,17 @@ from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.framework.exact import exact_function, folded
-from dnnl.framework.graph import JOINT, Array, Graph, ModelError, Node, Shape, TensorType, blamed_on
+from dnnl.framework.graph import (
+    JOINT,
+    UNRANKED,
+    Array,
+    Graph,
+    ModelError,
+    Node,
+    Shape,
+    TensorType,
+    blamed_on,
+)
 from dnnl.framework.onnx_model import node_to_proto
 from dnnl.framework.operators import OPERATORS, check_form, row_name
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
@@ -65,7 +75,8 @@ def _element_bytes(node: Node, feeds: Mapping[str, Array]) -> int:
 def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) -> Graph:
     """The graph for inputs of ``input_shapes`` (declared sizes where an input is not named).
 
-    Every value gets its type; nodes whose sources are constant become constants.
+    Every value gets its type; nodes whose sources are constant become constants, so that nothing
+    has a default any more.
 
     Raises InvalidArguments for shapes that are open or contradict the declared ones, Unimplemented
     with one reason for each operator that is not known, ModelError for sizes that do not fit
@@ -75,7 +86,7 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
     types: dict[str, TensorType] = {}
     kept: list[Node] = []
     inputs = _bound(graph.inputs, {} if input_shapes is None else input_shapes)
-    known = replace(graph, inputs=inputs, constants=constants, types=types)
+    known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
     check_operators(graph)
     for node in graph.nodes:
         with blamed_on(node):
@@ -106,7 +117,8 @@ def fold_constants(graph: Graph) -> Graph:
 
 
 def rebatched(graph: Graph, batch: int) -> Graph:
-    """The graph with ``batch`` as the first size of every input.
+    """The graph with ``batch`` as the first size of every input, and wherever else the name of one
+    stands.
 
     Reshape targets that spell the old batch as their first size follow.
 
@@ -115,8 +127,12 @@ def rebatched(graph: Graph, batch: int) -> Graph:
     if not _is_size(batch) or batch < 1:
         raise InvalidArguments("batch", batch, "expected an integer of at least 1")
     batch = int(batch)
+    ranked = {name: t for name, t in graph.inputs.items() if t.shape and t.shape != UNRANKED}
+    named = {t.shape[0] for t in ranked.values() if isinstance(t.shape[0], str)}
     inputs = {
-        name: TensorType(t.dtype, (batch, *t.shape[1:])) if t.shape else t
+        name: replace(t, shape=(batch, *(batch if n in named else n for n in t.shape[1:])))
+        if name in ranked
+        else t
         for name, t in graph.inputs.items()
     }
     targets = _targets(graph, batch)
@@ -143,7 +159,7 @@ def _targets(graph: Graph, batch: int) -> dict[str, Array]:
         old = specialize(graph, ones_for_open(graph.inputs))
     except ModelError:
         for name, kind in graph.inputs.items():
-            if _open(kind.shape[1:]):  # sizes of 1 did not fit: they must be given
+            if _needs_shape(kind):  # sizes of 1 did not fit: they must be given
                 check_shape(name, kind, kind.shape, graph.inputs)
         raise
     targets = {}
@@ -171,13 +187,41 @@ def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dic
     for name in shapes.keys() - inputs.keys():
         rule = f"no such input; there are {', '.join(inputs)}"
         raise InvalidArguments("input", name, rule)
-    bound = {}
+    sizes: dict[str, tuple[int | str, ...]] = {
+        name: read_sequence(f"input {name!r}", given, "expected a sequence of sizes")
+        for name, given in shapes.items()
+    }
+    for name, given in sizes.items():
+        check_shape(name, inputs[name], given, inputs)
+    named = _named_sizes(inputs, sizes)
     for name, kind in inputs.items():
-        given = shapes.get(name, kind.shape)
-        sizes = read_sequence(f"input {name!r}", given, "expected a sequence of sizes")
-        check_shape(name, kind, sizes, inputs)
-        bound[name] = TensorType(kind.dtype, tuple(map(int, sizes)))
-    return bound
+        if name not in sizes:
+            sizes[name] = tuple(named.get(n, n) if isinstance(n, str) else n for n in kind.shape)
+            check_shape(name, kind, sizes[name], inputs)
+    return {
+        name: TensorType(kind.dtype, tuple(map(int, sizes[name]))) for name, kind in inputs.items()
+    }
+
+
+def _named_sizes(
+    inputs: Mapping[str, TensorType], sizes: Mapping[str, tuple[int | str, ...]]
+) -> dict[str, int]:
+    """What the names in the declared shapes stand for.
+
+    Raises InvalidArguments where one would stand for two sizes.
+    """
+    named: dict[str, tuple[int, str]] = {}
+    for name, given in sizes.items():
+        declared = inputs[name].shape
+        for size, value in zip(declared, given, strict=declared != UNRANKED):
+            if isinstance(size, int) or declared == UNRANKED:
+                continue
+            before, where = named.setdefault(size, (int(value), name))
+            if before != value:
+                found = f"it is {before} in input {where!r} and {value} here"
+                rule = f"{size} of {inputs[name]} must be one size: {found}"
+                raise InvalidArguments(f"input {name!r}", given, rule)
+    return {size: value for size, (value, _) in named.items()}
 
 
 def check_shape(
@@ -191,7 +235,7 @@ def check_shape(
         rule = f"the model leaves {', '.join(dict.fromkeys(unknown))} of {kind} open"
         opened = {key: kind for key, kind in inputs.items() if _open(kind.shape)}
         hint = f"for example model.with_shapes({ones_for_open(opened)})"
-        if not any(_open(kind.shape[1:]) for kind in opened.values()):
+        if not any(map(_needs_shape, opened.values())):
             hint += ", or compile(batch=1)"
         raise InvalidArguments(argument, sizes, rule, hint)
     if not all(_is_size(size) and int(size) >= 0 for size in sizes):
@@ -199,12 +243,17 @@ def check_shape(
     fits = len(sizes) == len(kind.shape) and all(
         isinstance(n, str) or n == size for n, size in zip(kind.shape, sizes, strict=True)
     )
-    if not fits:
+    if not fits and kind.shape != UNRANKED:
         raise InvalidArguments(argument, sizes, f"wrong shape: the model expects {kind}")
 
 
 def _open(shape: tuple[int | str, ...]) -> bool:
     return any(isinstance(size, str) for size in shape)
+
+
+def _needs_shape(kind: TensorType) -> bool:
+    """Whether a batch is not all that an input leaves open."""
+    return kind.shape == UNRANKED or _open(kind.shape[1:])
 
 
 def _is_size(value: object) -> bool:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework import Model, Session, load
-from dnnl.framework.graph import Array, ModelError, Shape, TensorType
+from dnnl.framework.graph import UNRANKED, Array, ModelError, Shape, TensorType
 from dnnl.framework.indices import index_extents
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import PRECISIONS
@@ -210,7 +210,8 @@ def _prepared_model(options: Options) -> tuple[Model, dict[str, Array], list[str
     model = load(options.model)
     if options.batch is not None:
         model = model.with_batch(options.batch)
-    given = _read_inputs(options.inputs, model)
+    given = _read_inputs(options.inputs, {**model.inputs, **model.defaults})
+    model = model.with_inputs(*(name for name in given if name in model.defaults))
     shapes, notes = _shapes(model.inputs, given)
     model = model.with_shapes(shapes)
     if options.random_weights is not None:
@@ -231,7 +232,7 @@ def _shapes(
         if name in given:
             continue
         sizes = tuple(known.get(n, n) if isinstance(n, str) else n for n in kind.shape)
-        if sizes and isinstance(sizes[0], str):
+        if sizes and isinstance(sizes[0], str) and sizes != UNRANKED:
             taken = f"input {name!r}: 1 is taken for {sizes[0]} of {kind}"
             notes.append(f"{taken}; --batch N or --input {name}=FILE gives it")
             sizes = (1, *sizes[1:])
@@ -261,14 +262,14 @@ def _filled(
     }
 
 
-def _read_inputs(texts: Sequence[str], model: Model) -> dict[str, Array]:
+def _read_inputs(texts: Sequence[str], inputs: Mapping[str, TensorType]) -> dict[str, Array]:
     arrays = {}
     for text in texts:
         name, separator, file = text.rpartition("=")
         if not separator:
             raise InvalidArguments("--input", text, "must be NAME=FILE")
-        if name not in model.inputs:
-            rule = f"no such input; there are {', '.join(model.inputs)}"
+        if name not in inputs:
+            rule = f"no such input; there are {', '.join(inputs)}"
             raise InvalidArguments("--input", name, rule)
         if name in arrays:
             raise InvalidArguments("--input", text, f"the input {name} is given twice")

@@ -63,14 +63,6 @@ DAMAGES: dict[str, tuple[Callable[[Any], Any], str]] = {
         lambda p: p.graph.output[0].type.tensor_type.ClearField("elem_type"),
         "output 'y' has no element type",
     ),
-    "shape of an input": (
-        lambda p: p.graph.input[0].CopyFrom(declared("x", None)),
-        "input 'x' declares no shape",
-    ),
-    "size of an input": (
-        lambda p: p.graph.input[0].CopyFrom(declared("x", [-5, 2])),
-        r"input 'x' declares negative dims \(-5, 2\)",
-    ),
     "two inputs of one name": (
         lambda p: p.graph.input.append(p.graph.input[0]),
         "two inputs have the same name",
