@@ -21,8 +21,10 @@ from dnnl.framework import expand_resize as resizing
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import Array, Graph, Node, Shape, blamed_on
 from dnnl.framework.operators import row_name
+from dnnl.framework.shapes import Scope, pooling_window
 from dnnl.framework.shapes_reduction import REDUCTIONS
 from dnnl.framework.writer import Writer
+from dnnl.primitives.overhang import padded_shares
 
 
 def expand(graph: Graph) -> Graph:
@@ -64,6 +66,26 @@ def _local_response_normalization(writer: Writer) -> bool:
     factor = writer.add("Pow", (shifted, writer.constant(-attrs.get("beta", 0.75))), seen)
     result = writer.add("Mul", (factor, source), seen)
     writer.reshape(result, shape)
+    return True
+
+
+def _average_pool(writer: Writer) -> bool:
+    """An average that counts padding, of windows that hang over it, as one that does not, times
+    the shares of the taps inside."""
+    node = writer.node
+    scope = Scope(node, writer.graph)
+    window = pooling_window(scope)
+    if not scope.attr("count_include_pad", 0) or not any(window.overhang):
+        return False
+    padded = zip(window.padding_r, window.overhang, strict=True)
+    shares = padded_shares(
+        scope.shape()[2:], window.out, window.kernel, window.strides, window.dilations,
+        window.padding_l, [behind - beyond for behind, beyond in padded],
+    )  # fmt: skip
+    shape, attrs = writer.graph.shape_of(node.output), {**node.attrs, "count_include_pad": 0}
+    means = writer.add("AveragePool", (node.inputs[0],), shape, attrs)
+    if (shares != 1).any():
+        writer.add("Mul", (means, writer.constant(shares)), shape)
     return True
 
 
@@ -224,6 +246,7 @@ def _matmul(writer: Writer) -> bool:
 
 
 _RULES: dict[str, Callable[[Writer], bool]] = {
+    "AveragePool": _average_pool,
     "Clip": _pieces,
     "Gemm": _gemm,
     "GatherND": data.gather_nd,

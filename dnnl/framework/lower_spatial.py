@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dnnl.errors import Unimplemented
 from dnnl.framework.graph import Node, Shape
 from dnnl.framework.lower_quantized import quantization_of
 from dnnl.framework.lowering import FORWARD, Lowering, Source, volume
@@ -89,8 +88,6 @@ def pooling(lowering: Lowering, node: Node) -> None:
     alg = "pooling_max"
     if node.op.endswith("AveragePool"):
         include = bool(scope.attr("count_include_pad", 0))
-        if include and window.overhangs:
-            raise Unimplemented(f"{node}: ceil_mode together with count_include_pad")
         alg = f"pooling_avg_{'include' if include else 'exclude'}_padding"
     out = (*source.desc.dims[:2], *window.out)
     desc = PoolingDesc.forward(

@@ -16,8 +16,8 @@ class Window:
     """Sizes per spatial dimension.
 
     ``dilations`` counts as ONNX does: 1 is a dense window. ``padding_r`` is what makes ``out``
-    positions fit: larger than the model says where rounding up adds one (``overhangs``), below 0
-    where the result of a transpose has elements that no window reaches.
+    positions fit: by the ``overhang`` larger than the model says where rounding up adds one, below
+    0 where the result of a transpose has elements that no window reaches.
     """
 
     kernel: Shape
@@ -26,7 +26,7 @@ class Window:
     padding_l: Shape
     padding_r: Shape
     out: Shape
-    overhangs: bool = False
+    overhang: Shape = ()
 
     @classmethod
     def over(cls, spatial: Shape, kernel: Shape, attrs: Mapping[str, Any]) -> Window:
@@ -41,10 +41,10 @@ class Window:
             _side(size, extent, stride, (pads[d], pads[d + rank]), auto, ceil_mode)
             for d, (size, extent, stride) in enumerate(zip(spatial, extents, strides, strict=True))
         ]
-        padding_l, padding_r, out, overhangs = zip(*sides, strict=True) if sides else ((),) * 4
+        padding_l, padding_r, out, overhang = zip(*sides, strict=True) if sides else ((),) * 4
         if min(out, default=1) < 1:
             raise ModelError(f"window {extents} does not fit into {spatial} with padding {pads}")
-        return cls(kernel, strides, dilations, padding_l, padding_r, out, any(overhangs))
+        return cls(kernel, strides, dilations, padding_l, padding_r, out, overhang)
 
     @classmethod
     def onto(cls, spatial: Shape, kernel: Shape, attrs: Mapping[str, Any]) -> Window:
@@ -131,18 +131,19 @@ def _sizes(attrs: Mapping[str, Any], name: str, count: int, default: int = 1) ->
 
 def _side(
     size: int, extent: int, stride: int, pads: tuple[int, int], auto: bytes, ceil_mode: bool
-) -> tuple[int, int, int, bool]:
+) -> tuple[int, int, int, int]:
     """Left padding, right padding, output size and overhang of one dimension."""
     if auto.startswith(b"SAME"):
         out = -(-size // stride)
         total = max((out - 1) * stride + extent - size, 0)
         small, large = total // 2, total - total // 2
-        return (small, large, out, False) if auto == b"SAME_UPPER" else (large, small, out, False)
+        return (small, large, out, 0) if auto == b"SAME_UPPER" else (large, small, out, 0)
     left, right = (0, 0) if auto == b"VALID" else pads
     free = size + left + right - extent
     out = free // stride + 1
     if not ceil_mode or free % stride == 0:
-        return left, right, out, False
+        return left, right, out, 0
     if out * stride >= size + left:  # the extra window would start in the right padding
-        return left, right, out, False
-    return left, out * stride + extent - size - left, out + 1, True
+        return left, right, out, 0
+    behind = out * stride + extent - size - left
+    return left, behind, out + 1, behind - right

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+import numpy as np
+
 from dnnl.errors import InvalidArguments
-from dnnl.ops.call import Problem, call, dense, present
+from dnnl.ops.arrays import Array, lent
+from dnnl.ops.call import Problem, call, dense, expanded, present
 from dnnl.ops.reading import read_sizes
 from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
+from dnnl.primitives.overhang import padded_shares
 from dnnl.primitives.parameters import Whole
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.types.arg import Arg
+from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg
-from dnnl.types.layout_input import read_bool
+from dnnl.types.layout_input import read_bool, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 Sizes = int | Sequence[int]
@@ -196,9 +203,60 @@ def conv_transpose3d(
     return _transposed(3, x, weight, bias, stride, padding, output_padding, groups, dilation, out)
 
 
+@dataclass(frozen=True)
+class _Pooling:
+    """A pooling as torch has it; ``divisor`` is what sums are divided by, if that is given."""
+
+    alg: Alg
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    ceil_mode: bool
+    divisor: int | None = None
+
+    def spatial(self, x: Sequence[int]) -> list[int]:
+        """The spatial sizes of the result for an ``x`` of these dims."""
+        rows = zip(x[2:], self.reach, self.strides, self.padding, strict=True)
+        return [self._count(*row) for row in rows]
+
+    @property
+    def reach(self) -> list[int]:
+        """How many elements a window covers in each dimension."""
+        return [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True)]
+
+    def _count(self, extent: int, reach: int, stride: int, padding: int) -> int:
+        free = extent + 2 * padding - reach
+        if not self.ceil_mode:
+            return free // stride + 1
+        number = -(-free // stride) + 1
+        # A window must not begin in the padding behind.
+        return number - 1 if (number - 1) * stride >= extent + padding else number
+
+    def behind(self, x: Sequence[int], spatial: Sequence[int]) -> list[int]:
+        """The padding behind x that the last windows reach over."""
+        rows = zip(x[2:], spatial, self.reach, self.strides, self.padding, strict=True)
+        return [(o - 1) * s + reach - i - p for i, o, reach, s, p in rows]
+
+    @property
+    def hangs(self) -> bool:
+        """Whether an average counts its padding, of windows that may reach beyond it."""
+        counts = self.alg is Alg.pooling_avg_include_padding and self.divisor is None
+        return counts and self.ceil_mode
+
+    def shares(self, x: Sequence[int]) -> Array | None:
+        """What averages without padding are multiplied with, where windows hang over it."""
+        spatial = self.spatial(x) if len(x) == len(self.kernel) + 2 else [0]
+        if min(spatial) < 1 or not any(np.greater(self.behind(x, spatial), self.padding)):
+            return None
+        return padded_shares(
+            x[2:], spatial, self.kernel, self.strides, self.dilation, self.padding, self.padding
+        )
+
+
 def _pooled(
     count: int, alg: Alg, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool, out: Any,
+    ceil_mode: bool, out: Any, divisor: int | None = None,
 ) -> Any:  # fmt: skip
     kernel = read_sizes("kernel_size", kernel_size, count, 1)
     strides = kernel if stride is None else read_sizes("stride", stride, count, 1)
@@ -206,45 +264,51 @@ def _pooled(
         read_sizes("padding", padding, count, 0),
         read_sizes("dilation", dilation, count, 1),
     )
-    params = alg, kernel, strides, padded, dilated, read_bool("ceil_mode", ceil_mode)
-    return call(_pooling, (x,), params, out)
+    ceil = read_bool("ceil_mode", ceil_mode)
+    pooling = _Pooling(alg, kernel, strides, padded, dilated, ceil, divisor)
+    if pooling.hangs:
+        shares = pooling.shares(lent(x, "x").shape)
+        if shares is not None:
+            return call(_pooling, (x, shares), (pooling,), out, ("x", "shares"))
+    return call(_pooling, (x,), (pooling,), out)
 
 
-def _pooling(
-    descs: Sequence[MemoryDesc],
-    dst: MemoryDesc | None,
-    alg: Alg,
-    kernel: tuple[int, ...],
-    strides: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    ceil_mode: bool,
-) -> Problem:
-    (src,) = descs
-    if src.ndims != len(kernel) + 2:
-        raise InvalidArguments("x", src.dims, f"expected {len(kernel) + 2} dimensions")
-    spatial, behind = [], []
-    for i, k, s, p, d in zip(src.dims[2:], kernel, strides, padding, dilation, strict=True):
-        extent = (k - 1) * d + 1
-        free = i + 2 * p - extent
-        number = (-(-free // s) if ceil_mode else free // s) + 1
-        if ceil_mode and (number - 1) * s >= i + p:  # a window must not begin in the padding behind
-            number -= 1
-        spatial.append(number)
-        behind.append((number - 1) * s + extent - i - p)
-    _check_window("kernel_size", kernel, src, spatial)
-    shape = (*src.dims[:2], *spatial)
+def _pooling(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, pooling: _Pooling) -> Problem:
+    src, *shares = descs
+    if src.ndims != len(pooling.kernel) + 2:
+        raise InvalidArguments("x", src.dims, f"expected {len(pooling.kernel) + 2} dimensions")
+    spatial = pooling.spatial(src.dims)
+    _check_window("kernel_size", pooling.kernel, src, spatial)
+    shape, alg, attr = (*src.dims[:2], *spatial), pooling.alg, PrimitiveAttr()
+    arguments: tuple[int, ...] = (Arg.SRC,)
+    if pooling.divisor is not None:
+        alg = Alg.pooling_avg_include_padding  # which divides by the same number everywhere
+        attr.post_ops.append_eltwise("eltwise_linear", prod(pooling.kernel) / pooling.divisor)
+    for share in shares:
+        alg = Alg.pooling_avg_exclude_padding
+        place = attr.post_ops.append_binary("binary_mul", expanded(share, len(shape)))
+        arguments = (*arguments, Arg.post_op(place) | Arg.SRC_1)
     desc = PoolingDesc.forward(
-        _INFERENCE, alg, src, dst or dense(shape, src), strides, kernel, padding, behind,
-        tuple(d - 1 for d in dilation),
+        _INFERENCE, alg, src, dst or dense(shape, src), pooling.strides, pooling.kernel,
+        pooling.padding, pooling.behind(src.dims, spatial),
+        tuple(distance - 1 for distance in pooling.dilation),
     )  # fmt: skip
-    return Problem(desc, (Arg.SRC,), shape)
+    return Problem(desc, arguments, shape, attr)
 
 
 def _average(count_include_pad: object) -> Alg:
     if read_bool("count_include_pad", count_include_pad):
         return Alg.pooling_avg_include_padding
     return Alg.pooling_avg_exclude_padding
+
+
+def _divisor(divisor_override: object) -> int | None:
+    if divisor_override is None:
+        return None
+    divisor = read_int("divisor_override", divisor_override)
+    if not divisor:
+        raise InvalidArguments("divisor_override", divisor, "sums are not divided by 0")
+    return divisor
 
 
 def max_pool1d(
@@ -264,6 +328,7 @@ def avg_pool1d(
     ceil_mode: bool = False, count_include_pad: bool = True, out: Any = None,
 ) -> Any:  # fmt: skip
     """The mean of each window of x [N, C, W]; the padding counts as zeros, or not at all.
+    What ``ceil_mode`` lets a window reach beyond the padding does not count.
 
     >>> avg_pool1d(np.arange(2, dtype=np.float32).reshape(1, 1, 2), 2)
     array([[[0.5]]], dtype=float32)
@@ -287,16 +352,20 @@ def max_pool2d(
 
 def avg_pool2d(
     x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True, out: Any = None,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+    out: Any = None,
 ) -> Any:  # fmt: skip
     """The mean of each window of x [N, C, H, W]; the padding counts as zeros, or not at all.
+    What ``ceil_mode`` lets a window reach beyond the padding does not count.
+    ``divisor_override``, if given, is what each sum is divided by instead.
 
     >>> avg_pool2d(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), 2)
     array([[[[1.5]]]], dtype=float32)
     """
     return _pooled(
-        2, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out
-    )
+        2, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out,
+        _divisor(divisor_override),
+    )  # fmt: skip
 
 
 def max_pool3d(
@@ -313,13 +382,17 @@ def max_pool3d(
 
 def avg_pool3d(
     x: Any, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
-    ceil_mode: bool = False, count_include_pad: bool = True, out: Any = None,
+    ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+    out: Any = None,
 ) -> Any:  # fmt: skip
     """The mean of each window of x [N, C, D, H, W]; the padding counts as zeros, or not at all.
+    What ``ceil_mode`` lets a window reach beyond the padding does not count.
+    ``divisor_override``, if given, is what each sum is divided by instead.
 
     >>> avg_pool3d(np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2), 2)
     array([[[[[3.5]]]]], dtype=float32)
     """
     return _pooled(
-        3, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out
-    )
+        3, _average(count_include_pad), x, kernel_size, stride, padding, 1, ceil_mode, out,
+        _divisor(divisor_override),
+    )  # fmt: skip
