@@ -111,7 +111,7 @@ def prelu(lowering: Lowering, node: Node) -> None:
 
 
 def softmax(lowering: Lowering, node: Node) -> None:
-    """Before operator set 13 all dimensions from ``axis`` on are one."""
+    """Before operator set 13 all dimensions from ``axis`` on are one. A row of -inf is NaN."""
     shape = lowering.graph.shape_of(node.output)
     axis = normal_axis(node.attrs.get("axis", 1 if lowering.graph.opset < 13 else -1), len(shape))
     seen = shape
@@ -120,7 +120,7 @@ def softmax(lowering: Lowering, node: Node) -> None:
     source = lowering.source(node.inputs[0], seen)
     alg = "softmax_log" if node.op == "LogSoftmax" else "softmax_accurate"
     dst = lowering.result(node, seen)
-    desc = SoftmaxDesc.forward(FORWARD, alg, source.desc, dst, axis)
+    desc = SoftmaxDesc.forward(FORWARD, alg, source.desc, dst, axis, masked_rows="nan")
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
@@ -45,10 +46,12 @@ _TYPES = WIDE_FLOATS | SMALL_FLOATS | {DataType.s8, DataType.u8}
 @dataclass(frozen=True)
 class Conf:
     """dst = post_ops(softmax of src along ``axis``), or its logarithm, with the scales of both and
-    what ``dropout`` leaves out before the post-ops."""
+    what ``dropout`` leaves out before the post-ops. A row of -inf gives NaN if ``undefined``, else
+    zeros (-inf of the logarithm)."""
 
     alg: Alg
     axis: int
+    undefined: bool
     src: MemoryDesc
     dst: MemoryDesc
     post_ops: tuple[PostOp, ...]
@@ -59,6 +62,7 @@ class Conf:
 def configure(
     alg: Alg,
     axis: int,
+    undefined: bool,
     src: MemoryDesc,
     dst: MemoryDesc,
     quantization: Quantization,
@@ -68,7 +72,7 @@ def configure(
     """Accept any axis, any two layouts and any two of the supported types."""
     refusal = refuse_types(src, dst, allowed=_TYPES) or refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
-    return refusal or Conf(alg, axis, src, dst, post_ops, quantization, dropout)
+    return refusal or Conf(alg, axis, undefined, src, dst, post_ops, quantization, dropout)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -122,7 +126,9 @@ class _Row:
         # The exponentials wait in dst for their sum if that holds them without rounding, unless a
         # post-op still needs what is there; or else, of rows that are not too long, beside it.
         computed = computed_in(conf.src, conf.dst)
-        self.largest, exact = _LARGEST[computed], conf.dst.data_type is computed
+        self.undefined, exact = conf.undefined, conf.dst.data_type is computed
+        # Where no row is to be NaN, the maximum is finite: -inf - -inf is not computed.
+        self.least = -inf if conf.undefined else -_LARGEST[computed]
         sums = any(isinstance(op, PostOpSum) for op in conf.post_ops)
         self.keep = exact and not self.log and not sums
         self.puts_by = not (self.log or self.keep)
@@ -134,8 +140,7 @@ class _Row:
 
     def body(self, point: Point) -> None:
         """Maximum, sum of exponentials, result."""
-        # Finite, so that a row of nothing but -inf does not become -inf - -inf.
-        (peak,) = point.fold((-self.largest,), self._maximum, self._merge_maximum)
+        (peak,) = point.fold((self.least,), self._maximum, self._merge_maximum)
 
         def exponential(p: Point) -> Value:
             return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
@@ -151,8 +156,7 @@ class _Row:
             return (p.e.b.fadd(total, term),)
 
         (total,) = point.fold((0.0,), accumulate, added)
-        zero = point.e.b.fcmp_ordered("==", total, point.constant(0.0))
-        total = point.e.b.select(zero, point.constant(1.0), total)
+        total = self._divisor(point, total)
         if self.log:
             logarithm = math.log(point.e, total)
         else:
@@ -179,6 +183,13 @@ class _Row:
             p.store(self.dst, value)
 
         point.each(finish)
+
+    def _divisor(self, point: Point, total: Value) -> Value:
+        """The sum, 1 where it is 0."""
+        if self.undefined:
+            return total
+        zero = point.e.b.fcmp_ordered("==", total, point.constant(0.0))
+        return point.e.b.select(zero, point.constant(1.0), total)
 
     def _load(self, p: Point) -> Value:
         return self.quantizer.dequantize(p, Arg.SRC, p.load(self.src))

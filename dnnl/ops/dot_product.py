@@ -36,7 +36,7 @@ def attention(
     broadcast, and the result is [..., L, V]. ``attn_mask`` is broadcast to [..., L, S]: numbers are
     added, and keys where it is False take no part. With ``is_causal`` row i takes the first i + 1
     keys, and there is no mask. ``scale`` is by default 1 / sqrt(E). The products before the softmax
-    are f32. A row in which no key takes part gives 0.
+    are f32. A row in which no key takes part gives 0, as in PyTorch since 2.5.
 
     >>> one = np.eye(2, dtype=np.float32)
     >>> attention(one, one, one, is_causal=True, scale=0.0)
@@ -53,7 +53,7 @@ def attention(
     # Integers hold no shares, which stay f32 then.
     narrow = values.dtype.kind not in "biu" and values.dtype != scores.dtype
     shares = np.empty(shape, values.dtype) if narrow else scores
-    softmax(scores, out=shares)
+    softmax(scores, out=shares, masked_rows="zero")
     result = call(product, (shares, values), (), out, ("query", "value"))
     return result if out is not None else same_kind(result, query)
 

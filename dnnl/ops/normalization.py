@@ -13,7 +13,7 @@ from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
-from dnnl.primitives.parameters import Real, Whole
+from dnnl.primitives.parameters import Name, Real, Whole
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg, NormFlags
@@ -23,28 +23,41 @@ from dnnl.types.memory_desc import MemoryDesc
 _INFERENCE = "forward_inference"
 
 
-def softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
-    """e^x / sum of e^x along ``axis``; 0 in a row of -inf.
+def softmax(x: Any, axis: int = -1, out: Any = None, *, masked_rows: str = "nan") -> Any:
+    """e^x / sum of e^x along ``axis``.
+
+    A row of -inf gives NaN as in PyTorch, or 0 with ``masked_rows`` "zero", which attention wants
+    where no key takes part.
 
     >>> softmax(np.zeros((1, 4), np.float32))
     array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
-    return call(_softmax, (x,), (Alg.softmax_accurate, read_int("axis", axis)), out)
+    return _shares(x, Alg.softmax_accurate, axis, out, masked_rows)
 
 
-def log_softmax(x: Any, axis: int = -1, out: Any = None) -> Any:
-    """The logarithm of softmax along ``axis``.
+def log_softmax(x: Any, axis: int = -1, out: Any = None, *, masked_rows: str = "nan") -> Any:
+    """x - ln of the sum of e^x along ``axis``: the logarithm of `softmax`, without its underflow.
+
+    A row of -inf gives NaN as in PyTorch, or -inf with ``masked_rows`` "zero".
 
     >>> log_softmax(np.array([[0.0, 1000.0]], np.float32))
     array([[-1000.,     0.]], dtype=float32)
     """
-    return call(_softmax, (x,), (Alg.softmax_log, read_int("axis", axis)), out)
+    return _shares(x, Alg.softmax_log, axis, out, masked_rows)
 
 
-def _softmax(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, axis: int) -> Problem:
+def _shares(x: Any, alg: Alg, axis: Any, out: Any, masked_rows: str) -> Any:
+    known = Name(("nan", "zero")).read("masked_rows", masked_rows, 0)
+    return call(_softmax, (x,), (alg, read_int("axis", axis), known), out)
+
+
+def _softmax(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, axis: int, masked_rows: str
+) -> Problem:
     (src,) = descs
     target = dst or dense(src.dims, src)
-    desc = SoftmaxDesc.forward(_INFERENCE, alg, src, target, placed(axis, src.ndims))
+    along = placed(axis, src.ndims)
+    desc = SoftmaxDesc.forward(_INFERENCE, alg, src, target, along, masked_rows)
     return Problem(desc, (Arg.SRC,), src.dims)
 
 

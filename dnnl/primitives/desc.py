@@ -218,7 +218,7 @@ class Desc:
         return " ".join(
             f"{parameter.verbose}:{parameter.domain.spell(value)}"
             for parameter, value in given
-            if parameter.verbose and value is not None
+            if parameter.verbose and value != parameter.usual
         )
 
     def settled(self, hint: Desc | None = None) -> Self:

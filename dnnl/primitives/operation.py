@@ -87,7 +87,7 @@ class Parameter:
 
     ``field`` is the field of the description, ``verbose`` the name in the auxiliary part of verbose
     lines, empty for what the problem says there, and ``case`` its value in a case. Where it is
-    None, ``default`` makes it out of the description.
+    None, ``default`` makes it out of the description. Verbose lines leave ``usual`` out.
     """
 
     field: str
@@ -95,6 +95,7 @@ class Parameter:
     case: Callable[[CaseValues], Any]
     verbose: str = ""
     default: Callable[[Any], Any] | None = None
+    usual: Any = None
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,10 @@ from dnnl.language.options import (
     STAG,
     Driver,
     algorithm,
+    auxiliary,
 )
 from dnnl.language.problem import Dims
+from dnnl.language.values import one_of
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
@@ -37,7 +39,7 @@ from dnnl.primitives.implementation import (
     resolve_dropout,
 )
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
-from dnnl.primitives.parameters import Algorithm, Axis
+from dnnl.primitives.parameters import Algorithm, Axis, Name
 from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.softmax import SPECIFICATION
 from dnnl.types.arg import Arg
@@ -45,14 +47,17 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
+_MASKED_ROWS = "zero", "nan"  # what becomes of rows of -inf, the usual one first
+
 
 @dataclass(frozen=True)
 class SoftmaxDesc(Desc):
     """dst = exp(src - max) / sum(exp(src - max)) along ``axis``, or src - max - log(sum).
 
     Arguments SRC, DST; both have the same dims, dst may be ``any`` and may be src's buffer. Where
-    all of a row is -inf the result is 0 (-inf for the logarithm). Dims, strides and offsets of
-    plain layouts may be RUNTIME_DIM, in either direction: one primitive serves all of them.
+    all of a row is -inf the result is 0 (-inf for the logarithm), or NaN if ``masked_rows`` is
+    "nan" in place of "zero". Dims, strides and offsets of plain layouts may be RUNTIME_DIM, in
+    either direction: one primitive serves all of them.
 
     Backward diff_src = dst * (diff_dst - sum(diff_dst * dst)), or of the logarithm
     diff_dst - exp(dst) * sum(diff_dst). Arguments DST, DIFF_DST, DIFF_SRC; gradients may be
@@ -66,6 +71,7 @@ class SoftmaxDesc(Desc):
     axis: int
     diff_src_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
     diff_dst_desc: MemoryDesc = field(default_factory=MemoryDesc.zero)
+    masked_rows: str = _MASKED_ROWS[0]
 
     @classmethod
     def forward(
@@ -75,12 +81,14 @@ class SoftmaxDesc(Desc):
         src_desc: MemoryDesc,
         dst_desc: MemoryDesc,
         axis: int,
+        masked_rows: str = _MASKED_ROWS[0],
     ) -> SoftmaxDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc, axis=axis
-        )
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
+            axis=axis, masked_rows=masked_rows,
+        )  # fmt: skip
 
     @classmethod
     def backward(
@@ -153,8 +161,9 @@ def _open_sizes(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
 
 def _configure(desc: SoftmaxDesc, attr: PrimitiveAttr) -> Callable[..., kernel.Conf | Refusal]:
     return partial(
-        kernel.configure, desc.alg_kind, desc.axis, desc.src_desc, desc.dst_desc,
-        Quantization.of(attr), resolve_dropout(attr.dropout, desc.dst_desc),
+        kernel.configure, desc.alg_kind, desc.axis, desc.masked_rows == "nan",
+        desc.src_desc, desc.dst_desc, Quantization.of(attr),
+        resolve_dropout(attr.dropout, desc.dst_desc),
     )  # fmt: skip
 
 
@@ -193,7 +202,8 @@ SoftmaxDesc.operation = Operation(
                     "SOFTMAX": "softmax_accurate", "LOGSOFTMAX": "softmax_log",
                 },
             ),
-            AXIS, MB, *ATTRIBUTES, INPLACE,
+            AXIS, auxiliary("masked_rows", _MASKED_ROWS[0], one_of(*_MASKED_ROWS), _MASKED_ROWS),
+            MB, *ATTRIBUTES, INPLACE,
         ),
         Dims(),
     ),
@@ -204,12 +214,19 @@ SoftmaxDesc.operation = Operation(
     parameters=(
         Parameter("alg_kind", Algorithm("softmax_"), lambda case: case["alg"].alg, "alg"),
         Parameter("axis", Axis(), lambda case: case["axis"], "axis"),
+        Parameter(
+            "masked_rows", Name(_MASKED_ROWS), lambda case: case["masked_rows"], "masked_rows",
+            usual=_MASKED_ROWS[0],
+        ),
     ),
     in_place=((Arg.DST, Arg.SRC), (Arg.DIFF_SRC, Arg.DIFF_DST)),
     formerly={"softmax": "softmax_accurate", "logsoftmax": "softmax_log"},
     operands=(0, 16),
     reference=SPECIFICATION,
-    examples=("--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",),
+    examples=(
+        "--axis=1 --stag=abx,aBx16b --alg=SOFTMAX,LOGSOFTMAX 3x19x5",
+        "--axis=2 --masked_rows=nan --alg=SOFTMAX,LOGSOFTMAX 3x5x19",
+    ),
     implementations=(
         Implementation("nest", _forward, FORWARD),
         Implementation("open", _open_sizes, FORWARD, runtime=True),

@@ -24,15 +24,22 @@ TOLERANCE = Tolerance(ulps=16, growth=1, floor=None)
 BACKWARD_TOLERANCE = Tolerance(ulps=16, growth=2, floor=None)
 
 
-def softmax(src: ArrayLike, axis: int, alg: Alg | str = "softmax_accurate") -> Array:
+@np.errstate(invalid="ignore")
+def softmax(
+    src: ArrayLike,
+    axis: int,
+    alg: Alg | str = "softmax_accurate",
+    masked_rows: str = "zero",
+) -> Array:
     """``softmax_accurate``: e^(s - max) / sum; ``softmax_log``: s - max - ln(sum).
 
-    A row of nothing but -inf has the sum 0, which is replaced by 1.
+    A row of nothing but -inf has the sum 0, which is replaced by 1; with ``masked_rows`` "nan" it
+    is NaN.
     """
     name = name_of(alg)
     data = f64(src)
     peak = np.max(data, axis=axis, keepdims=True, initial=-np.inf)
-    shifted = data - np.where(peak == -np.inf, 0.0, peak)
+    shifted = data - np.where((peak == -np.inf) & (masked_rows == "zero"), 0.0, peak)
     exponentials = np.exp(shifted)
     total = np.sum(exponentials, axis=axis, keepdims=True)
     total = np.where(total == 0.0, 1.0, total)
@@ -97,7 +104,7 @@ class _Softmax(Specification):
             wide = any(tensor.desc.data_type is DataType.f64 for tensor in desc.tensors)
             core = DataType.f64 if wide else DataType.f32
             src = overflowed(values[Arg.SRC], core)  # in which kernels scale
-            return {Arg.DST: softmax(src, desc.axis, desc.alg_kind)}
+            return {Arg.DST: softmax(src, desc.axis, desc.alg_kind, desc.masked_rows)}
         ends = values[Arg.DST], values[Arg.DIFF_DST]
         return {Arg.DIFF_SRC: softmax_backward(*ends, desc.axis, desc.alg_kind)}
 

@@ -230,6 +230,23 @@ def test_softmax(op: str, opset: int, axis: int | None) -> None:
     agree(proto, "propagate", 1e-4)
 
 
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+def test_a_masked_row_is_not_a_number(op: str) -> None:
+    """As exporters write attention: the mask is added, and a row of NaN becomes zeros."""
+    nodes = [
+        node("Add", ["x", "mask"], "s"),
+        node(op, ["s"], "p", axis=-1),
+        node("IsNaN", ["p"], "n"),
+        node("Where", ["n", "zero", "p"], "y"),
+    ]
+    mask = np.where(np.arange(7)[:, np.newaxis] == 3, np.float32(-np.inf), random(7, 6))
+    constants = {"mask": mask, "zero": np.zeros(1, np.float32)}
+    session = agree(make_model(nodes, IMAGE, ["p", "y"], constants), "propagate", 1e-5)
+    found = session.run({"x": random(*IMAGE["x"])})["p"]
+    assert np.isnan(found[:, :, 3]).all()
+    assert np.isnan(found).sum() == found.size // 7
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_batch_normalization_alone(layout: str) -> None:
     constants = {n: random(20, seed=i) for i, n in enumerate(("s", "b", "m"))}

@@ -269,6 +269,19 @@ def test_integers_of_numpy_and_sequences_of_any_kind() -> None:
     np.testing.assert_array_equal(untyped.add(X.tolist(), [2] * 19), X + 2)
 
 
+@pytest.mark.parametrize("fn", [ops.softmax, ops.log_softmax])
+def test_masked_rows(fn: Function) -> None:
+    x = X.copy()
+    x[1], x[3, 5] = -np.inf, np.inf
+    same = F.softmax if fn is ops.softmax else F.log_softmax
+    np.testing.assert_allclose(fn(x), same(torch.from_numpy(x), -1).numpy(), rtol=2e-5)
+    want = 0.0 if fn is ops.softmax else -np.inf
+    got = fn(x, masked_rows="zero")
+    assert (got[1] == want).all()
+    assert np.isnan(got[3]).all()
+    np.testing.assert_array_equal(got[[0, 2]], fn(x)[[0, 2]])
+
+
 def test_concatenate() -> None:
     parts = [X, drawn(2, 19), X[:1]]
     np.testing.assert_array_equal(ops.concatenate(parts), np.concatenate(parts))
@@ -318,6 +331,7 @@ def test_problems_are_prepared_once() -> None:
         (lambda: untyped.sum(X, (0, -2)), r"axis = \(0, -2\): expected each axis once"),
         (lambda: untyped.sum(1.0, 0), "axis = 0: x has no dimensions"),
         (lambda: untyped.mean(X, keepdims=1), "keepdims = 1: expected True or False"),
+        (lambda: untyped.softmax(X, masked_rows=0), "masked_rows = 0: expected one of nan, zero"),
         (lambda: untyped.softmax(X, "x"), "axis = 'x': expected an integer"),
         (lambda: untyped.softmax(X, [0]), r"axis = \[0\]: expected an integer"),
         (lambda: untyped.layer_norm(X, "ab"), "normalized_shape = 'ab'"),

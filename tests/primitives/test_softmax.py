@@ -35,8 +35,10 @@ DIMS = (2, 19, 5, 7)
 ALGS = ["softmax_accurate", "softmax_log"]
 
 
-def softmax(src: MemoryDesc, dst: MemoryDesc, axis: int, alg: str = ALGS[0]) -> SoftmaxDesc:
-    return SoftmaxDesc.forward("forward_inference", alg, src, dst, axis)
+def softmax(
+    src: MemoryDesc, dst: MemoryDesc, axis: int, alg: str = ALGS[0], masked_rows: str = "zero"
+) -> SoftmaxDesc:
+    return SoftmaxDesc.forward("forward_inference", alg, src, dst, axis, masked_rows)
 
 
 def run(memory: Memory, dst: MemoryDesc, axis: int, alg: str = ALGS[0]) -> None:
@@ -97,7 +99,8 @@ def test_in_place(layout: str, axis: int) -> None:
 @every_isa
 @pytest.mark.parametrize("alg", ALGS)
 @pytest.mark.parametrize("axis", [0, 1])
-def test_extreme_rows(isa: str, alg: str, axis: int) -> None:
+@pytest.mark.parametrize("masked_rows", ["zero", "nan"])
+def test_extreme_rows(isa: str, alg: str, axis: int, masked_rows: str) -> None:
     """Nothing but -inf; one finite value; values whose exponentials overflow or vanish; a NaN."""
     rows = np.full((5, 37), -np.inf)
     rows[1, 5] = -3e38
@@ -108,9 +111,10 @@ def test_extreme_rows(isa: str, alg: str, axis: int) -> None:
     values = rows if axis == 1 else rows.T
     memory = memory_of(values, MemoryDesc(values.shape, "f32"), ENGINE)
     with config.override("max_cpu_isa", isa):
-        result = logical(execute(softmax(memory.desc, memory.desc, axis, alg), {Arg.SRC: memory}))
-    with np.errstate(invalid="ignore"):
-        want = reference.softmax(logical(memory), axis, alg)
+        desc = softmax(memory.desc, memory.desc, axis, alg, masked_rows)
+        result = logical(execute(desc, {Arg.SRC: memory}))
+    want = reference.softmax(logical(memory), axis, alg, masked_rows)
+    assert np.isnan(want if axis == 1 else want.T)[0].all() == (masked_rows == "nan")
     finite = np.isfinite(want)
     assert (np.isnan(result) == np.isnan(want)).all()
     assert (result[np.isinf(want)] == want[np.isinf(want)]).all()
