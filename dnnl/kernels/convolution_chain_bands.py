@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from math import prod
 from operator import neg
 
@@ -36,7 +35,7 @@ from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import convolution, depthwise
 from dnnl.kernels.conv_compute import Conf as FirstConf
 from dnnl.kernels.conv_compute import products
-from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.conv_tiles import Spatial, alike
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.product import emit_product
 from dnnl.runtime.image import Phase
@@ -47,6 +46,10 @@ from dnnl.types.post_ops import PostOp, PostOpPrelu
 
 _VECTORS = 4
 """Vectors of channels that make a part worth its own reading of src."""
+_MOST_VECTORS = 128
+"""Vectors of channels that a part has unless it has all."""
+_MOST_BORDERS = 16
+"""Bands near the border, which are looked at one by one."""
 _ITEMS = 8
 """With fewer items than these images are cut into bands, if ..."""
 _ROWS = 16
@@ -103,6 +106,8 @@ def plan_bands(first: Problem, second: Problem, isa: Isa) -> Bands | None:
     channels = _channels(first, isa)
     rows = _rows(first, second, channels, isa)
     runs = _runs(second.space[1], rows)
+    if not runs:
+        return None
     most = max(run.above for run in runs)
     part = _part(first, channels, most)
     if len(runs) == 1:  # the pixels of an image are one line
@@ -159,9 +164,8 @@ def _channels(first: Problem, isa: Isa) -> int:
     vectors, rest = divmod(first.outputs, isa.lanes)
     if rest:
         return first.outputs
-    return isa.lanes * next(
-        n for n in range(min(_VECTORS, vectors), vectors + 1) if not vectors % n
-    )
+    sizes = range(min(_VECTORS, vectors), min(vectors, _MOST_VECTORS) + 1)
+    return isa.lanes * next((size for size in sizes if not vectors % size), vectors)
 
 
 def _rows(first: Problem, second: Problem, channels: int, isa: Isa) -> int:
@@ -178,7 +182,7 @@ def _rows(first: Problem, second: Problem, channels: int, isa: Isa) -> int:
 
 
 def _runs(h: Spatial, rows: int) -> tuple[Run, ...]:
-    """Bands of ``rows`` rows of dst."""
+    """Bands of ``rows`` rows of dst; none where too many of them are near the border."""
 
     def band(number: int) -> tuple[int, int, int, int]:
         begin, end = number * rows, min(h.dst, (number + 1) * rows)
@@ -186,13 +190,15 @@ def _runs(h: Spatial, rows: int) -> tuple[Run, ...]:
         bottom = min(h.src, (end - 1) * h.stride - h.padding + h.kernel)
         return max(0, top), bottom - max(0, top), end - begin, max(0, -top)
 
-    found = []
-    every = [band(number) for number in range(-(-h.dst // rows))]
-    for (above, own, padding), group in groupby(range(len(every)), lambda b: every[b][1:]):
-        numbers = list(group)
-        begin = every[numbers[0]][0]
-        found.append(Run(numbers[0], len(numbers), begin, above, own, padding))
-    return tuple(found)
+    count, (low, high) = -(-h.dst // rows), h.inner
+    first, last = -(-low // rows), high // rows
+    if first + count - last > _MOST_BORDERS:
+        return ()
+    starts = [*range(first + 1), *range(last, count)]
+    return tuple(
+        Run(begin, end - begin, band(begin)[0], above, own, padding)
+        for (begin, end), (above, own, padding) in alike(count, starts, lambda n: band(n)[1:])
+    )
 
 
 def _cut(desc: MemoryDesc, dims: tuple[int, ...]) -> MemoryDesc:

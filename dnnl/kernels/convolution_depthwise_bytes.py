@@ -38,7 +38,6 @@ from dnnl.kernels.convolution_depthwise_rows import (
     load_one,
     shifted_alike,
     three,
-    unpadded,
 )
 from dnnl.kernels.pointwise import BYTES
 from dnnl.kernels.product_store import Store
@@ -200,7 +199,7 @@ class _Writer(RowsWriter):
         offset = e.add(offset, i64(-self.space[2].padding * self.steps[2]))
         begin = e.element(self.pointers[self.tensors.src], offset, I8)
         row = _Row(panel, env, begin, (inside[0], inside[1]), self._weights(panel, env))
-        low, high = unpadded(self.space[2])
+        low, high = self.space[2].inner
         start, stop = i64(low), i64(high)
         flags = [flag for side in inside for flag in side if flag is not None]
         for flag in flags:

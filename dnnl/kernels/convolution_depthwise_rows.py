@@ -25,7 +25,6 @@ from dnnl.codegen.multiply import Multiply
 from dnnl.codegen.phase import PhaseFunction
 from dnnl.codegen.quantization import Quantizer
 from dnnl.kernels.conv_compute import activation_index, weights_index
-from dnnl.kernels.conv_tiles import Spatial
 from dnnl.kernels.convolution import Problem
 from dnnl.kernels.inside import Inside
 from dnnl.kernels.pointwise import emit_copies, symbol
@@ -196,12 +195,3 @@ def load_one(e: Emitter, pointer: Value, operand: Operand, core: Type) -> Value:
 def three(strides: Sequence[int]) -> list[int]:
     """The steps along depth, height and width, of which the first ones may be missing."""
     return [0] * (3 - len(strides)) + list(strides)
-
-
-def unpadded(space: Spatial) -> tuple[int, int]:
-    """The outputs whose taps all lie inside, as a half-open range."""
-    low = -(-space.padding // space.stride)
-    reach = (space.kernel - 1) * space.dilation - space.padding
-    high = (space.src - 1 - reach) // space.stride + 1
-    low = min(max(low, 0), space.dst)
-    return low, min(max(high, low), space.dst)

@@ -40,7 +40,6 @@ from dnnl.kernels.convolution_depthwise_rows import (
     load_one,
     shifted_alike,
     three,
-    unpadded,
 )
 from dnnl.kernels.pointwise import BYTES, FLOATS
 from dnnl.kernels.product_store import Columns, Store
@@ -109,7 +108,7 @@ def _places(width: Spatial, isa: Isa) -> int | None:
 
 def _inner(width: Spatial, places: int) -> tuple[int, int]:
     """The whole tiles whose taps all lie inside of a row, as a half-open range."""
-    low, high = unpadded(width)
+    low, high = width.inner
     first = -(-low // places)
     return first, max(first, high // places)
 

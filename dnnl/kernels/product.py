@@ -77,7 +77,8 @@ class _Writer:
         sums = 0 if multiply.is_integer else tile.vectors * multiply.span
         self.band_rows = 1 if single else rows_per_band(problem.space, tile, sums)
         self.bands = [
-            (run, tile_runs(w, tile.rows, run.rows)) for run in band_runs(h, self.band_rows)
+            (run, tile_runs(w, tile.rows, run.rows))
+            for run in band_runs(h, self.band_rows, w.kernel)
         ]
         self.store = self._store(problem.finish)
         segments = problem.segments

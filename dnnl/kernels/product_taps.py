@@ -3,16 +3,26 @@ over what lies inside of a tap."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
+from typing import NamedTuple
 
 from dnnl.codegen import vector
 from dnnl.codegen.access import Env
+from dnnl.codegen.address import Axis
 from dnnl.codegen.brgemm import Factors, Level, Tile, accumulate, merge_levels
-from dnnl.codegen.builder import Emitter, Value, i64
+from dnnl.codegen.builder import Emitter, Value, Values, i64
 from dnnl.kernels.conv_tiles import BandRun, Span, Spatial, TileRun, static_taps
 from dnnl.kernels.product_form import Product, Walk
 from dnnl.kernels.product_sums import Sums
+
+
+class _Seen(NamedTuple):
+    """Some pixels of a tile, and the taps that they have."""
+
+    pixels: list[int]
+    taps: Level
 
 
 class Taps:
@@ -32,16 +42,26 @@ class Taps:
         if problem.is_matrix:
             return self._sums.add(e, env, sums, factors, self._sums.merged(inner))
         d, h, w = problem.space
-        kd, kh, kw = problem.taps
+        (depth, row, column), (kd, kh, kw) = problem.places, problem.taps
         levels = [
             *(self._walk.level(axis) for axis in problem.around),
-            _inside(e, d, env[problem.places[0]], self._walk.steps(kd)),
+            _inside(e, d, env[depth], self._walk.steps(kd)),
         ]
-        if not static_taps(run, tile, w.kernel):
+        if run.taps is None and run.rows > 1:
+            rows = self._seen(h, kh, env[row], [at for at, _ in tile.pixels(column.extent)])
+            return self._apart(sums, factors, levels, rows, [self._walk.level(kw), *inner])
+        if run.taps is None or len(set(run.taps)) == 1:
             spans = run.taps[0] if run.taps else None
-            levels.append(_inside(e, h, env[problem.places[1]], self._walk.steps(kh), spans))
+            levels.append(_inside(e, h, env[row], self._walk.steps(kh), spans))
+            rows_h: Sequence[Span] = ((0, 1),) * run.rows
+        else:
+            rows_h = run.taps
+        if tile.taps is None:
+            columns = self._seen(w, kw, env[column], range(tile.width))
+            return self._apart(sums, factors, levels, columns, inner)
+        if not static_taps(run, tile, w.kernel):
             levels.append(self._walk.level(kw))
-            ahead = tile.width * self._walk.a.stride(problem.places[2]) if self._streams else 0
+            ahead = tile.width * self._walk.a.stride(column) if self._streams else 0
             if not ahead:
                 return accumulate(self.e, sums, factors, merge_levels([*levels, *inner]))
 
@@ -53,16 +73,37 @@ class Taps:
                 return accumulate(e, sums, at, inner)
 
             return accumulate(self.e, sums, factors, levels, block)
-        if run.taps is None or len(set(run.taps)) == 1:
-            spans = run.taps[0] if run.taps else None
-            levels.append(_inside(e, h, env[problem.places[1]], self._walk.steps(kh), spans))
-            rows_h = ((0, 1),) * run.rows
-        else:
-            rows_h = run.taps
 
         def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
             for column in range(w.kernel):
                 sums = self._taps(sums, at, inner, column, rows_h, tile)
+            return sums
+
+        return accumulate(self.e, sums, factors, levels, leaf)
+
+    def _seen(self, space: Spatial, tap: Axis, first: Value, outs: Iterable[int]) -> list[_Seen]:
+        """The pixels of a tile that are at outputs ``first`` + each of ``outs``, by output."""
+        e, steps = self.e, self._walk.steps(tap)
+        return [
+            _Seen([number for number, _ in own], _inside(e, space, e.add(first, i64(out)), steps))
+            for out, own in groupby(enumerate(outs), key=lambda pair: pair[1])
+        ]
+
+    def _apart(
+        self, sums: Tile, factors: Factors, levels: list[Level], seen: list[_Seen],
+        inner: list[Level],
+    ) -> Tile:  # fmt: skip
+        """``sums`` with the taps that each pixel has, inside ``levels``: one loop over those that
+        all have, and for each pixel those before and behind them."""
+        # The further on a pixel is, the further back its taps begin and end.
+        low = seen[0].taps.begin
+        high = self.e.larger(low, seen[-1].taps.end)
+
+        def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
+            sums = accumulate(e, sums, at, [replace(seen[0].taps, end=high), *inner])
+            for pixels, own in seen:
+                part = _sides(e, sums.take(pixels), at.of_rows(pixels), own, (low, high), inner)
+                sums = sums.put(pixels, part)
             return sums
 
         return accumulate(self.e, sums, factors, levels, leaf)
@@ -78,6 +119,7 @@ class Taps:
     ) -> Tile:
         """The taps of a column, for the pixels that have them: one loop over neighbours that the
         same pixels have."""
+        assert tile.taps is not None, "those of others are told apart at run time"
         pixels = tile.pixels(self._problem.places[2].extent)
         seen = [
             rows_h[row] if left <= column < right else (0, 0)
@@ -98,6 +140,23 @@ class Taps:
                 part = accumulate(self.e, sums.take(numbers), moved.of_rows(numbers), levels)
                 sums = sums.put(numbers, part)
         return sums
+
+
+def _sides(
+    e: Emitter, sums: Tile, factors: Factors, own: Level, done: tuple[Value, Value],
+    inner: list[Level],
+) -> Tile:  # fmt: skip
+    """``sums`` with those of their ``own`` taps that lie before and behind what is ``done``."""
+    low, high = done
+    before = e.smaller(low, own.end)
+
+    def side(number: Value, *cells: Value) -> Values:
+        first = e.b.icmp_signed("==", number, i64(0))
+        begin, end = e.b.select(first, own.begin, high), e.b.select(first, before, own.end)
+        level = replace(own, begin=begin, end=end)
+        return accumulate(e, Tile(sums.vectors, cells), factors, [level, *inner]).cells
+
+    return Tile(sums.vectors, e.loop(i64(0), i64(2), side, sums.cells, unroll=False, name="side"))
 
 
 def _inside(

@@ -31,6 +31,17 @@ def spatials(draw: st.DrawFn) -> Spatial:
     )
 
 
+@st.composite
+def large(draw: st.DrawFn) -> Spatial:
+    """Sizes of which not all pixels are looked at, and kernels of which not all taps are."""
+    size = st.integers(1, 400)
+    return Spatial(
+        src=draw(size), dst=draw(size), kernel=draw(st.integers(1, 200)),
+        stride=draw(st.integers(1, 3)), padding=draw(st.integers(-3, 300)),
+        dilation=draw(st.integers(1, 200)),
+    )  # fmt: skip
+
+
 def inside(space: Spatial, out: int) -> list[int]:
     """The taps of an output that see the image, by trying each."""
     places = [out * space.stride - space.padding + k * space.dilation for k in range(space.kernel)]
@@ -52,31 +63,38 @@ def test_padded(space: Spatial) -> None:
         assert space.padded == (not complete)
 
 
-@given(spatials(), st.integers(1, 30))
+@given(spatials() | large())
+def test_inner(space: Spatial) -> None:
+    complete = [len(inside(space, out)) == space.kernel for out in range(space.dst)]
+    low, high = space.inner
+    assert [low <= out < high for out in range(space.dst)] == complete
+
+
+@given(spatials() | large(), st.integers(1, 30))
 def test_tiles_cover_a_row_once(w: Spatial, rows: int) -> None:
     covered: list[int] = []
     numbers: list[int] = []
     for run in tile_runs(w, rows):
         assert 1 <= run.width <= rows
-        assert len(run.taps) == run.width
+        assert run.taps is None or len(run.taps) == run.width
         for number in range(run.count):
             begin = run.begin + number * run.width
             numbers.append(run.first + number)
             for i in range(run.width):
                 covered.append(begin + i)
-                assert list(range(*run.taps[i])) == inside(w, begin + i)
+                assert run.taps is None or list(range(*run.taps[i])) == inside(w, begin + i)
     assert covered == list(range(w.dst))
     assert numbers == list(range(len(numbers)))
 
 
-@given(spatials(), st.integers(1, 30))
+@given(spatials() | large(), st.integers(1, 30))
 def test_tiles_are_as_few_and_even_as_can_be(w: Spatial, rows: int) -> None:
     widths = [run.width for run in tile_runs(w, rows) for _ in range(run.count)]
     assert len(widths) == -(-w.dst // rows)
     assert max(widths) - min(widths) <= 1
 
 
-@given(spatials(), spatials(), st.integers(1, 30), st.integers(1, 4))
+@given(spatials() | large(), spatials(), st.integers(1, 30), st.integers(1, 4))
 def test_bands_cover_the_rows_once(h: Spatial, w: Spatial, rows: int, vectors: int) -> None:
     height = rows_per_band((ONE, h, w), TileShape(rows, vectors), vectors)
     assert 1 <= height <= h.dst
@@ -103,7 +121,7 @@ def test_tiles_cover_a_band_once(w: Spatial, rows: int, height: int) -> None:
             begin = run.begin + number * run.width
             pixels = [(row, begin + column) for row, column in run.pixels(w.dst)]
             covered += pixels
-            for (_, column), taps in zip(pixels, run.taps, strict=True):
+            for (_, column), taps in zip(pixels, run.taps or (), strict=True):
                 assert list(range(*taps)) == inside(w, column)
     assert covered == [(row, column) for row in range(height) for column in range(w.dst)]
 

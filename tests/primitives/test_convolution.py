@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
@@ -52,12 +54,30 @@ TAPLESS = [
     Window((4, 4), (2, 2), padding_l=(40, 0), padding_r=(0, 41), dilations=(39, 40)),
     Window((3, 3, 3), (2, 2, 2), padding_l=(3, 4, 5)),
 ]
+# So many taps near the border that which of them lie inside is found out at run time.
+LONG = [
+    Window((250,), (101,), padding_l=(50,)),
+    Window((230,), (90,), (3,), (70,), (40,), (1,)),
+    Window((5,), (150,), padding_l=(80,), padding_r=(120,)),
+    Window((1500,), (3,), padding_l=(1400,), padding_r=(1300,), dilations=(1399,)),
+    Window((40, 30), (3, 30), padding_l=(1, 0)),
+    Window((150, 1), (101, 1), (2, 1), padding_l=(60, 0), padding_r=(40, 0)),
+    Window((9, 33, 2), (2, 19, 2), padding_l=(1, 10, 0)),
+    Window((60, 3), (31, 3), padding_l=(15, 1)),
+]
 
 
 @pytest.mark.parametrize("layout", ["any", "plain", "last"])
 @pytest.mark.parametrize("window", WINDOWS + TAPLESS, ids=str)
 def test_windows(window: Window, layout: str) -> None:
     verify(convolution_desc(window, 2, (20, 18), (layout, "any", layout)))
+
+
+@pytest.mark.parametrize(
+    ("window", "layout"), list(zip(LONG, cycle(("any", "plain", "last")), strict=False)), ids=str
+)
+def test_long_windows(window: Window, layout: str) -> None:
+    verify(convolution_desc(window, 2, (10, 18), (layout, "any", layout)))
 
 
 @pytest.mark.parametrize("channels", [(20, 18), (2, 16, 16), (5, 1, 1)], ids=str)
