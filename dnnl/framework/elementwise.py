@@ -71,18 +71,46 @@ BINARY = {
 }
 """Operators of two sources that broadcast."""
 
-_SCALAR: dict[str, Callable[[float], Parameters]] = {
-    "Add": lambda c: ("eltwise_linear", 1.0, c),
-    "Div": lambda c: ("eltwise_linear", 1.0 / c, 0.0),
-    "Mul": lambda c: ("eltwise_linear", c, 0.0),
-    "Pow": lambda c: ("eltwise_pow", 1.0, c),
-    "Sub": lambda c: ("eltwise_linear", 1.0, -c),
+
+def _shifted(scale: float, shift: float) -> Parameters | None:
+    """None for a shift of 0: without it, as eltwise_linear is then, -0 stays -0."""
+    is_zero = shift == 0.0 and math.copysign(1.0, shift) > 0.0
+    return None if is_zero or math.isnan(shift) else ("eltwise_linear", scale, shift)
+
+
+def _scaled(scale: float) -> Parameters | None:
+    """None for -0, which descriptors do not tell from 0, and for NaN, which they have not."""
+    is_special = math.isnan(scale) or (scale == 0.0 and math.copysign(1.0, scale) < 0.0)
+    return None if is_special else ("eltwise_linear", scale, 0.0)
+
+
+def _divided_by(number: float) -> Parameters | None:
+    return ("eltwise_linear", 1.0 / number, 0.0) if _has_inverse(number) else None
+
+
+def _quotient(number: float) -> Parameters | None:
+    """Of 1 and -1 alone: the inverse of a large number loses digits, and that of a small one is
+    infinite."""
+    return ("eltwise_pow", number, -1.0) if abs(number) == 1.0 else None
+
+
+def _power(number: float) -> Parameters | None:
+    return None if math.isnan(number) else ("eltwise_pow", 1.0, number)
+
+
+_SCALAR: dict[str, Callable[[float], Parameters | None]] = {
+    "Add": lambda c: _shifted(1.0, c),
+    "Div": _divided_by,
+    "Mul": _scaled,
+    "Pow": _power,
+    "Sub": lambda c: _shifted(1.0, -c),
 }
-_SCALAR_FIRST: dict[str, Callable[[float], Parameters]] = {
+"""What operators with a number as second source are, where that is the same for every value."""
+_SCALAR_FIRST: dict[str, Callable[[float], Parameters | None]] = {
     "Add": _SCALAR["Add"],
-    "Div": lambda c: ("eltwise_pow", c, -1.0),
+    "Div": _quotient,
     "Mul": _SCALAR["Mul"],
-    "Sub": lambda c: ("eltwise_linear", -1.0, c),
+    "Sub": lambda c: _shifted(-1.0, c),
 }
 _COMMUTATIVE = frozenset({"Add", "Max", "Min", "Mul"})
 
@@ -105,9 +133,9 @@ def post_op_of(node: Node, value: str, graph: Graph) -> PostOp | None:
     other = node.inputs[1] if first else node.inputs[0]
     scalar = scalar_of(graph.constants.get(other))
     rule = (_SCALAR if first else _SCALAR_FIRST).get(node.op)
-    inverse = node.op != "Div" or not first or _has_inverse(scalar)
-    if scalar is not None and rule is not None and inverse:
-        return PostOp("eltwise", *rule(scalar))
+    parameters = None if scalar is None or rule is None else rule(scalar)
+    if parameters is not None:
+        return PostOp("eltwise", *parameters)
     if node.op in BINARY and other != value and (first or node.op in _COMMUTATIVE):
         return PostOp("binary", BINARY[node.op], operands=(other,))
     return None
@@ -129,9 +157,9 @@ def _function_of(value: str, node: Node, graph: Graph) -> PostOp | None:
     return PostOp("function", function=function, operands=operands)
 
 
-def _has_inverse(number: float | None) -> bool:
+def _has_inverse(number: float) -> bool:
     """Whether f32 holds one divided by a number with all its digits."""
-    return number is not None and 2.0**-126 <= abs(number) <= 2.0**126
+    return 2.0**-126 <= abs(number) <= 2.0**126
 
 
 def unary_parameters(node: Node, graph: Graph) -> Parameters | None:

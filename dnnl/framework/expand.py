@@ -149,7 +149,7 @@ def _pieces(writer: Writer) -> bool:
 
 
 def _sign(writer: Writer) -> bool:
-    """1 and -1 of floats that are above and below 0; 0 and NaN stay."""
+    """1 and -1 of floats that are above and below 0, 0 of both zeros; NaN stays."""
     value, shape = writer.node.inputs[0], writer.graph.shape_of(writer.node.output)
     if is_whole(writer.dtype):
         return False
@@ -157,6 +157,7 @@ def _sign(writer: Writer) -> bool:
     for op, sign in (("Less", -1), ("Greater", 1)):
         found = writer.add(op, (writer.node.inputs[0], zero), shape, dtype=truth)
         value = writer.add("Where", (found, writer.constant(sign), value), shape)
+    writer.add("Add", (value, zero), shape)
     return True
 
 

@@ -32,21 +32,32 @@ def _clip(x: Scalar, low: float, high: float) -> Scalar:
     return apply("minimum", apply("maximum", x, low), high)
 
 
+def _linear(x: Scalar, alpha: float, beta: float) -> Scalar:
+    """Without a sum where beta is 0, as a sum with 0 makes 0 of -0."""
+    scaled = x if alpha == 1.0 else alpha * x
+    return scaled + beta if beta else scaled
+
+
+def _elu(x: Scalar, alpha: float, beta: float = 1.0) -> Scalar:
+    return apply("where", x > 0, x, alpha * apply("expm1", x / beta if beta != 1.0 else x))
+
+
 def _gelu_tanh(x: Scalar, alpha: float, beta: float) -> Scalar:
+    # (1 + tanh y) / 2, which would lose digits where tanh y comes close to -1.
     inner = np.sqrt(2 / np.pi).item() * (x + 0.044715 * x * x * x)
-    return 0.5 * x * (1 + apply("tanh", inner))
+    return x * apply("sigmoid", 2 * inner)
 
 
 _ALGORITHMS: Mapping[str, Traced] = {
     "abs": lambda x, a, b: apply("abs", x),
     "clip": _clip,
-    "elu": lambda x, a, b: apply("where", x > 0, x, a * (apply("exp", x) - 1)),
+    "elu": lambda x, a, b: _elu(x, a),
     "exp": lambda x, a, b: apply("exp", x),
     "gelu_erf": lambda x, a, b: 0.5 * x * (1 + apply("erf", np.sqrt(0.5).item() * x)),
     "gelu_tanh": _gelu_tanh,
     "hardsigmoid": lambda x, a, b: _clip(a * x + b, 0.0, 1.0),
     "hardswish": lambda x, a, b: x * _clip(a * x + b, 0.0, 1.0),
-    "linear": lambda x, a, b: a * x + b,
+    "linear": _linear,
     "log": lambda x, a, b: apply("log", x),
     "logistic": lambda x, a, b: apply("sigmoid", x),
     "mish": lambda x, a, b: x * apply("tanh", apply("softplus", x)),
@@ -66,12 +77,12 @@ def _named(name: str) -> Traced:
 
 def _selu(scope: Scope, x: Scalar) -> Scalar:
     alpha, gamma = scope.attr("alpha", 1.6732632), scope.attr("gamma", 1.0507010)
-    return apply("mul", gamma, apply("where", x > 0, x, alpha * (apply("exp", x) - 1)))
+    return apply("mul", gamma, _elu(x, alpha))
 
 
 def _celu(scope: Scope, x: Scalar) -> Scalar:
     alpha = scope.attr("alpha", 1.0)
-    return apply("where", x > 0, x, alpha * (apply("exp", x / alpha) - 1))
+    return _elu(x, alpha, alpha)
 
 
 ALONE: Mapping[str, Traced] = {

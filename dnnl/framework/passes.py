@@ -11,6 +11,7 @@ import numpy.typing as npt
 from dnnl.errors import Unimplemented
 from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, blamed_on
+from dnnl.types.dtype import DataType
 
 Pass = Callable[[Graph], Graph]
 Float64 = npt.NDArray[np.float64]
@@ -89,7 +90,8 @@ def fold_affine(graph: Graph) -> Graph:
     """Per-channel arithmetic moved into the parameters of the convolution, matrix product or
     batch normalization before it, where nothing else reads what lies between.
 
-    The new parameters are computed in double precision and rounded once.
+    The new parameters are computed in double precision and rounded once. Where their type does not
+    hold them, the arithmetic stays: a division by 0, a scale that makes weights overflow.
     """
     uses, constants = graph.uses(), dict(graph.constants)
     state = replace(graph, constants=constants)
@@ -97,11 +99,14 @@ def fold_affine(graph: Graph) -> Graph:
     position: dict[str, int] = {}
     for node in graph.nodes:
         source = next((v for v in node.inputs if v in position), "")
-        with blamed_on(node):
-            affine = _affine(node, source, state)
-        if affine is not None and uses[source] == 1:
+        with blamed_on(node), np.errstate(all="ignore"):
+            affine = _affine(node, source, state) if uses[source] == 1 else None
+            if affine is None:
+                folded = None
+            else:
+                folded = _folded(nodes[position[source]], affine, node, constants)
+        if folded is not None:
             index = position.pop(source)
-            folded = _folded(nodes[index], affine, node, constants)
             nodes[index] = folded
             position[folded.output] = index
             continue
@@ -160,28 +165,34 @@ def batch_normalization(node: Node, graph: Graph) -> ScaleShift:
     return ScaleShift(scale, beta - mean * scale)
 
 
-def _folded(node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str, Array]) -> Node:
-    """``node`` with ``affine`` in its parameters, giving the result of ``absorbed``."""
+def _folded(
+    node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str, Array]
+) -> Node | None:
+    """``node`` with ``affine`` in its parameters, giving the result of ``absorbed``; None where
+    they would not be what they stand for."""
     names = [*node.inputs, *[""] * (3 - len(node.inputs))]
-    dtype = constants[names[1]].dtype
-
-    def store(index: int, array: Float64) -> None:
-        names[index] = f"{absorbed.name}{JOINT}{index}"
-        constants[names[index]] = array.astype(dtype)
-
-    def load(index: int) -> Float64:
-        return np.asarray(constants[names[index]], np.float64)
-
-    attrs = dict(node.attrs)
+    weights, attrs = np.asarray(constants[names[1]]), dict(node.attrs)
+    dtype = weights.dtype
+    addend = np.asarray(constants[names[2]], np.float64) if names[2] else np.float64(0.0)
     if node.op == "BatchNormalization":
-        store(1, load(1) * affine.scale)
-        store(2, load(2) * affine.scale + affine.shift)
+        factor = affine.scale
+        shift = addend * affine.scale + affine.shift
     else:
         alpha, beta = attrs.pop("alpha", 1.0), attrs.pop("beta", 1.0)
-        weights = np.asarray(constants[names[1]])
-        shift = affine.shift + (beta * load(2) * affine.scale if names[2] else 0.0)
-        store(1, weights * (alpha * _along(affine.scale, node, weights.shape)))
-        store(2, shift)
+        factor = alpha * _along(affine.scale, node, weights.shape)
+        shift = beta * addend * affine.scale + affine.shift
+    exact = weights * factor
+    scaled, shifted = exact.astype(dtype), shift.astype(dtype)
+    # They may lose what rounding the largest weight of the channel may.
+    along = tuple(d - factor.ndim for d, n in enumerate(factor.shape) if n == 1)
+    others = (*range(weights.ndim - factor.ndim), *along)
+    largest = np.max(np.abs(exact), axis=others, keepdims=True, initial=0.0)
+    holds = np.abs(scaled - exact) <= DataType.from_numpy(dtype).eps * largest
+    if not holds.all() or (np.isinf(shifted) & np.isfinite(shift)).any():
+        return None
+    for index, array in ((1, scaled), (2, shifted)):
+        names[index] = f"{absorbed.name}{JOINT}{index}"
+        constants[names[index]] = array
     return replace(
         node,
         inputs=tuple(names),

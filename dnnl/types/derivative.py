@@ -40,19 +40,20 @@ _SLOPES: Mapping[str, Slopes] = {
     "rsqrt": lambda a, y: (-0.5 * y / a,),
     "exp": lambda a, y: (y,),
     "log": lambda a, y: (1.0 / a,),
-    "expm1": lambda a, y: (y + 1.0,),
+    "expm1": lambda a, y: (apply("exp", a),),
     "log1p": lambda a, y: (1.0 / (a + 1.0),),
     "sin": lambda a, y: (apply("cos", a),),
     "cos": lambda a, y: (-apply("sin", a),),
-    "tanh": lambda a, y: (1.0 - y * y,),
+    "tanh": lambda a, y: (4.0 * apply("sigmoid", a + a) * apply("sigmoid", -(a + a)),),
     "erf": lambda a, y: (2.0 / math.sqrt(math.pi) * apply("exp", -(a * a)),),
-    "sigmoid": lambda a, y: (y * (1.0 - y),),
+    "sigmoid": lambda a, y: (y * apply("sigmoid", -a),),
     "softplus": lambda a, y: (apply("sigmoid", a),),
     "floor": lambda a, y: (0.0,),
     "ceil": lambda a, y: (0.0,),
     "round": lambda a, y: (0.0,),
 }
-"""By function: its slopes along each source, from the sources and the result ``y``."""
+"""By function: its slopes along each source, from the sources and the result ``y``, without a
+difference that loses digits where the result comes close to 1 or -1."""
 
 
 def derivative(expression: Expression, parameter: int = 0) -> Expression:

@@ -43,7 +43,8 @@ def read_bool(argument: str, value: object) -> bool:
 
 
 def read_float(argument: str, value: object) -> float:
-    """Return a real number as a float; NaN is none, and would make a description unlike itself."""
+    """Return a real number as a float: 0 for -0, as they are equal and would have one description;
+    NaN is none, and would make a description unlike itself."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -52,7 +53,7 @@ def read_float(argument: str, value: object) -> float:
         raise InvalidArguments(argument, value, "expected a number") from None
     if math.isnan(number):
         raise InvalidArguments(argument, value, "expected a number")
-    return number
+    return number + 0.0
 
 
 def read_sequence(argument: str, values: Iterable[T], rule: str) -> tuple[T, ...]:

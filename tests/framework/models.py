@@ -73,14 +73,17 @@ def feeds_for(graph: Graph, seed: int = 0) -> dict[str, Array]:
     }
 
 
-def run_peer(proto: Any, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """ONNX Runtime's outputs."""
+def run_peer(proto: Any, feeds: Mapping[str, Array], as_written: bool = False) -> dict[str, Array]:
+    """ONNX Runtime's outputs; ``as_written`` without its own rewrites."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     # Its further fusions lose values of valid graphs: a product of scaled factors, of which one has
     # another reader, cannot be loaded.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = (
+        levels.ORT_DISABLE_ALL if as_written else levels.ORT_ENABLE_BASIC
+    )
     content = proto if isinstance(proto, bytes) else proto.SerializeToString()
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
