@@ -1,61 +1,38 @@
-"""``python -m bench``: every subject in turn, then which targets were reached."""
+"""``python -m bench``: subjects one after another, each in a process, then the targets reached."""
 
 from __future__ import annotations
 
 import json
-import platform
+import os
 import re
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
-from time import perf_counter
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.text import Text
 
-from bench import (
-    conversions,
-    convolutions,
-    layouts,
-    load,
-    matmuls,
-    models,
-    narrow,
-    normalizations,
-    odd,
-    overhead,
-    peers,
-    preparation,
-    small,
-)
-from bench.contest import WrongResult
-from bench.context import Context
-from bench.report import Report
-from dnnl import Engine, __version__
-from dnnl.errors import Error
-from dnnl.primitives.primitive_desc import select_isa
+from bench import peers
+from bench.report import Report, markdown
+from bench.unit import SUBJECTS, THREADLESS, Unit, console_for_output
 from dnnl.runtime.threads import available_cpus
-from dnnl.tools.bench.machine import peaks
-from dnnl.tools.measure import Effort, measure
 
-SUBJECTS: dict[str, Callable[[Context, Report], None]] = {
-    "convolutions": convolutions.run,
-    "matmuls": matmuls.run,
-    "narrow": narrow.run,
-    "normalizations": normalizations.run,
-    "layouts": layouts.run,
-    "conversions": conversions.run,
-    "odd": odd.run,
-    "small": small.run,
-    "models": models.run,
-    "overhead": overhead.run,
-    "preparation": preparation.run,
-}
 FAILED = 1
-PIPE_WIDTH = 160
-NOISE = 0.1
-"""From so many cpus of others on, figures are not to be trusted."""
+PEERS = {
+    "onednn": (peers.ONEDNN, peers.ONEDNN_OPENMP),
+    "torch": (peers.PYTORCH,),
+    "onnxruntime": (peers.ONNXRUNTIME,),
+}
+"""The peers by the names that the command line has for them."""
+ISA_LIMITS = ("DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA")
+TORCH_LIMITS = {"avx2": "avx2", "sse41": "default"}
+"""ATEN_CPU_CAPABILITY, where it is not that of the machine."""
 
 
 class _ThreadCounts(click.ParamType[tuple[int, ...]]):
@@ -73,16 +50,12 @@ class _ThreadCounts(click.ParamType[tuple[int, ...]]):
         return counts
 
 
-class _Pattern(click.ParamType[re.Pattern[str]]):
-    name = "regex"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> re.Pattern[str]:
-        try:
-            return re.compile(str(value))
-        except re.error as error:
-            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+def _pattern(_: click.Context, __: click.Parameter, value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}") from None
+    return value
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -90,109 +63,114 @@ class _Pattern(click.ParamType[re.Pattern[str]]):
 @click.option("--quick", is_flag=True, help="Little time for each figure: to see that all works.")
 @click.option(
     "--only",
-    type=_Pattern(),
     default="",
-    help="Reorders and normalizations whose names contain this.",
+    callback=_pattern,
+    metavar="REGEX",
+    help="Reorders, normalizations and lists whose names contain this.",
 )
 @click.option("--full", is_flag=True, help="Print all cases, not only the worst of many.")
 @click.option("--threads", type=_ThreadCounts(), help="Thread counts; by default 1 and 2.")
+@click.option(
+    "--isa",
+    "isas",
+    multiple=True,
+    metavar="NAME",
+    help="Hold all sides to an instruction set, such as avx2; several are measured in turn.",
+)
+@click.option(
+    "--peer",
+    "peer_names",
+    multiple=True,
+    type=click.Choice(list(PEERS)),
+    help="Only these beside us.",
+)
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures.")
+@click.option("--markdown", "text_file", type=click.Path(path_type=Path), help="Write all tables.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Store the figures of each subject in this folder, and measure only what is not there.",
+)
 def main(
     subjects: Sequence[str],
     quick: bool,
-    only: re.Pattern[str],
+    only: str,
     full: bool,
     threads: tuple[int, ...] | None,
+    isas: Sequence[str],
+    peer_names: Sequence[str],
     json_file: Path | None,
+    text_file: Path | None,
+    resume: Path | None,
 ) -> None:
     """Measure speed beside the machine's limits, oneDNN, PyTorch and ONNX Runtime.
 
-    All SUBJECTS are measured unless some are named.
+    All SUBJECTS are measured unless some are named, each in a process of its own.
 
     Exits with 1 where a result is wrong or a subject fails; a missed target is no failure.
     """
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=PIPE_WIDTH, no_color=True)
+    console = console_for_output()
     counts = threads or tuple(n for n in (1, 2) if n <= available_cpus())
-    context = Context(Engine("cpu"), peers.find(), counts, quick, only, full)
-    report = Report(console)
-    started, before = perf_counter(), load.snapshot()
-    facts = _facts(context)
-    for name, value in facts.items():
-        console.print(Text(f"{name:<13} {value}"))
-    failures = _run(
-        context, report, [name for name in SUBJECTS if not subjects or name in subjects]
-    )
-    if only.pattern and not report.tables:
-        console.print(Text(f"\nno case of these subjects has {only.pattern!r} in its name"))
+    names = tuple(name for key in peer_names or PEERS for name in PEERS[key])
+    units = [
+        Unit(subject, count, isa, names, quick, only, full)
+        for isa, subject, count in product(isas or ("",), SUBJECTS, counts)
+        if not subjects or subject in subjects
+        if subject not in THREADLESS or count == counts[0]
+    ]
+    report, documents = Report(console), []
+    with tempfile.TemporaryDirectory(prefix="dnnl-bench-") as scratch:
+        for document in _measured(units, resume or Path(scratch), console):
+            documents.append(document)
+            report.extend(document)
+    if only and not report.tables:
+        console.print(Text(f"\nno case of these subjects has {only!r} in its name"))
     report.print_targets()
-    others = _others(before)
-    console.print()
-    console.print(_closing(perf_counter() - started, others))
+    failures = {each["unit"]["subject"]: each["failure"] for each in documents if each["failure"]}
     if json_file is not None:
-        document = {
-            "machine": facts,
-            "quick": quick,
-            "threads": counts,
-            "cpus_of_others": others,
-            "failures": failures,
-            **report.as_json(),
-        }
-        json_file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    sys.exit(FAILED if failures else 0)
+        text = json.dumps({"failures": failures, "units": documents, **report.as_json()}, indent=2)
+        json_file.write_text(text + "\n", encoding="utf-8")
+    if text_file is not None:
+        text_file.write_text(_text(documents, report), encoding="utf-8")
+    sys.exit(FAILED if failures or len(documents) < len(units) else 0)
 
 
-def _facts(context: Context) -> dict[str, str]:
-    """What figures depend on: versions, machine, its peak now."""
-    isa = select_isa(context.engine)
-    cpu = context.engine.features.cpu
-    facts = {
-        "dnnl": f"{__version__}, {isa.name}",
-        "machine": f"{platform.machine()} {cpu}, {available_cpus()} cpus, {platform.system()}",
-        "python": platform.python_version(),
-    }
-    facts.update(context.peers.versions)
-    facts.update({name: f"missing ({why})" for name, why in context.peers.missing.items()})
-    for num_threads in context.threads:
-        products = peaks(context.engine, num_threads)
-        found = measure(list(products.values()), Effort(3, 0.05))
-        rates = ", ".join(f"{found.best_rate(name) / 1e9:.1f} of {name}" for name in products)
-        facts[f"peak, {num_threads} thr"] = f"GFLOP/s: {rates}"
-    return facts
+def _measured(units: Sequence[Unit], folder: Path, console: Console) -> Iterator[dict[str, Any]]:
+    """The figures of each unit that could be measured, those in the folder as they are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for unit in units:
+        path = folder / f"{re.sub('[^a-z0-9_]+', '-', unit.name)}.json"
+        document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if document.get("unit") == unit.document() and not document["failure"]:
+            console.print(Text(f"\n{unit.name}: taken from {path}"))
+            yield document
+            continue
+        path.unlink(missing_ok=True)
+        arguments = [sys.executable, "-m", "bench.unit", json.dumps(asdict(unit)), str(path)]
+        root = Path(__file__).parents[1]
+        done = subprocess.run(arguments, cwd=root, env=_environment(unit), check=False)
+        if path.exists():
+            yield json.loads(path.read_text(encoding="utf-8"))
+        else:
+            console.print(Text(f"\n{unit.name}: its process ended with {done.returncode}"))
 
 
-def _run(context: Context, report: Report, names: Sequence[str]) -> dict[str, str]:
-    """Run subjects; those that fail, with the reason."""
-    failures = {}
-    progress = Console(stderr=True)
-    for name in names:
-        try:
-            if progress.is_terminal:
-                with progress.status(name):
-                    SUBJECTS[name](context, report)
-            else:
-                SUBJECTS[name](context, report)
-        except (WrongResult, Error) as error:
-            failures[name] = str(error)
-            report.console.print(Text(f"\n{name} failed: {error}", style="bold red"))
-    return failures
+def _environment(unit: Unit) -> dict[str, str]:
+    """That of this process, with all sides held to the instruction set and the threads."""
+    changed = {"OMP_NUM_THREADS": str(unit.threads)}
+    if unit.isa:
+        changed |= dict.fromkeys(ISA_LIMITS, unit.isa)
+        changed |= {"ATEN_CPU_CAPABILITY": TORCH_LIMITS.get(unit.isa.lower(), "avx512")}
+    return {**os.environ, **changed}
 
 
-def _others(before: load.Snapshot | None) -> float | None:
-    after = load.snapshot()
-    return load.cpus_of_others(before, after) if before and after else None
-
-
-def _closing(seconds: float, others: float | None) -> Text:
-    """How long it took, and whether the machine was quiet."""
-    text = Text(f"{seconds:.0f} s")
-    if others is None:
-        return text
-    text.append(f"; other processes kept {others:.2f} cpus busy meanwhile")
-    if others > NOISE:
-        text.append(": repeat this on a quiet machine before you trust it", style="yellow")
-    return text
+def _text(documents: Sequence[dict[str, Any]], report: Report) -> str:
+    """All tables as a document has them, behind what they depend on."""
+    facts: dict[str, str] = {}
+    for document in documents:
+        facts |= document["machine"]
+    head = "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    return "\n".join([head, "", *(markdown(table) for table in report.tables)])
 
 
 if __name__ == "__main__":

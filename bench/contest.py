@@ -78,18 +78,23 @@ class Contest:
     @property
     def theirs(self) -> list[Contender]:
         """The peers, which can run as long as this lives."""
-        return [Contender(name, each.run, self.work) for name, each in self.opponents.items()]
+        return [each.contender(name, self.work) for name, each in self.opponents.items()]
 
     def measure(self, effort: Effort, *others: Contender) -> Measurement:
         """Let ours, ``others`` and the peers take turns."""
-        ours = Contender(OURS, self.bind(), self.work)
-        return measure([ours, *others, *self.theirs], effort)
+        return self.compare([Contender(OURS, self.bind(), self.work), *others], effort)
 
-    def described(self) -> Row:
-        """What a row says of implementations: ours, and oneDNN's or why it has none."""
+    def compare(self, contenders: Sequence[Contender], effort: Effort) -> Measurement:
+        """Let contenders and the peers take turns; a peer whose queue hides its work is none."""
+        result, hidden = measure([*contenders, *self.theirs], effort).sifted()
+        self.refusals.update(hidden)
+        return result
+
+    def described(self, peer: str = ONEDNN) -> Row:
+        """What a row says of implementations: ours, and the peer's or why it has no figures."""
         row = {"impl": self.pd.impl_info}
-        if ONEDNN in self.opponents:
-            row["peer_impl"] = self.opponents[ONEDNN].impl_info
-        elif ONEDNN in self.refusals:
-            row |= {"peer_impl": "refuses", "refusal": self.refusals[ONEDNN]}
+        if peer in self.refusals:
+            row |= {"peer_impl": "refuses", "refusal": self.refusals[peer]}
+        if peer in self.opponents:
+            row["peer_impl"] = self.opponents[peer].impl_info
         return row

@@ -10,7 +10,7 @@ from bench import products
 from bench.contest import OURS, read
 from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
-from bench.report import Column, Report, Row, Table, Target
+from bench.report import Column, Report, Row, Target
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.bench.machine import PEAK, peak
 from dnnl.tools.measure import Measurement
@@ -79,7 +79,7 @@ def _add_table(
         target = Target(name, mean, PLAIN_LIMIT, detail=f"{len(parts)} layers")
     else:
         target = products.target(f"each ResNet-50 convolution, {threads}", parts)
-    report.add(Table(title, NOTE, COLUMNS, rows), [target])
+    report.add(title, NOTE, COLUMNS, rows, [target])
 
 
 def _sizes(case: Case) -> Row:
@@ -99,7 +99,7 @@ def _total(counted: list[tuple[int, Measurement]]) -> Row:
 
     flops = sum(count * result.work[OURS] for count, result in counted)
     at_peak = sum(count * result.work[OURS] / result.rate(PEAK) for count, result in counted)
-    names = products.peer_names(counted[0][1])
+    names = products.peer_names(*(result for _, result in counted))
     return {
         "layer": "all",
         "count": sum(count for count, _ in counted),

@@ -6,7 +6,7 @@ from bench import products
 from bench.contest import OURS, read
 from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
-from bench.report import Column, Report, Row, Table
+from bench.report import Column, Report, Row
 from dnnl.tools.bench.machine import PEAK, peak
 
 SIZES = (512, 1024)
@@ -37,4 +37,4 @@ def run(context: Context, report: Report) -> None:
                 parts.append((f"{size} {layout}", result.relative(OURS, PEAK)))
         title = f"Matrix products, f32, {threads_text(num_threads)}"
         name = f"matmul 512^3 and 1024^3, {threads_text(num_threads)}"
-        report.add(Table(title, NOTE, COLUMNS, rows), [products.target(name, parts)])
+        report.add(title, NOTE, COLUMNS, rows, [products.target(name, parts)])

@@ -12,7 +12,7 @@ import onnx
 from bench.contest import OURS, WrongResult
 from bench.context import SEED, Context, threads_text
 from bench.peers import ONNXRUNTIME
-from bench.report import Column, Report, Row, Table, Target
+from bench.report import Column, Report, Row, Target
 from dnnl.framework.graph import Array
 from dnnl.framework.model import Model, load
 from dnnl.framework.session import Session
@@ -71,7 +71,7 @@ def run(context: Context, report: Report) -> None:
                 text = f"{name}, batch {batch}, {threads_text(num_threads)}: rate / {ONNXRUNTIME}"
                 ratio = row.get(ONNXRUNTIME)
                 targets.append(Target(text, ratio if isinstance(ratio, float) else None, 1.0))
-    report.add(Table("Models, f32", NOTE, COLUMNS, rows), targets)
+    report.add("Models, f32", NOTE, COLUMNS, rows, targets)
 
 
 def _row(

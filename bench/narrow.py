@@ -9,7 +9,7 @@ from bench import products
 from bench.contest import OURS, read
 from bench.context import Context, threads_text
 from bench.peers import ONEDNN, PYTORCH
-from bench.report import Column, Report, Row, Table, Target
+from bench.report import Column, Report, Row, Target
 from dnnl import DataType
 from dnnl.tools.bench.machine import PEAK, peak
 
@@ -76,4 +76,4 @@ def run(context: Context, report: Report) -> None:
         mean = geometric_mean(ratios) if ratios else None
         name = f"matmul bf16 and u8 x s8, few rows, {threads}: rate / {ONEDNN}, geometric mean"
         targets.append(Target(name, mean, 1.0, detail=f"{len(ratios)} cases"))
-        report.add(Table(f"Matrix products, narrow types, {threads}", NOTE, COLUMNS, rows), targets)
+        report.add(f"Matrix products, narrow types, {threads}", NOTE, COLUMNS, rows, targets)

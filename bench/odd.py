@@ -46,7 +46,7 @@ def run(context: Context, report: Report) -> None:
     for title, rows in moves.add_tables(context, report, "Odd reorders", cases(), LIMITS, effort):
         for row in rows:
             if row["case"] == _cliff().name:
-                report.targets.extend(_cliff_targets(title, row))
+                report.add_targets(_cliff_targets(title, row))
 
 
 def cases() -> list[Move]:

@@ -6,7 +6,7 @@ from functools import partial
 
 from bench.contest import Contest, read
 from bench.context import Context
-from bench.report import Column, Report, Row, Table, Target
+from bench.report import Column, Report, Row, Target
 from dnnl import Arg, Memory
 from dnnl.codegen import jit
 from dnnl.tools.bench.cases import Case
@@ -49,7 +49,7 @@ def run(context: Context, report: Report) -> None:
         _target("Primitive.execute, slowest of these", rows, EXECUTE, EXECUTE_LIMIT),
         _target("call of a bound primitive, slowest of these", rows, BOUND, BOUND_LIMIT),
     ]
-    report.add(Table("Python around a kernel", NOTE, COLUMNS, rows), targets)
+    report.add("Python around a kernel", NOTE, COLUMNS, rows, targets)
 
 
 def _row(context: Context, name: str, case: Case) -> Row:

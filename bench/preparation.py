@@ -16,7 +16,7 @@ from time import perf_counter
 from bench.contest import WrongResult
 from bench.context import Context
 from bench.models import JUDGED, light_model
-from bench.report import Column, Report, Row, Table, Target
+from bench.report import Column, Report, Row, Target
 from dnnl import Engine
 
 LIMIT = 5.0
@@ -41,7 +41,7 @@ def run(context: Context, report: Report) -> None:
     rows = [_round(str(number + 1)) for number in range(1 if context.quick else ROUNDS)]
     ratio = median(value for row in rows if isinstance(value := row["ratio"], float))
     target = Target(f"preparation of {JUDGED}: first process / second", ratio, LIMIT)
-    report.add(Table(f"Preparation of {JUDGED}", NOTE, COLUMNS, rows), [target])
+    report.add(f"Preparation of {JUDGED}", NOTE, COLUMNS, rows, [target])
 
 
 def _round(name: str) -> Row:

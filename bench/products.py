@@ -55,9 +55,9 @@ def cells(result: Measurement) -> Row:
     }
 
 
-def peer_names(result: Measurement) -> list[str]:
-    """The peers among the contenders of a measurement."""
-    return [name for name in (ONEDNN, PYTORCH) if name in result.samples]
+def peer_names(*results: Measurement) -> list[str]:
+    """The peers among the contenders of every measurement."""
+    return [n for n in (ONEDNN, PYTORCH) if all(n in result.samples for result in results)]
 
 
 def target(name: str, parts: Sequence[tuple[str, float]], limit: float = LIMIT) -> Target:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from bench.context import Context
-from bench.report import Column, Report, Row, Table, Target
+from bench.report import Column, Report, Row, Target
 
 SHOWN = 15
 """So many of the worst cases are printed; the JSON file has all."""
@@ -38,7 +38,7 @@ def add(
     best_first = sorted(rows, key=lambda row: margin(row, limits), reverse=True)
     shown, note = worst(context, best_first, note)
     ratios = [key for key in keys if any(limit.key == key.split()[-1] for limit in limits)]
-    report.add(Table(title, note, columns, rows), targets, [*shown, *_totals(rows, ratios)])
+    report.add(title, note, columns, rows, targets, [*shown, *_totals(rows, ratios)])
 
 
 def worst(context: Context, rows: Sequence[Row], note: str) -> tuple[Sequence[Row], str]:

@@ -1,12 +1,15 @@
 """Timing on a machine that others use as well: contenders take turns, and each is compared with
 what the others did in the same round. What slows the machine for a while slows all of them, so
 that it cancels in the ratios.
+
+A call may also queue its work and return. Calls are then timed in batches with one wait behind
+each, and what a batch of calls with nothing to do takes, in the same round, is subtracted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from math import ceil
 from statistics import median
@@ -16,8 +19,25 @@ SAMPLE = 100e-6
 """A sample lasts at least so many seconds: shorter calls are repeated, or the clock's own time
 would count."""
 
+_QUEUED_SAMPLE = 1e-3
+"""The same where calls queue their work: the wait at the end of a sample is long."""
+
+_QUEUED_CALLS = 64
+"""No more calls are under way at once: queueing another one takes longer the more there are."""
+
+_STARTS = 5
+
 _LONG = 0.05
 """From so many seconds a call on, nothing before it matters: caches, sleeping threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Where calls return before their work is done: ``wait`` returns when all of it is, and
+    ``start`` is a call with nothing to do."""
+
+    wait: Callable[[], object]
+    start: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +47,7 @@ class Contender:
     name: str
     run: Callable[[], object]
     work: float = 1.0
+    queue: Queue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +76,23 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Seconds of one run: for each contender the samples of each round."""
+    """Seconds of one run: for each contender the samples of each round, less ``starts``."""
 
     samples: Mapping[str, Sequence[Sequence[float]]]
     work: Mapping[str, float]
+    starts: Mapping[str, float] = field(default_factory=dict)
+    """The least that a queue took for a call with nothing to do."""
+
+    def sifted(self) -> tuple[Measurement, dict[str, str]]:
+        """The same without contenders whose work takes less than twice what their queue does, and
+        why each of these has no figures: the difference of times that are alike is noise."""
+        hidden = {
+            name: f"its work takes less than twice the {start * 1e6:.1f} us of a start"
+            for name, start in self.starts.items()
+            if self.best(name) < 2 * start
+        }
+        left = {name: turns for name, turns in self.samples.items() if name not in hidden}
+        return replace(self, samples=left), hidden
 
     def every(self, name: str) -> list[float]:
         """The samples of all rounds."""
@@ -100,7 +134,7 @@ class Measurement:
 
 def measure(contenders: Sequence[Contender], effort: Effort) -> Measurement:
     """Let contenders of different names take turns; each round begins with another of them."""
-    turns = {c.name: _Turn(c.run, effort) for c in contenders}
+    turns = {c.name: _Turn(c, effort) for c in contenders}
     samples: dict[str, list[list[float]]] = {c.name: [] for c in contenders}
     names = list(samples)
     for number in range(effort.rounds):
@@ -109,45 +143,71 @@ def measure(contenders: Sequence[Contender], effort: Effort) -> Measurement:
             if len(names) > 1:
                 sleep(effort.rest)
             samples[name].append(turns[name].take(effort.share(number)))
-    return Measurement(samples, {c.name: c.work for c in contenders})
+    starts = {name: min(turn.starts) for name, turn in turns.items() if turn.starts}
+    return Measurement(samples, {c.name: c.work for c in contenders}, starts)
 
 
 class _Turn:
-    """What one contender does when it is its turn."""
+    """What one contender does when it is its turn. ``starts`` are those of its queue, if any."""
 
-    def __init__(self, run: Callable[[], object], effort: Effort) -> None:
-        self._run = run
-        self._effort = effort
-        run()
-        self._call = _seconds(run, 1)
+    def __init__(self, contender: Contender, effort: Effort) -> None:
+        self._run, self._queue, self._effort = contender.run, contender.queue, effort
+        self.starts: list[float] = []
+        least = _QUEUED_SAMPLE if self._queue else SAMPLE
+        self._seconds(1)
+        self._call = self._seconds(1)
         self._calls = 1
         if not effort.calls:
-            if self._call < SAMPLE:
-                self._call = _seconds(run, ceil(SAMPLE / max(self._call, 1e-7)))
-            self._calls = max(1, ceil(SAMPLE / max(self._call, 1e-9)))
+            if self._call < least:
+                self._call = self._seconds(self._limited(SAMPLE / max(self._call, 1e-7)))
+            self._calls = self._limited(least / max(self._call, 1e-9))
+
+    def _limited(self, calls: float) -> int:
+        """So many calls of a sample, or fewer where they are queued."""
+        return max(1, min(ceil(calls), _QUEUED_CALLS) if self._queue else ceil(calls))
 
     def take(self, exactly: int) -> list[float]:
-        """The seconds of a call, from ``exactly`` so many samples, or 0: as many as fit."""
+        """The seconds of a call, from ``exactly`` so many calls, or 0: as many as fit.
+
+        Each of ``exactly`` so many calls is a sample of its own unless they are queued.
+        """
         if self._call < _LONG:
             self._warm_up()
+        size = self._calls
         if exactly:
-            return [_seconds(self._run, 1) for _ in range(exactly)]
+            size = self._limited(exactly) if self._queue else 1
+        samples = list(self._samples(size, exactly))
+        if self._queue is None:
+            return samples
+        wait, start = self._queue.wait, self._queue.start
+        self.starts.append(min(_seconds(start, size, wait) for _ in range(_STARTS)))
+        return [max(sample - self.starts[-1], 0.0) for sample in samples]
+
+    def _samples(self, size: int, exactly: int) -> Iterator[float]:
+        """Samples of ``size`` calls: ``exactly`` so many calls in all, or a turn of them."""
+        if exactly:
+            yield from (self._seconds(min(size, exactly - at)) for at in range(0, exactly, size))
+            return
         end = perf_counter() + self._effort.turn
-        samples = [_seconds(self._run, self._calls)]
+        yield self._seconds(size)
         while perf_counter() < end:
-            samples.append(_seconds(self._run, self._calls))
-        return samples
+            yield self._seconds(size)
 
     def _warm_up(self) -> None:
         end = perf_counter() + self._effort.warm_up
-        _seconds(self._run, self._calls)
+        self._seconds(self._calls)
         while perf_counter() < end:
-            _seconds(self._run, self._calls)
+            self._seconds(self._calls)
+
+    def _seconds(self, calls: int) -> float:
+        return _seconds(self._run, calls, self._queue.wait if self._queue else None)
 
 
-def _seconds(run: Callable[[], object], calls: int) -> float:
+def _seconds(
+    run: Callable[[], object], calls: int, wait: Callable[[], object] | None = None
+) -> float:
     """The time of one of ``calls`` calls."""
-    if calls == 1:
+    if calls == 1 and wait is None:
         started = perf_counter()
         run()
         return perf_counter() - started
@@ -155,4 +215,6 @@ def _seconds(run: Callable[[], object], calls: int) -> float:
     started = perf_counter()
     for _ in numbers:
         run()
+    if wait is not None:
+        wait()
     return (perf_counter() - started) / calls

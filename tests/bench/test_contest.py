@@ -20,6 +20,7 @@ class Doubling:
     """A peer whose results are ours times ``factor``; it refuses matrices of one row."""
 
     name = "doubling 1.0"
+    queue = None
     impl_info = "any:any"
 
     def __init__(self, factor: float) -> None:

@@ -15,7 +15,7 @@ from dnnl.tools import measure as timing
 from dnnl.tools.bench.beside import effort
 from dnnl.tools.bench.machine import peak, peaks
 from dnnl.tools.bench.settings import Settings
-from dnnl.tools.measure import Contender, Effort, Measurement, measure
+from dnnl.tools.measure import Contender, Effort, Measurement, Queue, measure
 
 
 class Clock:
@@ -130,6 +130,32 @@ def test_the_time_of_a_case_is_shared_by_its_rounds(clock: Clock) -> None:
     assert [len(turn) for turn in found.samples["a"]] == [2] * 5
     slow = measure([Contender("a", clock.work("a", lambda: 1.0))], asked)
     assert [len(turn) for turn in slow.samples["a"]] == [1] * 5
+
+
+def test_queued_work_is_waited_for_in_batches_less_what_a_start_takes(clock: Clock) -> None:
+    """A call takes 3 us of start and 2 of work, and each wait 10 more."""
+    queue = Queue(clock.work("wait", lambda: 1e-5), clock.work("start", lambda: 3e-6))
+    queued = Contender("a", clock.work("a", lambda: 1e-5), queue=queue)
+    found = measure([queued, Contender("b", clock.work("b", lambda: 1e-3))], Effort(2, 1e-3, 0.0))
+    assert found.every("a") == pytest.approx([7e-6] * len(found.every("a")))
+    assert found.starts == {"a": pytest.approx(3e-6 + 1e-5 / 64)}
+    assert clock.calls.count("a") / clock.calls.count("wait") > 5
+    assert found.sifted() == (found, {})
+    short = Contender("a", clock.work("a", lambda: 8e-6), queue=queue)
+    found, hidden = measure(
+        [short, Contender("b", clock.work("b", lambda: 1e-3))], Effort(1, 1e-4, 0.0)
+    ).sifted()
+    assert list(found.samples) == ["b"]
+    assert hidden == {"a": "its work takes less than twice the 3.2 us of a start"}
+
+
+@pytest.mark.parametrize("calls", [1, 70])
+def test_so_many_queued_calls_share_samples(clock: Clock, calls: int) -> None:
+    queue = Queue(clock.work("wait", lambda: 1e-5), clock.work("start", lambda: 0.0))
+    queued = Contender("a", clock.work("a", lambda: 1e-4), queue=queue)
+    found = measure([queued], Effort(1, 0.0, 0.0, calls=calls))
+    assert len(found.every("a")) == (1 if calls == 1 else 2)
+    assert found.every("a") == pytest.approx([1e-4] * len(found.every("a")), rel=0.02)
 
 
 def test_peaks_grow_with_narrow_types() -> None:

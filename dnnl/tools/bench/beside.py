@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from dnnl.tools.bench.result import PeerResult, Result, State
 from dnnl.tools.bench.settings import Settings
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Expected, Trial
-from dnnl.tools.measure import Contender, Effort, Measurement, measure
+from dnnl.tools.measure import Contender, Effort, Measurement, Queue, measure
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.dtype import DataType
 
@@ -30,17 +30,22 @@ _ROUNDS = 5
 class Opponent:
     """A peer that does a case on the contents that ours has, executed once.
 
-    ``run`` executes again as long as this lives.
+    ``run`` executes again as long as this lives, to the end where there is no ``queue``.
     """
 
     name: str
     operation: PeerOperation
     run: Callable[[], object]
+    queue: Queue | None = None
 
     @property
     def impl_info(self) -> str:
         """The peer's implementation."""
         return self.operation.impl_info
+
+    def contender(self, name: str, work: float = 1.0) -> Contender:
+        """What is timed of it."""
+        return Contender(name, self.run, work, self.queue)
 
     def judge(self, trial: Trial, expected: Expected) -> tuple[Verdict, str]:
         """The verdict on our outputs by those of the peer, and what was left out of it since the
@@ -69,7 +74,7 @@ def oppose(peer: Peer, trial: Trial, stream: Stream) -> Opponent:
     if trial.previous is not None:
         values[trial.result.argument] = np.asarray(trial.previous)
     operation.load(values, trial.parameters.descs)
-    return Opponent(peer.name, operation, operation.bind())
+    return Opponent(peer.name, operation, operation.bind(), peer.queue)
 
 
 def check_beside(
@@ -110,13 +115,18 @@ def measure_beside(
         else:
             opponents.append(opponent)
             found.append(PeerResult(peer.name, opponent.impl_info))
-    contenders += [Contender(opponent.name, opponent.run) for opponent in opponents]
-    times = measure(contenders, effort(trial.case.settings))
-    beside = [
-        item if item.refusal else replace(item, measured=_measured(times, item.name))
-        for item in found
-    ]
+    contenders += [opponent.contender(opponent.name) for opponent in opponents]
+    times, hidden = measure(contenders, effort(trial.case.settings)).sifted()
+    beside = [_timed(item, times, hidden) for item in found]
     return Result(State.EXECUTED, measured=_measured(times, OURS), peers=beside)
+
+
+def _timed(item: PeerResult, times: Measurement, hidden: Mapping[str, str]) -> PeerResult:
+    if item.refusal:
+        return item
+    if item.name in hidden:
+        return replace(item, refusal=hidden[item.name])
+    return replace(item, measured=_measured(times, item.name))
 
 
 def effort(settings: Settings) -> Effort:

@@ -23,12 +23,17 @@ from dnnl.tools.bench.creation import at_execution, create, engine_of, skipped
 from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.peers.base import Peer
 from dnnl.tools.bench.peers.onednn import OneDnn
+from dnnl.tools.bench.peers.onednn_builds import OpenMp
 from dnnl.tools.bench.peers.pytorch import PyTorch
 from dnnl.tools.bench.result import Result, State
 from dnnl.tools.bench.template import Measured
 from dnnl.tools.bench.trial import Trial
 
-_PEERS: dict[str, Callable[[], Peer]] = {"onednn": OneDnn, "torch": PyTorch}
+_PEERS: dict[str, Callable[[int], Peer]] = {
+    "onednn": OneDnn,
+    "onednn-openmp": lambda num_threads: OneDnn(num_threads, (OpenMp,)),
+    "torch": lambda _: PyTorch(),
+}
 _SHARE = 0.75
 """The part of the machine's memory that a case may take."""
 
@@ -111,7 +116,7 @@ class Executor:
             return self._bitwise(trial, primitive, stream)
         if mode == "P":
             with self._phase("execute"):
-                return measure_beside(self._peers(case), trial, primitive, stream)
+                return measure_beside(self._peers(case, stream), trial, primitive, stream)
         with self._phase("execute"):
             primitive.execute(stream, trial.memories)
         return self._check(trial, stream) if mode == "C" else Result(State.EXECUTED)
@@ -133,7 +138,7 @@ class Executor:
         )
         if trial.case.settings.peer and not verdict.errors:
             with self._phase("compare"):
-                check_beside(self._peers(trial.case), trial, stream, expected, result)
+                check_beside(self._peers(trial.case, stream), trial, stream, expected, result)
         return result
 
     def _bitwise(self, trial: Trial, primitive: Primitive, stream: Stream) -> Result:
@@ -150,12 +155,12 @@ class Executor:
             return Result(State.FAILED, errors=errors, total=seen[0].size)
         return Result(State.PASSED)
 
-    def _peers(self, case: Case) -> list[Peer]:
-        """The peers that a case asks for, each made once."""
+    def _peers(self, case: Case, stream: Stream) -> list[Peer]:
+        """The peers that a case asks for, each made once, by the first that does."""
         names = case.settings.peer.split(",") if case.settings.peer else []
         for name in names:
             if name not in self._known:
-                self._known[name] = _PEERS[name]()
+                self._known[name] = _PEERS[name](stream.num_threads)
         return [self._known[name] for name in names]
 
     def _stream_of(self, case: Case) -> Stream:

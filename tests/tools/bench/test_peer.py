@@ -22,22 +22,28 @@ from dnnl.tools.bench.beside import Opponent
 from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.execute import _PEERS, Executor
 from dnnl.tools.bench.peers.base import Deviation
-from dnnl.tools.bench.peers.onednn_library import PACKAGE
+from dnnl.tools.bench.peers.onednn_builds import OpenMp, Sycl
 from dnnl.tools.bench.report import Report
 from dnnl.tools.bench.result import State
 from dnnl.tools.bench.trial import Trial
 from dnnl.types.arg import Arg
 
 
-def is_installed() -> bool:
+def is_installed(package: str) -> bool:
     try:
-        importlib.metadata.version(PACKAGE)
+        importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
 
 
-needs_peer = pytest.mark.skipif(not is_installed(), reason=f"needs {PACKAGE}")
+PACKAGES = {"onednn": Sycl.package, "onednn-openmp": OpenMp.package}
+INSTALLED = [name for name, package in PACKAGES.items() if is_installed(package)]
+needs_peer = pytest.mark.skipif(not INSTALLED, reason=f"needs one of {PACKAGES.values()}")
+needs_openmp = pytest.mark.skipif(
+    "onednn-openmp" not in INSTALLED, reason=f"needs {OpenMp.package}, of which it tells"
+)
+each_peer = pytest.mark.parametrize("peer", INSTALLED)
 
 EVERYTHING = """
 --softmax --alg=SOFTMAX,LOGSOFTMAX --dtag=any,axb 5x19x3
@@ -63,13 +69,13 @@ EVERYTHING = """
 """
 
 
-@needs_peer
-def test_every_driver_agrees_with_it() -> None:
+@each_peer
+def test_every_driver_agrees_with_it(peer: str) -> None:
     program = (
         "import sys\n"
         "from dnnl.tools.bench.command import run\n"
         f"lines = {EVERYTHING.strip().splitlines()!r}\n"
-        "sys.exit(sum(run(['--peer=onednn', '-v1', *line.split()]) for line in lines))"
+        f"sys.exit(sum(run(['--peer={peer}', '-v1', *line.split()]) for line in lines))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True
@@ -79,10 +85,10 @@ def test_every_driver_agrees_with_it() -> None:
     assert done.stdout.count(":PASSED") == 42
 
 
-@needs_peer
-def test_times_beside_it(tmp_path: Path) -> None:
+@each_peer
+def test_times_beside_it(peer: str, tmp_path: Path) -> None:
     path = tmp_path / "times.json"
-    line = f"bench --mode=P --fix-times-per-prb=2 --peer=onednn --json={path} --softmax 8x64"
+    line = f"bench --mode=P --fix-times-per-prb=2 --peer={peer} --json={path} --softmax 128x4096"
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", *line.split()], check=False, capture_output=True, text=True
     )
@@ -92,9 +98,9 @@ def test_times_beside_it(tmp_path: Path) -> None:
     )
     assert found
     (case,) = json.loads(path.read_text())["cases"]
-    (peer,) = case["peers"]
-    assert peer["min_ms"] == pytest.approx(float(found[1]), rel=1e-4)
-    assert peer["ratio"] == pytest.approx(peer["min_ms"] / case["min_ms"])
+    (theirs,) = case["peers"]
+    assert theirs["min_ms"] == pytest.approx(float(found[1]), rel=1e-4)
+    assert theirs["ratio"] == pytest.approx(theirs["min_ms"] / case["min_ms"])
     assert "peer ratio (above 1: ours is faster): mean:" in done.stdout
 
 
@@ -102,13 +108,14 @@ class Refusing:
     """A peer that does nothing."""
 
     name = "nobody"
+    queue = None
 
     def make(self, *_: object) -> object:
         raise Unimplemented("not today")
 
 
 def test_a_refusal_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_PEERS, "onednn", Refusing)
+    monkeypatch.setitem(_PEERS, "onednn", lambda _: Refusing())
     for mode, state in (("C", State.PASSED), ("P", State.EXECUTED)):
         line = f"--mode={mode} --fix-times-per-prb=1 --peer=onednn --softmax 3x4"
         (case,) = Interpreter().cases(line.split())
@@ -145,7 +152,7 @@ def test_disagreement_is_a_failure_unless_it_is_known(
         operation = Wrong(trial.expect().outputs[Arg.DST], known)
         return Opponent("nobody", cast(Any, operation), operation.bind)
 
-    monkeypatch.setitem(_PEERS, "onednn", Refusing)
+    monkeypatch.setitem(_PEERS, "onednn", lambda _: Refusing())
     monkeypatch.setattr(beside, "oppose", oppose)
     (case,) = Interpreter().cases(["--peer=onednn", "--softmax", "3x4"])
     result = Executor().run(case)
@@ -161,13 +168,13 @@ def test_disagreement_is_a_failure_unless_it_is_known(
     assert (line in report.summary(1.0, Counter())) == bool(known)
 
 
-@needs_peer
+@needs_openmp
 @pytest.mark.parametrize(("channels", "wrong"), [(40, True), (32, False)])
 def test_where_its_gradients_differ(channels: int, wrong: bool) -> None:
     """Its kernels for AVX-512 step wrongly through the last channels."""
     line = f"--lrn --dir=BWD_D --dt=bf16 --tag=axb ic{channels}ih5alpha1"
     done = subprocess.run(
-        [sys.executable, "-m", "dnnl", "bench", "--peer=onednn", *line.split()],
+        [sys.executable, "-m", "dnnl", "bench", "--peer=onednn-openmp", *line.split()],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -175,7 +182,7 @@ def test_where_its_gradients_differ(channels: int, wrong: bool) -> None:
     assert ("differs: it steps wrongly" in done.stdout) == (wrong and generated)
 
 
-@needs_peer
+@needs_openmp
 def test_where_it_differs() -> None:
     """Reorders of bf16 are generated for AVX-512 alone; its plain loops for other processors
     saturate."""
@@ -187,7 +194,7 @@ def test_where_it_differs() -> None:
     )
     options = " --reset ".join(lines).split()
     done = subprocess.run(
-        [sys.executable, "-m", "dnnl", "bench", "--peer=onednn", "--reorder", *options],
+        [sys.executable, "-m", "dnnl", "bench", "--peer=onednn-openmp", "--reorder", *options],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -143,4 +143,6 @@ def test_names_of_peers(value: str) -> None:
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "expected onednn or torch, or both with a comma between them" in done.stderr
+    assert (
+        "expected onednn, onednn-openmp, torch, or several with commas between them" in done.stderr
+    )

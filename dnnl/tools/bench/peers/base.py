@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array
+from dnnl.tools.measure import Queue
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -36,7 +37,8 @@ class PeerOperation(Protocol):
         """
 
     def bind(self) -> Callable[[], object]:
-        """Execute once, and return what executes again as long as this operation lives."""
+        """Execute once, and return what executes again as long as this operation lives; the peer's
+        queue, if it has one, is to be waited for."""
 
     def read(self, argument: int) -> Array:
         """An output."""
@@ -54,6 +56,10 @@ class Peer(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def queue(self) -> Queue | None:
+        """Where its executions return before their work is done, what waits for that."""
 
     def make(
         self,

@@ -27,8 +27,9 @@ from dnnl.primitives.resampling import ResamplingDesc
 from dnnl.primitives.shuffle import ShuffleDesc
 from dnnl.primitives.softmax import SoftmaxDesc
 from dnnl.primitives.sum import SumDesc
-from dnnl.tools.bench.peers.onednn_library import QUERY_EXEC_ARG_MD, Handle, Session, dims
+from dnnl.tools.bench.peers.onednn_library import QUERY_EXEC_ARG_MD, Handle, dims
 from dnnl.tools.bench.peers.onednn_operation import OneDnnOperation
+from dnnl.tools.bench.peers.onednn_session import Session
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -38,10 +39,6 @@ from dnnl.types.post_ops import PostOpBinary, PostOpDepthwise, PostOpEltwise, Po
 
 class OneDnn(Session):
     """oneDNN with the operations of the table; raises BadValue where it is not to be had."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.name = f"onednn {self.library.version}"
 
     def make(
         self,

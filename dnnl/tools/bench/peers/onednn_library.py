@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from dnnl.errors import Unimplemented
 from dnnl.language.errors import BadValue
@@ -17,7 +19,6 @@ from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import MAX_NDIMS
 
-PACKAGE = "onednn-cpu-gomp"
 CPU = 1
 DEFAULT_STREAM = 1
 QUERY_IMPL_INFO = 8
@@ -26,7 +27,7 @@ _TAG_ANY = 1
 _MAJOR = 3
 _UNIMPLEMENTED = 3
 _STATUS = {1: "out of memory", 2: "invalid arguments", 3: "unimplemented", 5: "runtime error"}
-_EXTRA_AT = {(3, 2): 616}
+_EXTRA_AT = {(3, 2): 616, (3, 13): 640}
 """Where a descriptor has its extra fields, in bytes, by version: no function sets these."""
 _DIMS = ctypes.c_int64 * MAX_NDIMS
 
@@ -70,17 +71,19 @@ class Handle:
 
 
 class Library:
-    """The shared library of the package; raises BadValue where that is not installed."""
+    """The shared library of a package; raises BadValue where that is not installed.
+
+    A build knows how the library is loaded and what decides on its threads.
+    """
+
+    package: ClassVar[str]
+    runtime: ClassVar[str]
+    """What runs its work on processors."""
+    asynchronous: ClassVar[bool] = False
+    """Whether an execution returns before its work is done."""
 
     def __init__(self) -> None:
-        try:
-            files = metadata.files(PACKAGE) or []
-        except metadata.PackageNotFoundError:
-            raise BadValue(f"--peer=onednn needs pip install {PACKAGE}") from None
-        paths = [file.locate() for file in files if file.name.startswith("libdnnl.so.")]
-        if not paths:
-            raise BadValue(f"--peer=onednn: {PACKAGE} has no libdnnl.so")
-        self.c: Any = ctypes.CDLL(str(paths[0]))
+        self.c: Any = self._load()
         self.c.dnnl_version.restype = ctypes.POINTER(_Version)
         self.c.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
         self.c.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
@@ -88,7 +91,33 @@ class Library:
         self._extra_at = _EXTRA_AT.get((version.major, version.minor))
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         if version.major != _MAJOR:
-            raise BadValue(f"--peer=onednn: version {self.version}, expected {_MAJOR}")
+            raise BadValue(f"{self.package}: version {self.version}, expected {_MAJOR}")
+
+    def _load(self) -> ctypes.CDLL:
+        return ctypes.CDLL(str(self.path("libdnnl.so.")))
+
+    def path(self, prefix: str, package: str | None = None) -> Path:
+        """The file of the package whose name begins so, the one with most of a version behind it:
+        the packages of two versions share the names with less."""
+        package = package or self.package
+        try:
+            files = metadata.files(package) or []
+        except metadata.PackageNotFoundError:
+            raise BadValue(f"{package} is not installed") from None
+        found = [file for file in files if file.name.startswith(prefix) and ".py" not in file.name]
+        if not found:
+            raise BadValue(f"{package} has no {prefix}")
+        return Path(str(max(found, key=lambda file: len(file.name)).locate())).absolute()
+
+    @contextmanager
+    def starting(self, num_threads: int) -> Iterator[None]:
+        """Around the creation of the engine, which a first execution follows."""
+        yield
+
+    def set_num_threads(self, num_threads: int) -> None:
+        """Set the threads of what this thread creates and runs from now on; raises Unimplemented
+        where that cannot be."""
+        raise NotImplementedError
 
     def create(self, kind: str, function: str, *arguments: object) -> Handle:
         """An object made by ``dnnl_<function>``, whose first parameter receives it."""
@@ -102,11 +131,6 @@ class Library:
         if status:
             reason = _STATUS.get(status, f"status {status}")
             raise Unimplemented(f"oneDNN {self.version}: {function}: {reason}")
-
-    def set_num_threads(self, num_threads: int) -> None:
-        """Set the threads of what this thread creates and runs from now on."""
-        # OpenMP is among the library's dependencies, where the loader searches as well.
-        self.c.omp_set_num_threads(num_threads)
 
     def memory_desc(self, desc: MemoryDesc) -> Handle | None:
         """oneDNN's descriptor of a tensor; None for an absent one."""
@@ -146,16 +170,6 @@ class Library:
         extra.scale_adjust = compensation.scale_adjust
         extra.asymm_compensation_mask = compensation.zero_points
         return made
-
-
-class Session:
-    """The library with an engine and a stream; raises BadValue where it is not to be had."""
-
-    def __init__(self) -> None:
-        self.library = Library()
-        none = ctypes.c_size_t(0)
-        self.engine = self.library.create("engine", "engine_create", CPU, none)
-        self.stream = self.library.create("stream", "stream_create", self.engine, DEFAULT_STREAM)
 
 
 def dims(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

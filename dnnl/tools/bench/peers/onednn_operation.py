@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,9 @@ from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.onednn_library import (
     QUERY_EXEC_ARG_MD,
     QUERY_IMPL_INFO,
-    ExecArg,
     Handle,
-    Session,
 )
+from dnnl.tools.bench.peers.onednn_session import Session
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -53,7 +51,7 @@ class OneDnnOperation:
             self._descs[Arg.SHIFT] = self._descs[Arg.DIFF_SHIFT]
         self._memories: dict[int, _Memory] = {}
         self._src: Array | None = None
-        self._bound: tuple[Handle, ctypes.Array[ExecArg]] | None = None
+        self._bound: Handle | None = None
         text = ctypes.c_char_p()
         query = "primitive_desc_query"
         peer.library.call(query, pd, QUERY_IMPL_INFO, 0, ctypes.byref(text))
@@ -116,20 +114,11 @@ class OneDnnOperation:
             self._memories[argument] = _Memory(self._peer, handle, buffer)
 
     def bind(self) -> Callable[[], object]:
-        """One execution per call, after a first one that was checked.
-
-        What is called is the C function with all its arguments ready, which holds no references:
-        it is valid as long as this operation lives.
-        """
-        library, stream = self._peer.library, self._peer.stream
-        primitive = library.create("primitive", "primitive_create", self._pd)
-        entries = [ExecArg(arg, memory.handle.value) for arg, memory in self._memories.items()]
-        array = (ExecArg * len(entries))(*entries)
-        arguments = (primitive.value, stream.value, ctypes.c_int(len(entries)), array)
-        library.call("primitive_execute", *arguments)
-        library.call("stream_wait", stream)
-        self._bound = primitive, array
-        return partial(library.c.dnnl_primitive_execute, *arguments)
+        """One execution per call, after a first one that was checked; as long as this lives."""
+        primitive = self._peer.library.create("primitive", "primitive_create", self._pd)
+        handles = {argument: memory.handle for argument, memory in self._memories.items()}
+        self._bound = primitive
+        return self._peer.run(primitive, handles)
 
     def read(self, argument: int) -> Array:
         """An output."""
@@ -215,10 +204,7 @@ class OneDnnOperation:
         ends = (src.desc, engine, dst.desc, engine, None)
         pd = library.create("primitive_desc", function, *ends)
         primitive = library.create("primitive", "primitive_create", pd)
-        entries = (ExecArg(Arg.FROM, src.handle.value), ExecArg(Arg.TO, dst.handle.value))
-        array = (ExecArg * 2)(*entries)
-        library.call("primitive_execute", primitive, self._peer.stream, 2, array)
-        library.call("stream_wait", self._peer.stream)
+        self._peer.run(primitive, {Arg.FROM: src.handle, Arg.TO: dst.handle})
 
 
 class _Memory:
@@ -230,8 +216,7 @@ class _Memory:
         if data is not None and data.size < size:
             raise InvalidArguments("data", data.size, f"holds all {size} bytes of the tensor")
         self.data = allocate(size) if data is None else data
-        address = ctypes.c_void_p(self.data.ctypes.data)
-        self.handle = peer.library.create("memory", "memory_create", desc, peer.engine, address)
+        self.handle = peer.memory(desc, self.data.ctypes.data)
 
 
 class _Parts(_Memory):

@@ -27,6 +27,8 @@ from dnnl.types.post_ops import PostOpSum
 class PyTorch:
     """The package; raises BadValue where it is not installed."""
 
+    queue = None
+
     def __init__(self) -> None:
         try:
             self.torch: Any = importlib.import_module("torch")
