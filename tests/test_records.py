@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dnnl import (
@@ -28,6 +31,7 @@ from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create, describe, skipped
 from dnnl.tools.bench.trial import Trial
 from dnnl.tools.bench.verbose_line import operation_tokens, read
+from dnnl.types.arg import name_of
 from dnnl.types.kinds import FormatKind
 from tests.beyond.levels import LACKING, beyond
 from tests.check import same_bits
@@ -184,6 +188,25 @@ def test_every_tensor_is_required(kind: str, line: str) -> None:
         wrong = Memory(MemoryDesc((7, 7, 7), "f32"), ENGINE)
         with pytest.raises(InvalidArguments, match="must be"):
             primitive.execute(stream, {**made.memories, tensor.argument: wrong})
+
+
+@each_line
+def test_no_other_argument_is_taken(kind: str, line: str) -> None:
+    made = trials(kind, line)[0]
+    primitive, stream = Primitive(made.pd), Stream(ENGINE)
+    flagged = [flag | Arg.SRC for flag in (Arg.SCALES, Arg.ZERO_POINTS, Arg.post_op(31))]
+    optional = {hint.argument for hint in made.pd.plan.hints}
+    for argument in {*map(int, Arg), *flagged} - made.memories.keys() - optional:
+        others: list[Any] = [Memory(MemoryDesc((7, 7, 7), "f32"), ENGINE), np.zeros(3)]
+        for given in others:
+            rule = f"args[{name_of(argument)}] = "
+            for call in (primitive.execute, primitive.bind):
+                with pytest.raises(InvalidArguments, match=re.escape(rule)) as caught:
+                    call(stream, {**made.memories, argument: given})
+                assert f"this {made.desc.kind} takes no such argument" in str(caught.value)
+    nothing = {Arg.HINT_MAX_GROUP_SIZE: Memory(MemoryDesc.zero(), ENGINE)}
+    primitive.execute(stream, {**made.memories, **nothing})
+    made.place()
 
 
 @each_line

@@ -23,13 +23,24 @@ from dnnl.types.tag import FormatTag
 
 
 @dataclass(frozen=True)
+class Hint:
+    """One number that an execution may be given, or not; ``check`` raises where it is wrong beside
+    the other memories, by argument."""
+
+    argument: int
+    desc: MemoryDesc
+    check: Callable[[Mapping[Any, Memory]], None]
+
+
+@dataclass(frozen=True)
 class Plan:
     """An accepted problem: the description and post-ops with every layout decided, the kernel's
     recipe, and the bytes of temporary memory that it takes.
 
     Where the kernel serves all sizes, ``sizes`` makes what it needs to know of an execution out of
     the descriptors of its memories, by argument. Where results may be found not to fit, ``verify``
-    looks at the memories of an execution, by argument, and raises.
+    looks at the memories of an execution, by argument, and raises. ``hints`` are its optional
+    arguments.
     """
 
     desc: Any
@@ -38,6 +49,7 @@ class Plan:
     scratchpad: int = 0
     sizes: Callable[[Mapping[int, MemoryDesc]], Sizes] | None = None
     verify: Callable[[Mapping[int, Memory]], None] | None = None
+    hints: tuple[Hint, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ groups of terms   src [M, T] is grouped along 1, weights [T, N] along 0, dst [G,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,16 @@ from dnnl.kernels.product_problem import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.errors import BadValue
-from dnnl.primitives.implementation import Plan, laid_out_as, refuse_attr, resolve_post_ops
+from dnnl.primitives.implementation import (
+    Hint,
+    Plan,
+    laid_out_as,
+    refuse_attr,
+    resolve_post_ops,
+)
 from dnnl.primitives.weighted import quantization_of
 from dnnl.reference.arrays import Array, f64
+from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.encoding import Encoding, Grouped
@@ -97,7 +105,23 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         return conf
     weights = desc.weights_desc if of_terms else problem.weights
     decided = replace(desc, weights_desc=weights, dst_desc=dst, bias_desc=bias)
-    return Plan(decided, post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
+    recipe = Recipe(conf, isa, kernel.build)
+    return Plan(decided, post_ops, recipe, conf.scratchpad, hints=_HINTS)
+
+
+def _check_group_size(args: Mapping[Any, Memory]) -> None:
+    """Raise if a group has more elements than the hint says that any has.
+
+    That is all it is good for here: an item of work reads what its group has.
+    """
+    bound = int(args[Arg.HINT_MAX_GROUP_SIZE].numpy().reshape(()))
+    sizes = np.diff(args[Arg.part(Arg.SRC, 1)].numpy(), prepend=0)
+    if sizes.size and bound < sizes.max():
+        rule = f"an upper bound of the groups' sizes; group {sizes.argmax()} has {sizes.max()}"
+        raise InvalidArguments("args[HINT_MAX_GROUP_SIZE]", bound, rule, "the hint may be left out")
+
+
+_HINTS = (Hint(Arg.HINT_MAX_GROUP_SIZE, MemoryDesc((1,), "s32"), _check_group_size),)
 
 
 def _refuse_prelu(attr: PrimitiveAttr) -> Refusal | None:

@@ -89,12 +89,17 @@ class Primitive:
         failed, nothing runs, and the returned event has its error; an engine that is done when this
         returns, as the cpu is, raises it instead.
 
-        What is passed is checked here. The memories are in use until the event is done.
+        What is passed is checked here: an argument that is missing, does not fit or is not taken
+        raises InvalidArguments. The memories are in use until the event is done.
+
+        ``primitive(stream, args)`` is the same.
         """
         if self._bound or log.enabled("profile_exec", self._kind):
             return self.bind(stream, args)(after)
         slots, _memories, arguments = self._checked(stream, args)
         return self._submit(stream, slots, arguments, after)
+
+    __call__ = execute
 
     @property
     def arguments(self) -> tuple[int, ...]:

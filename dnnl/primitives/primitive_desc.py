@@ -187,6 +187,9 @@ class PrimitiveDesc:
             return dropout.descs[argument]
         if argument == Arg.ROUNDING_SEED and self._attr.rounding_modes:
             return MemoryDesc((1,), "s32")
+        for hint in self._plan.hints:
+            if hint.argument == argument:
+                return hint.desc
         return self._operand_desc(argument)
 
     def _operand_desc(self, argument: int) -> MemoryDesc:

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from dnnl import config, log
+from dnnl import config
 from dnnl.codegen.kernel import SIZES
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
+from dnnl.primitives.surplus import check_surplus
 from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.memory_desc import MemoryDesc
@@ -97,17 +98,12 @@ class Slots:
         return min(threads, self._threads)
 
     def _check_keys(self, args: Arguments) -> None:
-        """Raise if ``args`` is no mapping, or a key no argument; report arguments that are not
-        used."""
+        """Raise if ``args`` is no mapping, a key no argument, or one that is not taken."""
         check_mapping(args)
-        report = log.enabled("check", self.pd.desc.kind)
-        used = {arg for arg, _ in self.expected}
         for key in args:
             if not isinstance(key, SupportsIndex):
                 raise InvalidArguments("args", key, "keys are members of dnnl.Arg", _meant(key))
-            if report and key not in used:
-                name = name_of(key.__index__())
-                log.line("primitive", "exec:check", self.pd.desc.kind, f"unused argument {name}")
+        check_surplus(self.pd, [arg for arg, _ in self.expected], args)
 
     def _meet(self, number: int, memory: Memory | None, args: Arguments) -> Memory:
         """The memory itself if it serves as an argument, and then its like is known again."""
@@ -185,12 +181,16 @@ def spread(tensors: Sequence[tuple[int, MemoryDesc]], args: Arguments) -> Argume
     check_mapping(args)
     made = dict(args)
     for argument, desc in tensors:
-        memory = args.get(argument)
+        memory = made.pop(argument, None)
         if memory.__class__ is not Memory:
             raise no_memory(argument, desc, memory, args)
         if memory.desc != desc:
             raise _mismatch(argument, desc, memory)
-        made.update(_parts(argument, memory.parts))
+        for key, part in _parts(argument, memory.parts):
+            if key in made:
+                rule = f"the buffers of a tensor are those of args[{name_of(argument)}]"
+                raise InvalidArguments(f"args[{name_of(key)}]", made[key], rule)
+            made[key] = part
     return made
 
 

@@ -6,6 +6,7 @@ primitive that has executed.
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,7 @@ from dnnl import (
 )
 from dnnl.runtime.backend import Executable, Queue
 from dnnl.runtime.event import COMPLETE, Event
+from dnnl.types.arg import name_of
 from tests.primitives.harness import ENGINE, describe, source, vector
 
 STREAM = Stream(ENGINE, 1)
@@ -62,6 +64,31 @@ class TestRelu:
         call = getattr(primitive, how)
         with pytest.raises(InvalidArguments, match=r"args\[DST\].*missing.*\(2, 3, 4, 5\)"):
             call(STREAM, {Arg.SRC: self.src})
+
+    @pytest.mark.parametrize(
+        ("argument", "remedy"),
+        [
+            (Arg.SCALES | Arg.DST, r"it takes SRC and DST; attr.set_scales\('DST', ...\)"),
+            (Arg.ZERO_POINTS | Arg.SRC, r"attr.set_zero_points\('SRC', ...\) asks for it"),
+            (Arg.post_op(1) | Arg.SRC_1, "there is no post-op"),
+            (Arg.SCRATCHPAD, "PrimitiveAttr(.*user.*) asks for it"),
+            (Arg.DROPOUT_SEED, "attr.set_dropout(.*) asks for it"),
+            (Arg.HINT_MAX_GROUP_SIZE, "a matmul of grouped tensors does"),
+        ],
+        ids=lambda value: name_of(value) if isinstance(value, int) else "",
+    )
+    def test_what_would_be_taken(self, primitive: Primitive, argument: int, remedy: str) -> None:
+        args = {Arg.SRC: self.src, Arg.DST: self.dst, argument: self.src}
+        rule = rf"args\[{re.escape(name_of(argument))}\] = 'f32::.*\(2, 3, 4, 5\).*{remedy}"
+        for call in (primitive.execute, primitive.bind):
+            with pytest.raises(InvalidArguments, match=rule):
+                call(STREAM, args)
+
+    def test_none_and_the_zero_descriptor_are_no_argument(self, primitive: Primitive) -> None:
+        absent: list[Any] = [None, Memory(MemoryDesc.zero(), ENGINE)]
+        for call in (primitive.execute, primitive.bind, primitive):
+            for none in absent:
+                call(STREAM, {Arg.SRC: self.src, Arg.DST: self.dst, Arg.BIAS: none})
 
     def test_another_layout_hints_at_reorder(self, primitive: Primitive) -> None:
         with pytest.raises(InvalidArguments, match=r"args\[SRC\].*acdb.*reorder_to"):

@@ -152,15 +152,6 @@ def test_letters_of_flags_are_not_their_names() -> None:
         )
 
 
-def test_unused_arguments_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    primitive = dnnl.Primitive(dnnl.PrimitiveDesc(linear(4), ENGINE))
-    memory = dnnl.Memory(dnnl.MemoryDesc((4,), "f32"), ENGINE)
-    args = {Arg.SRC: memory, Arg.DST: memory, Arg.WEIGHTS: memory}
-    with config.override("verbose", "check"):
-        primitive.execute(STREAM, args)
-    assert "exec:check,eltwise,unused argument WEIGHTS" in capsys.readouterr().out
-
-
 def test_what_is_refused_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     attr = dnnl.PrimitiveAttr()
     attr.post_ops.append_binary("binary_add", dnnl.MemoryDesc((5,), "f32"))
@@ -170,9 +161,13 @@ def test_what_is_refused_is_reported(capsys: pytest.CaptureFixture[str]) -> None
             dnnl.PrimitiveDesc(linear(4), ENGINE, attr)
         with pytest.raises(dnnl.InvalidArguments):
             primitive.execute(STREAM, {})
+        memory = dnnl.Memory(dnnl.MemoryDesc((4,), "f32"), ENGINE)
+        with pytest.raises(dnnl.InvalidArguments):
+            primitive.execute(STREAM, dict.fromkeys((Arg.SRC, Arg.DST, Arg.BIAS), memory))
     lines = capsys.readouterr().out.splitlines()
     assert any("create:check,eltwise,post_ops[0].src1_desc = (5,)" in line for line in lines)
     assert any("exec:check,eltwise,args[SRC] = None: missing" in line for line in lines)
+    assert any("exec:check,eltwise,args[BIAS] = 'f32::blocked:a::" in line for line in lines)
 
 
 def test_a_primitive_can_be_pickled() -> None:

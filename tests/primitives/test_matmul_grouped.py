@@ -97,6 +97,25 @@ def verify(desc: MatmulDesc, sizes: Sequence[int], attr: dnnl.PrimitiveAttr | No
     check(got.parts[0], want, bound)
 
 
+def test_the_hint_bounds_the_groups() -> None:
+    pd = PrimitiveDesc(of_rows(SIZES, 4, 8, ("f32", "f32", "f32")), ENGINE)
+    args = {**arguments(pd, SIZES), Arg.DST: Memory(pd.dst_desc, ENGINE)}
+    primitive, stream = dnnl.Primitive(pd), dnnl.Stream(ENGINE)
+    primitive.execute(stream, args)
+    want = args[Arg.DST].parts[0].numpy().copy()
+    assert pd.arg_desc(Arg.HINT_MAX_GROUP_SIZE) == MemoryDesc((1,), "s32")
+    for bound in (20, 2**31 - 1):
+        hint = Memory.from_numpy(np.array(bound, np.int32))
+        primitive.execute(stream, {**args, Arg.HINT_MAX_GROUP_SIZE: hint})
+        np.testing.assert_array_equal(args[Arg.DST].parts[0].numpy(), want)
+    low = Memory.from_numpy(np.array([19], np.int32))
+    with pytest.raises(InvalidArguments, match=r"SIZE\] = 19: an upper bound.*group 2 has 20"):
+        primitive.bind(stream, {**args, Arg.HINT_MAX_GROUP_SIZE: low})
+    for wrong in (np.array([20], np.int64), np.array([20, 20], np.int32)):
+        with pytest.raises(InvalidArguments, match=r"HINT_MAX_GROUP_SIZE must be s32"):
+            primitive.execute(stream, {**args, Arg.HINT_MAX_GROUP_SIZE: Memory.from_numpy(wrong)})
+
+
 @pytest.mark.parametrize("tag", ["any", "abc", "acb"])
 @pytest.mark.parametrize(
     "types",
