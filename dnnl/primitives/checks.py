@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
+from typing import Protocol
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, PropKind, coerce, sizes_text
@@ -33,10 +34,57 @@ def check_dims(
         raise InvalidArguments(argument, desc.dims, f"expected {sizes_text(expected)}, {why}", hint)
 
 
-def dilation_hint(dilations: Sequence[int]) -> str:
-    """What to look at where a window does not fit; empty where taps are neighbours."""
+class Window(Protocol):
+    """The parameters of a window that slides over images; a number for each spatial dimension."""
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The distances of its places."""
+
+    @property
+    def padding_l(self) -> tuple[int, ...]:
+        """How far it begins before the image."""
+
+    @property
+    def padding_r(self) -> tuple[int, ...]:
+        """How far it ends behind the image."""
+
+    @property
+    def dilations(self) -> tuple[int, ...]:
+        """The gaps between its taps."""
+
+
+def places(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
+    """How many places a window has in one dimension of an image, with the padding of both ends."""
+    room = size + padding - window_reach(taps, dilation)
+    return room // stride + 1 if room >= 0 else 0
+
+
+def window_reach(taps: int, dilation: int) -> int:
+    """How many elements a window reaches over, in one dimension."""
+    return (taps - 1) * (dilation + 1) + 1
+
+
+def window_hint(
+    window: Window, images: Sequence[int], kernel: Sequence[int], out: Sequence[int]
+) -> str:
+    """What to look at where a window has not ``out`` places in ``images``.
+
+    That is the order of the arguments, where oneDNN's would fit, in which the dilations stand
+    before the paddings; or how dilations are counted. Empty where taps are neighbours.
+    """
+    dilations = window.dilations
     if not any(dilations):
         return ""
+    sizes = zip(
+        images, kernel, window.strides, window.padding_r, dilations, window.padding_l, out,
+        strict=False,
+    )  # fmt: skip
+    if len(images) == len(out) and all(
+        places(n, k, s, left + right, gap) == o for n, k, s, left, right, gap, o in sizes
+    ):
+        order = "strides, padding_l, padding_r, dilations"
+        return f"oneDNN has dilations before the paddings; here the order is {order}"
     dense = sizes_text([max(size - 1, 0) for size in dilations])
     counted = f"dilations = {sizes_text(dilations)} are counted from 0, which is dense"
     return f"{counted}; what others write so is {dense}"

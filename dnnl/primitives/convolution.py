@@ -29,7 +29,7 @@ from dnnl.language.options import (
     operands,
     strides,
 )
-from dnnl.primitives.checks import dilation_hint
+from dnnl.primitives.checks import places, spelled, window_hint, window_reach
 from dnnl.primitives.desc import Stage, Tensor
 from dnnl.primitives.implementation import Implementation, Plan, dense_like, resolve_post_ops
 from dnnl.primitives.operation import FORWARD, Operation
@@ -53,7 +53,7 @@ from dnnl.reference.convolution import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
-from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind
+from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpDepthwise, PostOpSum
 
@@ -77,21 +77,20 @@ class ConvolutionDesc(SlidingDesc):
 
     def check_spatial(self) -> None:
         """dst has a pixel for each place of the kernel in the padded source."""
-        for dim in range(self.src_desc.ndims - 2):
-            size = self.src_desc.dims[dim + 2]
-            kernel = self.weights_desc.dims[dim - (self.src_desc.ndims - 2)]
-            if RUNTIME_DIM in (size, kernel, self.dst_desc.dims[dim + 2]):
+        images, kernel, outs = self._spatial
+        for dim, (size, taps, out) in enumerate(zip(images, kernel, outs, strict=True)):
+            if RUNTIME_DIM in (size, taps, out):
                 continue
-            reach = (kernel - 1) * (self.dilations[dim] + 1) + 1
-            room = size + self.padding_l[dim] + self.padding_r[dim] - reach
-            expected = room // self.strides[dim] + 1 if room >= 0 else 0
+            padding = self.padding_l[dim] + self.padding_r[dim]
+            expected = places(size, taps, self.strides[dim], padding, self.dilations[dim])
             if expected < 1 and size > 0:
+                reach = window_reach(taps, self.dilations[dim])
                 rule = f"the kernel reaches over {reach} elements, the padded source has fewer"
-                hint = dilation_hint(self.dilations)
+                hint = window_hint(self, images, kernel, outs)
                 raise InvalidArguments("weights_desc", self.weights_desc.dims, rule, hint)
-            if self.dst_desc.dims[dim + 2] != expected:
+            if out != expected:
                 rule = f"spatial dimension {dim} of dst must be {expected}"
-                hint = dilation_hint(self.dilations)
+                hint = window_hint(self, images, kernel, outs)
                 raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
 
 
@@ -168,7 +167,7 @@ class ChainedDesc(ConvolutionDesc):
 
 def _chain(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if not isinstance(desc, ChainedDesc):
-        return Refusal(Reason.POST_OP, "no depthwise convolution follows it")
+        return Refusal(Reason.POST_OP, _no_chain(desc, attr.post_ops))
     refusal = refuse_sliding(desc, attr)
     if refusal is not None:
         return refusal
@@ -193,6 +192,20 @@ def _chain(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     made = decided(replace(desc, second=decided(desc.second, chain.second)), chain.first)
     entries = (*before, attr.post_ops[desc.number], *behind)
     return Plan(made, entries, Recipe(conf, isa, chains.build), conf.scratchpad)
+
+
+def _no_chain(desc: SlidingDesc, post_ops: Sequence[PostOp]) -> str:
+    """Why a convolution is not the first of a chain."""
+    count = sum(isinstance(entry, PostOpDepthwise) for entry in post_ops)
+    if not count:
+        return "none is a depthwise convolution"
+    if count > 1:
+        return f"{count} depthwise convolutions; one may follow a convolution"
+    if desc.has_runtime_values:
+        return "a depthwise convolution behind one of sizes that only the execution knows"
+    kernel = spelled(desc.weights_desc.dims[-len(desc.strides) :])
+    rule = "it may follow a 1x1 convolution of images (N, C, H, W)"
+    return f"a depthwise convolution behind one with a kernel of {kernel}; {rule}"
 
 
 def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -262,4 +275,9 @@ ConvolutionDesc.operation = Operation(
         Implementation("chain", _chain, FORWARD),
     ),
     mask=mask_of_outputs,
+    planned={
+        PropKind.backward_data: "a deconvolution computes it: of diff_dst, with the channels of "
+        "weights exchanged",
+        PropKind.backward_weights: "",
+    },
 )  # fmt: skip

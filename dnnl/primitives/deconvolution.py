@@ -23,7 +23,7 @@ from dnnl.language.options import (
     Driver,
     algorithm,
 )
-from dnnl.primitives.checks import dilation_hint
+from dnnl.primitives.checks import places, window_hint, window_reach
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
@@ -39,7 +39,7 @@ from dnnl.primitives.weighted import (
 from dnnl.reference.deconvolution import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.kinds import RUNTIME_DIM
+from dnnl.types.kinds import RUNTIME_DIM, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -55,20 +55,18 @@ class DeconvolutionDesc(SlidingDesc):
 
     def check_spatial(self) -> None:
         """src has a pixel for each place of the kernel in the padded dst."""
-        for dim in range(self.src_desc.ndims - 2):
-            size, out = self.src_desc.dims[dim + 2], self.dst_desc.dims[dim + 2]
-            kernel = self.weights_desc.dims[dim - (self.src_desc.ndims - 2)]
-            if RUNTIME_DIM in (size, kernel, out):
+        images, kernel, outs = self._spatial
+        for dim, (size, taps, out) in enumerate(zip(images, kernel, outs, strict=True)):
+            if RUNTIME_DIM in (size, taps, out):
                 continue
             stride, padding = self.strides[dim], self.padding_l[dim] + self.padding_r[dim]
-            reach = (kernel - 1) * (self.dilations[dim] + 1) + 1
-            room = out + padding - reach
-            if (room // stride + 1 if room >= 0 else 0) != size:
+            if places(out, taps, stride, padding, self.dilations[dim]) != size:
+                reach = window_reach(taps, self.dilations[dim])
                 least = max(0, (size - 1) * stride + reach - padding) if size else 0
                 rule = f"spatial dimension {dim} of dst must be {least}"
                 if stride > 1:
                     rule += f", or up to {stride - 1} more"
-                hint = dilation_hint(self.dilations)
+                hint = window_hint(self, outs, kernel, images)
                 raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
 
 
@@ -136,4 +134,9 @@ DeconvolutionDesc.operation = Operation(
         Implementation("brgemm", _brgemm, FORWARD),
     ),
     mask=mask_of_outputs,
+    planned={
+        PropKind.backward_data: "a convolution computes it: of diff_dst, with the channels of "
+        "weights exchanged",
+        PropKind.backward_weights: "",
+    },
 )  # fmt: skip

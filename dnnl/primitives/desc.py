@@ -76,6 +76,8 @@ class Desc:
     def __post_init__(self) -> None:
         if hasattr(self, "prop_kind"):
             self._set("prop_kind", coerce(PropKind, self.prop_kind, "prop_kind"))
+            if self.propagation in self.operation.planned:
+                raise self.operation.lacks(self.propagation)
             if self.propagation not in self.operation.passes:
                 known = [kind.name for kind in PropKind if kind in self.operation.passes]
                 rule = f"expected {' or '.join(known)}"

@@ -36,6 +36,7 @@ from dnnl.primitives.operation import FORWARD, Operation
 from dnnl.primitives.weighted import (
     bare,
     bias_of_channels,
+    lacking,
     quantization_of,
     weighted_roles,
 )
@@ -73,6 +74,39 @@ class InnerProductDesc(Desc):
         return cls.made(
             prop_kind=prop_kind, src_desc=src_desc, weights_desc=weights_desc,
             bias_desc=bias_desc, dst_desc=dst_desc,
+        )  # fmt: skip
+
+    @classmethod
+    def backward_data(
+        cls, diff_src_desc: MemoryDesc, weights_desc: MemoryDesc, diff_dst_desc: MemoryDesc
+    ) -> InnerProductDesc:
+        """Describe the gradient of src. Nothing computes it yet: raises Unimplemented, and
+        InvalidArguments where sizes do not agree."""
+        raise lacking(
+            cls.operation, PropKind.backward_data,
+            lambda: cls.forward(
+                PropKind.forward_training, diff_src_desc, weights_desc, diff_dst_desc
+            ),
+            "diff_src_desc", "diff_dst_desc",
+        )  # fmt: skip
+
+    @classmethod
+    def backward_weights(
+        cls,
+        src_desc: MemoryDesc,
+        diff_weights_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        diff_bias_desc: MemoryDesc | None = None,
+    ) -> InnerProductDesc:
+        """Describe the gradients of weights and bias. Nothing computes them yet: raises
+        Unimplemented, and InvalidArguments where sizes do not agree."""
+        raise lacking(
+            cls.operation, PropKind.backward_weights,
+            lambda: cls.forward(
+                PropKind.forward_training, src_desc, diff_weights_desc, diff_dst_desc,
+                diff_bias_desc,
+            ),
+            "diff_weights_desc", "diff_dst_desc", "diff_bias_desc",
         )  # fmt: skip
 
     def check(self) -> None:
@@ -163,4 +197,8 @@ InnerProductDesc.operation = Operation(
     examples=("mb3ic19ih3oc33",),
     implementations=(Implementation("brgemm", _brgemm, FORWARD),),
     mask=_mask,
+    planned={
+        PropKind.backward_data: "a matmul computes it: diff_dst by weights, as (OC, IC * ...)",
+        PropKind.backward_weights: "a matmul computes it: diff_dst, transposed, by src",
+    },
 )  # fmt: skip

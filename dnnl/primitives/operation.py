@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.errors import Unimplemented
 from dnnl.language.case import CaseValues
 from dnnl.language.options import Driver
-from dnnl.primitives.implementation import Implementation
+from dnnl.primitives.implementation import Candidate, Implementation
 from dnnl.primitives.parameters import Domain
 from dnnl.reference.arrays import Array
 from dnnl.reference.specification import Specification
@@ -117,7 +119,8 @@ class Operation:
     today, if it has one. ``sums`` says whether oneDNN documents a sum with dst.
     ``scales_result`` says that the scale of src multiplies what the operation computes, before
     post-ops, and not src. ``operands`` is the range of the integers that the operands of post-ops
-    are filled with.
+    are filled with. ``planned`` are the propagations of oneDNN's that no implementation does yet,
+    each with what computes the same, if anything does.
     """
 
     kind: str
@@ -141,6 +144,7 @@ class Operation:
     sums: bool = False
     scales_result: bool = False
     operands: tuple[int, int] = (-16, 16)
+    planned: Mapping[PropKind, str] = field(default_factory=dict)
 
     def role(self, argument: int) -> Role:
         """The role of the argument of one of the tensors."""
@@ -149,6 +153,13 @@ class Operation:
             for role in self.roles
             if role.argument == argument or (role.many and argument > role.argument)
         )
+
+    def lacks(self, prop_kind: PropKind) -> Unimplemented:
+        """The error for a propagation that no implementation does."""
+        substitute = self.planned.get(prop_kind, "")
+        message = f"{self.kind} has no {prop_kind}" + (f"; {substitute}" if substitute else "")
+        refusal = Refusal(Reason.PROP_KIND, str(prop_kind))
+        return Unimplemented(message, [Candidate(i.name, refusal) for i in self.implementations])
 
     @property
     def passes(self) -> Passes:

@@ -4,8 +4,11 @@ spell them."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
+
+import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
@@ -170,14 +173,21 @@ class Reals(Domain):
         return ":".join(map(float_text, value))
 
 
+Numbers = int | Sequence[int]
+"""What `Spatial` reads."""
+
+
 @dataclass(frozen=True)
 class Spatial(Domain):
-    """One integer, of at least ``low`` where that is given, for each spatial dimension."""
+    """One integer, of at least ``low`` where that is given, for each spatial dimension; a single
+    one is that of all."""
 
     low: int | None = None
 
     def read(self, name: str, value: Any, ndims: int) -> tuple[int, ...]:
-        numbers, count = read_integers(name, value), ndims - 2
+        count = ndims - 2
+        single = isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray)
+        numbers = (value.__index__(),) * count if single else read_integers(name, value)
         if len(numbers) != count:
             rule = f"expected one number for each of {count} spatial dimensions"
             raise InvalidArguments(name, numbers, rule)

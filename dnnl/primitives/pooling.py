@@ -27,9 +27,11 @@ from dnnl.language.options import (
 from dnnl.primitives.checks import (
     check_dims,
     check_forward,
-    dilation_hint,
+    places,
     spelled_size,
+    window_hint,
     window_problem,
+    window_reach,
 )
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
@@ -41,7 +43,7 @@ from dnnl.primitives.operation import (
     Parameter,
     Role,
 )
-from dnnl.primitives.parameters import Algorithm, Spatial
+from dnnl.primitives.parameters import Algorithm, Numbers, Spatial
 from dnnl.reference.pooling import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -87,15 +89,16 @@ class PoolingDesc(Desc):
         alg_kind: Alg | str,
         src_desc: MemoryDesc,
         dst_desc: MemoryDesc,
-        strides: Sequence[int],
-        kernel: Sequence[int],
-        padding_l: Sequence[int],
-        padding_r: Sequence[int] | None = None,
-        dilations: Sequence[int] | None = None,
+        strides: Numbers,
+        kernel: Numbers,
+        padding_l: Numbers,
+        padding_r: Numbers | None = None,
+        dilations: Numbers | None = None,
     ) -> PoolingDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken.
 
-        ``padding_r`` is by default ``padding_l``; a negative one leaves the end of src out. A
+        One number is that of all spatial dimensions. ``padding_r`` is by default ``padding_l``; a
+        negative one leaves the end of src out. A
         dilation of 0, the default, is dense.
         """
         check_forward(prop_kind)
@@ -111,11 +114,11 @@ class PoolingDesc(Desc):
         alg_kind: Alg | str,
         diff_src_desc: MemoryDesc,
         diff_dst_desc: MemoryDesc,
-        strides: Sequence[int],
-        kernel: Sequence[int],
-        padding_l: Sequence[int],
-        padding_r: Sequence[int] | None = None,
-        dilations: Sequence[int] | None = None,
+        strides: Numbers,
+        kernel: Numbers,
+        padding_l: Numbers,
+        padding_r: Numbers | None = None,
+        dilations: Numbers | None = None,
     ) -> PoolingDesc:
         """Describe the gradient of src, [batch, channels, spatial...], from that of dst; raises
         InvalidArguments where the rules are broken.
@@ -150,8 +153,7 @@ class PoolingDesc(Desc):
         src, dst = self._ends
         out = (*src.dims[:2], *self._output(src.dims[2:]))
         name = "dst_desc" if self.propagation.is_forward else "diff_dst_desc"
-        hint = dilation_hint(self.dilations)
-        check_dims(name, dst, out, "what the window makes of src", hint)
+        check_dims(name, dst, out, "what the window makes of src", self._hint)
         if self.alg_kind is Alg.pooling_avg_exclude_padding:
             self._check_padding()
         if _marks(self) and self.propagation is not PropKind.forward_inference:
@@ -169,19 +171,24 @@ class PoolingDesc(Desc):
 
     def _ranges(self) -> list[int]:
         """How far the taps of a window reach, in each spatial dimension."""
-        pairs = zip(self.kernel, self.dilations, strict=True)
-        return [(taps - 1) * (dilation + 1) + 1 for taps, dilation in pairs]
+        return list(map(window_reach, self.kernel, self.dilations))
 
     def _output(self, spatial: Sequence[int]) -> list[int]:
         out = []
         for dim, reach in enumerate(self._ranges()):
-            room = spatial[dim] + self.padding_l[dim] + self.padding_r[dim] - reach
-            if room < 0 and spatial[dim]:
-                rule = f"the window reaches over {reach} of {room + reach} with padding"
-                hint = dilation_hint(self.dilations)
-                raise InvalidArguments("kernel", self.kernel, rule, hint)
-            out.append(room // self.strides[dim] + 1 if room >= 0 else 0)
+            padding = self.padding_l[dim] + self.padding_r[dim]
+            if spatial[dim] + padding < reach and spatial[dim]:
+                rule = f"the window reaches over {reach} of {spatial[dim] + padding} with padding"
+                raise InvalidArguments("kernel", self.kernel, rule, self._hint)
+            taps, gap = self.kernel[dim], self.dilations[dim]
+            out.append(places(spatial[dim], taps, self.strides[dim], padding, gap))
         return out
+
+    @property
+    def _hint(self) -> str:
+        """What to look at where the window does not fit."""
+        src, dst = self._ends
+        return window_hint(self, src.dims[2:], self.kernel, dst.dims[2:])
 
     def _check_padding(self) -> None:
         for name in ("padding_l", "padding_r"):

@@ -55,12 +55,13 @@ class ResamplingDesc(Desc):
         alg_kind: Alg | str,
         src_desc: MemoryDesc,
         dst_desc: MemoryDesc | None = None,
-        factors: Sequence[float] | None = None,
+        factors: Sequence[float] | float | None = None,
     ) -> ResamplingDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken.
 
-        ``factors``, one for each spatial dimension, say the dims of dst where it is left out: those
-        of src times the factor, without the fraction. Beside a dst they must agree with its dims.
+        ``factors``, one for each spatial dimension or one for all, say the dims of dst where it is
+        left out: those of src times the factor, without the fraction. Beside a dst they must agree
+        with its dims.
         """
         check_forward(prop_kind)
         if factors is not None:
@@ -79,7 +80,7 @@ class ResamplingDesc(Desc):
         alg_kind: Alg | str,
         diff_src_desc: MemoryDesc,
         diff_dst_desc: MemoryDesc,
-        factors: Sequence[float] | None = None,
+        factors: Sequence[float] | float | None = None,
     ) -> ResamplingDesc:
         """Describe the gradient of src from that of dst; raises InvalidArguments where the rules
         are broken. ``factors``, if given, must be those between the dims."""
@@ -126,12 +127,15 @@ class ResamplingDesc(Desc):
         return f"mb{batch}ic{channels}{''.join(sizes)}"
 
 
-def _resized(name: str, factors: Sequence[float], field: str, src: MemoryDesc) -> tuple[int, ...]:
+def _resized(
+    name: str, factors: Sequence[float] | float, field: str, src: MemoryDesc
+) -> tuple[int, ...]:
     """The dims of dst; raises InvalidArguments for what are no factors."""
     if not isinstance(src, MemoryDesc):
         raise InvalidArguments(field, src, "expected a dnnl.MemoryDesc")
     rule = "expected a positive number for each spatial dimension"
-    read = read_sequence(name, factors, rule)
+    each = [factors] * (src.ndims - 2) if isinstance(factors, int | float) else factors
+    read = read_sequence(name, each, rule)
     numbers = tuple(read_float(name, number) for number in read)
     fits = len(numbers) == src.ndims - 2 and all(0 < number < inf for number in numbers)
     if not fits or RUNTIME_DIM in src.dims:

@@ -19,7 +19,7 @@ from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import Parameter
-from dnnl.primitives.weighted import bare, quantization_of
+from dnnl.primitives.weighted import bare, lacking, quantization_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -50,20 +50,68 @@ class SlidingDesc(Desc):
         src_desc: MemoryDesc,
         weights_desc: MemoryDesc,
         dst_desc: MemoryDesc,
-        strides: Sequence[int],
-        padding_l: Sequence[int],
-        padding_r: Sequence[int] | None = None,
-        dilations: Sequence[int] | None = None,
+        strides: parameters.Numbers,
+        padding_l: parameters.Numbers,
+        padding_r: parameters.Numbers | None = None,
+        dilations: parameters.Numbers | None = None,
         bias_desc: MemoryDesc | None = None,
     ) -> Self:
         """Describe a forward pass; raises InvalidArguments where sizes do not agree.
 
-        ``padding_r`` is ``padding_l`` by default, ``dilations`` are 0.
+        One number is that of all spatial dimensions. ``padding_r`` is ``padding_l`` by default,
+        ``dilations`` are 0.
         """
         return cls.made(
             prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, weights_desc=weights_desc,
             bias_desc=bias_desc, dst_desc=dst_desc, strides=strides, padding_l=padding_l,
             padding_r=padding_r, dilations=dilations,
+        )  # fmt: skip
+
+    @classmethod
+    def backward_data(
+        cls,
+        alg_kind: Alg | str,
+        diff_src_desc: MemoryDesc,
+        weights_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        strides: parameters.Numbers,
+        padding_l: parameters.Numbers,
+        padding_r: parameters.Numbers | None = None,
+        dilations: parameters.Numbers | None = None,
+    ) -> Self:
+        """Describe the gradient of src. Nothing computes it yet: raises Unimplemented, and
+        InvalidArguments where sizes do not agree."""
+        raise lacking(
+            cls.operation, PropKind.backward_data,
+            lambda: cls.forward(
+                PropKind.forward_training, alg_kind, diff_src_desc, weights_desc, diff_dst_desc,
+                strides, padding_l, padding_r, dilations,
+            ),
+            "diff_src_desc", "diff_dst_desc",
+        )  # fmt: skip
+
+    @classmethod
+    def backward_weights(
+        cls,
+        alg_kind: Alg | str,
+        src_desc: MemoryDesc,
+        diff_weights_desc: MemoryDesc,
+        diff_dst_desc: MemoryDesc,
+        strides: parameters.Numbers,
+        padding_l: parameters.Numbers,
+        padding_r: parameters.Numbers | None = None,
+        dilations: parameters.Numbers | None = None,
+        diff_bias_desc: MemoryDesc | None = None,
+    ) -> Self:
+        """Describe the gradients of weights and bias. Nothing computes them yet: raises
+        Unimplemented, and InvalidArguments where sizes do not agree."""
+        raise lacking(
+            cls.operation, PropKind.backward_weights,
+            lambda: cls.forward(
+                PropKind.forward_training, alg_kind, src_desc, diff_weights_desc, diff_dst_desc,
+                strides, padding_l, padding_r, dilations, diff_bias_desc,
+            ),
+            "diff_weights_desc", "diff_dst_desc", "diff_bias_desc",
         )  # fmt: skip
 
     def check(self) -> None:
@@ -110,6 +158,12 @@ class SlidingDesc(Desc):
     @abstractmethod
     def check_spatial(self) -> None:
         """Raise unless the sizes of src, kernel and dst agree."""
+
+    @property
+    def _spatial(self) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """The sizes of src, of the kernel and of dst, in the dimensions of space."""
+        count = self.src_desc.ndims - 2
+        return self.src_desc.dims[2:], self.weights_desc.dims[-count:], self.dst_desc.dims[2:]
 
     @property
     def channels(self) -> tuple[int, int, int]:

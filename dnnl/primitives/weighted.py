@@ -8,10 +8,12 @@ from functools import partial
 from typing import Any
 
 from dnnl.codegen.quantization import Quantization
+from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.language.case import CaseValues, bias_type
-from dnnl.primitives.operation import FORWARD, Role
+from dnnl.primitives.operation import FORWARD, Operation, Role
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.kinds import PropKind
 from dnnl.types.memory_desc import MemoryDesc
 
 Made = Callable[[CaseValues], MemoryDesc | None]
@@ -49,6 +51,23 @@ def mask_of_outputs(case: CaseValues, argument: str, name: str, ndims: int) -> i
     if (argument, name) == ("attr_post_op_dw_wei", "per_oc"):
         return 3
     return None
+
+
+def lacking(
+    operation: Operation, prop_kind: PropKind, forward: Callable[[], object], *gradients: str
+) -> Unimplemented:
+    """The error for a gradient that no implementation computes.
+
+    ``forward`` describes the forward computation, whose rules the gradient has as well: what it
+    raises is raised in the names of the ``gradients`` that stand for its tensors.
+    """
+    try:
+        forward()
+    except InvalidArguments as error:
+        own = f"diff_{error.argument}"
+        name = own if own in gradients else error.argument
+        raise InvalidArguments(name, error.value, error.rule, error.hint) from None
+    return operation.lacks(prop_kind)
 
 
 def weighted_roles(

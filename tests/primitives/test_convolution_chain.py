@@ -310,6 +310,10 @@ def test_refusals() -> None:
     for desc, attr in ((wide, chained()), (turned, chained()), (point((1, 4, 6, 6), 4), twice)):
         with pytest.raises(Unimplemented, match="may follow a 1x1 convolution"):
             PrimitiveDesc(desc, ENGINE, attr)
+    with pytest.raises(Unimplemented, match="behind one with a kernel of 3x3; it may follow a 1x1"):
+        PrimitiveDesc(wide, ENGINE, chained())
+    with pytest.raises(Unimplemented, match="2 depthwise convolutions; one may follow"):
+        PrimitiveDesc(point((1, 4, 6, 6), 4), ENGINE, twice)
     with pytest.raises(Unimplemented, match="a sum before a depthwise"):
         PrimitiveDesc(point((1, 4, 6, 6), 4), ENGINE, chained(before=("sum",)))
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import dnnl
 from dnnl import (
     Arg,
     ConvolutionDesc,
+    DataType,
+    DeconvolutionDesc,
     InvalidArguments,
     Memory,
     MemoryDesc,
+    PoolingDesc,
     Primitive,
     PrimitiveAttr,
     PrimitiveDesc,
@@ -23,6 +28,8 @@ from dnnl import (
 )
 from dnnl.codegen.kernel import Reason
 from dnnl.primitives.implementation import Candidate
+from dnnl.reference.convolution import TOLERANCE
+from tests.check import check
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import DIRECT, Dims, attr_of, inputs
 
@@ -74,11 +81,12 @@ def forward(
         ({"strides": (1, 0)}, r"strides = \(1, 0\): must be at least 1"),
         ({"padding_l": (-1, 0)}, r"padding_l = \(-1, 0\): must be at least 0"),
         ({"dilations": (-1, 0)}, r"dilations = \(-1, 0\): must be at least 0"),
-        ({"strides": 1}, r"strides = 1: expected a sequence of integers"),
+        ({"strides": 0}, r"strides = \(0, 0\): must be at least 1"),
+        ({"strides": True}, r"strides = True: expected a sequence of integers"),
         ({"strides": None}, r"strides = None: expected a sequence"),
         ({"padding_l": "00"}, r"padding_l = '00': expected a sequence"),
         ({"padding_r": (0.0, 0.0)}, r"padding_r = \(0.0, 0.0\): expected a sequence"),
-        ({"dilations": 0}, r"dilations = 0: expected a sequence"),
+        ({"dilations": 0.0}, r"dilations = 0.0: expected a sequence"),
         ({"padding_l": (2**31, 0)}, r"padding_l = .*: must be less than 2147483648"),
         ({"padding_r": (-(2**70), 0)}, r"padding_r = .*: must be less than 2147483648"),
         ({"bias_desc": f32((4,))}, r"bias_desc = \(4,\): expected \(6,\), the channels of dst"),
@@ -95,7 +103,7 @@ def test_bad_sizes(change: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
-        (("backward_data", "convolution_direct"), r"prop_kind = 'backward_data': expected forward"),
+        (("backward_bias", "convolution_direct"), r"prop_kind = 'backward_bias': expected forward"),
         (("forward", "convolution_direct"), None),
         (("sideways", "convolution_direct"), r"prop_kind = 'sideways'"),
         (
@@ -134,7 +142,7 @@ def test_bad_descriptors(name: str) -> None:
 
 def test_numbers_of_any_kind_make_equal_descriptions() -> None:
     desc = forward(strides=np.array([1, 1]), padding_l=[np.int32(0), 0], dilations=(0, 0))
-    assert desc == forward()
+    assert desc == forward() == forward(strides=np.int64(1), padding_l=0, dilations=0)
     assert hash(desc) == hash(forward())
     assert repr(desc) == repr(forward())
 
@@ -146,6 +154,70 @@ def refused(make: Callable[[], PrimitiveDesc]) -> set[tuple[Reason, str]]:
     candidates = [each for each in caught.value.reasons if isinstance(each, Candidate)]
     refusals = [each.refusal for each in candidates if each.refusal is not None]
     return {(refusal.reason, refusal.detail) for refusal in refusals}
+
+
+def test_dilations_before_paddings_are_suspected() -> None:
+    """As oneDNN has them."""
+    plain, kernel = f32((1, 4, 8, 8)), f32((4, 4, 3, 3))
+    theirs = (1, 1), (0, 0), (1, 1), (1, 1)
+    order = "oneDNN has dilations before the paddings; here the order is strides, padding_l"
+    makers: list[Callable[..., Any]] = [
+        lambda *window: ConvolutionDesc.forward(*DIRECT, plain, kernel, plain, *window),
+        lambda *window: DeconvolutionDesc.forward(
+            "forward", "deconvolution_direct", plain, kernel, plain, *window
+        ),
+        lambda strides, *window: PoolingDesc.forward(
+            "forward", "pooling_max", plain, plain, strides, (3, 3), *window
+        ),
+        lambda strides, *window: PoolingDesc.backward(
+            "pooling_max", plain, plain, strides, (3, 3), *window
+        ),
+    ]
+    for make in makers:
+        with pytest.raises(InvalidArguments, match=f"dst_desc = .*; {order}"):
+            make(*theirs)
+        with pytest.raises(InvalidArguments, match=r"\(1, 1\) are counted from 0"):
+            make((1, 1), (1, 1), (1, 1), (1, 1))
+        make(1, 1, 1, 0)
+
+
+@pytest.mark.parametrize("gradient", ["backward_data", "backward_weights"])
+@pytest.mark.parametrize("kind", [ConvolutionDesc, DeconvolutionDesc])
+def test_gradients_are_unimplemented(kind: Any, gradient: str) -> None:
+    alg = f"{kind.operation.kind}_direct"
+    make = partial(getattr(kind, gradient), alg)
+    src, dst = (SRC, DST) if kind is ConvolutionDesc else ((2, 4, 6, 7), (2, 6, 8, 9))
+    descs = f32(src, "any"), f32(WEIGHTS, "any"), f32(dst, "any")
+    calls: list[Callable[[], Any]] = [
+        lambda: make(*descs, (1, 1), (0, 0)),
+        lambda: kind.forward(gradient, alg, *descs, (1, 1), (0, 0)),
+    ]
+    for call in calls:
+        with pytest.raises(Unimplemented, match=f"{kind.operation.kind} has no {gradient}") as no:
+            call()
+        names = [candidate.name for candidate in kind.operation.implementations]
+        assert [reason.name for reason in no.value.reasons] == names  # type: ignore[attr-defined]
+    own = "diff_src_desc" if gradient == "backward_data" else "src_desc"
+    with pytest.raises(InvalidArguments, match=rf"^{own} = \(2, 5, 8, 9\): .* take 4 channels"):
+        make(f32((2, 5, 8, 9)), *descs[1:], (1, 1), (0, 0))
+
+
+def test_a_deconvolution_computes_the_gradient_of_a_convolution() -> None:
+    """As the refusal of that says."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn((2, 4, 8, 9), generator=generator, requires_grad=True)
+    weights = torch.randn((6, 4, 3, 3), generator=generator)
+    y = torch.nn.functional.conv2d(x, weights, stride=2, padding=1)
+    diff = torch.randn(y.shape, generator=generator)
+    (want,) = torch.autograd.grad(y, x, diff)
+    exchanged = Memory.from_numpy(weights.transpose(0, 1).contiguous().numpy())
+    src, dst = Memory.from_numpy(diff.numpy()), Memory(f32((2, 4, 8, 9)), ENGINE)
+    desc = DeconvolutionDesc.forward(
+        "forward_inference", "deconvolution_direct", src.desc, exchanged.desc, dst.desc, 2, 1,
+    )  # fmt: skip
+    args = {Arg.SRC: src, Arg.WEIGHTS: exchanged, Arg.DST: dst}
+    Primitive(PrimitiveDesc(desc, ENGINE))(Stream(ENGINE), args)
+    check(dst, want.double().numpy(), TOLERANCE(DataType.f32, 54))
 
 
 @pytest.mark.parametrize("data_type", ["s32", "s4"])

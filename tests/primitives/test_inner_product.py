@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 
-from dnnl import Arg, InnerProductDesc, InvalidArguments, MemoryDesc, PrimitiveDesc, config
+from dnnl import (
+    Arg,
+    InnerProductDesc,
+    InvalidArguments,
+    MemoryDesc,
+    PrimitiveDesc,
+    Unimplemented,
+    config,
+)
 from dnnl.reference.inner_product import TOLERANCE
 from tests.check import check
 from tests.primitives.harness import ENGINE, LAYOUTS, array, every_isa, execute, tensor
@@ -136,8 +146,19 @@ def test_bad_sizes(dims: tuple[Dims, ...], message: str) -> None:
 
 def test_bad_parameters() -> None:
     plain = MemoryDesc((2, 3), "f32")
-    with pytest.raises(InvalidArguments, match=r"prop_kind = 'backward_data': expected forward"):
-        InnerProductDesc.forward("backward_data", plain, plain, plain)
+    with pytest.raises(InvalidArguments, match=r"prop_kind = 'backward': expected forward"):
+        InnerProductDesc.forward("backward", plain, plain, plain)
+    wide, dst = MemoryDesc((4, 3), "f32"), MemoryDesc((2, 4), "f32")
+    calls: list[Callable[[], object]] = [
+        lambda: InnerProductDesc.forward("backward_data", plain, wide, dst),
+        lambda: InnerProductDesc.backward_data(plain, wide, dst),
+        lambda: InnerProductDesc.backward_weights(plain, wide, dst, MemoryDesc((4,), "f32")),
+    ]
+    for call in calls:
+        with pytest.raises(Unimplemented, match=r"has no backward_.*; a matmul computes it"):
+            call()
+    with pytest.raises(InvalidArguments, match=r"diff_weights_desc = \(4, 4\): after the output"):
+        InnerProductDesc.backward_weights(plain, MemoryDesc((4, 4), "f32"), dst)
     with pytest.raises(InvalidArguments, match=r"src_desc = .* this tensor is required"):
         InnerProductDesc.forward(FORWARD, None, plain, plain)  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match=r"weights_desc = .* this tensor is required"):

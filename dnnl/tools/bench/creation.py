@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dnnl.errors import Unimplemented
 from dnnl.language.case import INVALID, CaseValues
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import laid_out_as
@@ -63,7 +62,7 @@ def _stated(case: CaseValues, kind: type[Desc], prop_kind: PropKind | None = Non
         passes = frozenset({prop_kind or case.prop_kind})
         fields["prop_kind"] = prop_kind or case.prop_kind
     if not passes & operation.passes:
-        raise Unimplemented(f"{operation.kind} has no {fields['prop_kind']}")
+        raise operation.lacks(fields["prop_kind"])
     for role in operation.roles:
         if role.field and passes & (role.reads | role.writes):
             fields[role.field] = role.case(case)
