@@ -45,7 +45,7 @@ from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.layer_normalization import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.kinds import RUNTIME_DIM, NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp
@@ -97,7 +97,7 @@ class LayerNormalizationDesc(Desc):
         epsilon: float,
         flags: NormFlags | str | int | None,
         stat_desc: MemoryDesc | None = None,
-        scale_shift_data_type: DataType | str = "f32",
+        scale_shift_data_type: DataTypeLike = "f32",
     ) -> LayerNormalizationDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
@@ -116,8 +116,8 @@ class LayerNormalizationDesc(Desc):
         epsilon: float,
         flags: NormFlags | str | int | None,
         stat_desc: MemoryDesc | None = None,
-        scale_shift_data_type: DataType | str = "f32",
-        diff_scale_shift_data_type: DataType | str = "f32",
+        scale_shift_data_type: DataTypeLike = "f32",
+        diff_scale_shift_data_type: DataTypeLike = "f32",
     ) -> LayerNormalizationDesc:
         """Describe the gradients of a forward computation; raises InvalidArguments where the rules
         are broken. ``prop_kind`` is backward, or backward_data without scale and shift."""

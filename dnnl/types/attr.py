@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.dropout import Dropout
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.kinds import (
     AccumulationMode,
     FpmathMode,
@@ -155,7 +155,7 @@ class PrimitiveAttr:
         arg: Arg | int | str,
         mask: int = 0,
         groups: Sequence[int] = (),
-        data_type: DataType | str = "f32",
+        data_type: DataTypeLike = "f32",
         quantization_mode: QuantizationMode | str = QuantizationMode.static_sazp,
     ) -> None:
         """Scale an argument: sources and weights are multiplied, destinations divided.
@@ -183,7 +183,7 @@ class PrimitiveAttr:
         arg: Arg | int | str,
         mask: int = 0,
         groups: Sequence[int] = (),
-        data_type: DataType | str = "s32",
+        data_type: DataTypeLike = "s32",
     ) -> None:
         """Shift an integer argument: what stands for 0. ``data_type`` is s32, s8, u8, s4 or u4."""
         spec = read_spec(mask, groups, data_type, _ZERO_POINT_TYPES)
@@ -199,7 +199,7 @@ class PrimitiveAttr:
         arg: Arg | int | str,
         mask: int,
         groups: Sequence[int] = (),
-        data_type: DataType | str = "s32",
+        data_type: DataTypeLike = "s32",
     ) -> None:
         """Give the sums of each row of SRC, s32, which zero points of the weights of a product of
         integers are multiplied by, instead of having them computed.
@@ -221,7 +221,7 @@ class PrimitiveAttr:
     def set_dropout(
         self,
         mask_desc: MemoryDesc | None = None,
-        seed_data_type: DataType | str = "s64",
+        seed_data_type: DataTypeLike = "s64",
         use_offset: bool = False,
         use_host_scalars: bool = False,
     ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -44,6 +44,14 @@ def _integer(code: int, bits: int, signed: bool, numpy: object) -> Row:
     digits = bits - signed
     low = -(2**digits) if signed else 0
     return Row(code, bits, False, digits, low, 2**digits - 1, np.dtype(numpy))  # type: ignore[call-overload]
+
+
+class _TorchType(Protocol):
+    """A ``torch.dtype``."""
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is one of floats."""
 
 
 class DataType(Kind):
@@ -109,6 +117,18 @@ class DataType(Kind):
         return (count * self.bits + 7) // 8
 
     @classmethod
+    def foreign(cls, value: object) -> DataType | None:
+        """The data type of a type of NumPy, ml_dtypes or PyTorch, if it has one."""
+        if isinstance(value, np.dtype):
+            return _BY_NUMPY.get(value)
+        if isinstance(value, type):
+            return _BY_SCALAR.get(value)
+        kind = type(value)  # which is looked at by name, as PyTorch may not be there
+        if (kind.__module__, kind.__name__) == ("torch", "dtype"):
+            return _BY_NAME.get(str(value).removeprefix("torch."))
+        return None
+
+    @classmethod
     def from_numpy(cls, dtype: object) -> DataType:
         """Return the data type of a NumPy (or ml_dtypes) type, or of anything NumPy reads as one.
 
@@ -127,6 +147,11 @@ class DataType(Kind):
 
 
 _BY_NUMPY = {member.numpy: member for member in DataType if member.bits}
+DataTypeLike: TypeAlias = "DataType | str | np.dtype[Any] | type[np.generic] | _TorchType"
+"""What is read as a data type: a member, its name, or a type of NumPy, ml_dtypes or PyTorch."""
+
+_BY_SCALAR: dict[type, DataType] = {numpy.type: member for numpy, member in _BY_NUMPY.items()}
+_BY_NAME = {numpy.name: member for numpy, member in _BY_NUMPY.items()}
 
 
 def any_of(types: Container[DataType]) -> str:

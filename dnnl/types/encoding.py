@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dnnl.errors import InvalidArguments
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.kinds import RUNTIME_DIM, coerce
 from dnnl.types.layout_input import read_int
 
@@ -211,7 +211,7 @@ SPARSE: Mapping[object, Callable[[int], Encoding]] = MappingProxyType({"csr": Cs
 """The encodings that a user may write a sparse matrix in, by name."""
 
 
-def check_index_type(argument: str, data_type: DataType | str) -> None:
+def check_index_type(argument: str, data_type: DataTypeLike) -> None:
     """Raise unless indices may have this type."""
     if coerce(DataType, data_type, argument) is not DataType.s32:
         rule = "indices, pointers and offsets are s32"

@@ -57,6 +57,11 @@ class Kind(_Named, enum.Enum):
         """Find what is no value: a name; anything else raises InvalidArguments."""
         return coerce(cls, value, "value")
 
+    @classmethod
+    def foreign(cls, value: object) -> Kind | None:
+        """The member that an object of another library stands for, if there is one."""
+        return None
+
 
 class PropKind(Kind):
     """What a primitive propagates, and in which direction."""
@@ -300,6 +305,9 @@ def coerce(enum_class: type[E], value: object, argument: str) -> E:
             return member
     if issubclass(enum_class, enum.Flag):
         return _coerce_flags(enum_class, value, argument)
+    stands_for = enum_class.foreign(value) if issubclass(enum_class, Kind) else None
+    if isinstance(stands_for, enum_class):
+        return stands_for
     rule = f"expected {enum_class.__name__}, as a member or its name"
     text = value if isinstance(value, str) else str(getattr(value, "name", value))
     raise InvalidArguments(argument, value, rule, nearest(text, members))

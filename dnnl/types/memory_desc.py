@@ -11,7 +11,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.types import layout as layouts
 from dnnl.types.compensation import Compensation, check_compensation
 from dnnl.types.desc_text import DescText
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.encoding import Coo, Csr, Encoding, Grouped, Packed, check_index_type, check_values
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind, coerce
 from dnnl.types.layout import Layout
@@ -86,7 +86,7 @@ class MemoryDesc(DescText):
     def __new__(
         cls,
         dims: Sequence[int],
-        data_type: DataType | str,
+        data_type: DataTypeLike,
         layout: FormatTag | str | Sequence[int] | None = None,
         *,
         inner_blocks: Sequence[tuple[int, int]] = _NONE,
@@ -189,10 +189,10 @@ class MemoryDesc(DescText):
     def csr(
         cls,
         dims: Sequence[int],
-        data_type: DataType | str,
+        data_type: DataTypeLike,
         nnz: int,
-        index_type: DataType | str = DataType.s32,
-        pointer_type: DataType | str = DataType.s32,
+        index_type: DataTypeLike = DataType.s32,
+        pointer_type: DataTypeLike = DataType.s32,
     ) -> MemoryDesc:
         """Return the descriptor of a sparse matrix by rows with ``nnz`` elements, see `Csr`."""
         check_index_type("pointer_type", pointer_type)
@@ -202,16 +202,16 @@ class MemoryDesc(DescText):
     def coo(
         cls,
         dims: Sequence[int],
-        data_type: DataType | str,
+        data_type: DataTypeLike,
         nnz: int,
-        index_type: DataType | str = DataType.s32,
+        index_type: DataTypeLike = DataType.s32,
     ) -> MemoryDesc:
         """Return the descriptor of a sparse matrix of ``nnz`` elements with indices, see `Coo`."""
         return cls.encoded(dims, data_type, Coo(nnz), index_type)
 
     @classmethod
     def packed(
-        cls, dims: Sequence[int], data_type: DataType | str, nnz: int, columns: int = 0,
+        cls, dims: Sequence[int], data_type: DataTypeLike, nnz: int, columns: int = 0,
         group: int = 1,
     ) -> MemoryDesc:  # fmt: skip
         """Return the descriptor of weights with ``nnz`` elements other than zero, see `Packed`;
@@ -222,10 +222,10 @@ class MemoryDesc(DescText):
     def grouped(
         cls,
         dims: Sequence[int],
-        data_type: DataType | str,
+        data_type: DataTypeLike,
         variable_dim_idx: int,
         group_count: int,
-        offset_type: DataType | str = DataType.s32,
+        offset_type: DataTypeLike = DataType.s32,
     ) -> MemoryDesc:
         """Return the descriptor of matrices behind each other along a dimension, see `Grouped`."""
         return cls.encoded(dims, data_type, Grouped(variable_dim_idx, group_count), offset_type)
@@ -234,9 +234,9 @@ class MemoryDesc(DescText):
     def encoded(
         cls,
         dims: Sequence[int],
-        data_type: DataType | str,
+        data_type: DataTypeLike,
         encoding: Encoding,
-        index_type: DataType | str = DataType.s32,
+        index_type: DataTypeLike = DataType.s32,
     ) -> MemoryDesc:
         """Return the descriptor of a tensor that is kept in several buffers."""
         if not isinstance(encoding, Encoding):
@@ -406,7 +406,7 @@ class MemoryDesc(DescText):
         places = layouts.part(self._layout, shape, start)
         return self._of(self.data_type, FormatKind.blocked, places)
 
-    def with_data_type(self, data_type: DataType | str) -> MemoryDesc:
+    def with_data_type(self, data_type: DataTypeLike) -> MemoryDesc:
         """Return the same layout, counted in elements, for another data type."""
         dtype = coerce(DataType, data_type, "data_type")
         if dtype is self.data_type:

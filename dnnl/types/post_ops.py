@@ -8,7 +8,7 @@ from typing import overload
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import MAX_POST_OPS, Arg
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.expression import Function
 from dnnl.types.kinds import Alg, FormatKind, coerce, float_text, nearest
 from dnnl.types.layout_input import read_float, read_int
@@ -195,7 +195,7 @@ class PostOps(Sequence[PostOp]):
         return len(self._entries) - 1
 
     def append_sum(
-        self, scale: float = 1.0, zero_point: int = 0, data_type: DataType | str | None = None
+        self, scale: float = 1.0, zero_point: int = 0, data_type: DataTypeLike | None = None
     ) -> int:
         """Add ``scale * (dst - zero_point)``; ``data_type`` reads dst as that type."""
         dtype = None if data_type is None else coerce(DataType, data_type, "data_type")
@@ -234,9 +234,9 @@ class PostOps(Sequence[PostOp]):
 
     def append_depthwise(
         self,
-        weights_dt: DataType | str,
-        bias_dt: DataType | str,
-        dst_dt: DataType | str,
+        weights_dt: DataTypeLike,
+        bias_dt: DataTypeLike,
+        dst_dt: DataTypeLike,
         kernel: int,
         stride: int,
         padding_l: int,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.arg import Arg, name_of
-from dnnl.types.dtype import DataType
+from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.kinds import RUNTIME_DIM, QuantizationMode, coerce
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import read_mask
@@ -91,7 +91,7 @@ def check_computed(argument: int, spec: ScaleSpec) -> None:
 
 
 def read_spec(
-    mask: object, groups: Sequence[int], data_type: DataType | str, allowed: tuple[str, ...]
+    mask: object, groups: Sequence[int], data_type: DataTypeLike, allowed: tuple[str, ...]
 ) -> ScaleSpec:
     """Return a checked spec whose type is one of ``allowed``."""
     bits = read_mask(mask)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import coerce
+from dnnl.types.memory_desc import MemoryDesc
 
 TYPES = [dtype for dtype in DataType if dtype is not DataType.undef]
 FLOATS = [dtype for dtype in TYPES if dtype.is_float]
@@ -98,6 +101,20 @@ def test_from_numpy_refuses(wrong: object) -> None:
     with pytest.raises(InvalidArguments) as caught:
         DataType.from_numpy(wrong)
     assert caught.value.argument == "dtype"
+
+
+def test_types_of_other_libraries_stand_for_theirs() -> None:
+    for row in DataType:
+        if row.bits:
+            theirs = [row.numpy, row.numpy.type, getattr(torch, row.numpy.name, row)]
+            for other in theirs:
+                assert DataType(other) is row
+                assert MemoryDesc((2,), other).data_type is row
+    assert MemoryDesc((2,), "f32").with_data_type(torch.bfloat16).data_type is DataType.bf16
+    wrong: list[Any] = [np.complex64, torch.complex64, np.dtype(">f4"), np.floating, float, None]
+    for other in wrong:
+        with pytest.raises(InvalidArguments, match=r"data_type = .*expected DataType, as a member"):
+            MemoryDesc((2,), other)
 
 
 def test_a_type_is_found_by_its_name() -> None:
