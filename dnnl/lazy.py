@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from threading import RLock
 
 from dnnl import forks
+from dnnl.onednn import hint
 
 # A fork must not leave a module half imported.
 IMPORTING = RLock()
@@ -36,7 +37,8 @@ def names(
         # another.
         if name.isidentifier() and not name.startswith("__") and find_spec(f"{package}.{name}"):
             return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        text = f"module {package!r} has no attribute {name!r}{hint(package, name)}"
+        raise AttributeError(text, name=name, obj=sys.modules[package])
 
     def listed() -> list[str]:
         return sorted({*vars(sys.modules[package]), *homes})

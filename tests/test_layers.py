@@ -18,13 +18,14 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted((ROOT / "dnnl").rglob("*.py"))
 MAX_LINES = 500
 
-BASE = ("errors", "config", "forks", "interrupts", "lazy", "log")
+BASE = ("errors", "config", "forks", "interrupts", "lazy", "log", "onednn")
 LAYERS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "config": ("errors",),
     "forks": (),
-    "lazy": ("forks",),
+    "lazy": ("forks", "onednn"),
     "interrupts": (),
+    "onednn": (),
     "log": ("errors", "config", "forks"),
     "types": BASE,
     "math": ("types",),

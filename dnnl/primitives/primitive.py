@@ -16,6 +16,7 @@ from dnnl import config, log
 from dnnl.codegen import jit, together
 from dnnl.codegen.kernel import Recipe
 from dnnl.errors import InvalidArguments
+from dnnl.onednn import Value
 from dnnl.primitives.cache import Cache
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.scratchpads import Scratchpads
@@ -47,7 +48,7 @@ _cache: Cache[_Compiled] = Cache(
 )
 
 
-class Primitive:
+class Primitive(Value):
     """Executes what a :class:`PrimitiveDesc` describes; safe for any number of threads.
 
     Building it takes the kernel from the cache of this process, then from the one on disk, and

@@ -12,6 +12,7 @@ from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue import prelu_weights
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments, Unimplemented
+from dnnl.onednn import Value
 from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation, refuse_encoding
 from dnnl.primitives.implementation import (
     Candidate,
@@ -45,7 +46,7 @@ def select_isa(engine: Engine) -> isas.Isa:
     )
 
 
-class PrimitiveDesc:
+class PrimitiveDesc(Value):
     """The first implementation that accepts ``desc`` with ``attr`` on ``engine``.
 
     Layouts given as ``any`` are decided: read them from ``src_desc`` and the like. ``attr`` is

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
+from dnnl.onednn import Property
 from dnnl.runtime import engines
 from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue
 from dnnl.runtime.image import Image
@@ -56,7 +57,7 @@ def _backend(kind: str, index: int) -> Backend:
     return _backend_class(kind)(index)
 
 
-class Engine:
+class Engine(Property):
     """Device number ``index`` of a kind. Equal engines share everything; hashable, picklable.
 
     ``features`` says what code it executes. An engine that executes nothing (``null``) takes

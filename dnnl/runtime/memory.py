@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
+from dnnl.onednn import Value
 from dnnl.runtime import dlpack
 from dnnl.runtime.backend import Buffer
 from dnnl.runtime.elements import elements_of, plain_view, put_elements
@@ -22,7 +23,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 
-class Memory:
+class Memory(Value):
     """A tensor's bytes: ``desc.size`` of them, laid out as ``desc`` says.
 
     Without ``buffer`` the memory is allocated, 64-byte aligned and not initialised. With it the

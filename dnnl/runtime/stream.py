@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.onednn import Value
 from dnnl.runtime.backend import Queue
 from dnnl.runtime.engine import Engine, checked_engine
 from dnnl.runtime.threads import checked_num_threads, get_num_threads
 
 
-class Stream:
+class Stream(Value):
     """A queue of an engine.
 
     In order, each execution is after the one submitted before it. Out of order, executions wait for

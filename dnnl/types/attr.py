@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from dnnl.errors import InvalidArguments
+from dnnl.onednn import Property
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType, DataTypeLike
@@ -88,7 +89,7 @@ _SETTABLE = (
 )
 
 
-class PrimitiveAttr:
+class PrimitiveAttr(Property):
     """The attributes of a primitive.
 
     ``scratchpad_mode`` says who provides temporary memory, ``fpmath_mode`` to what f32 may be

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from dnnl.onednn import Property
 from dnnl.types import layout as layouts
 from dnnl.types.compensation import Compensation
 from dnnl.types.dtype import DataType
@@ -13,7 +14,7 @@ from dnnl.types.layout import Blocks, Layout
 from dnnl.types.tag import FormatTag
 
 
-class DescText:
+class DescText(Property):
     """The texts of a `MemoryDesc`, which is the only one to derive from this."""
 
     __slots__ = ()

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from dnnl.errors import InvalidArguments
+from dnnl.onednn import Property
 
 RUNTIME_DIM = -(2**63)
 """A dimension or stride that is known only when a primitive executes."""
@@ -44,7 +45,7 @@ class _Named:
         return f"{type(self).__name__}.{self.name}"
 
 
-class Kind(_Named, enum.Enum):
+class Kind(_Named, Property, enum.Enum):
     """Base of plain enums; members hash by identity, which needs no Python call.
 
     Called with a name or a value a class returns the member: ``DataType("f32")``.

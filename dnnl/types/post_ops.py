@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import overload
 
 from dnnl.errors import InvalidArguments
+from dnnl.onednn import Property
 from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.expression import Function
@@ -172,7 +173,7 @@ class PostOpFunction(PostOp):
         return ":".join(["function", str(self.function), *types])
 
 
-class PostOps(Sequence[PostOp]):
+class PostOps(Property, Sequence[PostOp]):
     """The post-ops of an attribute, applied in order; at most 32.
 
     Every ``append_*`` returns the index of the new entry, for ``Arg.post_op(index)``.
