@@ -151,7 +151,7 @@ THEIRS: dict[str, dict[str, str]] = {
     },
     "PrimitiveAttr": {
         "get_post_ops": "attr.post_ops",
-        "set_post_ops": "attr.post_ops.append_eltwise and the like",
+        "set_post_ops": "attr.post_ops.append_eltwise(...)",
         "set_scales_mask": "attr.set_scales",
         "set_zero_points_mask": "attr.set_zero_points",
         "get_scratchpad_mode": "attr.scratchpad_mode",

@@ -37,6 +37,7 @@ from dnnl.primitives.weighted import (
     bare,
     bias_of_channels,
     lacking,
+    order_hint,
     quantization_of,
     weighted_roles,
 )
@@ -117,7 +118,9 @@ class InnerProductDesc(Desc):
         if weights[1:] != src[1:]:
             rule = f"after the output channels it must be as src, {src[1:]}"
             raise InvalidArguments("weights_desc", weights, rule)
-        check_dims("dst_desc", self.dst_desc, (src[0], weights[0]), "batch and output channels")
+        out = src[0], weights[0]
+        hint = order_hint(self.dst_desc, self.bias_desc, out)
+        check_dims("dst_desc", self.dst_desc, out, "batch and output channels", hint)
         if not self.bias_desc.is_zero:
             check_dims("bias_desc", self.bias_desc, weights[:1], "the output channels")
 

@@ -51,7 +51,7 @@ from dnnl.primitives.matmul_grouped import (
 )
 from dnnl.primitives.matmul_sparse import plan_sparse, sparse
 from dnnl.primitives.operation import FORWARD, Operation
-from dnnl.primitives.weighted import bare, quantization_of, weighted_roles
+from dnnl.primitives.weighted import bare, order_hint, quantization_of, weighted_roles
 from dnnl.reference.matmul import SPECIFICATION
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
@@ -112,7 +112,8 @@ class MatmulDesc(Desc):
         expected = (*map(_broadcast, src[:-2], weights[:-2]), src[-2], weights[-1])
         if dst != expected:
             rule = f"src {src} times weights {weights} is {expected}"
-            raise InvalidArguments("dst_desc", dst, rule)
+            hint = order_hint(self.dst_desc, self.bias_desc, expected)
+            raise InvalidArguments("dst_desc", dst, rule, hint)
         bias = self.bias_desc
         if not bias.is_zero and not (
             bias.ndims == len(dst) and all(b in (1, d) for b, d in zip(bias.dims, dst, strict=True))

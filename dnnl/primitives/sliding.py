@@ -19,7 +19,7 @@ from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import Parameter
-from dnnl.primitives.weighted import bare, lacking, quantization_of
+from dnnl.primitives.weighted import bare, lacking, order_hint, quantization_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import Alg, FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -127,7 +127,8 @@ class SlidingDesc(Desc):
             raise InvalidArguments("src_desc", self.src_desc.dims, rule)
         if self.dst_desc.ndims != ndims:
             rule = f"expected {ndims} dimensions, as src has"
-            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule)
+            hint = order_hint(self.dst_desc, self.bias_desc, ())
+            raise InvalidArguments("dst_desc", self.dst_desc.dims, rule, hint)
         if self.weights_desc.ndims not in (ndims, ndims + 1):
             rule = f"expected {ndims} dimensions, or {ndims + 1} with groups first"
             raise InvalidArguments("weights_desc", self.weights_desc.dims, rule)

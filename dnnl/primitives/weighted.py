@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -22,6 +22,14 @@ Made = Callable[[CaseValues], MemoryDesc | None]
 def bare(weights: MemoryDesc) -> MemoryDesc:
     """The weights without the sums that a reorder may have left behind them."""
     return weights if weights.compensation is None else weights.with_compensation(None)
+
+
+def order_hint(dst: MemoryDesc, bias: MemoryDesc, expected: Sequence[int]) -> str:
+    """What to look at where dst has not the dims ``expected``: whether bias came before it, as in
+    oneDNN, so that dst is given as a vector or what is given as bias has its dims."""
+    if dst.ndims == 1 or bias.dims == tuple(expected):
+        return "oneDNN has bias before dst; here bias_desc comes last"
+    return ""
 
 
 def quantization_of(attr: PrimitiveAttr, weights: MemoryDesc) -> Quantization:

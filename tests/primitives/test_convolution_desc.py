@@ -16,7 +16,9 @@ from dnnl import (
     ConvolutionDesc,
     DataType,
     DeconvolutionDesc,
+    InnerProductDesc,
     InvalidArguments,
+    MatmulDesc,
     Memory,
     MemoryDesc,
     PoolingDesc,
@@ -179,6 +181,21 @@ def test_dilations_before_paddings_are_suspected() -> None:
         with pytest.raises(InvalidArguments, match=r"\(1, 1\) are counted from 0"):
             make((1, 1), (1, 1), (1, 1), (1, 1))
         make(1, 1, 1, 0)
+
+
+def test_a_bias_before_dst_is_suspected() -> None:
+    order = "oneDNN has bias before dst; here bias_desc comes last"
+    bias: Any = f32((6,))
+    row, dst = f32((1, 6)), f32((2, 6))
+    theirs: list[Any] = [bias, f32(DST), (1, 1), (0, 0)]
+    calls: list[Callable[[], object]] = [
+        lambda: ConvolutionDesc.forward(*DIRECT, f32(SRC), f32(WEIGHTS), *theirs),
+        lambda: InnerProductDesc.forward("forward", f32((2, 3)), f32((6, 3)), bias, dst),
+        lambda: MatmulDesc(f32((2, 3)), f32((3, 6)), row, dst),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidArguments, match=rf"^dst_desc = \(.*6,?\): .*; {order}$"):
+            call()
 
 
 @pytest.mark.parametrize("gradient", ["backward_data", "backward_weights"])
