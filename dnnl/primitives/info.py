@@ -64,8 +64,9 @@ class Info:
     attributes among them. ``tile`` is that of the phase that computes dst, rows by columns,
     ``factors`` how its factors are multiplied; ``block`` is empty where a loop nest decides.
     ``operations`` counts multiplications and additions, 0 where they are not what takes time.
-    ``limits`` are None on engines other than the processor. ``seconds`` is what an execution took,
-    once measured (`with_time`).
+    With ``packs`` threads copy panels of weights just before they multiply them; ``packing`` are
+    the copies of whole tensors. ``limits`` are None on engines other than the processor.
+    ``seconds`` is what an execution took, once measured (`with_time`).
     """
 
     implementation: str
@@ -79,6 +80,7 @@ class Info:
     tensor_bytes: int
     operations: int
     limits: Limits | None
+    packs: bool = False
     seconds: float | None = None
 
     @property
@@ -146,11 +148,13 @@ class Info:
 
     def _packing(self) -> Iterator[tuple[str, str]]:
         room = f"scratchpad of {size(self.scratchpad)}" if self.scratchpad else "no scratchpad"
-        if not self.packing:
+        if self.packs:
+            yield "packing", "threads copy panels of weights just before they multiply them"
+        elif not self.packing:
             yield "packing", f"nothing is copied, {room}"
         for number, copy in enumerate(self.packing):
-            yield "" if number else "packing", str(copy)
-        if self.packing:
+            yield "" if number or self.packs else "packing", str(copy)
+        if self.packing or self.packs:
             yield "", room
 
     def _limits(self) -> Iterator[tuple[str, str]]:
@@ -208,6 +212,7 @@ def look_inside(
         tensor_bytes=nbytes,
         operations=desc.operation.flops(desc),
         limits=None,
+        packs=inside is not None and inside.made_of is not None,
     )
     if engine.kind != _ENGINE:
         return info

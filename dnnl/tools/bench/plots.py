@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -62,25 +62,31 @@ class Roof:
 
     label: str
     level: float
-    slope: float = float("inf")
+    slope: float = inf
     dashes: str = "-"
+
+    def at(self, x: float) -> float:
+        """The bound at a place."""
+        return min(self.level, self.slope * x)
 
 
 def limits_plot(points: Sequence[Point], roofs: Sequence[Roof], x_label: str, y_label: str) -> str:
     """Points below the roofs of the machine, both axes logarithmic."""
 
     def draw(axes: Any) -> None:
-        left = min(point.x for point in points) / 2
-        right = max(point.x for point in points) * 2
-        heights = [*(point.y for point in points), *(roof.level for roof in roofs)]
+        # Where a slope meets its level is in the picture, on whichever side the points are.
+        ridges = [roof.level / roof.slope for roof in roofs if roof.slope < inf]
+        places = [*(point.x for point in points), *ridges]
+        left, right = min(places) / 2, max(places) * 2
+        heights = [point.y for point in points]
+        heights += [height for roof in roofs for height in (roof.level, roof.at(left))]
         low, high = min(heights) / 1.5, max(heights) * 1.5
         axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, high))
         _readable(axes.xaxis, left, right)
         _readable(axes.yaxis, low, high)
         for roof in roofs:
-            corner = min(max(roof.level / roof.slope, left), right)
-            xs = [left, corner, right]
-            ys = [min(roof.level, roof.slope * x) for x in xs]
+            xs = [left, max(roof.level / roof.slope, left), right]
+            ys = list(map(roof.at, xs))
             axes.plot(xs, ys, color=_MUTED, linewidth=1.4, linestyle=roof.dashes,
                       zorder=1.5, label=roof.label)  # fmt: skip
         _scatter(axes, points)

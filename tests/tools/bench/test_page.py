@@ -132,6 +132,19 @@ def test_operations_that_only_move_data(tmp_path: Path, monkeypatch: pytest.Monk
         assert bandwidth == pytest.approx(2 * 4 * 8 * 16 * 20 / ms / 1e6, rel=0.01)
 
 
+@pytest.mark.parametrize("place", [0.01, 10.0, 400.0])
+def test_the_slope_of_a_roof_is_in_the_picture(place: float) -> None:
+    """Whichever side of its end the points are on."""
+    drawn = limits_plot([Point(place, 20.0, "a", "x")], [Roof("r", 50.0, 5.0, "--")], "x", "y")
+    width, height = map(float, re.findall(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', drawn)[0])
+    paths = re.findall(r'<path d="([^"]*)"[^>]*stroke-dasharray', drawn)
+    line = max(paths, key=len)
+    places = [tuple(map(float, pair)) for pair in re.findall(r"[ML] ([0-9.]+) ([0-9.-]+)", line)]
+    (x0, y0), (x1, y1), (x2, y2) = places
+    assert 0 < x0 < x1 < x2 < width
+    assert 0 < y1 == y2 < y0 < height
+
+
 def test_points_keep_their_titles_and_the_page_its_colours() -> None:
     points = [Point(4.0, 8.0, "b", "first"), Point(1.0, 2.0, "a", "<third>")]
     points.insert(1, Point(2.0, 40.0, "b", "second"))
