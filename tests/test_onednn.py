@@ -112,7 +112,7 @@ def test_the_document_has_the_table() -> None:
 
 
 def test_the_document_has_our_orders() -> None:
-    """Those of oneDNN's are written down beside them."""
+    """Those of oneDNN's are written down beside them; what is ours alone comes behind."""
     text = re.sub(r"\s+", " ", DOCUMENT.read_text(encoding="utf-8").partition("## Names")[0])
     found = re.findall(r"(\w+)\(([^)]*)\) (\w+Desc(?:\.\w+)?)\(([^)]*)\)", text)
     assert len(found) >= 25
@@ -121,7 +121,8 @@ def test_the_document_has_our_orders() -> None:
         for name in ours.split("."):
             constructor = getattr(constructor, name)
         names = list(inspect.signature(constructor).parameters)
-        assert [name.replace("_desc", "") for name in names] == parameters.split(", ")
+        own = [name.replace("_desc", "") for name in names]
+        assert own[: parameters.count(",") + 1] == parameters.split(", ")
         assert THEIRS["dnnl"][theirs] == f"dnnl.{ours}"
 
 

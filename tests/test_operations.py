@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1] / "dnnl"
 POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
 EXPORTS = ("__init__.py", "primitives/registry.py", "ops/")
-PEERS = ("tools/bench/peers/",)
+PEERS = ("tools/bench/peers/", "onednn.py")
 ONNX = ("framework/", "tools/quantcheck/products.py")
 CASES = ("language/", "tools/bench/", "tools/explain/")
 
