@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -27,11 +27,14 @@ Built = tuple[Image, bool]
 """An image, and whether it comes from the disk cache."""
 
 
-def images(recipes: Iterable[Recipe], processes: int) -> dict[Recipe, Built]:
+def images(
+    recipes: Iterable[Recipe], processes: int, ready: Callable[[Recipe], object] = lambda _: None
+) -> dict[Recipe, Built]:
     """The images of recipes, as far as they are on disk or are many enough to be built here: by up
     to so many processes, this one included. The others are built when they are needed.
 
-    A process that does not work is no error: what it should have built is left out.
+    ``ready`` is called with each whose image is there, in this thread; what it raises ends the
+    building. A process that does not work is no error: what it should have built is left out.
     """
     if jit.watched() or not _has_python():
         return {}
@@ -40,6 +43,15 @@ def images(recipes: Iterable[Recipe], processes: int) -> dict[Recipe, Built]:
     missing = deque(recipe for recipe in wanted if recipe not in found)
     helpers = [_Helper() for _ in range(min(processes, len(missing) // _FEWEST, _MOST) - 1)]
     built: dict[Recipe, Image] = {}
+    told: set[Recipe] = set()
+
+    def tell(there: Iterable[Recipe]) -> None:
+        for recipe in there:
+            if recipe not in told:
+                told.add(recipe)
+                ready(recipe)
+
+    tell(found)
     if helpers:
         with ThreadPoolExecutor(len(helpers)) as threads:
             for helper in helpers:
@@ -47,12 +59,14 @@ def images(recipes: Iterable[Recipe], processes: int) -> dict[Recipe, Built]:
             try:
                 while (recipe := _next(missing)) is not None:
                     built[recipe] = jit.built(recipe)
+                    tell(tuple(built))  # those of the helpers as well
             finally:
                 missing.clear()  # also where this is interrupted
                 for helper in helpers:
                     helper.stop()
     for recipe, image in built.items():
         jit.store(recipe, image)
+    tell(built)
     return {r: (image, True) for r, image in found.items()} | {
         r: (image, False) for r, image in built.items()
     }

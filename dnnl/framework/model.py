@@ -13,6 +13,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
 from dnnl.framework.onnx_check import refusal
 from dnnl.framework.onnx_model import graph_from_proto, graph_to_proto, read_model
+from dnnl.framework.progress import Report
 from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.session import Session, arrays_of, named
 from dnnl.framework.specialize import check_operators, ones_for_open, rebatched, specialize
@@ -82,6 +83,7 @@ class Model:
         *,
         batch: int | None = None,
         layout: str = "propagate",
+        progress: Report | None = None,
     ) -> Session:
         """The model on an engine, by default the first cpu engine.
 
@@ -90,14 +92,23 @@ class Model:
         of letting layouts propagate. ``precision`` is one of `PRECISIONS`: the type of what lies
         between inputs and outputs, and of the factors of products, as far as it may be rounded.
 
+        ``progress`` is called with how many kernels are there, how many there will be, and what the
+        last one is for: first with 0, 0 and "planning", then once for each kernel, in this thread.
+        What it raises ends the compilation.
+
         Raises InvalidArguments where the model leaves a size open that nothing here gives.
         """
+        if progress is not None and not callable(progress):
+            rule = "expected a function of two numbers and a text"
+            hint = "compile(progress=print)"
+            raise InvalidArguments("progress", progress, rule, hint)
         if str(precision) not in PRECISIONS:
             rule = f"must be one of {', '.join(PRECISIONS)}"
             raise InvalidArguments("precision", precision, rule)
         where = first_cpu() if engine is None else checked_engine(engine)
         graph = self.graph if batch is None else rebatched(self.graph, batch)
-        return Session(specialize(graph), where, layout, num_threads, DataType[str(precision)])
+        kind = DataType[str(precision)]
+        return Session(specialize(graph), where, layout, num_threads, kind, progress)
 
     def __call__(self, *arrays: Any) -> Array | dict[str, Array]:
         """Run on arrays in the order of ``inputs``, or on one mapping from their names, which may

@@ -22,6 +22,7 @@ from dnnl.framework.memory_plan import Arena, lifetimes, place
 from dnnl.framework.operators import operator_of
 from dnnl.framework.passes import Pass, drop_identities, fold_affine, split_variadic
 from dnnl.framework.precision import fuse_conversions, in_precision, rounding_of, within_range
+from dnnl.framework.progress import Progress, Report
 from dnnl.framework.quantized import move_conversions, prefer_unsigned
 from dnnl.framework.quantized_functions import convert_by_functions
 from dnnl.framework.quantized_products import fuse_products
@@ -131,8 +132,10 @@ class Session:
         layout: str = "propagate",
         num_threads: int | None = None,
         kind: DataType = DataType.f32,
+        progress: Report | None = None,
     ) -> None:
         self.engine = engine
+        self._progress = Progress(progress)
         self.inputs: Mapping[str, TensorType] = dict(graph.inputs)
         self._stream = Stream(engine, num_threads)
         optimized = optimize(graph, kind)
@@ -143,9 +146,10 @@ class Session:
         check_room(self.nbytes)
         self._activations = _bytes(self._arena.size, engine)
         preparations = {key: _preparation(key, engine) for key in lowering.prepared}
-        self._images = build_ahead(
-            [*filter(None, preparations.values()), *(step.pd for step in lowering.steps)]
-        )
+        constants = [(key.value, pd) for key, pd in preparations.items() if pd is not None]
+        kernels = [*constants, *((step.name, step.pd) for step in lowering.steps)]
+        self._progress.expect(kernels)
+        self._images = build_ahead((pd for _, pd in kernels), self._progress.ready)
         self._constants: dict[int, Memory] = {}
         for key, storage in lowering.prepared.items():
             constant = optimized.constants[key.value]
@@ -154,7 +158,7 @@ class Session:
         self._scratchpad = _bytes(most, engine)
         self.layers = tuple(_layer(step) for step in lowering.steps)
         self._calls = [self._bind(step) for step in lowering.steps]
-        self._images = {}
+        self._images, self._progress = {}, Progress(None)
         self._feeds = {name: self._buffer(lowering.tensors[name]).numpy() for name in graph.inputs}
         self._results = {
             public: optimized.constants[value]
@@ -240,7 +244,7 @@ class Session:
         if scratchpad.size:
             memory = Memory(scratchpad, self.engine, self._scratchpad[: scratchpad.size])
             args[Arg.SCRATCHPAD] = memory
-        call = Primitive(step.pd, images=self._images).bind(self._stream, args)
+        call = self._primitive(step.pd).bind(self._stream, args)
         if step.indexed is None:
             return call
         return _checked_call(step.name, args[Arg.SRC_1], step.indexed, call)
@@ -264,9 +268,13 @@ class Session:
             wanted.data[:] = content
             return wanted
         source = Memory(key.source, self.engine, content)
-        primitive = Primitive(pd, images=self._images)
-        primitive.execute(self._stream, {Arg.FROM: source, Arg.TO: wanted})
+        self._primitive(pd).execute(self._stream, {Arg.FROM: source, Arg.TO: wanted})
         return wanted
+
+    def _primitive(self, pd: PrimitiveDesc) -> Primitive:
+        primitive = Primitive(pd, images=self._images)
+        self._progress.ready(pd)
+        return primitive
 
 
 def named(arrays: Sequence[Any], inputs: Mapping[str, TensorType]) -> Mapping[str, Any]:

@@ -249,11 +249,24 @@ def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]
     return event
 
 
-def build_ahead(pds: Iterable[PrimitiveDesc]) -> dict[Recipe, together.Built]:
+def build_ahead(
+    pds: Iterable[PrimitiveDesc], ready: Callable[[PrimitiveDesc], object] = lambda _: None
+) -> dict[Recipe, together.Built]:
     """Kernels for descriptions that the cache in memory does not have, where building them ahead
-    pays: many new ones are built by as many processes as executions have threads."""
-    new = (pd for pd in pds if pd.key not in _cache and not pd.desc.writes_nothing)
-    return together.images((pd.plan.recipe for pd in new), get_num_threads())
+    pays: many new ones are built by as many processes as executions have threads.
+
+    ``ready`` is called with each that has its kernel; what it raises ends the building.
+    """
+    new: dict[Recipe, list[PrimitiveDesc]] = {}
+    for pd in pds:
+        if pd.key not in _cache and not pd.desc.writes_nothing:
+            new.setdefault(pd.plan.recipe, []).append(pd)
+
+    def built(recipe: Recipe) -> None:
+        for pd in new[recipe]:
+            ready(pd)
+
+    return together.images(new, get_num_threads(), built)
 
 
 def _compile(pd: PrimitiveDesc, images: Mapping[Recipe, together.Built]) -> _Compiled:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -18,6 +18,7 @@ from zipfile import ZipFile
 import click
 import numpy as np
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework import Model, Session, load
@@ -131,13 +132,16 @@ def execute(options: Options) -> int:
     Raises Error or OSError for bad input.
     """
     _check(options)
-    console, progress = console_for_output(), Console(stderr=True)
+    console = console_for_output()
     started = perf_counter_ns()
     model, given, notes = _prepared_model(options)
     loaded = perf_counter_ns()
-    with progress.status("building kernels") if progress.is_terminal else nullcontext():
+    with _progress(Console(stderr=True)) as progress:
         session = model.compile(
-            precision=options.precision, num_threads=options.threads, layout=options.layout
+            precision=options.precision,
+            num_threads=options.threads,
+            layout=options.layout,
+            progress=progress,
         )
     prepared = perf_counter_ns()
     feeds = _filled(session, given, index_extents(model.graph))
@@ -171,6 +175,22 @@ def execute(options: Options) -> int:
     _write(options, session, report, outputs, timed)
     print_report(console, report)
     return 0 if report.agrees else DIFFERENT
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[int, int, str], None] | None]:
+    """What shows how many kernels are built, until it is left; nothing where nobody looks."""
+    if not console.is_terminal:
+        yield None
+        return
+    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("building kernels", total=None)
+
+        def report(done: int, total: int, what: str) -> None:
+            shown.update(task, completed=done, total=total or None, description=what)
+
+        yield report
 
 
 def _check(options: Options) -> None:

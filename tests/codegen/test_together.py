@@ -21,6 +21,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import jit, together
+from dnnl.codegen.kernel import Recipe
 from dnnl.primitives import primitive
 
 ENGINE = Engine("cpu")
@@ -44,10 +45,25 @@ def descriptions(count: int) -> list[PrimitiveDesc]:
 
 def test_the_kernels_are_those_that_this_process_builds() -> None:
     recipes = [pd.plan.recipe for pd in descriptions(48)]
-    images = together.images([*recipes, *recipes], 3)
+    told: list[Recipe] = []
+    images = together.images([*recipes, *recipes], 3, told.append)
     assert images.keys() == set(recipes)
+    assert len(told) == len(recipes)
+    assert set(told) == set(recipes)
     for recipe in recipes[::6]:
         assert images[recipe] == (jit.built(recipe), False)
+
+
+def test_what_is_called_may_end_the_building() -> None:
+    calls = []
+
+    def ready(recipe: Recipe) -> None:
+        calls.append(recipe)
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        together.images([pd.plan.recipe for pd in descriptions(48)], 2, ready)
+    assert len(calls) == 1
 
 
 def test_primitives_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +85,9 @@ def test_few_kernels_and_those_on_disk_are_left_to_this_process(tmp_path: Path) 
     assert not together.images([pd.plan.recipe for pd in pds], 1)
     with config.override("cache_limit", 64), config.override("cache_dir", tmp_path):
         assert len(together.images([pd.plan.recipe for pd in pds], 2)) == 48
-        again = together.images([pd.plan.recipe for pd in pds], 2)
+        told: list[Recipe] = []
+        again = together.images([pd.plan.recipe for pd in pds], 2, told.append)
+        assert told == [pd.plan.recipe for pd in pds]
         assert [from_disk for _, from_disk in again.values()] == [True] * 48
 
 

@@ -1,0 +1,41 @@
+"""How far the building of a session's kernels is, told to whoever waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dnnl.primitives.primitive_desc import PrimitiveDesc
+
+Report = Callable[[int, int, str], object]
+"""Called with how many kernels are there, how many there will be, and what the last one is for."""
+
+PLANNING = "planning"
+"""What is done while the number of kernels, told as 0, is not known."""
+
+
+class Progress:
+    """Tells a callback, in the thread that compiles, of each kernel once. What it raises ends the
+    compilation."""
+
+    def __init__(self, report: Report | None) -> None:
+        self._report = report
+        self._waiting: dict[Any, str] = {}
+        self._total = 0
+        self._tell(PLANNING)
+
+    def expect(self, kernels: Iterable[tuple[str, PrimitiveDesc]]) -> None:
+        """Say which kernels will be there, and what they are for; equal ones are one."""
+        for name, pd in kernels:
+            self._waiting.setdefault(pd.key, name)
+        self._total = len(self._waiting)
+
+    def ready(self, pd: PrimitiveDesc) -> None:
+        """Say that the kernel of a description is there."""
+        name = self._waiting.pop(pd.key, None)
+        if name is not None:
+            self._tell(name)
+
+    def _tell(self, what: str) -> None:
+        if self._report is not None:
+            self._report(self._total - len(self._waiting), self._total, what)
