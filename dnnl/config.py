@@ -140,7 +140,14 @@ KNOBS: tuple[Knob, ...] = (
         ("DNNL_NUM_THREADS", "OMP_NUM_THREADS"),
         lambda: None,
         _num_threads,
-        "threads of an execution; by default one per cpu that the process may use",
+        "threads of an execution; by default, and at most, one per cpu that the process may use",
+    ),
+    Knob(
+        "oversubscribe",
+        ("DNNL_OVERSUBSCRIBE",),
+        lambda: False,
+        _switch,
+        "1 lets executions have more threads than there are cpus, which takes many times as long",
     ),
     Knob(
         "cache_dir",

@@ -27,6 +27,7 @@ def test_every_variable_of_the_contract_is_in_the_table() -> None:
         "DNNL_MAX_CPU_ISA",
         "DNNL_NUM_THREADS",
         "OMP_NUM_THREADS",
+        "DNNL_OVERSUBSCRIBE",
         "DNNL_CACHE_DIR",
         "DNNL_CACHE_LIMIT",
         "DNNL_PRIMITIVE_CACHE_CAPACITY",

@@ -133,6 +133,15 @@ def compare(output: str, given: Array, expected: Array, tolerance: Tolerance = F
     )
 
 
+def is_constant(array: Array) -> bool:
+    """Whether an array says nothing of what computed it: one value everywhere, or a single zero."""
+    if not array.size:
+        return False
+    first = array.flat[0]
+    same = np.array_equal(array, np.full_like(array, first), equal_nan=array.dtype.kind in "fc")
+    return same and (array.size > 1 or not first)
+
+
 def _norm(array: Array) -> float:
     """The Euclidean norm; infinite where an element is not finite."""
     largest = float(np.abs(array).max(initial=0.0))

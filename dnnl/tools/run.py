@@ -29,8 +29,9 @@ from dnnl.framework.model import PRECISIONS
 from dnnl.framework.onnx_model import read_tensor
 from dnnl.framework.session import Span
 from dnnl.runtime.storage import check_room
+from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime
-from dnnl.tools.difference import Difference, Tolerance, compare
+from dnnl.tools.difference import Difference, Tolerance, compare, is_constant
 from dnnl.tools.measure import Contender, Effort, measure
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 from dnnl.tools.quantized_difference import compare_layers, quantized_values
@@ -38,6 +39,8 @@ from dnnl.tools.run_report import Comparison, Report, console_for_output, print_
 from dnnl.tools.trace import write_trace
 
 INPUT_SEED = 0
+_SCALES = (1.0, 1.0, 10.0, 1000.0)
+"""Deviations of the inputs that are tried until an output is not constant."""
 DIFFERENT = 1
 _RANDOM_BYTES = 12
 """What a random element takes: it is made as f64, and then converted."""
@@ -132,6 +135,7 @@ def execute(options: Options) -> int:
     Raises Error or OSError for bad input.
     """
     _check(options)
+    threads = None if options.threads is None else limited_num_threads(options.threads)
     console = console_for_output()
     started = perf_counter_ns()
     model, given, notes = _prepared_model(options)
@@ -139,14 +143,16 @@ def execute(options: Options) -> int:
     with _progress(Console(stderr=True)) as progress:
         session = model.compile(
             precision=options.precision,
-            num_threads=options.threads,
+            num_threads=threads,
             layout=options.layout,
             progress=progress,
         )
     prepared = perf_counter_ns()
-    feeds = _filled(session, given, index_extents(model.graph))
+    if threads is not None and threads != options.threads:
+        notes.append(f"--threads {options.threads}: {limit_text(threads)}")
     expected = _read_expected(options.expect, session) if options.expect else {}
     peer = _peer(options, model, session)
+    feeds, constant = _telling(session, peer, given, index_extents(model.graph))
     outputs = session.run(feeds)
     tolerance = Tolerance.of(session.rounding)
     differences = tuple(
@@ -154,6 +160,8 @@ def execute(options: Options) -> int:
     )
     timed = [session.run_timed(feeds)[1] for _ in range(options.repeat)]
     times, comparison = _measure(session, peer, feeds, outputs, options.repeat)
+    if comparison is not None and constant:
+        comparison = replace(comparison, constant=constant)
     if comparison is not None and quantized_values(model.graph):
         steps, found = compare_layers(model, feeds, session.num_threads, options.layout)
         comparison = replace(comparison, steps=steps, differences=found)
@@ -264,20 +272,47 @@ def _shapes(
     return shapes, notes
 
 
+def _telling(
+    session: Session,
+    peer: OnnxRuntime | None,
+    given: Mapping[str, Array],
+    extents: Mapping[str, int],
+) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Inputs on which the outputs depend, and the names of all outputs if none were found: where
+    each of them has one value on both sides, that they are equal proves nothing."""
+    feeds = _filled(session, given, extents)
+    if peer is None:
+        return feeds, ()
+    first = feeds
+    for number, scale in enumerate(_SCALES):
+        if number:
+            feeds = _filled(session, given, extents, INPUT_SEED + number, scale)
+        ours, theirs = session.run(feeds), peer.run(feeds)
+        if not all(is_constant(ours[name]) and is_constant(theirs[name]) for name in ours):
+            return feeds, ()
+        if given.keys() == session.inputs.keys():
+            break
+    return first, tuple(session.outputs)
+
+
 def _filled(
-    session: Session, given: Mapping[str, Array], extents: Mapping[str, int]
+    session: Session,
+    given: Mapping[str, Array],
+    extents: Mapping[str, int],
+    seed: int = INPUT_SEED,
+    scale: float = 1.0,
 ) -> dict[str, Array]:
-    """The inputs, seeded random values where none were given: integers that index one of so many
-    slices, or else 0 and 1.
+    """The inputs, seeded random values where none were given: floats of a deviation of ``scale``,
+    integers that index one of so many slices, or else 0 and 1.
 
     Raises OutOfMemory where they have no room beside the session.
     """
     inputs = session.inputs
     elements = sum(prod(kind.sizes) for name, kind in inputs.items() if name not in given)
     check_room(session.nbytes + elements * _RANDOM_BYTES)
-    rng = np.random.default_rng(INPUT_SEED)
+    rng = np.random.default_rng(seed)
     return {
-        name: given[name] if name in given else _random(rng, kind, extents.get(name, 2))
+        name: given[name] if name in given else _random(rng, kind, extents.get(name, 2), scale)
         for name, kind in inputs.items()
     }
 
@@ -297,10 +332,10 @@ def _read_inputs(texts: Sequence[str], inputs: Mapping[str, TensorType]) -> dict
     return arrays
 
 
-def _random(rng: np.random.Generator, kind: TensorType, count: int) -> Array:
+def _random(rng: np.random.Generator, kind: TensorType, count: int, scale: float) -> Array:
     """Normal floats, or integers below ``count``."""
     if np.issubdtype(kind.dtype, np.floating):
-        return rng.standard_normal(kind.sizes).astype(kind.dtype)
+        return (scale * rng.standard_normal(kind.sizes)).astype(kind.dtype)
     most = 1 if kind.dtype == np.bool_ else int(np.iinfo(kind.dtype).max)
     return rng.integers(0, min(count - 1, most), kind.sizes, endpoint=True).astype(kind.dtype)
 

@@ -23,12 +23,14 @@ PIPE_WIDTH = 160
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A peer's times, and the differences of our outputs from its own; ``steps`` are those of the
-    bytes of a quantized model, whose outputs follow from the peer's bytes then."""
+    bytes of a quantized model, whose outputs follow from the peer's bytes then. ``constant`` names
+    the outputs where each has one value on both sides, whatever the inputs."""
 
     peer: str
     times_ms: Sequence[float]
     differences: Sequence[Difference]
     steps: Steps | None = None
+    constant: Sequence[str] = ()
 
     @property
     def relative_error(self) -> float:
@@ -41,6 +43,11 @@ class Comparison:
         steps = self.steps is None or self.steps.is_equal
         return steps and all(d.is_equal for d in self.differences)
 
+    @property
+    def agrees(self) -> bool:
+        """Whether the outputs are equal, and not merely constant."""
+        return self.is_equal and not self.constant
+
     def as_json(self) -> dict[str, Any]:
         """The comparison as values that JSON has."""
         document = {
@@ -49,6 +56,7 @@ class Comparison:
             "times_ms": list(self.times_ms),
             "relative_error": _finite(self.relative_error),
             "equal": self.is_equal,
+            "constant": list(self.constant),
         }
         return document if self.steps is None else {**document, "steps": asdict(self.steps)}
 
@@ -83,8 +91,8 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether every comparison that was made found the results equal."""
-        compared = self.comparison is None or self.comparison.is_equal
+        """Whether every comparison that was made found the results equal, and proves it."""
+        compared = self.comparison is None or self.comparison.agrees
         return compared and all(d.is_equal for d in self.expected)
 
     def as_json(self) -> dict[str, Any]:
@@ -221,3 +229,7 @@ def _print_comparison(console: Console, report: Report, comparison: Comparison) 
     for difference in comparison.differences:
         if not difference.is_equal:
             console.print(f"differs from {comparison.peer}: {difference}", markup=False)
+    if comparison.constant:
+        names = ", ".join(comparison.constant)
+        what = f"{names} has one value everywhere on both sides, whatever the inputs"
+        console.print(f"the comparison proves nothing: {what}", markup=False)

@@ -14,6 +14,7 @@ import pytest
 
 from dnnl import __version__
 from dnnl.runtime import storage
+from dnnl.runtime.threads import available_cpus
 from dnnl.tools.cli import main
 from tests.framework.models import LIGHT, Array, make_model, node, run_peer
 
@@ -102,6 +103,31 @@ def test_expected_output(
     assert "1 of 16 elements" in text
     save(wanted[:1])
     assert main(arguments) == 1
+
+
+@pytest.mark.parametrize(("above", "status"), [(50.0, 0), (1e30, 1)])
+def test_constant_outputs_prove_nothing(
+    above: float, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Relu(x - above) is zero for small inputs, or for all that are tried."""
+    nodes = [node("Sub", ["x", "c"], "d"), node("Relu", ["d"], "y")]
+    path, figures = tmp_path / "constant.onnx", tmp_path / "run.json"
+    onnx.save(make_model(nodes, {"x": [3, 40]}, ["y"], {"c": np.full(1, above)}), path)
+    arguments = ["run", str(path), "--repeat", "1", "--json", str(figures)]
+    assert main([*arguments, "--compare", "onnxruntime"]) == status
+    said = "the comparison proves nothing: y has one value everywhere on both sides"
+    assert (said in capsys.readouterr().out) == bool(status)
+    assert json.loads(figures.read_text())["comparison"]["constant"] == ["y"] * status
+
+
+def test_more_threads_than_cpus_are_said_and_not_taken(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DNNL_OVERSUBSCRIBE", raising=False)
+    assert main(["run", str(model), "--batch", "1", "--repeat", "1", "--threads", "999"]) == 0
+    text = capsys.readouterr().out
+    assert f"--threads 999: executions have {available_cpus()}, as this process may use" in text
+    assert f"threads {available_cpus()}" in text
 
 
 def test_batch_and_random_weights(model: Path) -> None:

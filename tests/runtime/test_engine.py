@@ -20,6 +20,7 @@ from dnnl.runtime.backend import Features
 from dnnl.runtime.engine import Engine, _backend_class, engine_kinds, register
 from dnnl.runtime.engines.null import Engine as Null
 from dnnl.runtime.image import Image, Phase
+from dnnl.runtime.quota import cpu_quota
 from dnnl.runtime.stream import Stream
 from dnnl.runtime.threads import available_cpus, get_num_threads, set_num_threads
 from tests.launch import launch
@@ -222,6 +223,76 @@ def test_the_number_of_threads_by_call_stream_and_environment(
     set_num_threads(None)
     assert get_num_threads() == available_cpus()
     stream.wait()
+
+
+def test_threads_are_no_more_than_cpus_unless_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each place that takes a number says so."""
+    monkeypatch.setattr("dnnl.runtime.threads.available_cpus", lambda: 2)
+    monkeypatch.delenv("DNNL_OVERSUBSCRIBE", raising=False)
+    said = "num_threads = 99: executions have 2, as this process may use 2 cpus; DNNL_OVERSUBSCRIBE"
+    with pytest.warns(RuntimeWarning, match=said):
+        assert Stream(Engine("cpu"), 99).num_threads == 2
+    with pytest.warns(RuntimeWarning, match=said):
+        set_num_threads(99)
+    assert get_num_threads() == 2
+    set_num_threads(None)
+    monkeypatch.setenv("DNNL_NUM_THREADS", "99")
+    set_num_threads(None)
+    with pytest.warns(RuntimeWarning, match=said):
+        assert get_num_threads() == 2
+    with config.override("oversubscribe", True):
+        assert get_num_threads() == Stream(Engine("cpu"), 99).num_threads == 99
+    monkeypatch.delenv("DNNL_NUM_THREADS")
+    set_num_threads(None)
+
+
+GROUPS = {
+    "none": ({}, None),
+    "2, no limit": ({"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/cpu.max": "max 100000"}, None),
+    "2, in a container": (
+        {"proc/self/cgroup": "0::/", "sys/fs/cgroup/cpu.max": "150000 100000"},
+        1.5,
+    ),
+    "2, the group above": (
+        {
+            "proc/self/cgroup": "0::/a/b",
+            "sys/fs/cgroup/a/cpu.max": "100000 100000",
+            "sys/fs/cgroup/a/b/cpu.max": "400000 100000",
+        },
+        1.0,
+    ),
+    "1": (
+        {
+            "proc/self/cgroup": "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "20000",
+        },
+        2.5,
+    ),
+    "1, no limit": (
+        {
+            "proc/self/cgroup": "3:cpu:/x",
+            "sys/fs/cgroup/cpu/x/cpu.cfs_quota_us": "-1",
+            "sys/fs/cgroup/cpu/x/cpu.cfs_period_us": "100000",
+        },
+        None,
+    ),
+    "unreadable": ({"proc/self/cgroup": "0::/../a", "sys/fs/cgroup/cpu.max": "much"}, None),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_quota_of_cpus_counts_like_the_cpus(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, quota = GROUPS[name]
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text + "\n")
+    assert cpu_quota(tmp_path) == quota
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(4)), raising=False)
+    monkeypatch.setattr("dnnl.runtime.threads.cpu_quota", lambda: cpu_quota(tmp_path))
+    assert available_cpus() == (4 if quota is None else int(quota))
 
 
 @pytest.mark.parametrize("bad", [0, -1, True, 1.5, "2", 10**30])
