@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy.typing as npt
 from llvmlite import ir
 
 from dnnl.codegen.address import Affine, Axis, block_boundaries, linear_offset
@@ -71,7 +73,7 @@ class Operand:
     bare: frozenset[int] = frozenset()
     codes: DataType | None = None
     inside: tuple[Bound, ...] = ()
-    contents: tuple[float, ...] | None = None
+    contents: npt.NDArray[Any] | None = None
 
     @property
     def data_type(self) -> DataType:

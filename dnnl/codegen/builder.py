@@ -7,9 +7,11 @@ that the order of the Python code is the order of the generated code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 from llvmlite import ir
+from numpy.typing import ArrayLike
 
 from dnnl.codegen.isa import Isa
 
@@ -42,10 +44,19 @@ Value: TypeAlias = ir.Value
 Constant: TypeAlias = ir.Constant
 Values = tuple[ir.Value, ...]
 
+_TABLE_ALIGNMENT = 64  # bytes, a cache line
+
 
 def i64(value: int) -> ir.Constant:
     """A 64-bit constant."""
     return ir.Constant(I64, value)
+
+
+def _numpy_type(element: ir.Type) -> np.dtype[Any]:
+    """The type of an element of a table, as targets store it. Bytes may have a sign or none."""
+    if isinstance(element, ir.IntType):
+        return np.dtype(f"<i{element.width // 8}")
+    return np.dtype("<f8" if element == F64 else "<f4")
 
 
 class _LoopMark:
@@ -89,14 +100,20 @@ class Module:
         function.attributes.add("nounwind")
         return function
 
-    def table(self, element: ir.Type, values: Sequence[float]) -> ir.Value:
-        """The address of constants in the code."""
-        kind = ir.ArrayType(element, len(values))
+    def table(self, element: ir.Type, values: ArrayLike) -> ir.Value:
+        """The address of constants in the code: of integers, f32 or f64.
+
+        They are one array of bytes, since LLVM and llvmlite make an object of each element of
+        another type.
+        """
+        contents = np.asarray(values).astype(_numpy_type(element)).tobytes()
+        kind = ir.ArrayType(I8, len(contents))
         name = self.ir.get_unique_name("table")
         space = self.isa.device.memory if self.isa.device is not None else 0
         made = ir.GlobalVariable(self.ir, kind, name, addrspace=space)
-        made.linkage, made.global_constant = "internal", True
-        made.initializer = ir.Constant(kind, list(values))
+        made.linkage, made.global_constant, made.align = "internal", True, _TABLE_ALIGNMENT
+        text = contents.hex("\\")
+        made.initializer = ir.FormattedConstant(kind, f'c"\\{text}"' if text else 'c""')
         return made
 
     def keep_rolled(self, branch: ir.Instruction) -> None:

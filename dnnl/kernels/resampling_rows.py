@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Axis
@@ -17,12 +19,13 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.permute import permuted, permutes
 from dnnl.codegen.point import Point
-from dnnl.kernels.resampling_taps import Table, table_of
+from dnnl.kernels.resampling_taps import Places, Table, table_of
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 # Registers of neighbours; out of more of them it takes as long to pick as to gather.
 _MOST = 4
+_BEYOND = 2**62  # behind all elements
 
 
 class Row:
@@ -33,24 +36,15 @@ class Row:
     def __init__(self, table: Table, axis: Axis, extent: int, lanes: int) -> None:
         self.found = Axis(extent, f"{axis.name}_found")
         self._gaps, self._lanes = table.gaps, lanes
-        count = axis.extent
-        cuts = range(0, len(table.places), count)
-        taps = [(table.places[at : at + count], table.weights[at : at + count]) for at in cuts]
-        first, self.parts = _stretches(taps, count, lanes, table.gaps)
+        begins, self.parts = _stretches(table, lanes)
         # No register goes beyond the end of the row, but those of rows that are shorter.
         last = max(0, extent - self.parts * lanes)
-        first = [min(place, last) for place in first]
+        first = np.minimum(np.repeat(begins, lanes)[: axis.extent], last)
         self._there = [max(0, min(lanes, extent - part * lanes)) for part in range(self.parts)]
-        highest = self.parts * lanes - 1
-
-        def picks(places: Sequence[int]) -> Operand:
-            pairs = zip(places, first, strict=True)
-            near = [min(max(0, place - start), highest) for place, start in pairs]
-            return table_of((axis,), DataType.s32, near)
-
+        near = np.clip(table.places - first, 0, self.parts * lanes - 1)
         self._first = table_of((axis,), DataType.s32, first)
-        self._picks = [picks(places) for places, _ in taps]
-        weights = [table_of((axis,), DataType.f32, own) for _, own in taps]
+        self._picks = [table_of((axis,), DataType.s32, places) for places in near]
+        weights = [table_of((axis,), DataType.f32, own) for own in table.weights]
         self._weights = weights if table.weighted else []
 
     @property
@@ -115,17 +109,13 @@ def row_of(
     return row if row.parts <= _MOST else None
 
 
-def _stretches(
-    taps: Sequence[tuple[Sequence[int], Sequence[float]]], count: int, lanes: int, gaps: bool
-) -> tuple[list[int], int]:
-    """Where the elements begin of which a vector is made, for each of the elements of the vector,
-    and how many registers the longest stretch of them fills."""
-    first, longest = [], 1
-    for begin in range(0, count, lanes):
-        columns = range(begin, min(begin + lanes, count))
-        seen = [
-            places[at] for places, weights in taps for at in columns if weights[at] or not gaps
-        ] or [0]
-        first += [min(seen)] * len(columns)
-        longest = max(longest, max(seen) - min(seen) + 1)
-    return first, -(-longest // lanes)
+def _stretches(table: Table, lanes: int) -> tuple[Places, int]:
+    """Where the elements begin of which each vector is made, and how many registers the longest
+    stretch of them fills."""
+    vectors = np.arange(0, table.places.shape[1], lanes)
+    seen = table.weights != 0.0 if table.gaps else np.ones(table.places.shape, np.bool_)
+    highest = np.where(seen, table.places, -1).max(axis=0)
+    lowest = np.where(seen, table.places, _BEYOND).min(axis=0)
+    begins, ends = np.minimum.reduceat(lowest, vectors), np.maximum.reduceat(highest, vectors)
+    longest = max(1, int((ends - begins).max()) + 1)
+    return np.where(ends < 0, 0, begins), -(-longest // lanes)

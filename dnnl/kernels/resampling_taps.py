@@ -4,72 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
-Taps = tuple[tuple[int, float], ...]
+Places = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.float64]
 _TABLE = -1  # the slot of what no argument holds
 
 
-def taps(at: int, old: int, new: int, linear: bool) -> Taps:
-    """The elements of ``old`` that element ``at`` of ``new`` is made of, with their weights.
+def taps(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
+    """The elements of ``old`` that each element of ``new`` is made of, and their weights: both
+    [taps, new].
 
-    Its place is ``x = (at + 1/2) * old / new - 1/2``; all is computed with whole numbers, as
-    multiples of 1 / (2 * new).
+    The place of element ``at`` is ``x = (at + 1/2) * old / new - 1/2``; all is computed with whole
+    numbers, as multiples of 1 / (2 * new).
     """
-    unit = 2 * new
+    unit, odd = 2 * new, 2 * np.arange(new, dtype=np.int64) + 1
     if not linear:
-        return (((2 * at + 1) * old // unit, 1.0),)
-    place = (2 * at + 1) * old - new
-    first = max(place // unit, 0)
-    last = min(-(-place // unit), old - 1)
-    weight = abs(place - first * unit) / unit
-    return (first, 1.0 - weight), (last, weight)
+        return (odd * old // unit)[np.newaxis], np.ones((1, new))
+    place = odd * old - new
+    first = np.maximum(place // unit, 0)
+    last = np.minimum(-(-place // unit), old - 1)
+    weight = np.abs(place - first * unit) / unit
+    return np.stack([first, last]), np.stack([1.0 - weight, weight])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """The places and the weights of as many taps for each element: tap by tap. Where an element
-    has fewer, the weights of others are 0 and ``gaps`` is true."""
+    """The ``places`` and the ``weights`` of as many taps for each element: [taps, elements]. Where
+    an element has fewer, the weights of others are 0 and ``gaps`` is true."""
 
-    taps: int
-    places: tuple[int, ...]
-    weights: tuple[float, ...]
+    places: Places
+    weights: Weights
     gaps: bool
 
     @staticmethod
     def forward(old: int, new: int, linear: bool) -> Table:
         """Those of each element of ``new``."""
-        rows = [taps(at, old, new, linear) for at in range(new)]
-        if all(weight == 0.0 for row in rows for _, weight in row[1:]):
-            rows = [row[:1] for row in rows]
-        return Table._of(rows)
+        places, weights = taps(old, new, linear)
+        if not weights[1:].any():
+            places, weights = places[:1], weights[:1]
+        return Table(places, weights, False)
 
     @staticmethod
     def backward(old: int, new: int, linear: bool) -> Table:
         """Those of each element of ``old``: the elements of ``new`` of which it is a part."""
-        rows: list[dict[int, float]] = [{} for _ in range(old)]
-        for at in range(new):
-            for place, weight in taps(at, old, new, linear):
-                if weight:
-                    rows[place][at] = rows[place].get(at, 0.0) + weight
-        return Table._of([tuple(row.items()) for row in rows])
+        places, weights = taps(old, new, linear)
+        sources = np.broadcast_to(np.arange(new), places.shape)
+        some = weights != 0.0
+        pairs, which = np.unique(places[some] * new + sources[some], return_inverse=True)
+        weight = np.bincount(which, weights[some], len(pairs))
+        elements, sources = np.divmod(pairs, new)
+        counts = np.bincount(elements, minlength=old)
+        number = np.arange(len(pairs)) - (np.cumsum(counts) - counts)[elements]
+        most = max(1, int(counts.max()))
+        firsts = np.zeros(old, np.int64)
+        firsts[elements[number == 0]] = sources[number == 0]
+        table = Table(np.tile(firsts, (most, 1)), np.zeros((most, old)), bool(counts.min() < most))
+        table.places[number, elements], table.weights[number, elements] = sources, weight
+        return table
 
-    @staticmethod
-    def _of(rows: Sequence[Taps]) -> Table:
-        count = max([1, *map(len, rows)])
-        full = [(*row, *([(row[0][0] if row else 0, 0.0)] * (count - len(row)))) for row in rows]
-        places = tuple(row[tap][0] for tap in range(count) for row in full)
-        weights = tuple(row[tap][1] for tap in range(count) for row in full)
-        return Table(count, places, weights, any(len(row) < count for row in rows))
+    @property
+    def taps(self) -> int:
+        """How many taps an element has."""
+        return len(self.places)
 
     @property
     def weighted(self) -> bool:
         """Whether any weight is not 1."""
-        return set(self.weights) != {1.0}
+        return bool((self.weights != 1.0).any())
 
 
 class Side:
@@ -90,7 +100,7 @@ class Side:
         return (self.places,) if self.weights is None else (self.places, self.weights)
 
 
-def table_of(axes: Sequence[Axis], kind: DataType, contents: Sequence[float]) -> Operand:
+def table_of(axes: Sequence[Axis], kind: DataType, contents: npt.NDArray[Any]) -> Operand:
     """A table in the code with an element for each iteration of ``axes``."""
     desc = MemoryDesc(tuple(axis.extent for axis in axes), kind)
-    return Operand(_TABLE, desc, tuple(map(Affine.of, axes)), contents=tuple(contents))
+    return Operand(_TABLE, desc, tuple(map(Affine.of, axes)), contents=contents)
