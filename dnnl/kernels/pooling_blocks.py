@@ -45,27 +45,28 @@ class Blocks:
     elements: tuple[Affine, ...]
     meetings: tuple[tuple[Meeting, ...], ...]
 
-    @property
-    def terms(self) -> int:
-        """How many windows the elements of a block meet together."""
-        return sum(map(len, self.meetings))
-
 
 def blocks(dims: Sequence[Window]) -> list[Blocks] | None:
     """The blocks of each dimension; None where too much would be written out."""
     if any(dim.stride > _MOST_ELEMENTS for dim in dims):
         return None
-    found = [_fewest(dim, f"d{number}") for number, dim in enumerate(dims)]
-    terms = prod(each.terms for each in found)
-    elements = prod(len(each.elements) for each in found)
-    return None if terms > _MOST_TERMS or elements > _MOST_ELEMENTS else found
+    if prod(map(_terms, dims)) > _MOST_TERMS:
+        return None
+    found = [
+        (_every_window if _meets_all(dim) else _in_steps)(dim, f"d{number}")
+        for number, dim in enumerate(dims)
+    ]
+    return found if prod(len(each.elements) for each in found) <= _MOST_ELEMENTS else None
 
 
-def _fewest(dim: Window, name: str) -> Blocks:
-    steps = _in_steps(dim, name)
-    if dim.dilation == 1 and dim.windows * dim.stride < steps.terms:
-        return _every_window(dim, name)
-    return steps
+def _terms(dim: Window) -> int:
+    """How many windows the elements of a block meet together."""
+    return dim.windows if _meets_all(dim) else len(dim.reached)
+
+
+def _meets_all(dim: Window) -> bool:
+    """Whether there are so few windows that an element had better meet each of them."""
+    return dim.dilation == 1 and dim.windows * dim.stride < len(dim.reached)
 
 
 def _in_steps(dim: Window, name: str) -> Blocks:
