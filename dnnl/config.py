@@ -26,7 +26,8 @@ class Knob:
     ``parse(source, text)`` raises `InvalidArguments` that names ``source``, the variable or the
     knob that the text came from. ``default()`` is taken when no variable is set. ``rule`` names a
     function of a module that knows what values mean, which raises the same for
-    ``rule(source, value)``; it is imported when a value is to be checked.
+    ``rule(source, value)``; it is imported when a value is to be checked. With ``functions`` a
+    program may give a function in place of a text, which is taken as it is.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Knob:
     parse: Callable[[str, str], Any]
     help: str
     rule: str = ""
+    functions: bool = False
 
 
 #: More than any pool uses; a bound, so that every number that is taken fits a launch block.
@@ -88,6 +90,14 @@ def _switch(source: str, text: str) -> bool:
         raise InvalidArguments(source, text, "a switch is 0 or 1") from None
 
 
+def _sink(source: str, text: str) -> str:
+    name = _name(source, text)
+    if name not in ("stdout", "logging"):
+        rule = "verbose lines go to stdout or logging"
+        raise InvalidArguments(source, text, rule, "or, in a program, to a function of one line")
+    return name
+
+
 def _user_cache_dir() -> Path | None:
     """The folder where this system wants programs to keep what they can compute again.
 
@@ -126,6 +136,15 @@ KNOBS: tuple[Knob, ...] = (
         lambda: False,
         _switch,
         "1 puts the time, in ms since 1970, into lines of what was done, warned or refused",
+    ),
+    Knob(
+        "verbose_sink",
+        ("DNNL_VERBOSE_SINK",),
+        lambda: "stdout",
+        _sink,
+        "where these lines go: stdout, or logging, the logger 'dnnl' of Python's logging; a "
+        "program may set a function that gets each line",
+        functions=True,
     ),
     Knob(
         "max_cpu_isa",
@@ -234,6 +253,8 @@ def set(name: str, value: object) -> None:
     knob = _knob(name)
     if value is None:
         _overrides.pop(name, None)
+    elif knob.functions and callable(value):
+        _overrides[name] = value
     else:
         text = str(int(value)) if isinstance(value, bool) else str(value)
         _overrides[name] = _read(knob, name, text)

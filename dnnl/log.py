@@ -1,14 +1,19 @@
-"""Verbose lines on stdout: ``dnnl_verbose,v1,...``, switched by the knob ``verbose``.
+"""Verbose lines, ``dnnl_verbose,v1,...``: which there are the knob ``verbose`` says, and where they
+go ``verbose_sink``.
 
 Ask `enabled` before a line is put together: it is cheap when the level is off.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from dnnl import config, forks
 from dnnl.errors import InvalidArguments
@@ -32,6 +37,7 @@ _FILTER = "filter="
 _DEBUG = "debuginfo="
 _MAX_DEBUG = 127
 _VERSION = "version"  # the key of the first line of the header
+_LOGGED: dict[object, int] = {"warn": logging.WARNING, "debuginfo": logging.DEBUG}
 _lock = forks.Lock()
 _descriptions: dict[str, Callable[[], str]] = {}
 _printed: set[str] = set()
@@ -40,6 +46,8 @@ _generation = -1  # of the configuration that the next two were read from
 _levels: frozenset[str] = frozenset()
 _filter: re.Pattern[str] | None = None
 _stamped = False
+_sink: str | Callable[[str], object] = "stdout"
+_busy = threading.local()  # ``with_line`` where a sink of this thread is at work
 
 
 def parse(source: str, text: str) -> tuple[frozenset[str], re.Pattern[str] | None]:
@@ -77,10 +85,11 @@ def _debug_levels(source: str, text: str, level: str) -> list[str]:
 
 
 def _refresh() -> None:
-    global _generation, _levels, _filter, _stamped  # noqa: PLW0603 - one setting per process
+    global _generation, _levels, _filter, _stamped, _sink  # noqa: PLW0603 - one per process
     generation = config.generation
     _levels, _filter = parse("verbose", config.get("verbose"))
     _stamped = config.get("verbose_timestamp")
+    _sink = config.get("verbose_sink")
     _generation = generation
 
 
@@ -106,7 +115,7 @@ def describe(key: str, text: Callable[[], str]) -> None:
 
 
 def line(*fields: object, ms: float | None = None) -> None:
-    """Print one verbose line of these fields; the time that something took ends it.
+    """Write one verbose line of these fields; the time that something took ends it.
 
     The timestamp, if there is to be one, is of now, or of when that began.
     """
@@ -114,12 +123,39 @@ def line(*fields: object, ms: float | None = None) -> None:
     wanted = ",".join(map(str, [*stamp, *fields, *([] if ms is None else [f"{ms:.6g}"])]))
     # Not under the lock: a text may ask an engine, which has locks of its own.
     described = {key: text() for key, text in list(_descriptions.items()) if key not in _printed}
+    sink = _sink
     with _lock.own:
         lines = [] if _VERSION in _printed else [f"info,dnnl v{_version()}"]
         lines += [f"info,{text}" for key, text in described.items() if key not in _printed]
         _printed.update(described, {_VERSION})
-        sys.stdout.write("".join(f"dnnl_verbose,v1,{line}\n" for line in [*lines, wanted]))
-        sys.stdout.flush()
+        lines = [f"dnnl_verbose,v1,{line}" for line in [*lines, wanted]]
+        if not callable(sink) and sink == "stdout":
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.flush()
+            return
+    # Not under the lock: what takes the lines has locks of its own, which others may have while
+    # they write a line.
+    if not callable(sink):
+        level = next((_LOGGED[field] for field in fields[1:2] if field in _LOGGED), logging.INFO)
+        sink = partial(logging.getLogger(__package__).log, level, "%s")
+    _hand_over(sink, lines)
+
+
+def _hand_over(sink: Callable[[str], object], lines: Sequence[str]) -> None:
+    """Give lines to logging or to the user's function, whose errors end nothing but themselves.
+
+    What these do with the library meanwhile writes no lines: each would be followed by another.
+    """
+    if getattr(_busy, "with_line", False):
+        return
+    _busy.with_line = True
+    try:
+        for text in lines:
+            sink(text)
+    except Exception:  # of code that is not ours, in the midst of an execution
+        traceback.print_exc()
+    finally:
+        _busy.with_line = False
 
 
 def _version() -> str:

@@ -24,6 +24,7 @@ def test_every_variable_of_the_contract_is_in_the_table() -> None:
     assert variables == {
         "DNNL_VERBOSE",
         "DNNL_VERBOSE_TIMESTAMP",
+        "DNNL_VERBOSE_SINK",
         "DNNL_MAX_CPU_ISA",
         "DNNL_NUM_THREADS",
         "OMP_NUM_THREADS",
