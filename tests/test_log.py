@@ -190,7 +190,7 @@ def test_the_sink_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert config.get("verbose_sink") == "logging"
     monkeypatch.setenv("DNNL_VERBOSE_SINK", "syslog")
     with pytest.raises(
-        InvalidArguments, match=r"DNNL_VERBOSE_SINK = 'syslog': .* stdout or loggin"
+        InvalidArguments, match=r"DNNL_VERBOSE_SINK = 'syslog': .* to stdout or log"
     ):
         config.get("verbose_sink")
 
