@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from tests.framework.models import Array, make_model, model_of, node, run_peer
@@ -15,6 +16,7 @@ SPECIAL = np.array(
     [0.0, -0.0, 1, -1, 1.5, -2.5, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1e-45, 3.4e38, -3.4e38],
     F32,
 )
+Wide = npt.NDArray[np.float64]
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, np.inf, -np.inf, np.nan, 1e-40, 3.0e38]
 
 
@@ -171,3 +173,46 @@ def test_exponentials_close_to_0_have_all_digits(op: str, inside: bool) -> None:
     proto = make_model(nodes, {"x": x.shape}, ["y" if inside else "e"])
     (got,) = model_of(proto).compile(num_threads=1).run({"x": x}).values()
     np.testing.assert_array_max_ulp(got, want.astype(F32), 5)
+
+
+def _largest(x: Wide) -> Wide:
+    return np.asarray(np.max(x, 1, keepdims=True))
+
+
+def _norm(x: Wide) -> Wide:
+    return np.asarray(np.sqrt(np.sum(x * x, 1, keepdims=True)))
+
+
+def _log_of_sum(x: Wide) -> Wide:
+    powers = np.exp(x - _largest(x))
+    return np.asarray(np.log(np.sum(powers, 1, keepdims=True)) + _largest(x))
+
+
+NORMS: dict[str, tuple[dict[str, Any], Callable[[Wide], Wide]]] = {
+    "ReduceL2": ({"axes": [1]}, _norm),
+    "LayerNormalization": (
+        {"epsilon": 0.0}, lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True),
+    ),
+    "RMSNormalization": ({"epsilon": 0.0}, lambda x: x / (_norm(x) / 2.0)),
+    "ReduceLogSumExp": ({"axes": [1]}, _log_of_sum),
+}  # fmt: skip
+"""Attributes and the true result, of rows of four."""
+
+
+@pytest.mark.parametrize("size", [2.0**-57, 2.0**-30, 1.0, 2.0**30, 2.0**61])
+@pytest.mark.parametrize("op", NORMS)
+def test_norms_have_all_digits_where_squares_fit(op: str, size: float) -> None:
+    """The range that docs/numerics.md states; beyond it sums of squares are infinite, or 0."""
+    attrs, truth = NORMS[op]
+    opset = 23 if op == "RMSNormalization" else 17
+    x = (np.array([[1, 2, -3, 4], [1.5, -1.25, 1, -1]]) * size).astype(F32)
+    constants = {"scale": np.ones(4)} if "Norm" in op else {}
+    proto = make_model(
+        [node(op, ["x", *constants], "y", **attrs)], {"x": x.shape}, ["y"], constants, opset
+    )
+    got = model_of(proto).compile(num_threads=1).run({"x": x})["y"]
+    np.testing.assert_allclose(got, truth(x.astype(np.float64)), rtol=1e-6)
+    if op == "ReduceL2":
+        huge = (x / size * 1e30).astype(F32)
+        assert np.isinf(np.asarray(model_of(proto)(huge))).all()
+        assert np.isinf(run_peer(proto, {"x": huge})["y"]).all()
