@@ -111,6 +111,12 @@ def test_the_document_has_the_table() -> None:
     assert rows == want
 
 
+def test_the_document_names_programs() -> None:
+    found = re.findall(r"`(examples/\w+\.py)`", DOCUMENT.read_text(encoding="utf-8"))
+    assert len(found) >= 5
+    assert all((DOCUMENT.parents[1] / path).is_file() for path in found)
+
+
 def test_the_document_has_our_orders() -> None:
     """Those of oneDNN's are written down beside them; what is ours alone comes behind."""
     text = re.sub(r"\s+", " ", DOCUMENT.read_text(encoding="utf-8").partition("## Names")[0])
