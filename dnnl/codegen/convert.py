@@ -2,10 +2,9 @@
 
 A row for each data type: how its elements look in IR, how a loaded vector becomes one of the
 computation's type, its *core*, and how a vector of that becomes what is stored. The core is f32;
-f64 where the result is f64, or where only types pass that do not fit f32; i32 where integers are
-counted; i16 for the bits of a bf16 that a narrower type becomes or is made of; or an integer as
-wide as the elements of the result, where their bits are moved and mean nothing, or are those of the
-s8 and u8 that s4 and u4 become.
+f64 where one end is f64; i32 where integers are counted; i16 for the bits of a bf16 that a narrower
+type becomes or is made of; a `Number` where integers become others, or floats that f32 would round
+twice; or an integer as wide as the elements, where their bits are moved and mean nothing.
 
 Elements of 4 bits are codes in the low half of an i8 here; ``nibbles`` packs them.
 """
@@ -18,16 +17,13 @@ from functools import partial
 
 from llvmlite import ir
 
-from dnnl.codegen import bfloat, lookup, math, small_float, to_bytes, vector
+from dnnl.codegen import bfloat, lookup, odd, saturate, small_float, to_bytes, vector
 from dnnl.codegen.builder import F32, F64, I8, I16, I32, Emitter
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.small_float import Format
 from dnnl.types.dtype import DataType
 
 Conversion = Callable[[Emitter, ir.Value], ir.Value]
-
-# The largest f32 below 2^31.
-_S32_LIMIT = 2147483520.0
 
 # The values of codes of 4 bits.
 _U4 = tuple(map(float, range(16)))
@@ -54,27 +50,19 @@ def _like(value: ir.Value, element: ir.Type) -> ir.VectorType:
     return vector.vector_type(element, value.type.count)
 
 
-def _to_float(e: Emitter, value: ir.Value, unsigned: bool = False, core: ir.Type = F32) -> ir.Value:
-    if value.type.element.width < 32:
-        extend = e.b.zext if unsigned else e.b.sext
-        value = extend(value, _like(value, I32))
-    return e.b.sitofp(value, _like(value, core))
-
-
-def _to_integer(e: Emitter, value: ir.Value, low: float, high: float, element: ir.Type) -> ir.Value:
-    """Saturate, then round to nearest, ties to even; NaN becomes ``low``."""
-    if high - low == 255 and value.type.element is F32 and to_bytes.rounds(e.isa, value.type.count):
-        return to_bytes.to_byte(e, value, signed=low < 0)
-    value = vector.maximum(e, value, vector.splat_constant(value.type, low))
-    value = vector.minimum(e, value, vector.splat_constant(value.type, high))
-    if element is I32:
-        return e.b.fptosi(math.round_to_even(e, value), _like(value, I32))
-    return e.b.trunc(math.rounded_bits(e, value), _like(value, element))
+def _to_float(e: Emitter, value: ir.Value, data_type: DataType, core: ir.Type = F32) -> ir.Value:
+    if data_type is DataType.boolean:
+        value = saturate.truth(e, value, _like(value, I32))
+    signed = data_type.min < 0
+    if value.type.element.width < I32.width:
+        value = (e.b.sext if signed else e.b.zext)(value, _like(value, I32))
+        signed = True
+    return (e.b.sitofp if signed else e.b.uitofp)(value, _like(value, core))
 
 
 def _from_s4(e: Emitter, code: ir.Value) -> ir.Value:
     four = vector.splat_constant(code.type, 4)
-    return _to_float(e, e.b.ashr(e.b.shl(code, four), four))
+    return _to_float(e, e.b.ashr(e.b.shl(code, four), four), DataType.s4)
 
 
 def _extended_s4(e: Emitter, code: ir.Value) -> ir.Value:
@@ -83,13 +71,11 @@ def _extended_s4(e: Emitter, code: ir.Value) -> ir.Value:
     return e.b.sub(e.b.xor(code, sign), sign)
 
 
-def _integer(
-    element: ir.Type, low: float, high: float, unsigned: bool = False, core: ir.Type = F32
-) -> Storage:
+def _integer(data_type: DataType, core: ir.Type = F32) -> Storage:
     return Storage(
-        element,
-        partial(_to_float, unsigned=unsigned, core=core),
-        partial(_to_integer, low=low, high=high, element=element),
+        saturate.element(data_type),
+        partial(_to_float, data_type=data_type, core=core),
+        partial(saturate.from_float, data_type=data_type),
     )
 
 
@@ -207,19 +193,15 @@ _IN_F32 = {
         lambda e, value: e.b.fptrunc(value, _like(value, F32)),
         lambda e, value: e.b.fpext(value, _like(value, F64)),
     ),
-    DataType.s32: _integer(I32, -(2.0**31), _S32_LIMIT),
-    DataType.s8: _integer(I8, -128.0, 127.0),
-    DataType.u8: _integer(I8, 0.0, 255.0, unsigned=True),
+    **{kind: _integer(kind) for kind in DataType if kind.is_integer},
     DataType.f8_e5m2: _f8(small_float.F8_E5M2),
     DataType.f8_e4m3: _f8(small_float.F8_E4M3),
-    DataType.s4: _of_table(_S4, replace(_integer(I8, -8.0, 7.0), to_core=_from_s4)),
-    DataType.u4: _integer(I8, 0.0, 15.0, unsigned=True),
+    DataType.s4: _of_table(_S4, replace(_integer(DataType.s4), to_core=_from_s4)),
     DataType.f4_e2m1: _of_table(
         _F4, _coded(I8, partial(small_float.widen, form=small_float.F4_E2M1), small_float.narrow_f4)
     ),
     DataType.e8m0: _coded(I8, small_float.widen_e8m0, small_float.narrow_e8m0),
 }
-_IN_I8 = {DataType.s4: Storage(I8, _extended_s4, _same)}
 
 
 def _integer_in_i32(extend: Conversion) -> Storage:
@@ -294,48 +276,77 @@ _IN_BF16 = {
 }
 _IN_F64 = {
     DataType.f64: Storage(F64, _same, _same),
-    DataType.s32: _integer(I32, -(2.0**31), 2.0**31 - 1, core=F64),
+    DataType.f32: Storage(
+        F32,
+        lambda e, value: e.b.fpext(value, _like(value, F64)),
+        lambda e, value: e.b.fptrunc(value, _like(value, F32)),
+    ),
+    **{kind: _integer(kind, F64) for kind in DataType if kind.is_integer and kind.bits >= 8},
 }
 
 
-# Integers of 4 bits, and those of 8 that hold all their values.
-_EXTENDED = frozenset(
-    {
-        (DataType.u4, DataType.u8),
-        (DataType.u4, DataType.s8),
-        (DataType.s4, DataType.s8),
-    }
-)
+class Number(ir.IntType):  # type: ignore[misc]
+    """The core of integers of the type ``source`` that are converted once: to smaller ones, which
+    saturate, and to floats."""
+
+    source: DataType
+
+    def __new__(cls, bits: int, source: DataType) -> Number:
+        number: Number = object.__new__(cls)  # those without a source are one object for each width
+        number.width, number.source = bits, source
+        return number
+
+
+def _of_number(data_type: DataType, core: Number) -> Storage:
+    """The row of a type where the core is a number of another one."""
+    signed = core.source.min < 0
+
+    def to_core(e: Emitter, value: ir.Value) -> ir.Value:
+        kind = _like(value, core)
+        if data_type is DataType.boolean:
+            return saturate.truth(e, value, kind)
+        if data_type is DataType.s4:
+            value = _extended_s4(e, value)
+        if vector.bits(value.type) == core.width:
+            return value
+        return (e.b.sext if data_type.min < 0 else e.b.zext)(value, kind)
+
+    def from_core(e: Emitter, value: ir.Value) -> ir.Value:
+        if data_type.is_integer:
+            return saturate.from_integer(e, value, core.source, data_type)
+        if data_type in (DataType.f32, DataType.f64):
+            return _to_float(e, value, core.source, F64 if data_type is DataType.f64 else F32)
+        return _IN_F32[data_type].from_core(e, odd.from_integer(e, value, signed=signed))
+
+    kind = saturate.element(data_type) if data_type.is_integer else _IN_F32[data_type].element
+    return Storage(kind, to_core, from_core)
 
 
 def _through_f32(row: Storage) -> Storage:
-    """The row of a type whose values f32 holds, for computing in f64."""
+    """The row of a float whose values f32 holds, for computing in f64."""
 
     def to_core(e: Emitter, value: ir.Value) -> ir.Value:
         return e.b.fpext(row.to_core(e, value), _like(value, F64))
 
     def from_core(e: Emitter, value: ir.Value) -> ir.Value:
-        return row.from_core(e, e.b.fptrunc(value, _like(value, F32)))
+        return row.from_core(e, odd.from_double(e, value))
 
     return Storage(row.element, to_core, from_core)
 
 
+_F32_DIGITS = 24
 _F8 = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
-SUPPORTED = frozenset(_IN_F32)
-"""The types that kernels can load and store as numbers."""
-MOVED = frozenset(kind for kind in DataType if kind.bits)
-"""The types whose elements kernels can move as they are."""
 
 
 def bare_core(src: DataType, dst: DataType) -> ir.Type:
     """The core of a conversion with nothing computed on the way."""
     if src is dst and src is not DataType.f32:
         return ir.IntType(max(8, src.bits))
-    if (src, dst) in _EXTENDED:
-        return I8
+    if src.is_integer and (dst.is_integer or src.digits > _F32_DIGITS):
+        return Number(max(8, src.bits, dst.bits if dst.is_integer else 0), src)
     if DataType.bf16 in (src, dst) and not _IN_BF16.keys().isdisjoint((src, dst)):
         return I16
-    return F64 if _IN_F64.keys() >= {src, dst} else F32
+    return F64 if src is DataType.f64 else F32
 
 
 def together(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
@@ -349,8 +360,10 @@ def together(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
 
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:
     """The row of a supported data type."""
+    if isinstance(core, Number):
+        return _of_number(data_type, core)
     if isinstance(core, ir.IntType):
-        wider = {8: _IN_I8, 16: _IN_BF16, 32: _IN_I32}.get(core.width, {})
+        wider = {16: _IN_BF16, 32: _IN_I32}.get(core.width, {})
         return wider.get(data_type) or Storage(ir.IntType(max(8, data_type.bits)), _same, _same)
     if core is F32:
         return _IN_F32[data_type]

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from dnnl.codegen import binary, convert, eltwise, expression
+from dnnl.codegen import binary, eltwise, expression
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import ZERO, Affine
 from dnnl.codegen.builder import Emitter, Values, i64
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType, any_of
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import (
     PostOp,
@@ -71,16 +71,10 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
         where = f"post-op {number}"
         if isinstance(entry, PostOpSum):
             read = entry.data_type or dst.data_type
-            if read not in convert.SUPPORTED:
-                rule = f"it takes {any_of(convert.SUPPORTED)}"
-                return Refusal(Reason.DATA_TYPE, f"{where}: sum with {read}; {rule}")
             if entry.zero_point and not read.is_integer:
                 detail = f"{where}: zero point of a sum with {read}, which is no integer"
                 return Refusal(Reason.POST_OP, detail)
         elif isinstance(entry, PostOpBinary):
-            if entry.src1_desc.data_type not in convert.SUPPORTED:
-                rule = f"it takes {any_of(convert.SUPPORTED)}"
-                return Refusal(Reason.DATA_TYPE, f"{where}: {entry.src1_desc.data_type}; {rule}")
             if not binary.supported(entry.alg):
                 return Refusal(Reason.POST_OP, f"{where}: {entry.alg}")
         elif isinstance(entry, PostOpFunction):
@@ -99,10 +93,6 @@ def _refuse_function(entry: PostOpFunction, dst: MemoryDesc, where: str) -> Refu
     missing = expression.without_f64(entry.function.expression)
     if missing is not None and dst.data_type is DataType.f64:
         return Refusal(Reason.POST_OP, f"{where}: {missing} of f64; dst of f32 has it")
-    for operand in entry.operand_descs:
-        if operand.data_type not in convert.SUPPORTED:
-            rule = f"it takes {any_of(convert.SUPPORTED)}"
-            return Refusal(Reason.DATA_TYPE, f"{where}: {operand.data_type}; {rule}")
     return None
 
 

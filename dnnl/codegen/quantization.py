@@ -17,7 +17,6 @@ from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr
-from dnnl.types.dtype import any_of
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.scales import ScaleSpec
 
@@ -79,9 +78,6 @@ class Quantization:
                 if specs is self.zero_points and not tensors[arg].data_type.is_integer:
                     detail = f"{where}, whose type {tensors[arg].data_type} is no integer"
                     return Refusal(Reason.ATTRIBUTE, detail)
-                if spec.data_type not in convert.SUPPORTED:
-                    rule = f"it takes {any_of(convert.SUPPORTED)}"
-                    return Refusal(Reason.DATA_TYPE, f"{where}: {spec.data_type}; {rule}")
                 spec.shape(tensors[arg].dims)
         return None
 

@@ -36,12 +36,12 @@ def to_byte(e: Emitter, value: ir.Value, *, signed: bool) -> ir.Value:
     lanes = min(value.type.count, e.isa.lanes)
     parts = vector.split(e, value, lanes)
     if lanes == e.isa.lanes and len(parts) % TOGETHER == 0:
-        numbers = [_nearest(e, _limited(e, part, signed)) for part in parts]
+        numbers = [nearest(e, _limited(e, part, signed)) for part in parts]
         groups = [numbers[at : at + TOGETHER] for at in range(0, len(numbers), TOGETHER)]
         return vector.join(e, [_packed(e, group, signed) for group in groups])
     if lanes == _MASKED and not signed:
         return _unsigned(e, parts)
-    number = vector.join(e, [_nearest(e, _limited(e, part, signed)) for part in parts])
+    number = vector.join(e, [nearest(e, _limited(e, part, signed)) for part in parts])
     low, high = (-128, 127) if signed else (0, 255)
     most, least = (vector.splat_constant(number.type, limit) for limit in (high, low))
     number = e.b.select(e.b.icmp_signed("<", number, most), number, most)
@@ -54,7 +54,7 @@ def _limited(e: Emitter, value: ir.Value, signed: bool) -> ir.Value:
     return vector.minimum(e, vector.splat_constant(value.type, 127.0 if signed else 255.0), value)
 
 
-def _nearest(e: Emitter, value: ir.Value, mask: ir.Value | None = None) -> ir.Value:
+def nearest(e: Emitter, value: ir.Value, mask: ir.Value | None = None) -> ir.Value:
     """The s32 nearest to each f32, zero where a mask is off."""
     lanes = value.type.count
     name = e.isa.instruction("to integers", "f32", lanes)
@@ -94,10 +94,10 @@ def _unsigned(e: Emitter, parts: list[ir.Value]) -> ir.Value:
     zero, numbers = vector.splat_constant(parts[0].type, 0.0), []
     for part in parts:
         if e.isa.matrix is None:
-            numbers.append(_nearest(e, vector.maximum(e, part, zero)))
+            numbers.append(nearest(e, vector.maximum(e, part, zero)))
         else:
             mask = e.b.fcmp_ordered(">", part, zero)
-            numbers.append(_nearest(e, part, e.b.bitcast(mask, ir.IntType(_MASKED))))
+            numbers.append(nearest(e, part, e.b.bitcast(mask, ir.IntType(_MASKED))))
     number = vector.join(e, numbers)
     most = vector.splat_constant(number.type, 255)
     number = e.b.select(e.b.icmp_unsigned("<", number, most), number, most)

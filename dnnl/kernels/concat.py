@@ -16,7 +16,7 @@ from dnnl.codegen.nest import Nest, emit_nest, emit_side_by_side
 from dnnl.codegen.point import Point
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import core_of, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WHOLE_BYTES, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -41,11 +41,8 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
     is scaled."""
-    moves = quantization == _NONE and all(src.data_type is dst.data_type for src in srcs)
-    known = convert.MOVED if moves else convert.SUPPORTED
-    allowed = [kind for kind in known if kind.bits >= 8]
     arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
-    refusal = refuse_types(*srcs, dst, allowed=allowed)
+    refusal = refuse_types(*srcs, dst, allowed=WHOLE_BYTES)
     refusal = refusal or quantization.refuse(arguments)
     return refusal or Conf(axis, srcs, dst, quantization)
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I8, I16, I32, I64, Module
-from dnnl.codegen.convert import MOVED
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WHOLE_BYTES, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -36,7 +35,7 @@ class Conf:
 def configure(axis: int, src: MemoryDesc, indices: MemoryDesc, dst: MemoryDesc) -> Conf | Refusal:
     """Accept any layouts, of types of whole bytes."""
     refusal = refuse_types(indices, allowed=INDICES)
-    refusal = refusal or refuse_types(src, dst, allowed=[kind for kind in MOVED if kind.bits >= 8])
+    refusal = refusal or refuse_types(src, dst, allowed=WHOLE_BYTES)
     if refusal is None and src.data_type is not dst.data_type:
         refusal = Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}: bits are moved")
     return refusal or Conf(axis, src, indices, dst)

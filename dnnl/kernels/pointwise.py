@@ -32,6 +32,7 @@ WIDE_FLOATS = FLOATS | {DataType.f64}
 SMALL_FLOATS = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
 BYTES = frozenset({DataType.s8, DataType.u8})
 INTEGERS = BYTES | {DataType.s32}
+WHOLE_BYTES = frozenset(kind for kind in DataType if kind.bits >= 8)
 _F32 = frozenset({DataType.f32})
 _NONE = Quantization()
 

@@ -16,14 +16,14 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.place import Place
 from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.compensation import emit_compensation
-from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.kernels.pointwise import letters, symbol
 from dnnl.kernels.scratchpad import Argument
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpSum
 
 _LINE_BITS = 8 * LINE
+_WIDE = 64
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,16 @@ class Conf:
             return convert.bare_core(self.src.data_type, self.dst.data_type)
         # Elementary functions are those of f32.
         sums = all(isinstance(entry, PostOpSum) for entry in self.post_ops)
-        return F64 if self.dst.data_type is DataType.f64 and sums else F32
+        wide = _WIDE in (self.src.data_type.bits, self.dst.data_type.bits)
+        return F64 if wide and sums else F32
 
 
 def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> Conf | Refusal:
-    """Accept any two layouts of supported types, and of any type that stays as it is."""
-    conf = Conf(src, dst, post_ops, quantization)
-    moves = src.data_type is dst.data_type and not conf.computes
-    allowed = convert.MOVED if moves else convert.SUPPORTED
-    refusal = refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst)
-    return refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst}) or conf
+    """Accept any two layouts and types."""
+    refusal = refuse(post_ops, dst) or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
+    return refusal or Conf(src, dst, post_ops, quantization)
 
 
 class Copy:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dnnl.codegen import convert
 from dnnl.codegen.builder import I64, Module, Value, Values, i64
 from dnnl.codegen.epilogue import refuse
 from dnnl.codegen.isa import Isa
@@ -21,7 +20,7 @@ from dnnl.codegen.schedule import widths
 from dnnl.codegen.sharing import SHARES
 from dnnl.kernels import boxes
 from dnnl.kernels.boxes import HEAD, View
-from dnnl.kernels.pointwise import refuse_types, symbol
+from dnnl.kernels.pointwise import symbol
 from dnnl.kernels.reorder import Conf, Copy
 from dnnl.kernels.reorder_rows import Row, Vectors, square_of
 from dnnl.types.arg import Arg
@@ -33,11 +32,10 @@ from dnnl.types.post_ops import PostOp, PostOpPrelu
 def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> Conf | Refusal:
-    """Accept any two layouts of supported types of which something is known at execution only."""
+    """Accept any two layouts of any types of which something is known at execution only."""
     if dst.compensation is not None:
         return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
-    refusal = refuse_types(src, dst, allowed=convert.SUPPORTED)
-    refusal = refusal or refuse(post_ops, dst)
+    refusal = refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
     return refusal or Conf(src, dst, post_ops, quantization)
 

@@ -15,7 +15,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.space import divide_each_other, in_pieces
-from dnnl.kernels.pointwise import letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WHOLE_BYTES, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -52,9 +52,7 @@ def configure(
     group_size: int, axis: int, src: MemoryDesc, dst: MemoryDesc, *, forward: bool
 ) -> Conf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved."""
-    known = convert.MOVED if src.data_type is dst.data_type else convert.SUPPORTED
-    allowed = [kind for kind in known if kind.bits >= 8]
-    refusal = refuse_types(src, dst, allowed=allowed)
+    refusal = refuse_types(src, dst, allowed=WHOLE_BYTES)
     if refusal is not None:
         return refusal
     rows, columns = src.dims[axis] // group_size, group_size

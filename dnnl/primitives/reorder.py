@@ -50,8 +50,10 @@ class ReorderDesc(Desc):
     """dst = src, the same tensor in another layout and type.
 
     With attributes, dst = (src_scale * (src - src_zero_point) + sum_scale * dst) / dst_scale +
-    dst_zero_point, in f32 (f64 where dst is f64). Arguments FROM (SRC), TO (DST). Both layouts are
-    given, the dims are equal: there is no broadcasting. The padding of dst is zero afterwards.
+    dst_zero_point, in f32 (f64 where src or dst has 64 bits and no other post-op follows). Without,
+    each element is rounded once, to nearest, ties to even, and integers saturate exactly; boolean
+    is 1 for all but zero. Arguments FROM (SRC), TO (DST). Both layouts are given, the dims are
+    equal: there is no broadcasting. The padding of dst is zero afterwards.
 
     Dense weights of s8 or u8 become packed ones (`MemoryDesc.packed`) in the encoding that a matmul
     chose; more elements other than zero than these have room for raise InvalidArguments.

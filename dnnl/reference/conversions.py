@@ -1,11 +1,13 @@
 """What storing a value in a data type gives.
 
-A value is first rounded to the type that the computation has, its *core*: f32 nearly always. Then
+A value that is computed is first rounded to the type of the computation, its *core*: f32 nearly
+always. One that is only converted is not, so that it is rounded once. Then
 - to a float: to nearest, ties to even; overflow becomes infinity in f16, bf16 and f8_e5m2, NaN in
   f8_e4m3, and the largest magnitude in f4_e2m1, where infinity and NaN go too;
-- to an integer: saturate, then round to nearest, ties to even; in an f32 core s32 saturates at the
-  largest f32 below 2^31. Which integer a NaN becomes is unspecified; here it is 0;
-- to e8m0: the power of two at or below the magnitude, at least 2^-127; infinity and NaN become NaN.
+- to an integer: saturate, then round to nearest, ties to even. Which integer a NaN becomes is
+  unspecified; here it is 0;
+- to boolean: 0 for zero, 1 for everything else;
+- to e8m0: the power of two at or below the magnitude, 2^-127 to 2^127; infinity and NaN become NaN.
 """
 
 from __future__ import annotations
@@ -19,19 +21,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import coerce
 
-# Types whose values do not all fit in f32; they pass into each other without it.
-_WIDE = frozenset({DataType.f64, DataType.s32, DataType.s64, DataType.u32, DataType.u64})
-# The largest f32 below 2^31.
-S32_CLAMP = 2147483520.0
 _F4_MAX = 6.0
-_E8M0_MIN = 2.0**-127
-
-
-def core_type(src: DataType | str, dst: DataType | str) -> DataType:
-    """The type that a bare conversion between ``src`` and ``dst`` passes through."""
-    pair = {coerce(DataType, src, "src"), coerce(DataType, dst, "dst")}
-    exact = pair <= _WIDE or all(kind.is_integer for kind in pair)
-    return DataType.f64 if exact else DataType.f32
 
 
 def convert(
@@ -44,29 +34,63 @@ def convert(
         if coerce(DataType, core, "core") is DataType.f32:
             data = data.astype(np.float32).astype(np.float64)
         if data_type.is_integer:
-            return _to_integer(data, data_type, core)
+            return _to_integer(data, data_type)
         if data_type is DataType.f4_e2m1:
             return _to_f4_e2m1(data, data_type)
         if data_type is DataType.e8m0:
             return _to_e8m0(data)
-        return f64(data.astype(data_type.numpy))
+        if data_type in (DataType.f32, DataType.f64):
+            return f64(data.astype(data_type.numpy))
+        return f64(_to_odd_f32(data).astype(data_type.numpy))
 
 
-def _to_integer(data: Array, data_type: DataType, core: DataType | str) -> Array:
-    highest = float(data_type.max)
-    if data_type is DataType.s32 and coerce(DataType, core, "core") is DataType.f32:
-        highest = S32_CLAMP
-    clamped = np.clip(data, float(data_type.min), highest)
+def exactly(values: NDArray[Any], dst: DataType | str) -> NDArray[Any]:
+    """Integers of any NumPy type, of which f64 may not hold all, as elements of ``dst``."""
+    data_type = coerce(DataType, dst, "dst")
+    if data_type in (DataType.f32, DataType.f64):
+        return values.astype(data_type.numpy)
+    if data_type.is_float:
+        return convert(_to_odd_f64(values), data_type, DataType.f64).astype(data_type.numpy)
+    if data_type is DataType.boolean:
+        return np.asarray(values != 0)
+    low, high = int(data_type.min), int(data_type.max)
+    bounded = [min(max(int(value), low), high) for value in np.ravel(values)]
+    return np.array(bounded, object).astype(data_type.numpy).reshape(np.shape(values))
+
+
+def _to_odd_f32(data: Array) -> NDArray[np.float32]:
+    """f32 whose last bit is set where they are not ``data``, so that what is rounded afterwards
+    to fewer digits is rounded as ``data`` are."""
+    nearest = data.astype(np.float32)
+    toward = np.nextafter(nearest, np.float32(0))
+    cut = np.where(np.abs(f64(nearest)) > np.abs(data), toward, nearest)
+    lost = np.isfinite(data) & (f64(nearest) != data)
+    return np.asarray((cut.view(np.uint32) | lost).view(np.float32))
+
+
+def _to_odd_f64(values: NDArray[Any]) -> Array:
+    """The same of integers and f64: those of more than 53 bits lose the last 11."""
+
+    def cut(value: int) -> int:
+        return value if abs(value) < 1 << 53 else value >> 11 << 11 | (value % 2048 > 0) << 11
+
+    return np.array([float(cut(int(each))) for each in np.ravel(values)]).reshape(np.shape(values))
+
+
+def _to_integer(data: Array, data_type: DataType) -> Array:
+    if data_type is DataType.boolean:
+        return f64(data != 0)
+    clamped = np.clip(data, float(data_type.min), float(data_type.max))
     return np.where(np.isnan(clamped), 0.0, np.rint(clamped))
 
 
 def _to_f4_e2m1(data: Array, data_type: DataType) -> Array:
     finite = np.where(np.isnan(data), np.copysign(_F4_MAX, data), data)
-    return f64(np.clip(finite, -_F4_MAX, _F4_MAX).astype(data_type.numpy))
+    return f64(_to_odd_f32(np.clip(finite, -_F4_MAX, _F4_MAX)).astype(data_type.numpy))
 
 
 def _to_e8m0(data: Array) -> Array:
-    magnitude = np.maximum(np.abs(data), _E8M0_MIN)
+    magnitude = np.clip(np.abs(data), DataType.e8m0.min, DataType.e8m0.max)
     _, exponent = np.frexp(magnitude)
-    power = np.ldexp(1.0, np.where(np.isfinite(magnitude), exponent - 1, 0))
-    return np.where(np.isfinite(magnitude), power, np.nan)
+    power = np.ldexp(1.0, np.where(np.isfinite(data), exponent - 1, 0))
+    return np.where(np.isfinite(data), power, np.nan)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.conversions import convert, core_type
+from dnnl.reference.conversions import convert
 from dnnl.types.dtype import DataType
 
 Dims = Sequence[int]
@@ -26,7 +26,7 @@ def generator(*key: object) -> np.random.Generator:
 
 def stored(values: Array, data_type: DataType) -> Array:
     """The values as ``data_type`` holds them."""
-    return convert(values, data_type, core_type(data_type, data_type))
+    return convert(values, data_type, DataType.f64)
 
 
 def integers(rng: np.random.Generator, dims: Dims, low: int, high: int) -> Array:

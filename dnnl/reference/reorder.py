@@ -42,7 +42,7 @@ def reorder(
     """Parameters broadcast against ``src`` (``quantization.expand`` gives them that form).
 
     ``dst`` is what the destination held, read only where ``sum_scale`` is not 0. The result is
-    not rounded yet: ``conversions.convert`` with ``core_type`` of the two data types does that.
+    not rounded yet: ``conversions.convert`` does that, in f64 where nothing but types changes.
     """
     values = dequantize(src, src_scale, src_zero_point)
     if sum_scale:

@@ -58,8 +58,8 @@ class DataType(Kind):
     """The type of a tensor's elements; the value is the id of the specification.
 
     Those from 0x100 on are ONNX's integers that oneDNN lacks. They, s64 and ``boolean`` (a byte, 0
-    or 1) are moved, and the operation ``exact`` computes with them; matmul takes the integers of
-    32 and 64 bits.
+    or 1) are moved, a reorder converts every type to every other, and the operation ``exact``
+    computes with them; matmul takes the integers of 32 and 64 bits.
     """
 
     undef = Row(0, 0, False, 0, 0, 0, np.dtype("V"))

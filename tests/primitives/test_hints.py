@@ -89,14 +89,6 @@ def test_a_refused_type_is_told_the_others(desc: Any, reason: str) -> None:
         dnnl.PrimitiveDesc(desc, ENGINE)
 
 
-def test_a_refused_type_of_an_operand_is_told_the_others() -> None:
-    attr = dnnl.PrimitiveAttr()
-    attr.post_ops.append_binary("binary_add", md(4, data_type="s64"))
-    relu = dnnl.EltwiseDesc.forward(FORWARD, "eltwise_relu", md(4), md(4))
-    with pytest.raises(dnnl.Unimplemented, match="post-op 0: s64; it takes f16, bf16, f32"):
-        dnnl.PrimitiveDesc(relu, ENGINE, attr)
-
-
 @pytest.mark.parametrize("call", ["set_scales", "set_zero_points"])
 def test_the_name_of_an_argument_is_in_capitals(call: str) -> None:
     attr = dnnl.PrimitiveAttr()

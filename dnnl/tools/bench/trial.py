@@ -13,7 +13,6 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.limits import PATTERN
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.conversions import core_type
 from dnnl.reference.fill import generator, integers, stored, uniform
 from dnnl.reference.rule import Rule, Verdict, compare
 from dnnl.runtime.elements import elements_of, put_elements
@@ -39,6 +38,7 @@ from dnnl.types.kinds import ScratchpadMode
 from dnnl.types.memory_desc import MemoryDesc
 
 POISON = 0xFF
+_WIDE = 64  # bits of what f32 does not hold
 _APPLIED = frozenset(("scales", "zero_points", "dropout", "post_ops"))  # in f32, to any type
 
 
@@ -231,10 +231,9 @@ class Trial:
         """The type of the computation behind an output of a type."""
         if not self.reference.direct:
             return kind if kind is DataType.f64 else DataType.f32
-        if self.pd.attr.non_default() & _APPLIED:
-            return DataType.f32
-        source = self.pd.src_desc.data_type
-        return DataType.f64 if source is kind else core_type(source, kind)
+        wide = _WIDE in (self.pd.src_desc.data_type.bits, kind.bits)
+        computed = self.pd.attr.non_default() & _APPLIED
+        return DataType.f32 if computed and not wide else DataType.f64
 
 
 def _store(memory: Memory, values: Array) -> None:

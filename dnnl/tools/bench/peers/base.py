@@ -15,6 +15,9 @@ from dnnl.tools.measure import Queue
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
 
+LARGEST_BELOW_S32 = 2147483520.0
+"""The largest f32 below 2^31, at which peers saturate: the largest s32 is no f32."""
+
 
 @dataclass(frozen=True)
 class Deviation:

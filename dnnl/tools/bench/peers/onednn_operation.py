@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.conversions import S32_CLAMP
 from dnnl.runtime.encoded import encode
 from dnnl.runtime.storage import allocate
-from dnnl.tools.bench.peers.base import Deviation
+from dnnl.tools.bench.peers.base import LARGEST_BELOW_S32, Deviation
 from dnnl.tools.bench.peers.onednn_library import (
     QUERY_EXEC_ARG_MD,
     QUERY_IMPL_INFO,
@@ -137,7 +136,7 @@ class OneDnnOperation:
             return None
         if Arg.ZERO_POINTS | Arg.SRC in self._memories and (self.read(Arg.DST) == self._src).all():
             return Deviation("it forgets the zero point of src", np.ones(exact.shape, bool))
-        beyond = np.abs(exact) > S32_CLAMP
+        beyond = np.abs(exact) > LARGEST_BELOW_S32
         if not self._descs[Arg.DST].data_type.is_integer or not beyond.any():
             return None
         return Deviation("it does not saturate what is beyond s32", beyond)

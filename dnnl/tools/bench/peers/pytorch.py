@@ -12,13 +12,14 @@ from dnnl.errors import Unimplemented
 from dnnl.language.errors import BadValue
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
-from dnnl.tools.bench.peers.base import Deviation
+from dnnl.tools.bench.peers.base import LARGEST_BELOW_S32, Deviation
 from dnnl.tools.bench.peers.pytorch_functions import follow
 from dnnl.tools.bench.peers.pytorch_operations import program
 from dnnl.tools.bench.peers.pytorch_program import Program
 from dnnl.tools.bench.peers.pytorch_tensors import empty, plain
 from dnnl.types.arg import Arg, owner_of
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpSum
@@ -126,8 +127,11 @@ class TorchOperation:
         return f64(result.reshape(self._desc.desc_of(argument).dims).numpy())
 
     def deviation(self, exact: Array) -> Deviation | None:
-        """None is known."""
-        return None
+        """Its f32 saturate at the largest one that s32 holds."""
+        beyond = exact > LARGEST_BELOW_S32
+        if self._desc.outputs[0].desc.data_type is not DataType.s32 or not beyond.any():
+            return None
+        return Deviation("it saturates below the largest s32", beyond)
 
     def sums(self, kind: str) -> Array:
         """PyTorch keeps nothing behind a tensor."""

@@ -8,7 +8,7 @@ from typing import Any
 from dnnl.errors import Unimplemented
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.reference.arrays import Array
-from dnnl.reference.conversions import S32_CLAMP
+from dnnl.tools.bench.peers.base import LARGEST_BELOW_S32
 from dnnl.tools.bench.peers.pytorch_program import Program, Tensors, Values
 from dnnl.tools.bench.peers.pytorch_tensors import data_type, split
 from dnnl.types.arg import Arg
@@ -75,7 +75,7 @@ class _Steps:
             steps.append(lambda x: x.add_(zeros[Arg.DST]))
         kind = self._desc.dst_desc.data_type
         if kind.is_integer:
-            low, high = kind.min, min(kind.max, S32_CLAMP)
+            low, high = kind.min, min(kind.max, LARGEST_BELOW_S32)
             steps += [lambda x: x.round_(), lambda x: x.clamp_(low, high)]
         source = tensors[Arg.SRC]
         work = torch.empty_like(source, dtype=data_type(torch, DataType.f32))
