@@ -16,7 +16,8 @@ Array = np.ndarray[Any, Any]
 
 
 def lent(source: Any, argument: str) -> Array:
-    """A NumPy array of the same memory, or a copy where strides are negative or odd.
+    """A NumPy array of the same memory, or a copy where strides are negative or odd,
+    or what is stored are the negated numbers.
 
     Numbers and lists become f32, the type that all operations take.
     """
@@ -25,6 +26,8 @@ def lent(source: Any, argument: str) -> Array:
             source = np.asarray(source, np.float32)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidArguments(argument, source, f"no array of numbers: {error}") from None
+    if hasattr(source, "resolve_neg"):  # a tensor of PyTorch may be the negated view of another
+        source = source.resolve_neg()
     array = array_of(source, argument)
     return array if _is_plain(array) else np.ascontiguousarray(array)
 

@@ -77,10 +77,13 @@ class DLPackTensor(NamedTuple):
 def read(exporter: Any, argument: str) -> DLPackTensor:
     """Ask an object with ``__dlpack__`` for its memory, without copy.
 
-    Raises `InvalidArguments` in the name of ``argument`` where that is no memory of the host or has
-    no NumPy type.
+    Raises `InvalidArguments` in the name of ``argument`` where that is no memory of the host, has
+    no NumPy type, or holds the numbers with the opposite sign, of which a capsule says nothing.
     """
     name = type(exporter).__name__
+    if getattr(exporter, "is_neg", bool)():
+        rule = "its memory holds the negated numbers, as that of z.conj().imag does"
+        raise InvalidArguments(argument, name, rule, "pass tensor.resolve_neg(), a copy")
     try:
         device = int(exporter.__dlpack_device__()[0])
         capsule = _export(exporter) if device in _HOST_DEVICES else None

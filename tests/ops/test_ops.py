@@ -381,3 +381,11 @@ def test_memory_is_given_back() -> None:
         ops.softmax(X)
     gc.collect()
     assert len(gc.get_objects()) <= before + 20
+
+
+def test_negated_views_of_torch_are_read_with_their_sign() -> None:
+    view = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    assert view.is_neg()
+    assert ops.add(view, view.to(torch.float64).float()).tolist() == [-4, 8]
+    with pytest.raises(InvalidArguments, match="negated numbers"):
+        ops.relu(torch.tensor([1.0, 2.0]), out=view)

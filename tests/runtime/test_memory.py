@@ -447,6 +447,21 @@ def test_numpy_shares_the_memory_by_dlpack() -> None:
     assert memory.__dlpack_device__() == (1, 0)
 
 
+@pytest.mark.parametrize("data_type", [torch.float32, torch.bfloat16])
+def test_negated_views_of_torch_are_refused(data_type: torch.dtype) -> None:
+    """Their memory has the numbers with the opposite sign; a capsule does not say so."""
+    view = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    if data_type is torch.bfloat16:
+        view = torch._neg_view(torch.tensor([2, -4], dtype=data_type))
+    desc = MemoryDesc((2,), "f32" if data_type is torch.float32 else "bf16")
+    for take in (Memory.from_numpy, lambda given: Memory(desc, CPU, given)):
+        with pytest.raises(InvalidArguments, match=r"negated numbers.*resolve_neg\(\)"):
+            take(view)
+        assert take(view.resolve_neg()).numpy().tolist() == [-2, 4]
+    with pytest.raises(InvalidArguments, match="conjugate bit"):
+        Memory.from_numpy(torch.tensor([1 + 2j]).conj())
+
+
 def test_dlpack_does_not_copy_behind_your_back() -> None:
     message = re.escape(
         "DLPack cannot describe the layout f32:p:blocked:aBcd4b::f0 without a copy; "
