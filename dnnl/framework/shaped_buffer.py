@@ -23,7 +23,8 @@ from dnnl.errors import InvalidArguments
 from dnnl.framework.graph import Array, Shape
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
-from dnnl.types.kinds import FormatKind
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind, coerce
 from dnnl.types.memory_desc import MemoryDesc
 
 Level = tuple[int, int]
@@ -155,12 +156,17 @@ class ShapedBuffer:
         """The buffer with its framework axes reordered; no data moves."""
         return ShapedBuffer(self.memory, self.layout.transpose(axes).permutation)
 
-    def reshape(self, shape: Sequence[int]) -> ShapedBuffer:
-        """The buffer of another shape; data moves only where the layout has to change."""
+    def reshape(
+        self, shape: Sequence[int], data_type: DataType | str | None = None
+    ) -> ShapedBuffer:
+        """The buffer of another shape, and of another data type if one is given; data moves, by a
+        reorder, only where the layout or the type has to change."""
+        own = self.memory.desc.data_type
+        same = data_type is None or coerce(DataType, data_type, "data_type") is own
         layout = self.layout.reshape(shape)
-        if layout is not None:
+        if layout is not None and same:
             return ShapedBuffer(self._over(layout.desc), layout.permutation)
-        moved = self.view().reorder_to(self.layout.movable(shape))
+        moved = self.view().reorder_to(self.layout.movable(shape), data_type)
         return ShapedBuffer.of(moved).reshape(shape)
 
     @classmethod

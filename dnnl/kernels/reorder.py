@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from dnnl.codegen import convert
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
-from dnnl.codegen.builder import F32, F64, Module, Type
+from dnnl.codegen.builder import F32, F64, Module, Type, Value
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
@@ -36,15 +36,19 @@ class Conf:
     quantization: Quantization
 
     @property
-    def adjust(self) -> float:
-        """The factor on weights whose sums are appended."""
-        compensation = self.dst.compensation
-        return 1.0 if compensation is None else compensation.scale_adjust
+    def adjusts(self) -> tuple[float, float]:
+        """The factors on weights behind which sums are: on those read, and on those written."""
+        src, dst = (
+            1.0 if desc.compensation is None else desc.compensation.scale_adjust
+            for desc in (self.src, self.dst)
+        )
+        return 1 / src, dst
 
     @property
     def computes(self) -> bool:
         """Whether anything but a conversion happens on the way."""
-        return bool(self.post_ops) or self.quantization != Quantization() or self.adjust != 1
+        adjusted = self.adjusts != (1, 1)
+        return bool(self.post_ops) or self.quantization != Quantization() or adjusted
 
     @property
     def core(self) -> Type:
@@ -83,7 +87,7 @@ class Copy:
             self.dst = Operand(slot, codes[1], index, codes=conf.dst.data_type)
         self._epilogue = Epilogue(conf.post_ops, self.dst, self.arguments)
         tensors: dict[int, Operand] = {Arg.SRC: self.src, Arg.DST: self.dst}
-        self._adjust, self._core = conf.adjust, conf.core
+        self._adjusts, self._core = conf.adjusts, conf.core
         # Only what is neither computed nor converted is moved as integers.
         same = conf.src.data_type is conf.dst.data_type
         self._bare = same and conf.core not in (F32, F64)
@@ -106,10 +110,14 @@ class Copy:
     def run(self, place: Place) -> None:
         """Load, dequantize, quantize and store."""
         value = self._quantizer.dequantize(place, Arg.SRC, place.load(self.src))
-        value = self._epilogue.apply(place, value)
-        if self._adjust != 1:
-            value = place.e.b.fmul(value, place.constant(self._adjust))
+        before, behind = self._adjusts
+        value = self._epilogue.apply(place, _times(place, value, before))
+        value = _times(place, value, behind)
         place.store(self.dst, self._quantizer.quantize(place, Arg.DST, value))
+
+
+def _times(place: Place, value: Value, factor: float) -> Value:
+    return value if factor == 1 else place.e.b.fmul(value, place.constant(factor))
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:

@@ -33,7 +33,7 @@ def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
 ) -> Conf | Refusal:
     """Accept any two layouts of any types of which something is known at execution only."""
-    if dst.compensation is not None:
+    if src.compensation is not None or dst.compensation is not None:
         return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
     refusal = refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})

@@ -59,7 +59,8 @@ class ReorderDesc(Desc):
     chose; more elements other than zero than these have room for raise InvalidArguments.
 
     If dst has a :class:`Compensation`, its weights are multiplied by ``scale_adjust`` before the
-    division by dst_scale, and their sums are written behind them. Such weights cannot be src.
+    division by dst_scale, and their sums are written behind them. Weights of src are divided by
+    their ``scale_adjust`` at first, and the sums behind them are not read.
 
     Dims, strides and offsets may be RUNTIME_DIM: one kernel serves all of them, and the memories
     of an execution say what they are.
@@ -198,7 +199,7 @@ ReorderDesc.operation = Operation(
         ),
     ),
     parameters=(),
-    compensated=(Arg.TO,),
+    compensated=(Arg.FROM, Arg.TO),
     across_engines=True,
     sums=True,
     reference=SPECIFICATION,

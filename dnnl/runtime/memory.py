@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Value
-from dnnl.runtime import dlpack
+from dnnl.runtime import dlpack, reorders
 from dnnl.runtime.backend import Buffer
 from dnnl.runtime.elements import elements_of, plain_view, put_elements
 from dnnl.runtime.encoded import decode, encode, sparse_parts
@@ -239,21 +239,37 @@ class Memory(Value):
         assert view is not None, "row-major tensors are plain"
         return view
 
-    def reorder_to(self, target: MemoryDesc | FormatTag | str) -> Memory:
-        """A new memory with the same tensor in another layout; its padding is zero.
+    def reorder_to(
+        self,
+        target: MemoryDesc | FormatTag | str | None = None,
+        data_type: DataType | str | None = None,
+    ) -> Memory:
+        """A new memory with the same tensor in another layout or type; its padding is zero.
 
-        ``target`` is a tag, or a descriptor with the same dims and data type.
+        ``target`` is a tag or a descriptor of the same dims, or None for the layout that there is.
+        It is a reorder: each element is rounded once, integers saturate. What a compensation of
+        these weights, or of ``target``, has scaled is scaled back.
         """
         own = self.desc
-        desc = target if isinstance(target, MemoryDesc) else own.with_tag(target)
-        if (desc.dims, desc.data_type) != (own.dims, own.data_type):
-            rule = f"the tensor is {own} with dims {own.dims}, and only its layout can change here"
-            hint = "a ReorderDesc converts data types as well"
-            raise InvalidArguments("target", f"{desc} with dims {desc.dims}", rule, hint)
-        if own.compensation is not None or desc.compensation is not None:
-            rule = "weights with compensation are written by a ReorderDesc and never moved again"
-            raise InvalidArguments("target", str(desc), rule, f"these are {own}")
-        return self._filled(desc, self.engine, self.numpy())
+        if isinstance(target, MemoryDesc):
+            desc = target if data_type is None else target.with_data_type(data_type)
+        else:
+            plain = own if own.compensation is None else own.with_compensation(None)
+            plain = plain if data_type is None else plain.with_data_type(data_type)
+            desc = plain if target is None else plain.with_tag(target)
+        if desc.dims != own.dims:
+            rule = f"must have the dims of the tensor, {own.dims}"
+            raise InvalidArguments("target", f"{desc} with dims {desc.dims}", rule)
+        if own.encoding is not None:
+            dense = MemoryDesc(own.dims, own.data_type)
+            return self._filled(dense, self.engine, self.numpy()).reorder_to(desc)
+        if desc.encoding is not None:
+            dense = MemoryDesc(own.dims, desc.data_type)
+            return self._filled(desc, self.engine, self.reorder_to(dense).numpy())
+        made = Memory(desc, self.engine)
+        self.engine.read(self.buffer, 0)  # which waits for all that writes it
+        reorders.run(self, made)
+        return made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._parts:

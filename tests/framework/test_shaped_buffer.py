@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dnnl.errors import InvalidArguments
@@ -105,6 +105,7 @@ def test_movable_keeps_the_order_of_what_is_not_merged() -> None:
     assert moved.desc.matches_tag("nhwc")
 
 
+@settings(deadline=None, max_examples=30)  # most build a kernel
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=4).flatmap(
         lambda dims: st.tuples(st.just(dims), st.permutations(range(len(dims))))

@@ -193,6 +193,48 @@ def test_halved_weights_have_sums_of_their_own() -> None:
     check(result, halves, QUANTIZED_TOLERANCE("s8"))
 
 
+@every_isa
+@pytest.mark.parametrize("adjust", [1.0, 0.5])
+@pytest.mark.parametrize("layout", ["hwio", "OIhw4i16o4i", "part16", "gOIhw4i16o4i"])
+def test_such_weights_go_back_to_plain_floats(layout: str, adjust: float, isa: str) -> None:
+    """What the scales and the adjustment have done to them is undone; the sums are left behind."""
+    desc = weights_desc(layout, Compensation(1, 3, adjust))
+    dims = desc.dims
+    values = np.random.default_rng(9).standard_normal(dims).astype(np.float32)
+    attr, back = PrimitiveAttr(), PrimitiveAttr()
+    attr.set_scales(Arg.DST, mask=1)
+    back.set_scales(Arg.SRC, mask=1)
+    shape = (dims[0], *[1] * (len(dims) - 1))
+    scales = np.linspace(0.02, 0.05, dims[0], dtype=np.float32)
+    own = Memory.from_numpy(scales)
+    src = Memory.from_numpy(values)
+    with config.override("max_cpu_isa", isa):
+        made = execute(ReorderDesc(src.desc, desc), {Arg.SRC: src, Arg.SCALES | Arg.DST: own}, attr)
+        args = {Arg.SRC: made, Arg.SCALES | Arg.SRC: own}
+        result = execute(ReorderDesc(desc, src.desc), args, back)
+    check(result, logical(made) / adjust * scales.reshape(shape), QUANTIZED_TOLERANCE("f32"))
+    held = np.abs(values) < 127 * scales.reshape(shape)
+    wrong = np.abs(result.numpy() - values) / scales.reshape(shape)
+    assert wrong[held].max() <= 0.51 / adjust
+
+
+def test_weights_get_other_sums() -> None:
+    """From one layout and adjustment into others, with what dst held added in between."""
+    given = weights_desc("OIhw4i16o4i", Compensation(1, 0, 0.5))
+    values = np.random.default_rng(10).integers(-60, 60, OIHW)
+    made = run(
+        Memory.from_numpy(values.astype(np.float32) * 2), weights_desc("oihw", Compensation(2))
+    )
+    half = execute(ReorderDesc(made.desc, given), {Arg.SRC: made})
+    check(half, values, QUANTIZED_TOLERANCE("s8"))
+    attr = PrimitiveAttr()
+    attr.post_ops.append_sum(1.0)
+    wanted = weights_desc("hwio", Compensation(1, 1))
+    old = memory_of(np.full(OIHW, 3), wanted, ENGINE)
+    result = execute(ReorderDesc(given, wanted), {Arg.SRC: half}, attr, old)
+    check(result, 2 * values + 3, QUANTIZED_TOLERANCE("s8"))
+
+
 def test_nothing_else_takes_such_weights() -> None:
     dims = (4, 5)
     plain = MemoryDesc(dims, "s8")
@@ -202,8 +244,6 @@ def test_nothing_else_takes_such_weights() -> None:
     attr.post_ops.append_binary("binary_add", weights)
     kinds = ("forward_inference", "eltwise_relu")
     for desc, attributes, name in (
-        (ReorderDesc(weights, wanted), None, "SRC"),
-        (ReorderDesc(weights, weights), None, "SRC"),
         (ConcatDesc(0, [plain, weights], MemoryDesc((8, 5), "s8")), None, r"MULTIPLE_SRC\+1"),
         (BinaryDesc("binary_add", plain, weights, plain), None, "SRC_1"),
         (EltwiseDesc.forward(*kinds, plain, weights), None, "DST"),

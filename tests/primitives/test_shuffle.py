@@ -164,12 +164,22 @@ def test_any_follows_the_other() -> None:
         PrimitiveDesc(ShuffleDesc.backward(left, left, 1, 4), ENGINE)
 
 
-@pytest.mark.parametrize(("data_type", "to"), [("s4", "s4"), ("boolean", "f32")])
-def test_types_that_are_refused(data_type: str, to: str) -> None:
-    md = MemoryDesc((2, 6), data_type)
-    desc = ShuffleDesc.forward("forward_inference", md, md.with_data_type(to), 1, 3)
-    with pytest.raises(Unimplemented, match=f"unsupported data type: {data_type}"):
+def test_elements_of_half_a_byte_are_refused() -> None:
+    md = MemoryDesc((2, 6), "s4")
+    desc = ShuffleDesc.forward("forward_inference", md, md, 1, 3)
+    with pytest.raises(Unimplemented, match="unsupported data type: s4"):
         PrimitiveDesc(desc, ENGINE)
+
+
+@pytest.mark.parametrize(("src", "dst"), [(np.bool_, "f32"), (np.int64, "s16"), (np.uint16, "f64")])
+def test_integers_become_other_types(src: type, dst: str) -> None:
+    array: np.ndarray = (np.arange(12).reshape(2, 6) * 5000 - 5000).astype(src)
+    md = MemoryDesc((2, 6), dst)
+    memory = Memory.from_numpy(array)
+    desc = ShuffleDesc.forward("forward_inference", memory.desc, md, 1, 3)
+    want = array.reshape(2, 2, 3).transpose(0, 2, 1).reshape(2, 6)
+    limits = (-np.inf, np.inf) if md.data_type.is_float else (md.data_type.min, md.data_type.max)
+    assert (execute(desc, {Arg.SRC: memory}).numpy() == np.clip(want.astype(float), *limits)).all()
 
 
 def test_sizes_that_only_the_execution_knows_are_refused() -> None:

@@ -44,8 +44,12 @@ def test_bytes_are_wrapped_with_their_sums() -> None:
         Memory(plain, CPU, bytearray(12))
 
 
-def test_such_weights_are_not_moved() -> None:
-    plain = MemoryDesc((3, 5), "s8")
-    for memory, target in ((Memory(DESC, CPU), "ab"), (Memory(plain, CPU), DESC)):
-        with pytest.raises(InvalidArguments, match="written by a ReorderDesc and never moved"):
-            memory.reorder_to(target)
+def test_such_weights_are_made_and_read_back() -> None:
+    values = np.arange(15, dtype=np.int8).reshape(3, 5)
+    weights = Memory.from_numpy(values).reorder_to(DESC)
+    assert (weights.numpy() == values).all()
+    kind = next(iter(DESC.compensation.masks)) if DESC.compensation else ""
+    assert weights.compensation(kind).any()
+    for moved in (weights.reorder_to("ab"), weights.reorder_to(data_type="f32")):
+        assert moved.desc.compensation is None
+        assert (moved.numpy() == values).all()
