@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from dnnl.primitives.primitive_desc import PrimitiveDesc as PrimitiveDesc
     from dnnl.primitives.reduction import ReductionDesc as ReductionDesc
     from dnnl.primitives.reorder import ReorderDesc as ReorderDesc
-    from dnnl.primitives.reordering import reorder as reorder
+    from dnnl.primitives.reorder_memories import reorder as reorder
     from dnnl.primitives.resampling import ResamplingDesc as ResamplingDesc
     from dnnl.primitives.shuffle import ShuffleDesc as ShuffleDesc
     from dnnl.primitives.softmax import LogSoftmaxDesc as LogSoftmaxDesc
@@ -93,7 +93,7 @@ _HOMES = {
     "PrimitiveDesc": "primitives.primitive_desc",
     "ReductionDesc": "primitives.reduction",
     "ReorderDesc": "primitives.reorder",
-    "reorder": "primitives.reordering",
+    "reorder": "primitives.reorder_memories",
     "ResamplingDesc": "primitives.resampling",
     "ShuffleDesc": "primitives.shuffle",
     "SoftmaxDesc": "primitives.softmax",
@@ -122,7 +122,7 @@ _HOMES = {
 __all__ = ["load", *_HOMES]  # noqa: PLE0604 - the table above has them
 
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)
-reorders.provide(f"{__name__}.primitives.reordering", "reorder")
+reorders.provide(f"{__name__}.primitives.reorder_memories", "reorder")
 
 
 def load(path: str | os.PathLike[str]) -> Model:

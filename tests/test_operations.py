@@ -56,7 +56,7 @@ def homes(kind: str) -> tuple[str, ...]:
     kernels = re.findall("from dnnl.kernels import (.*)", source)
     own = [name.partition(" as ")[0] for line in kernels for name in line.split(", ")]
     files = [f"kernels/{name}.py" for name in own]
-    parts = [f"kernels/{kind}", f"primitives/{kind}.py", f"reference/{kind}"]
+    parts = [f"kernels/{kind}", f"primitives/{kind}.py", f"primitives/{kind}_", f"reference/{kind}"]
     return (*parts, *files, *EXPORTS, *PEERS, *ONNX)
 
 

@@ -71,7 +71,10 @@ GIVEN: dict[str, Arguments] = {
     "Memory": {"desc": "md", "engine": "engine", "buffer": "bytes_of_md"},
     "Memory.from_numpy": {"array": "array", "tag": "'nhwc'", "engine": "engine"},
     "Memory.from_sparse": {"matrix": "matrix", "engine": "engine"},
-    "mem.reorder_to": {"target": "'nhwc'"},
+    "mem.reorder_to": {"target": "'nhwc'", "data_type": "'f16'"},
+    "reorder": {
+        "src": "mem", "dst": "result", "stream": "stream", "attr": "None", "args": "{}",
+    },
     "mem.numpy": {},
     "mem.write": {"data": "bytes_of_md"},
     "mem.compensation": {"kind": "'s8s8'"},

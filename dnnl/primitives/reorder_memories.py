@@ -11,6 +11,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.primitives.reorder import ReorderDesc
+from dnnl.primitives.slots import check_mapping
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.event import Event
 from dnnl.runtime.memory import Memory
@@ -54,6 +55,7 @@ def reorder(
             raise InvalidArguments(name, type(memory).__name__, rule, hint)
     if not isinstance(attr, PrimitiveAttr | None):
         raise InvalidArguments("attr", attr, "expected a dnnl.PrimitiveAttr or None")
+    check_mapping(args)
     given = None if attr is None else _Attributes(attr.key, attr)
     isa = config.get("max_cpu_isa")
     primitive = _primitive(src.desc, dst.desc, src.engine, dst.engine, given, isa)
