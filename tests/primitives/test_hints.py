@@ -118,4 +118,4 @@ def test_keys_that_are_no_arguments() -> None:
     ):
         with pytest.raises(InvalidArguments, match=rule):
             primitive.execute(STREAM, args)
-    primitive.execute(STREAM, {np.int64(1): memory, 17: memory, Arg.BIAS: memory})
+    primitive.execute(STREAM, {np.int64(1): memory, 17: memory})
