@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.framework.models import Array, make_model, model_of, node, run_peer
+from tests.framework.special_graphs import STEPS, SpecialGraph, bits
 
 F32 = np.float32
 SPECIAL = np.array(
@@ -18,11 +19,6 @@ SPECIAL = np.array(
 )
 Wide = npt.NDArray[np.float64]
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, np.inf, -np.inf, np.nan, 1e-40, 3.0e38]
-
-
-def bits(array: Array) -> Array:
-    """What tells -0 from 0; every NaN is one."""
-    return np.where(np.isnan(array), F32(np.nan), array).astype(F32).view(np.uint32)
 
 
 def assert_same_bits(nodes: list[Any], constants: dict[str, Any], outputs: list[str]) -> None:
@@ -66,6 +62,19 @@ def test_numbers_and_special_values(op: str, before: str) -> None:
     constants = {f"c{place}": np.array(number, F32) for place, number in enumerate(NUMBERS)}
     nodes = [each for part, _ in parts for each in part]
     assert_same_bits(nodes, constants, [result for _, result in parts])
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_graphs_of_exact_nodes(seed: int) -> None:
+    """`make fuzz` draws more of them."""
+    graph, rng = SpecialGraph(seed), np.random.default_rng(seed)
+    for name in rng.choice(list(STEPS), rng.integers(2, 9)):
+        graph.step(str(name))
+    proto, feeds = graph.proto(), graph.feeds()
+    want = run_peer(proto, feeds, as_written=True)
+    got = model_of(proto).compile(num_threads=1).run(feeds)
+    for name, array in want.items():
+        np.testing.assert_array_equal(bits(got[name]), bits(array))
 
 
 def test_nodes_that_go_leave_no_trace() -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from tests.fuzz import caches, calls, forks, graphs, large, models, primitives, threads
+from tests.fuzz import (
+    caches,
+    calls,
+    forks,
+    graphs,
+    large,
+    models,
+    primitives,
+    special,
+    threads,
+)
 from tests.fuzz.kind import Kind, Outcome
 from tests.fuzz.worker import Worker
 
-_HOMES = (primitives, large, calls, graphs, models, caches, threads, forks)
+_HOMES = (primitives, large, calls, graphs, special, models, caches, threads, forks)
 KINDS: dict[str, Kind] = {module.KIND.name: module.KIND for module in _HOMES}
 
 
