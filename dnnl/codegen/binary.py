@@ -32,11 +32,6 @@ def apply(e: Emitter, alg: Alg, a: ir.Value, b: ir.Value, *condition: ir.Value) 
     return _APPLY[alg](e, a, b)
 
 
-def _extreme(e: Emitter, choose: Function, a: ir.Value, b: ir.Value) -> ir.Value:
-    # ``choose`` gives b where either is NaN.
-    return e.b.select(e.b.fcmp_unordered("uno", a, a), a, choose(e, a, b))
-
-
 def _truth(e: Emitter, condition: ir.Value, kind: ir.VectorType) -> ir.Value:
     one, zero = vector.splat_constant(kind, 1.0), vector.splat_constant(kind, 0.0)
     return e.b.select(condition, one, zero)
@@ -51,8 +46,8 @@ _APPLY: dict[Alg, Function] = {
     Alg.binary_sub: lambda e, a, b: e.b.fsub(a, b),
     Alg.binary_mul: lambda e, a, b: e.b.fmul(a, b),
     Alg.binary_div: lambda e, a, b: e.b.fdiv(a, b),
-    Alg.binary_max: lambda e, a, b: _extreme(e, vector.maximum, a, b),
-    Alg.binary_min: lambda e, a, b: _extreme(e, vector.minimum, a, b),
+    Alg.binary_max: lambda e, a, b: vector.or_nan(e, a, b, vector.maximum),
+    Alg.binary_min: lambda e, a, b: vector.or_nan(e, a, b, vector.minimum),
     Alg.binary_ge: _ordered(">="),
     Alg.binary_gt: _ordered(">"),
     Alg.binary_le: _ordered("<="),

@@ -74,6 +74,13 @@ class CountedPlace(Place):
         return self.conditions(self._site.plan.counting)
 
     @property
+    def stored(self) -> vector.Mask:
+        """The lanes of which results are stored, all but those behind the end of an axis."""
+        space = self._site.plan.space
+        own = (*space.exists, *space.domain)
+        return self.conditions(tuple(bound for bound in own if bound.needed))
+
+    @property
     def _open(self) -> list[Axis]:
         """The reduced axes that have no value yet, the outermost first."""
         return [axis for axis in self._site.plan.space.inner if axis not in self._env]

@@ -413,6 +413,13 @@ def minimum(e: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     return e.b.select(e.b.fcmp_ordered("<", a, b), a, b)
 
 
+def or_nan(
+    e: Emitter, a: ir.Value, b: ir.Value, choose: Callable[[Emitter, ir.Value, ir.Value], ir.Value]
+) -> ir.Value:
+    """`maximum` or `minimum` of two, NaN where either is; ``b`` does not wait for the test of a."""
+    return e.b.select(e.b.fcmp_ordered("ord", a, a), choose(e, a, b), a)
+
+
 def shuffle(e: Emitter, a: ir.Value, b: ir.Value, lanes: Sequence[int]) -> ir.Value:
     """Pick lanes out of the two vectors laid one behind the other."""
     if a.type.count == 1 or len(lanes) == 1:

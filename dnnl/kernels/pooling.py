@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from dnnl.codegen import vector
+from dnnl.codegen import extreme, vector
 from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.arithmetic import round_down
 from dnnl.codegen.builder import F64, Emitter, Module, Type, Value, Values
 from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
 from dnnl.codegen.fold_loop import added
@@ -103,6 +105,11 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     if conf.workspace is not None:
         places.append(Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index)))
     tap = Number(tap_number(number, conf.kernel))
+    # Rounded up to whole steps between taps.
+    starts = [
+        Number(form * -dim.stride + (dim.padding + dim.dilation - 1))
+        for form, dim in zip(index[2:], windows, strict=True)
+    ]
 
     def body(point: Point) -> None:
         if conf.alg is not Alg.pooling_max:
@@ -110,7 +117,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         elif not places:
             value = _maximum(conf, src, point)
         else:
-            value, place = _maximum_with_place(conf, src, tap, point)
+            value, place = _maximum_with_place(conf, src, tap, starts, point)
             point.store(places[0], place)
         point.store(dst, epilogue.apply(point, value))
 
@@ -118,7 +125,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     entry = symbol("pooling", [conf.src, conf.dst], isa)
     nest = Nest(
         axes, taps, (src, *epilogue.operands), (dst, *places), body,
-        numbers=(tap,) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
+        numbers=(tap, *starts) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
         registers=_registers(conf, tuple(tap.extent for tap in taps), isa),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
@@ -144,7 +151,10 @@ def _core(conf: Conf) -> Type:
 
 
 def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
-    """The first of equal maxima wins, and a NaN never does; padding is no value."""
+    """The maximum of the taps inside, NaN where one is; padding is no value."""
+    least = conf.dst.data_type.least
+    if conf.src.data_type.is_float:
+        return extreme.fold(point, lambda p: p.load(src), vector.maximum, least, absent=least)
 
     def step(p: Point, best: Value) -> Values:
         return (vector.maximum(p.e, p.load(src), best),)
@@ -152,34 +162,84 @@ def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         return (vector.maximum(e, a[0], b[0]),)
 
-    lowest = conf.dst.data_type.min
-    (best,) = point.fold((lowest,), step, merge, absent=lowest)
+    (best,) = point.fold((least,), step, merge, absent=least)
     return best
 
 
-def _maximum_with_place(conf: Conf, src: Operand, tap: Number, point: Point) -> Values:
-    """The maximum and the number of the first tap that has it; 0 where there is none."""
-
-    def better(e: Emitter, yes: Value, a: Values, b: Values) -> Values:
-        return tuple(e.b.select(yes, x, y) for x, y in zip(a, b, strict=True))
-
+def _maximum_with_place(
+    conf: Conf, src: Operand, tap: Number, starts: Sequence[Number], point: Point
+) -> Values:
+    """The maximum and the number of the first tap that has it, of the last one that is NaN."""
     # Taps are visited in the order in which src has them.
     steps = zip(conf.src.strides[2:], conf.kernel, strict=True)
     in_order = all(a > b for a, b in pairwise(stride for stride, size in steps if size > 1))
+    least = conf.dst.data_type.least
+    extremes = extreme.Extreme(point.e, vector.maximum, least)
 
-    def step(p: Point, *best: Value) -> Values:
+    def first(e: Emitter, a: Values, b: Values, ordered: bool) -> Value:
+        """The number of a's tap or of b's, which comes later where taps are ``ordered``."""
+        better = e.b.fcmp_ordered(">", b[0], a[0])
+        if not ordered:
+            equal = e.b.fcmp_ordered("==", b[0], a[0])
+            earlier = e.b.fcmp_ordered("<", b[-1], a[-1])
+            better = e.b.or_(better, e.b.and_(equal, earlier))
+        return e.b.select(better, b[-1], a[-1])
+
+    def step(p: Point, *state: Value) -> Values:
         seen = p.load(src), p.number(tap)
-        if not in_order:
-            return merge(p.e, best, seen)
-        return better(p.e, p.e.b.fcmp_ordered(">", seen[0], best[0]), seen, best)
+        number = first(p.e, state, seen, in_order)
+        return *extremes.with_term(p.e, seen[0], state[:-1]), number
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
-        larger, equal = (e.b.fcmp_ordered(sign, b[0], a[0]) for sign in (">", "=="))
-        earlier = e.b.and_(equal, e.b.fcmp_ordered("<", b[1], a[1]))
-        return better(e, e.b.or_(larger, earlier), b, a)
+        return *extremes.merged(e, a[:-1], b[:-1]), first(e, a, b, False)
 
-    lowest = conf.dst.data_type.min
-    return point.fold((lowest, 0.0), step, merge, absent=lowest)
+    *state, found = point.fold((*extremes.init, 0.0), step, merge, absent=least)
+    best = extremes.result(point.e, tuple(state))
+
+    def settled() -> Values:
+        e, number = point.e, _last_nan(src, tap, least, point)
+        nothing = e.b.fcmp_ordered("==", best, point.constant(least))
+        number = e.b.select(_is_nan(e, best), number, found)
+        return (e.b.select(nothing, _first_inside(conf, starts, point), number),)
+
+    # Seldom a tap is NaN, or none is larger than the least number, which all have then.
+    special = point.e.b.fcmp_unordered("<=", best, point.constant(least))
+    if point.stored is not None:
+        special = point.e.b.and_(special, point.stored)
+    (number,) = point.e.branch(vector.any_lane(point.e, special), settled, lambda: (found,))
+    return best, number
+
+
+def _is_nan(e: Emitter, value: Value) -> Value:
+    return e.b.fcmp_unordered("uno", value, value)
+
+
+def _last_nan(src: Operand, tap: Number, least: float, point: Point) -> Value:
+    """The number of the last tap that is NaN."""
+
+    def step(p: Point, last: Value) -> Values:
+        later = vector.maximum(p.e, p.number(tap), last)
+        return (p.e.b.select(_is_nan(p.e, p.load(src)), later, last),)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (vector.maximum(e, a[0], b[0]),)
+
+    return point.fold((0.0,), step, merge, absent=least)[0]
+
+
+def _first_inside(conf: Conf, starts: Sequence[Number], point: Point) -> Value:
+    """The number of the first tap inside src, of windows that begin so far before it."""
+    e, zero, number = point.e, point.constant(0.0), point.constant(0.0)
+    rows = zip(starts, conf.kernel, conf.padding, conf.dilations, strict=True)
+    for start, taps, padding, dilation in rows:
+        number = e.b.fmul(number, point.constant(taps))
+        if padding:
+            first = vector.maximum(e, point.number(start), zero)
+            if dilation:
+                first = round_down(e, e.b.fdiv(first, point.constant(dilation + 1)))
+            first = vector.minimum(e, first, point.constant(taps - 1))
+            number = e.b.fadd(number, first)
+    return number
 
 
 def _average(conf: Conf, src: Operand, point: Point) -> Value:

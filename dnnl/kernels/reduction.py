@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import inf, prod
 
-from dnnl.codegen import math, vector
+from dnnl.codegen import extreme, math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.builder import I32, Emitter, Module, Value, Values
@@ -225,13 +225,26 @@ class _Reducer:
     def _of_floats(self) -> Reduction:
         alg, held = self._conf.alg, self._conf.held
         if alg is Alg.reduction_max:
-            return _reduction(-inf, vector.maximum, self._load, held)
+            return self._extreme(-inf, vector.maximum)
         if alg is Alg.reduction_min:
-            return _reduction(inf, vector.minimum, self._load, held)
+            return self._extreme(inf, vector.minimum)
         if alg is Alg.reduction_mul:
             return _reduction(1.0, lambda e, a, b: e.b.fmul(a, b), self._load, held)
         term = self._power if self._conf.norm else self._load
         return _reduction(0.0, lambda e, a, b: e.b.fadd(a, b), term, held)
+
+    def _extreme(self, neutral: float, choose: Combine) -> Reduction:
+        held = self._conf.held
+        if not self._conf.src.data_type.is_float:
+            return _reduction(neutral, choose, self._load, held)
+
+        def partial(point: Point) -> Values:
+            return (extreme.fold(point, self._load, choose, neutral, absent=neutral),)
+
+        def merge(e: Emitter, a: Values, b: Values) -> Values:
+            return (vector.or_nan(e, a[0], b[0], choose),)
+
+        return Reduction(partial, merge, (neutral,), held)
 
     def _load(self, point: Point) -> Value:
         return point.load(self._src)

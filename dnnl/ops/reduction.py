@@ -60,7 +60,7 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> 
 
 
 def amax(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
-    """The maximum over one axis, several, or all; NaN is passed over.
+    """The maximum over one axis, several, or all; NaN where there is one.
 
     >>> amax(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
     array([3., 4.], dtype=float32)
@@ -69,7 +69,7 @@ def amax(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> 
 
 
 def amin(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
-    """The minimum over one axis, several, or all; NaN is passed over.
+    """The minimum over one axis, several, or all; NaN where there is one.
 
     >>> amin(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
     array([1., 2.], dtype=float32)

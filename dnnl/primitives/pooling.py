@@ -64,9 +64,10 @@ class PoolingDesc(Desc):
     divides by the number of all taps (include_padding) or of those inside src (exclude_padding).
     dst may be ``any``: it is laid out as src.
 
-    In training a maximum writes WORKSPACE, which its gradient reads: the row-major number of the
-    tap that won each window, 0 where none did, with the dims and the layout of dst; u8 where a
-    window has at most 255 taps, else s32.
+    A maximum is NaN where a tap is, and of padding alone the least value of its type, -inf of
+    floats. In training it writes WORKSPACE, which its gradient reads: the row-major number of the
+    first tap of each window that has the maximum, of the last one that is NaN, with the dims and
+    the layout of dst; u8 where a window has at most 255 taps, else s32.
     """
 
     prop_kind: PropKind

@@ -49,7 +49,8 @@ class ReductionDesc(Desc):
     Arguments SRC, DST. The algorithms are the sum, the product (``mul``), the maximum, the minimum,
     the mean, and norms of the magnitudes s: ``norm_lp_max`` is max(sum of s^p, eps)^(1/p),
     ``norm_lp_sum`` is (sum of s^p + eps)^(1/p), those of ``power_p`` leave the root out. ``p`` is 1
-    or more; ``p`` and ``eps`` count for norms alone. A maximum or minimum passes over NaN.
+    or more; ``p`` and ``eps`` count for norms alone. A maximum or minimum is NaN where an element
+    is.
 
     Sums, means and extremes of integers into integers are computed in s32 without rounding, and
     sums beyond it wrap; everything else in f32. dst may be ``any``: it has the order of src, and

@@ -1,8 +1,8 @@
 """Pooling: the maximum or the average of each window.
 
 The workspace of a maximum has the dims of dst. It holds the row-major number of the tap that won,
-(kd * KH + kh) * KW + kw, as u8 where the kernel has at most 255 taps and as s32 else. Where no tap
-won, since all are padding, NaN or no greater than the least finite value, it holds 0.
+(kd * KH + kh) * KW + kw, as u8 where the kernel has at most 255 taps and as s32 else. Where all
+taps are padding, it is that of the first which does not lie before the image, or of the last one.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def pooling(
     padding_l: Sequence[int],
     padding_r: Sequence[int] | None = None,
     dilations: Sequence[int] | None = None,
-    lowest: float = float(np.finfo(np.float32).min),
+    lowest: float = -np.inf,
 ) -> Array:
     """``src`` [N, C, spatial...] -> [N, C, output...].
 
-    A maximum ignores the padding and starts at ``lowest``, the least finite value of the
-    destination's type. An average divides by the kernel's volume (``include``) or by the number
-    of taps inside the source (``exclude``).
+    A maximum ignores the padding and starts at ``lowest``, below which the destination's type has
+    nothing; where a tap is NaN, it is NaN. An average divides by the kernel's volume (``include``)
+    or by the number of taps inside the source (``exclude``).
     """
     data = f64(src)
     window = Window.of(kernel, strides, padding_l, padding_r, dilations)
@@ -69,7 +69,7 @@ def pooling_workspace(
     padding_l: Sequence[int],
     padding_r: Sequence[int] | None = None,
     dilations: Sequence[int] | None = None,
-    lowest: float = float(np.finfo(np.float32).min),
+    lowest: float = -np.inf,
 ) -> NDArray[np.uint8 | np.int32]:
     """Which tap won the maximum, [N, C, output...], for :func:`pooling_backward`."""
     window = Window.of(kernel, strides, padding_l, padding_r, dilations)
@@ -112,10 +112,10 @@ def _maximum(data: Array, window: Window, lowest: float) -> tuple[Array, NDArray
     best = np.full((*data.shape[:2], *window.output_dims(data.shape[2:])), lowest)
     winner = np.zeros(best.shape, np.intp)
     for number, (_, values) in enumerate(window.taps(data, -np.inf)):
-        # The first of equal maxima wins, and a NaN never compares greater.
-        greater = values > best
+        # The first of equal maxima wins, and the last NaN.
+        greater = (values > best) | np.isnan(values)
         best, winner = np.where(greater, values, best), np.where(greater, number, winner)
-    return best, winner
+    return best, np.where(best == lowest, window.first_taps(best.shape[2:]), winner)
 
 
 def _total(data: Array, window: Window) -> Array:
@@ -182,7 +182,7 @@ class _Pooling(Specification):
                 workspace=values.get(Arg.WORKSPACE),
             )  # fmt: skip
             return {Arg.DIFF_SRC: gradient}
-        src, lowest = values[Arg.SRC], float(desc.dst_desc.data_type.min)
+        src, lowest = values[Arg.SRC], float(desc.dst_desc.data_type.least)
         results: dict[int, Array] = {
             Arg.DST: pooling(src, desc.alg_kind, **_window(desc), lowest=lowest)
         }

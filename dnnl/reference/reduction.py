@@ -39,18 +39,17 @@ def reduction(
 ) -> Array:
     """``src`` reduced to ``dims``, each of which is that of src or 1.
 
-    A NaN is never the largest or the smallest; where there is nothing else, -inf and inf are. The
-    norm is max(sum of \\|s\\|^p, eps)^(1/p) or (that sum + eps)^(1/p), those of power p without the
-    root.
+    The largest and the smallest are NaN where an element is. The norm is
+    max(sum of \\|s\\|^p, eps)^(1/p) or (that sum + eps)^(1/p), those of power p without the root.
     """
     data = f64(src)
     pairs = enumerate(zip(data.shape, dims, strict=True))
     axes = tuple(axis for axis, (extent, left) in pairs if extent != left)
     match name_of(alg):
         case "reduction_max":
-            return f64(np.where(np.isnan(data), -np.inf, data).max(axes, keepdims=True))
+            return f64(data.max(axes, keepdims=True, initial=-np.inf))
         case "reduction_min":
-            return f64(np.where(np.isnan(data), np.inf, data).min(axes, keepdims=True))
+            return f64(data.min(axes, keepdims=True, initial=np.inf))
         case "reduction_sum":
             return f64(data.sum(axes, keepdims=True))
         case "reduction_mul":

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dnnl.reference.arrays import Array
 
@@ -53,6 +54,17 @@ class Window:
                 strict=True,
             )
         )
+
+    def first_taps(self, outputs: Sequence[int]) -> NDArray[np.intp]:
+        """The row-major number of the first tap of each window that does not lie before the image:
+        [output...]; the last one in a dimension in which all do."""
+        number = np.zeros((1,) * len(outputs), np.intp)
+        for axis, count in enumerate(outputs):
+            ahead = self.padding_l[axis] - np.arange(count) * self.strides[axis]
+            first = np.clip(-(-ahead // (self.dilations[axis] + 1)), 0, self.kernel[axis] - 1)
+            column = first.reshape([-1 if at == axis else 1 for at in range(len(outputs))])
+            number = number * self.kernel[axis] + column
+        return number
 
     def taps(self, src: Array, fill: float) -> Iterator[tuple[tuple[int, ...], Array]]:
         """For each tap in row-major order its index and what all windows see there.

@@ -147,7 +147,7 @@ def test_ranks(dims: tuple[int, ...], tag: str, window: Window, alg: str) -> Non
 @every_isa
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_a_maximum_of_special_values(isa: str, layout: str) -> None:
-    """NaN never wins, and a window of nothing but -inf gives the least finite number."""
+    """A NaN is the maximum, and -inf of a window of nothing else."""
     values = logical(source(DIMS, "nchw")).copy()
     values[0, 3] = -np.inf
     values[1, 2, 4:6, 7:9] = np.nan

@@ -83,7 +83,7 @@ def train(src: Memory, window: Window, layout: str, kind: str = "f32") -> None:
     dst = describe(window.out(src.desc.dims), layout).with_data_type(kind)
     pd = PrimitiveDesc(forward(MAX, src.desc, dst, window), ENGINE)
     results = execute_all(pd, {Arg.SRC: src})
-    values, lowest = logical(src), float(dst.data_type.min)
+    values, lowest = logical(src), float(dst.data_type.least)
     bound = reference.TOLERANCE[MAX](kind)
     check(results[Arg.DST], reference.pooling(values, MAX, **window.given, lowest=lowest), bound)
     taps = reference.pooling_workspace(values, **window.given, lowest=lowest)
@@ -156,8 +156,8 @@ def test_which_tap_of_other_types(layout: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_what_never_wins(layout: str) -> None:
-    """NaN, -inf and padding leave 0 where nothing else is in the window."""
+def test_which_tap_of_infinities_and_nan(layout: str) -> None:
+    """The last NaN, and the first tap inside where all are -inf."""
     values = logical(source(DIMS, "nchw")).copy()
     values[0, 3] = -np.inf
     values[1, 2, 2:7, 5:11] = np.nan

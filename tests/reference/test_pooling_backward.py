@@ -19,7 +19,6 @@ from tests.reference.agreement import assert_agree, random, tensor
 
 MAXIMUM = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 CONVOLUTION = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
-LOWEST = float(np.finfo(np.float32).min)
 AVERAGES = ["pooling_avg_include_padding", "pooling_avg_exclude_padding"]
 
 
@@ -59,7 +58,7 @@ class Case:
             dilation=self.steps,
             return_indices=True,
         )
-        return dst.clamp(min=LOWEST), indices
+        return dst, indices
 
     def total(self, src: torch.Tensor) -> torch.Tensor:
         """The sum of each window."""
@@ -107,7 +106,7 @@ def test_maximum(case: Case) -> None:
 
     workspace = pooling_workspace(src, **case.geometry)
     assert workspace.shape == want.shape
-    taken = want.detach().numpy() > LOWEST
+    taken = want.detach().numpy() > -np.inf
     taps = np.unravel_index(workspace.astype(np.intp), case.kernel)
     origins = np.indices(want.shape)[2:]
     places = [
@@ -115,12 +114,27 @@ def test_maximum(case: Case) -> None:
     ]
     found = np.ravel_multi_index(places, tuple(case.padded(leaf, 0.0).shape[2:]))
     np.testing.assert_array_equal(found[taken], indices.numpy()[taken])
-    np.testing.assert_array_equal(workspace[~taken], 0)
 
     diff_dst = random(2, *want.shape)
     (gradient,) = torch.autograd.grad(want, leaf, tensor(diff_dst))
     got = pooling_backward(diff_dst, "pooling_max", src.shape, **case.geometry, workspace=workspace)
     assert_agree(got, gradient)
+
+
+def test_infinities_and_nan() -> None:
+    """The first tap inside that is -inf, where all are, and the last one that is NaN."""
+    src = source(CASES["overlapping"])
+    src[0, 0], src[0, 1, :3], src[0, 2, 2:5, 1:4] = -np.inf, -np.inf, np.nan
+    src[1, 0, 3, 3:5] = np.inf, np.nan
+    leaf = tensor(src).requires_grad_()
+    want, indices = F.max_pool2d(leaf, 3, (1, 2), 1, return_indices=True)
+    window: dict[str, Any] = {"kernel": (3, 3), "strides": (1, 2), "padding_l": (1, 1)}
+    assert_agree(pooling(src, "pooling_max", **window), want, rtol=0)
+    workspace = pooling_workspace(src, **window)
+    row, column = np.indices(want.shape)[2:]
+    down, right = np.divmod(workspace.astype(np.intp), 3)
+    places = (row - 1 + down) * src.shape[3] + 2 * column - 1 + right
+    np.testing.assert_array_equal(places, indices.numpy())
 
 
 @pytest.mark.parametrize("alg", AVERAGES)
@@ -154,14 +168,14 @@ def test_the_first_of_equal_maxima_wins() -> None:
     np.testing.assert_array_equal(workspace, [[[0, 1]]])
 
 
-def test_where_nothing_wins_the_first_tap_gets_the_gradient() -> None:
+def test_the_last_nan_gets_the_gradient() -> None:
     src = [[[-np.inf, -np.inf, np.nan, np.nan, np.nan, 3.0]]]
     workspace = pooling_workspace(src, **POINTS)
-    np.testing.assert_array_equal(workspace, [[[0, 0, 1]]])
+    np.testing.assert_array_equal(workspace, [[[0, 1, 0]]])
     got = pooling_backward(
         [[[2.0, 3.0, 4.0]]], "pooling_max", (1, 1, 6), **POINTS, workspace=workspace
     )
-    np.testing.assert_array_equal(got, [[[2, 0, 3, 0, 0, 4]]])
+    np.testing.assert_array_equal(got, [[[2, 0, 0, 3, 4, 0]]])
 
 
 def test_an_infinite_gradient_stays_in_its_place() -> None:
