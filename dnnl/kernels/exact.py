@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen import exact
+from dnnl.codegen import own_types
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
 from dnnl.codegen.builder import Module
@@ -29,8 +29,8 @@ class Conf:
 
 def configure(function: str, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
     """Accept any layouts of the function's types."""
-    refusal = refuse_types(*srcs, dst, allowed=exact.TYPES)
-    refusal = refusal or refuse_types(srcs[-1], allowed=exact.FUNCTIONS[function].allowed)
+    refusal = refuse_types(*srcs, dst, allowed=own_types.TYPES)
+    refusal = refusal or refuse_types(srcs[-1], allowed=own_types.FUNCTIONS[function].allowed)
     return refusal or Conf(function, srcs, dst)
 
 
@@ -48,9 +48,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     def body(point: Point) -> None:
         stored = [point.load_stored(source) for source in sources]
-        point.store_stored(output, exact.apply(point.e, conf.function, types, stored))
+        point.store_stored(output, own_types.apply(point.e, conf.function, types, stored))
 
     module = Module("exact", isa)
     entry = symbol("exact", [*conf.srcs, conf.dst], isa)
-    nest = Nest(axes, (), tuple(sources), (output,), body, core=exact.core(types))
+    nest = Nest(axes, (), tuple(sources), (output,), body, core=own_types.core(types))
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

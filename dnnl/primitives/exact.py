@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dnnl.codegen.exact import FUNCTIONS
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
+from dnnl.codegen.own_types import FUNCTIONS
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import exact as kernel
 from dnnl.language.case import CaseValues, tensor

@@ -10,6 +10,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import reduction as kernel
+from dnnl.kernels import reduction_wrapping as wrapping
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
     ATTRIBUTES,
@@ -33,6 +34,7 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
 from dnnl.types.tag import FormatTag
 
 _PREFIX = "reduction_"
@@ -53,7 +55,9 @@ class ReductionDesc(Desc):
     is.
 
     Sums, means and extremes of integers into integers are computed in s32 without rounding, and
-    sums beyond it wrap; everything else in f32. dst may be ``any``: it has the order of src, and
+    sums beyond it wrap; everything else in f32. Where src or dst is an integer of another type than
+    s8, u8 and s32, or a boolean, both are, elements are converted to the type of dst, and sums and
+    products wrap. dst may be ``any``: it has the order of src, and
     blocks of those dimensions that are kept. Dims, strides and offsets of plain layouts may be
     RUNTIME_DIM: one primitive serves all of them, and reduces what is 1 in its dst.
     """
@@ -126,6 +130,15 @@ def _nest(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_nest(desc, attr, isa, _configure(desc, isa), kernel.build, "post_ops")
 
 
+def _wrapping(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    desc = replace(desc, dst_desc=_choose_layout(desc))
+
+    def configure(_: tuple[PostOp, ...]) -> wrapping.Conf | Refusal:
+        return wrapping.configure(desc.alg_kind, desc.src_desc, desc.dst_desc)
+
+    return plan_nest(desc, attr, isa, configure, wrapping.build)
+
+
 def _open_sizes(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     desc = replace(desc, dst_desc=_choose_layout(desc))
     configure = _configure(desc, isa)
@@ -177,10 +190,12 @@ ReductionDesc.operation = Operation(
         "--attr-post-ops=sum:0.5+relu --stag=axb,aBx16b --sdt=f32,s8 --ddt=f32,s8 2x19x5:2x19x1",
         "--attr-post-ops=add:f32:per_oc+linear:2:1 --stag=abx,aBx16b 3x40x30x31:1x40x1x1",
         "--attr-post-ops=mul:bf16:per_tensor+sum --alg=norm_lp_sum --p=2 2x300x200:2x300x1",
+        "--alg=sum,mul,max,min --sdt=s64,u16 --ddt=s64,u32 --stag=axb 3x19x5:3x1x5 3x19x5:3x19x1",
         # Nothing is reduced; one element alone; many dimensions.
         "--alg=sum,norm_lp_sum --p=2 2x19x5:2x19x5 1x1:1x1 2x3x2x3x2x3x5:1x3x1x3x2x1x5",
     ),
     implementations=(
-        Implementation("nest", _nest), Implementation("open", _open_sizes, runtime=True)
+        Implementation("nest", _nest), Implementation("wrapping", _wrapping),
+        Implementation("open", _open_sizes, runtime=True),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
@@ -64,6 +64,19 @@ def reduction(
             raise InvalidArguments("alg", name, "expected a reduction")
 
 
+def wrapped(src: NDArray[Any], alg: Alg | str, dims: Sequence[int], dst: DataType) -> NDArray[Any]:
+    """Integers reduced to ``dims`` in the type of ``dst``, of which they keep the lower bits."""
+    axes = tuple(axis for axis, left in enumerate(dims) if src.shape[axis] != left)
+    function = {
+        "reduction_sum": np.add,
+        "reduction_mul": np.multiply,
+        "reduction_max": np.maximum,
+        "reduction_min": np.minimum,
+    }[name_of(alg)]
+    data = src.astype(dst.numpy)
+    return np.asarray(function.reduce(data, axes, dst.numpy, keepdims=True)) if axes else data
+
+
 def _count(data: Array, dims: Sequence[int]) -> int:
     """How many elements become one."""
     return int(data.size // max(1, prod(dims)))
@@ -73,6 +86,10 @@ def _count(data: Array, dims: Sequence[int]) -> int:
 _ROOM = 100
 # So many factors of a product are no ones.
 _FACTORS = {True: 4, False: 10}
+
+
+_OF_ONEDNN = {DataType.s8, DataType.u8, DataType.s32}
+_ROUNDED = _OF_ONEDNN.union(kind for kind in DataType if kind.is_float)
 
 
 class _Reduction(Specification):
@@ -86,9 +103,12 @@ class _Reduction(Specification):
         count = src.nelems() // max(1, dst.nelems())
         name = desc.alg_kind.name
         rng = generator("reduction", dims, name)
-        signed = kind is not DataType.u8
+        # What wraps is so large that a comparison in f32 says nothing.
+        wraps = not {kind, dst.data_type} <= _ROUNDED
+        signed = kind.min < 0 and not (wraps and dst.data_type.min == 0)
         if desc.alg_kind in (Alg.reduction_max, Alg.reduction_min):
-            return {Arg.SRC: integers(rng, dims, *byte_range(kind))}
+            low, high = byte_range(kind)
+            return {Arg.SRC: integers(rng, dims, low if signed else 0, high)}
         if desc.alg_kind is Alg.reduction_mul:
             whole = kind.is_integer or dst.data_type.is_integer
             often = rng.random(dims) < _FACTORS[whole] / max(1, count)
@@ -103,6 +123,10 @@ class _Reduction(Specification):
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """The reduction."""
         numbers = desc.p, desc.eps
+        src, dst = desc.src_desc.data_type, desc.dst_desc.data_type
+        if not {src, dst} <= _ROUNDED:
+            typed = values[Arg.SRC].astype(src.numpy)
+            return {Arg.DST: f64(wrapped(typed, desc.alg_kind, desc.dst_desc.dims, dst))}
         return {Arg.DST: reduction(values[Arg.SRC], desc.alg_kind, desc.dst_desc.dims, *numbers)}
 
     def rule(
