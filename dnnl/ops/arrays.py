@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from dnnl.errors import InvalidArguments
+from dnnl.errors import InvalidArguments, OutOfMemory
+from dnnl.ops.promotion import is_number, rules_of
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.wrap import array_of
+from dnnl.types.dtype import DataType
 
 Array = np.ndarray[Any, Any]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def allocating(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose arrays may be too large: that is `OutOfMemory`."""
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except OutOfMemory:
+            raise
+        except MemoryError as error:
+            raise OutOfMemory(f"the result, or a copy of an array: {error}") from None
+
+    return checked
 
 
 def lent(source: Any, argument: str) -> Array:
@@ -21,15 +44,59 @@ def lent(source: Any, argument: str) -> Array:
 
     Numbers and lists become f32, the type that all operations take.
     """
-    if isinstance(source, int | float | list | tuple):
-        try:
-            source = np.asarray(source, np.float32)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidArguments(argument, source, f"no array of numbers: {error}") from None
+    if is_number(source) or isinstance(source, list | tuple):
+        source = _made(source, np.dtype(np.float32), argument)
     if hasattr(source, "resolve_neg"):  # a tensor of PyTorch may be the negated view of another
         source = source.resolve_neg()
     array = array_of(source, argument)
     return array if _is_plain(array) else np.ascontiguousarray(array)
+
+
+def lent_together(sources: Sequence[Any], arguments: Sequence[str]) -> list[Array]:
+    """Each source as an array; a number beside arrays has the type that their library gives it."""
+    pairs = list(zip(sources, arguments, strict=True))
+    found = [None if is_number(source) else lent(source, name) for source, name in pairs]
+    models = [array.dtype for array in found if array is not None]
+    rules = rules_of(*sources)
+    arrays = []
+    for array, (source, name) in zip(found, pairs, strict=True):
+        if array is not None:
+            arrays.append(array)
+        elif models:
+            kind = rules.number(source, data_type_of(models[0], name))
+            arrays.append(_made(source, kind.numpy, name))
+        else:
+            arrays.append(lent(source, name))
+    return arrays
+
+
+def data_type_of(dtype: np.dtype[Any], argument: str) -> DataType:
+    """The data type of a NumPy type, refused in the name of an argument."""
+    try:
+        return DataType.from_numpy(dtype)
+    except InvalidArguments as error:
+        raise InvalidArguments(argument, str(dtype), error.rule, error.hint) from None
+
+
+def type_of(source: Any, argument: str) -> np.dtype[Any]:
+    """The NumPy type of an array."""
+    array = source if isinstance(source, np.ndarray) else lent(source, argument)
+    dtype: np.dtype[Any] = array.dtype
+    return dtype
+
+
+def _made(source: Any, dtype: np.dtype[Any], argument: str) -> Array:
+    """Numbers as an array of a type that holds them."""
+    try:
+        with np.errstate(over="ignore"):
+            array = np.asarray(source, dtype)
+        given = np.asarray(source)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidArguments(argument, source, f"no array of numbers: {error}") from None
+    if given.dtype.kind in "iuO" and not np.array_equal(array.astype(object), given):
+        rule = f"{DataType.from_numpy(dtype)} does not hold these integers"
+        raise InvalidArguments(argument, source, rule, "pass an array of a wider type")
+    return array
 
 
 def written(out: Any) -> Array:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Array, address_of, lent, same_kind, written
+from dnnl.ops.arrays import Array, address_of, allocating, lent_together, same_kind, written
+from dnnl.ops.promotion import is_number
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import first_cpu
+from dnnl.runtime.storage import check_room
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -26,12 +28,19 @@ _KEPT = 1024  # problems whose primitives are at hand
 
 @dataclass(frozen=True)
 class Problem:
-    """What a call computes: a description, the argument of each array, and the result's shape."""
+    """What a call computes: a description, the argument of each array, and the result's shape.
 
-    desc: Desc
+    Arrays are converted to the types that the description has. ``result`` is the type of the result
+    where dst has another one, whose elements are then cast: integers keep their lower bits. Without
+    a description each element of the result is ``fill``.
+    """
+
+    desc: Desc | None
     arguments: tuple[int, ...]
     shape: tuple[int, ...]
     attr: PrimitiveAttr | None = None
+    result: DataType | None = None
+    fill: float = 0.0
 
 
 Describe = Callable[..., Problem]
@@ -45,16 +54,37 @@ _Kind = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
 class _Call:
     """A primitive; ``order`` has for each of its arguments the number of the array, dst the last.
 
-    ``in_place``: the numbers of arrays that dst may be.
+    ``in_place``: the numbers of arrays that dst may be. ``casts`` are the types that arrays are
+    converted to, none where no array is. The result has ``dtype``, and dst, where it is another
+    array, ``held``. Without a primitive each element is ``fill``.
     """
 
-    primitive: Primitive
+    primitive: Primitive | None
     order: tuple[int, ...]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    in_place: frozenset[int]
+    in_place: frozenset[int] = frozenset()
+    casts: tuple[np.dtype[Any], ...] = ()
+    held: np.dtype[Any] | None = None
+    fill: float = 0.0
+
+    def run(self, given: Sequence[Array], result: Array) -> None:
+        """Compute ``result``."""
+        if self.primitive is None:
+            result.fill(self.fill)
+            return
+        if self.casts:
+            pairs = zip(given, self.casts, strict=True)
+            given = [np.asarray(array, dtype, order="C") if array.dtype != dtype else array
+                     for array, dtype in pairs]  # fmt: skip
+        dst = result if self.held is None else np.empty(self.shape, self.held)
+        addresses = [address_of(array) for array in (*given, dst)]
+        self.primitive.execute_at(_stream(), [addresses[place] for place in self.order])
+        if dst is not result:
+            np.copyto(result, dst, casting="unsafe")
 
 
+@allocating
 def call(
     describe: Describe,
     arrays: tuple[Any, ...],
@@ -69,7 +99,7 @@ def call(
     given: Sequence[Array] = arrays
     for array in arrays:
         if type(array) is not np.ndarray or not array.flags.c_contiguous:
-            given = [lent(a, name) for a, name in zip(arrays, names, strict=True)]
+            given = lent_together(arrays, names)
             break
     if out is None:
         made = _made(describe, names, _kinds(given), None, params)
@@ -77,11 +107,12 @@ def call(
     else:
         result = written(out)
         made, given = _into(result, describe, names, given, params)
-    addresses = [address_of(array) for array in (*given, result)]
-    made.primitive.execute_at(_stream(), [addresses[place] for place in made.order])
+    made.run(given, result)
     if out is not None:
         return out
-    return result if type(arrays[0]) is np.ndarray else same_kind(result, arrays[0])
+    if type(arrays[0]) is np.ndarray:
+        return result
+    return same_kind(result, next((each for each in arrays if not is_number(each)), None))
 
 
 def present(arrays: Mapping[str, Any], **optional: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
@@ -120,8 +151,17 @@ def _made(
         if out[0] != problem.shape:
             raise InvalidArguments("out", out[0], f"the result has the shape {problem.shape}")
         problem = describe(descs, _described("out", *out), *params)
+    dtype = None if out is None else out[2]
+    if problem.desc is None:
+        assert problem.result is not None, "it says what is filled"
+        return _Call(None, (), problem.shape, dtype or problem.result.numpy, fill=problem.fill)
     pd = PrimitiveDesc(problem.desc, first_cpu(), problem.attr)
+    held = pd.dst_desc.data_type.numpy
+    dtype = dtype or (held if problem.result is None else problem.result.numpy)
+    if out is None:
+        check_room(pd.dst_desc.size)
     primitive = Primitive(pd)
+    taken = tuple(pd.arg_desc(argument).data_type.numpy for argument in problem.arguments)
     places = (*problem.arguments, int(Arg.DST))
     same = {source for output, source in pd.desc.operation.in_place if output == Arg.DST}
     in_place = {
@@ -133,8 +173,10 @@ def _made(
         primitive,
         tuple(places.index(argument) for argument in primitive.arguments),
         problem.shape,
-        np.dtype(pd.dst_desc.data_type.numpy),
+        dtype,
         frozenset(in_place),
+        () if taken == tuple(kind[2] for kind in kinds) else taken,
+        None if held == dtype else held,
     )
 
 

@@ -8,12 +8,25 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import InvalidArguments
+from dnnl.ops.arrays import type_of
 from dnnl.ops.call import Problem, call, dense, expanded
+from dnnl.ops.promotion import (
+    TORCH,
+    Rules,
+    as_real,
+    as_type,
+    of_floats,
+    rules_of,
+    target,
+    widened,
+)
 from dnnl.primitives.binary import BinaryDesc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.parameters import Name
 from dnnl.primitives.prelu import PreluDesc
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_float
 from dnnl.types.memory_desc import MemoryDesc
@@ -21,24 +34,80 @@ from dnnl.types.memory_desc import MemoryDesc
 _GELU = {"none": Alg.eltwise_gelu_erf, "tanh": Alg.eltwise_gelu_tanh}
 
 
+_OF_WHOLE = {
+    Alg.binary_add: "add", Alg.binary_sub: "sub", Alg.binary_mul: "mul", Alg.binary_max: "max",
+    Alg.binary_min: "min",
+}  # fmt: skip
+_OF_TRUTHS = {
+    Alg.binary_add: "or", Alg.binary_mul: "and", Alg.binary_max: "or", Alg.binary_min: "and",
+}  # fmt: skip
+
+
 def _of_one(
-    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, alpha: float, beta: float
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    alg: Alg,
+    alpha: float,
+    beta: float,
+    rules: Rules | None,
 ) -> Problem:
+    """A function of floats, or by ``rules`` of integers as well, which become floats."""
     (src,) = descs
+    if rules is None:
+        src = of_floats(src, dst)
+    src = as_type(src, src.data_type if rules is None else rules.real(src.data_type))
     dst = dst or dense(src.dims, src)
     desc = EltwiseDesc.forward("forward_inference", alg, src, dst, alpha, beta)
     return Problem(desc, (Arg.SRC,), src.dims)
 
 
-def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg) -> Problem:
+def _function(
+    x: Any, alg: Alg, out: Any, alpha: float = 0.0, beta: float = 0.0, rules: Rules | None = None
+) -> Any:
+    return call(_of_one, (x,), (alg, alpha, beta, rules), out)
+
+
+def _is_integer(x: Any) -> bool:
+    """Whether an array has integers; truth values are refused."""
+    dtype = type_of(x, "x")
+    if dtype.kind == "b":
+        raise InvalidArguments("x", "boolean", "this function takes numbers", "convert them")
+    return dtype.kind in "iu"
+
+
+def _magnitude(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+    (src,) = descs
+    kind = src.data_type
+    if kind.is_float:
+        return _of_one(descs, dst, Alg.eltwise_abs, 0.0, 0.0, None)
+    function = "cast" if kind is DataType.boolean else "abs"
+    described = ExactDesc(function, [src], target(dst, src.dims, kind))
+    return Problem(described, (Arg.MULTIPLE_SRC,), src.dims)
+
+
+def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules: Rules) -> Problem:
     try:
         shape = np.broadcast_shapes(*(desc.dims for desc in descs))
     except ValueError:
         rule = f"cannot be broadcast with {descs[0].dims}"
         raise InvalidArguments("y", descs[1].dims, rule) from None
-    first, second = (expanded(desc, len(shape)) for desc in descs)
-    desc = BinaryDesc(alg, first, second, dst or dense(shape, descs[0]))
-    return Problem(desc, (Arg.SRC_0, Arg.SRC_1), shape)
+    kind = rules.together("xy", descs)
+    kind = widened(rules.quotient(kind) if alg is Alg.binary_div else kind, dst)
+    if kind.is_float:
+        first, second = (expanded(as_real(desc, kind), len(shape)) for desc in descs)
+        desc = BinaryDesc(alg, first, second, dst or MemoryDesc(shape, kind))
+        return Problem(desc, (Arg.SRC_0, Arg.SRC_1), shape)
+    function = (_OF_TRUTHS if kind is DataType.boolean else _OF_WHOLE).get(alg)
+    if function is None:
+        hint = "convert one of them to an integer, or use numpy.logical_xor"
+        raise InvalidArguments("x", str(kind), "truth values have no difference", hint)
+    sources = [expanded(as_type(desc, kind), len(shape)) for desc in descs]
+    exact = ExactDesc(function, sources, target(dst, shape, kind))
+    return Problem(exact, (Arg.multiple_src(0), Arg.multiple_src(1)), shape)
+
+
+def _binary(x: Any, y: Any, alg: Alg, out: Any) -> Any:
+    return call(_of_two, (x, y), (alg, rules_of(x, y)), out, ("x", "y"))
 
 
 def relu(x: Any, out: Any = None) -> Any:
@@ -47,7 +116,9 @@ def relu(x: Any, out: Any = None) -> Any:
     >>> relu(np.array([-1.0, 2.0], np.float32))
     array([0., 2.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_relu, 0.0, 0.0), out)
+    if _is_integer(x):
+        return maximum(x, 0, out)
+    return _function(x, Alg.eltwise_relu, out)
 
 
 def leaky_relu(x: Any, negative_slope: float = 0.01, out: Any = None) -> Any:
@@ -57,7 +128,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, out: Any = None) -> Any:
     array([-0.5,  2. ], dtype=float32)
     """
     slope = read_float("negative_slope", negative_slope)
-    return call(_of_one, (x,), (Alg.eltwise_relu, slope, 0.0), out)
+    return _function(x, Alg.eltwise_relu, out, slope)
 
 
 def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
@@ -66,7 +137,7 @@ def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
     >>> elu(np.array([0.0, 2.0], np.float32))
     array([0., 2.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_elu, read_float("alpha", alpha), 0.0), out)
+    return _function(x, Alg.eltwise_elu, out, read_float("alpha", alpha))
 
 
 def silu(x: Any, out: Any = None) -> Any:
@@ -75,7 +146,7 @@ def silu(x: Any, out: Any = None) -> Any:
     >>> silu(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_swish, 1.0, 0.0), out)
+    return _function(x, Alg.eltwise_swish, out, 1.0)
 
 
 def sigmoid(x: Any, out: Any = None) -> Any:
@@ -84,7 +155,7 @@ def sigmoid(x: Any, out: Any = None) -> Any:
     >>> sigmoid(np.zeros(2, np.float32))
     array([0.5, 0.5], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_logistic, 0.0, 0.0), out)
+    return _function(x, Alg.eltwise_logistic, out, rules=TORCH)
 
 
 def tanh(x: Any, out: Any = None) -> Any:
@@ -93,7 +164,7 @@ def tanh(x: Any, out: Any = None) -> Any:
     >>> tanh(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_tanh, 0.0, 0.0), out)
+    return _function(x, Alg.eltwise_tanh, out, rules=rules_of(x))
 
 
 def exp(x: Any, out: Any = None) -> Any:
@@ -102,7 +173,7 @@ def exp(x: Any, out: Any = None) -> Any:
     >>> exp(np.zeros(2, np.float32))
     array([1., 1.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_exp, 0.0, 0.0), out)
+    return _function(x, Alg.eltwise_exp, out, rules=rules_of(x))
 
 
 def log(x: Any, out: Any = None) -> Any:
@@ -111,7 +182,7 @@ def log(x: Any, out: Any = None) -> Any:
     >>> log(np.ones(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_log, 0.0, 0.0), out)
+    return _function(x, Alg.eltwise_log, out, rules=rules_of(x))
 
 
 def sqrt(x: Any, out: Any = None) -> Any:
@@ -120,7 +191,7 @@ def sqrt(x: Any, out: Any = None) -> Any:
     >>> sqrt(np.array([4.0, 9.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_sqrt, 0.0, 0.0), out)
+    return _function(x, Alg.eltwise_sqrt, out, rules=rules_of(x))
 
 
 def square(x: Any, out: Any = None) -> Any:
@@ -129,7 +200,9 @@ def square(x: Any, out: Any = None) -> Any:
     >>> square(np.array([-2.0, 3.0], np.float32))
     array([4., 9.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_square, 0.0, 0.0), out)
+    if _is_integer(x):
+        return multiply(x, x, out)
+    return _function(x, Alg.eltwise_square, out)
 
 
 def absolute(x: Any, out: Any = None) -> Any:
@@ -138,7 +211,7 @@ def absolute(x: Any, out: Any = None) -> Any:
     >>> absolute(np.array([-2.0, 3.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_abs, 0.0, 0.0), out)
+    return call(_magnitude, (x,), (), out)
 
 
 def mish(x: Any, out: Any = None) -> Any:
@@ -147,7 +220,7 @@ def mish(x: Any, out: Any = None) -> Any:
     >>> mish(np.zeros(2, np.float32))
     array([0., 0.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_mish, 0.0, 0.0), out)
+    return _function(x, Alg.eltwise_mish, out)
 
 
 def gelu(x: Any, approximate: str = "none", out: Any = None) -> Any:
@@ -159,7 +232,7 @@ def gelu(x: Any, approximate: str = "none", out: Any = None) -> Any:
     array([0., 0.], dtype=float32)
     """
     alg = _GELU[Name(tuple(_GELU)).read("approximate", approximate, 0)]
-    return call(_of_one, (x,), (alg, 0.0, 0.0), out)
+    return _function(x, alg, out)
 
 
 def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
@@ -168,7 +241,7 @@ def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
     >>> softplus(np.array([50.0], np.float32))
     array([50.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_soft_relu, read_float("beta", beta), 0.0), out)
+    return _function(x, Alg.eltwise_soft_relu, out, read_float("beta", beta))
 
 
 def hardsigmoid(x: Any, out: Any = None) -> Any:
@@ -177,7 +250,7 @@ def hardsigmoid(x: Any, out: Any = None) -> Any:
     >>> hardsigmoid(np.array([-4.0, 0.0, 4.0], np.float32))
     array([0. , 0.5, 1. ], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_hardsigmoid, 1 / 6, 0.5), out)
+    return _function(x, Alg.eltwise_hardsigmoid, out, 1 / 6, 0.5)
 
 
 def hardswish(x: Any, out: Any = None) -> Any:
@@ -186,7 +259,7 @@ def hardswish(x: Any, out: Any = None) -> Any:
     >>> hardswish(np.array([-4.0, 0.0, 4.0], np.float32))
     array([-0.,  0.,  4.], dtype=float32)
     """
-    return call(_of_one, (x,), (Alg.eltwise_hardswish, 1 / 6, 0.5), out)
+    return _function(x, Alg.eltwise_hardswish, out, 1 / 6, 0.5)
 
 
 def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
@@ -198,7 +271,9 @@ def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
     low, high = read_float("a_min", a_min), read_float("a_max", a_max)
     if high < low:
         raise InvalidArguments("a_max", high, f"must not be below a_min = {low}")
-    return call(_of_one, (x,), (Alg.eltwise_clip, low, high), out)
+    if type_of(x, "x").kind in "biu":
+        return minimum(maximum(x, a_min), a_max, out)
+    return _function(x, Alg.eltwise_clip, out, low, high)
 
 
 def prelu(x: Any, weight: Any, out: Any = None) -> Any:
@@ -212,7 +287,7 @@ def prelu(x: Any, weight: Any, out: Any = None) -> Any:
 
 
 def _prelu(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
-    src, weights = descs
+    src, weights = of_floats(descs[0], dst), of_floats(descs[1], dst, "weight")
     channels = src.dims[1] if src.ndims > 1 else 1
     if weights.nelems() not in (1, channels) or weights.ndims > 1:
         rule = f"expected one weight, or one for each of {channels} channels"
@@ -225,39 +300,39 @@ def _prelu(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
 
 
 def add(x: Any, y: Any, out: Any = None) -> Any:
-    """x + y, of arrays that are broadcast; integers saturate.
+    """x + y, of arrays that are broadcast; integers wrap.
 
     >>> add(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([3., 5.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_add,), out, ("x", "y"))
+    return _binary(x, y, Alg.binary_add, out)
 
 
 def subtract(x: Any, y: Any, out: Any = None) -> Any:
-    """x - y, of arrays that are broadcast; integers saturate.
+    """x - y, of arrays that are broadcast; integers wrap.
 
     >>> subtract(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([-1., -1.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_sub,), out, ("x", "y"))
+    return _binary(x, y, Alg.binary_sub, out)
 
 
 def multiply(x: Any, y: Any, out: Any = None) -> Any:
-    """x * y, of arrays that are broadcast; integers saturate.
+    """x * y, of arrays that are broadcast; integers wrap.
 
     >>> multiply(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 6.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_mul,), out, ("x", "y"))
+    return _binary(x, y, Alg.binary_mul, out)
 
 
 def divide(x: Any, y: Any, out: Any = None) -> Any:
-    """x / y, of arrays that are broadcast; integers saturate.
+    """x / y, of arrays that are broadcast; integers become floats.
 
     >>> divide(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([0.5      , 0.6666667], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_div,), out, ("x", "y"))
+    return _binary(x, y, Alg.binary_div, out)
 
 
 def maximum(x: Any, y: Any, out: Any = None) -> Any:
@@ -266,7 +341,7 @@ def maximum(x: Any, y: Any, out: Any = None) -> Any:
     >>> maximum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([2., 3.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_max,), out, ("x", "y"))
+    return _binary(x, y, Alg.binary_max, out)
 
 
 def minimum(x: Any, y: Any, out: Any = None) -> Any:
@@ -275,4 +350,4 @@ def minimum(x: Any, y: Any, out: Any = None) -> Any:
     >>> minimum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
     array([1., 2.], dtype=float32)
     """
-    return call(_of_two, (x, y), (Alg.binary_min,), out, ("x", "y"))
+    return _binary(x, y, Alg.binary_min, out)

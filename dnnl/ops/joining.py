@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.call import Problem, call, dense
+from dnnl.ops.call import Problem, call
+from dnnl.ops.promotion import Rules, as_type, rules_of, target
 from dnnl.ops.reading import placed
 from dnnl.primitives.concat import ConcatDesc
 from dnnl.types.arg import Arg
@@ -25,10 +26,12 @@ def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     if not given:
         raise InvalidArguments("arrays", arrays, rule)
     names = tuple(f"arrays[{number}]" for number in range(len(given)))
-    return call(_concat, given, (read_int("axis", axis),), out, names)
+    return call(_concat, given, (read_int("axis", axis), rules_of(*given)), out, names)
 
 
-def _concat(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: int) -> Problem:
+def _concat(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: int, rules: Rules
+) -> Problem:
     first = descs[0]
     along = placed(axis, first.ndims)
     for number, desc in enumerate(descs):
@@ -37,5 +40,8 @@ def _concat(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, axis: int) -> P
             raise InvalidArguments(f"arrays[{number}]", desc.dims, rule)
     whole = sum(desc.dims[along] for desc in descs)
     shape = (*first.dims[:along], whole, *first.dims[along + 1 :])
-    described = ConcatDesc(along, list(descs), dst or dense(shape, first))
+    names = [f"arrays[{number}]" for number in range(len(descs))]
+    kind = rules.together(names, descs)
+    given = [as_type(desc, kind) for desc in descs]
+    described = ConcatDesc(along, given, target(dst, shape, kind))
     return Problem(described, tuple(map(Arg.multiple_src, range(len(descs)))), shape)

@@ -8,6 +8,7 @@ from typing import Any
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.call import Problem, call, dense, present
+from dnnl.ops.promotion import of_floats
 from dnnl.ops.reading import many, placed
 from dnnl.primitives.batch_normalization import BatchNormalizationDesc
 from dnnl.primitives.group_normalization import GroupNormalizationDesc
@@ -54,7 +55,7 @@ def _shares(x: Any, alg: Alg, axis: Any, out: Any, masked_rows: str) -> Any:
 def _softmax(
     descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, axis: int, masked_rows: str
 ) -> Problem:
-    (src,) = descs
+    src = of_floats(descs[0], dst)
     target = dst or dense(src.dims, src)
     along = placed(axis, src.ndims)
     desc = SoftmaxDesc.forward(_INFERENCE, alg, src, target, along, masked_rows)
@@ -120,7 +121,7 @@ def _rows(
     flags: NormFlags,
     eps: float,
 ) -> Problem:
-    src, *parameters = descs
+    src, parameters = of_floats(descs[0], dst), descs[1:]
     if not sizes or src.dims[-len(sizes) :] != sizes:
         rule = f"expected the last dimensions of x, which has the shape {src.dims}"
         raise InvalidArguments("normalized_shape", sizes, rule)
@@ -175,7 +176,7 @@ def batch_norm(
 def _channels(
     descs: Sequence[MemoryDesc], dst: MemoryDesc | None, flags: NormFlags, eps: float
 ) -> Problem:
-    src, mean, variance, *parameters = descs
+    src, (mean, variance, *parameters) = of_floats(descs[0], dst), descs[1:]
     if src.ndims < 2:
         raise InvalidArguments("x", src.dims, "expected a batch and channels, then any dimensions")
     for name, desc in (("running_mean", mean), ("running_var", variance)):
@@ -212,7 +213,7 @@ def group_norm(
 def _groups(
     descs: Sequence[MemoryDesc], dst: MemoryDesc | None, groups: int, flags: NormFlags, eps: float
 ) -> Problem:
-    src, *parameters = descs
+    src, parameters = of_floats(descs[0], dst), descs[1:]
     if src.ndims < 3 or src.dims[1] % groups:
         rule = f"must divide the channels of x, which has the shape {src.dims}"
         raise InvalidArguments("num_groups", groups, rule)
@@ -253,7 +254,7 @@ def _neighbours(
     beta: float,
     k: float,
 ) -> Problem:
-    (src,) = descs
+    src = of_floats(descs[0], dst)
     target = dst or dense(src.dims, src)
     desc = LrnDesc.forward(_INFERENCE, "lrn_across_channels", src, target, size, alpha, beta, k)
     return Problem(desc, (Arg.SRC,), src.dims)

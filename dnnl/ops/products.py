@@ -10,24 +10,45 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.call import Problem, call, dense, expanded, present
+from dnnl.ops.arrays import type_of
+from dnnl.ops.call import Problem, call, expanded, present
+from dnnl.ops.elementwise import add
+from dnnl.ops.promotion import (
+    NUMPY,
+    Rules,
+    as_type,
+    read_type,
+    rules_of,
+    target,
+    widened,
+)
 from dnnl.primitives.matmul import MatmulDesc
 from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
+_S32 = DataType.s32
 
-def matmul(x: Any, y: Any, out: Any = None) -> Any:
+
+def matmul(x: Any, y: Any, out: Any = None, *, dtype: object = None) -> Any:
     """The matrix product of the last two dimensions, the others broadcast, as NumPy has it.
 
     A vector on the left is a row, one on the right a column, and the result loses that dimension.
+    Sums of integers wrap in the type of the result, as in NumPy: that of both, of ``out`` where it
+    is wider, or ``dtype``.
 
     >>> matmul(np.array([[1.0, 2.0]], np.float32), np.array([[3.0], [4.0]], np.float32))
     array([[11.]], dtype=float32)
     """
-    return call(product, (x, y), (), out, ("x", "y"))
+    return call(product, (x, y), (rules_of(x, y), read_type(dtype)), out, ("x", "y"))
 
 
-def product(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+def product(
+    descs: Sequence[MemoryDesc],
+    dst: MemoryDesc | None,
+    rules: Rules = NUMPY,
+    dtype: DataType | None = None,
+) -> Problem:
     """What `matmul` does."""
     row, column = (desc.ndims == 1 for desc in descs)
     if not descs[0].ndims or not descs[1].ndims:
@@ -45,9 +66,40 @@ def product(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
     ndims = len(batch) + 2
     whole = (*batch, x.dims[-2], y.dims[-1])
     shape = (*batch, *(() if row else whole[-2:-1]), *(() if column else whole[-1:]))
-    target = dense(whole, x) if dst is None else dst.reshape(whole)
-    desc = MatmulDesc(expanded(x, ndims), expanded(y, ndims), target)
-    return Problem(desc, (Arg.SRC, Arg.WEIGHTS), shape)
+    kind = dtype or widened(rules.together("xy", descs), dst)
+    (x, y), left = operands(kind, (x, y), dst, shape)
+    desc = MatmulDesc(expanded(x, ndims), expanded(y, ndims), left.reshape(whole))
+    return Problem(desc, (Arg.SRC, Arg.WEIGHTS), shape, result=kind)
+
+
+def operands(
+    kind: DataType, descs: Sequence[MemoryDesc], dst: MemoryDesc | None, shape: Sequence[int]
+) -> tuple[list[MemoryDesc], MemoryDesc]:
+    """What computes a product with a result of a type: the sources, of which the third is a bias,
+    and dst, in which integers may be wider than their result."""
+    x, y, *bias = descs
+    *taken, held = _taken(kind, x.data_type, y.data_type)
+    given = [as_type(desc, each) for desc, each in zip((x, y), taken, strict=True)]
+    for each in bias:
+        direct = each.data_type.is_float and kind is not DataType.f64
+        given.append(each if direct else as_type(each, held))
+    if kind.is_float and dst is not None:
+        return given, dst
+    return given, target(dst, shape, held)
+
+
+def _taken(kind: DataType, x: DataType, y: DataType) -> tuple[DataType, DataType, DataType]:
+    """The types in which a product of a type is computed: of both sources and of dst, which holds
+    the bits of a result that wraps."""
+    bytes_ = {x, y} <= {DataType.s8, DataType.u8}
+    if bytes_ and (kind is DataType.f32 or (kind.bits <= _S32.bits and not kind.is_float)):
+        return x, y, kind if kind.is_float else _S32
+    if kind.is_float:
+        wide = kind is DataType.f64
+        x, y = (kind if wide or not each.is_float else each for each in (x, y))
+        return x, y, kind
+    held = _S32 if kind.bits < _S32.bits else kind
+    return held, held, held
 
 
 def linear(x: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
@@ -57,10 +109,13 @@ def linear(x: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
     array([[2., 2.]], dtype=float32)
     """
     arrays, names = present({"x": x, "weight": weight}, bias=bias)
-    return call(_linear, arrays, (), out, names)
+    kinds = [type_of(array, name).kind for array, name in zip(arrays, names, strict=True)]
+    if bias is not None and set(kinds) <= set("biu"):
+        return add(linear(x, weight), bias, out)
+    return call(_linear, arrays, (rules_of(*arrays),), out, names)
 
 
-def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
+def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, rules: Rules) -> Problem:
     x, weight, *bias = descs
     if weight.ndims != 2 or not x.ndims or x.dims[-1] != weight.dims[1]:
         rule = f"expected a matrix with rows of {x.dims[-1:]}, the last size of x"
@@ -68,10 +123,11 @@ def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
     if bias and bias[0].dims != weight.dims[:1]:
         raise InvalidArguments("bias", bias[0].dims, f"expected the shape {weight.dims[:1]}")
     shape = (*x.dims[:-1], weight.dims[0])
-    target = dst or dense(shape, x)
+    kind = widened(rules.together(("x", "weight", "bias"), descs), dst)
+    (x, weight, *bias), left = operands(kind, descs, dst, shape)
     rows = prod(x.dims[:-1])
     with suppress(InvalidArguments):  # rows with gaps: a product for each matrix of them
-        x, target = x.reshape((rows, x.dims[-1])), target.reshape((rows, shape[-1]))
+        x, left = x.reshape((rows, x.dims[-1])), left.reshape((rows, shape[-1]))
     weights = weight.permute_axes((1, 0))
-    desc = MatmulDesc(x, *(expanded(d, x.ndims) for d in (weights, target, *bias)))
-    return Problem(desc, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)], shape)
+    desc = MatmulDesc(x, *(expanded(d, x.ndims) for d in (weights, left, *bias)))
+    return Problem(desc, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)], shape, result=kind)

@@ -12,6 +12,8 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Array, lent
 from dnnl.ops.call import Problem, call, dense, expanded, present
+from dnnl.ops.products import operands
+from dnnl.ops.promotion import Rules, as_type, of_floats, rules_of, target, widened
 from dnnl.ops.reading import read_sizes
 from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
@@ -20,12 +22,15 @@ from dnnl.primitives.parameters import Whole
 from dnnl.primitives.pooling import PoolingDesc
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_bool, read_int
 from dnnl.types.memory_desc import MemoryDesc
 
 Sizes = int | Sequence[int]
 _INFERENCE = "forward_inference"
+_BYTE = 8
+_POOLED = (DataType.s8, DataType.u8, DataType.s32)
 
 
 def _check_window(name: str, window: Sequence[int], x: MemoryDesc, spatial: Sequence[int]) -> None:
@@ -42,6 +47,18 @@ def _check_ndims(count: int, **images: MemoryDesc) -> None:
             raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")
 
 
+def _typed(
+    descs: Sequence[MemoryDesc], dst: MemoryDesc | None, rules: Rules, shape: Sequence[int]
+) -> tuple[DataType, list[MemoryDesc], MemoryDesc]:
+    """The type of a convolution, its sources and dst: integers of 8 bits wrap as in `matmul`."""
+    kind = widened(rules.together(("x", "weight", "bias"), descs), dst)
+    given, left = operands(kind, descs, dst, shape)
+    if not kind.is_float and given[0].data_type.bits > _BYTE:
+        hint = "convert it, or pass an out of floats"
+        raise InvalidArguments("x", str(kind), "expected floats, or integers of 8 bits", hint)
+    return kind, given, left
+
+
 def _convolved(
     count: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     groups: int, out: Any,
@@ -49,7 +66,7 @@ def _convolved(
     given = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     sizes = tuple(read_sizes(name, value, count, low) for name, value, low in given)
     arrays, names = present({"x": x, "weight": weight}, bias=bias)
-    params = count, *sizes, Whole(1).read("groups", groups, 0)
+    params = count, *sizes, Whole(1).read("groups", groups, 0), rules_of(*arrays)
     return call(_convolution, arrays, params, out, names)
 
 
@@ -61,9 +78,10 @@ def _convolution(
     padding: tuple[int, ...],
     dilation: tuple[int, ...],
     groups: int,
+    rules: Rules,
 ) -> Problem:
-    src, weights, *bias = descs
-    _check_ndims(count, x=src, weight=weights)
+    _check_ndims(count, x=descs[0], weight=descs[1])
+    src, weights = descs[:2]
     if weights.dims[0] % groups or src.dims[1] != weights.dims[1] * groups:
         rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
         raise InvalidArguments("groups", groups, f"does not fit: {rule}")
@@ -71,13 +89,15 @@ def _convolution(
     spatial = [(i + 2 * p - (k - 1) * d - 1) // s + 1 for i, k, s, p, d in window]
     _check_window("weight", weights.dims, src, spatial)
     shape = (src.dims[0], weights.dims[0], *spatial)
+    kind, (src, weights, *bias), left = _typed(descs, dst, rules, shape)
     if groups > 1:
         weights = weights.reshape((groups, weights.dims[0] // groups, *weights.dims[1:]))
     described = ConvolutionDesc.forward(
-        _INFERENCE, "convolution_direct", src, weights, dst or dense(shape, src), strides,
+        _INFERENCE, "convolution_direct", src, weights, left, strides,
         padding, padding, tuple(d - 1 for d in dilation), *bias,
     )  # fmt: skip
-    return Problem(described, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)], shape)
+    arguments = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)]
+    return Problem(described, arguments, shape, result=kind)
 
 
 def conv1d(
@@ -129,7 +149,7 @@ def _transposed(
     )  # fmt: skip
     sizes = tuple(read_sizes(name, value, count, low) for name, value, low in given)
     arrays, names = present({"x": x, "weight": weight}, bias=bias)
-    params = count, *sizes, Whole(1).read("groups", groups, 0)
+    params = count, *sizes, Whole(1).read("groups", groups, 0), rules_of(*arrays)
     return call(_deconvolution, arrays, params, out, names)
 
 
@@ -142,9 +162,10 @@ def _deconvolution(
     behind: tuple[int, ...],
     dilation: tuple[int, ...],
     groups: int,
+    rules: Rules,
 ) -> Problem:
-    src, weights, *bias = descs
-    _check_ndims(count, x=src, weight=weights)
+    _check_ndims(count, x=descs[0], weight=descs[1])
+    src, weights = descs[:2]
     channels, outputs, *kernel = weights.dims
     if channels % groups or src.dims[1] != channels:
         rule = f"x has {src.dims[1]} channels, weight the shape {weights.dims}"
@@ -154,14 +175,16 @@ def _deconvolution(
     if min(spatial) < 1:
         raise InvalidArguments("padding", padding, f"leaves the result the size {tuple(spatial)}")
     shape = (src.dims[0], groups * outputs, *spatial)
+    kind, (src, weights, *bias), left = _typed(descs, dst, rules, shape)
     weights = weights.reshape((groups, channels // groups, outputs, *kernel))
     weights = weights.permute_axes((0, 2, 1, *range(3, count + 3)))
     cut = tuple(p - more for p, more in zip(padding, behind, strict=True))
     described = DeconvolutionDesc.forward(
-        _INFERENCE, "deconvolution_direct", src, weights, dst or dense(shape, src), strides,
+        _INFERENCE, "deconvolution_direct", src, weights, left, strides,
         padding, cut, tuple(d - 1 for d in dilation), *bias,
     )  # fmt: skip
-    return Problem(described, (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)], shape)
+    arguments = (Arg.SRC, Arg.WEIGHTS, Arg.BIAS)[: len(descs)]
+    return Problem(described, arguments, shape, result=kind)
 
 
 def conv_transpose1d(
@@ -274,7 +297,8 @@ def _pooled(
 
 
 def _pooling(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, pooling: _Pooling) -> Problem:
-    src, *shares = descs
+    src, kind = _pooled_type(descs[0], dst, pooling.alg)
+    shares = descs[1:]
     if src.ndims != len(pooling.kernel) + 2:
         raise InvalidArguments("x", src.dims, f"expected {len(pooling.kernel) + 2} dimensions")
     spatial = pooling.spatial(src.dims)
@@ -284,16 +308,32 @@ def _pooling(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, pooling: _Pool
     if pooling.divisor is not None:
         alg = Alg.pooling_avg_include_padding  # which divides by the same number everywhere
         attr.post_ops.append_eltwise("eltwise_linear", prod(pooling.kernel) / pooling.divisor)
+    direct = dst or dense(shape, src)
+    left = direct if src is descs[0] else target(dst, shape, src.data_type)
     for share in shares:
         alg = Alg.pooling_avg_exclude_padding
         place = attr.post_ops.append_binary("binary_mul", expanded(share, len(shape)))
         arguments = (*arguments, Arg.post_op(place) | Arg.SRC_1)
     desc = PoolingDesc.forward(
-        _INFERENCE, alg, src, dst or dense(shape, src), pooling.strides, pooling.kernel,
+        _INFERENCE, alg, src, left, pooling.strides, pooling.kernel,
         pooling.padding, pooling.behind(src.dims, spatial),
         tuple(distance - 1 for distance in pooling.dilation),
     )  # fmt: skip
-    return Problem(desc, arguments, shape, attr)
+    return Problem(desc, arguments, shape, attr, result=kind)
+
+
+def _pooled_type(src: MemoryDesc, dst: MemoryDesc | None, alg: Alg) -> tuple[MemoryDesc, DataType]:
+    """The source in a type that can be pooled, and that of the result."""
+    kind = src.data_type
+    if alg is not Alg.pooling_max:
+        src = of_floats(src, dst)
+        return src, src.data_type
+    if kind.is_float or kind in _POOLED:
+        return src, kind
+    if kind not in (DataType.s16, DataType.u16):
+        known = "expected floats, or integers of 8, 16 or 32 bits"
+        raise InvalidArguments("x", str(kind), known, "convert it")
+    return as_type(src, DataType.s32), kind
 
 
 def _average(count_include_pad: object) -> Alg:
