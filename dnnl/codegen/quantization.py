@@ -75,7 +75,8 @@ class Quantization:
                     return Refusal(Reason.ATTRIBUTE, where)
                 if spec.computed and not computes:
                     return Refusal(Reason.ATTRIBUTE, f"{where} that the library computes")
-                if specs is self.zero_points and not tensors[arg].data_type.is_integer:
+                integer = arg == Arg.DST or tensors[arg].data_type.is_integer
+                if specs is self.zero_points and not integer:
                     detail = f"{where}, whose type {tensors[arg].data_type} is no integer"
                     return Refusal(Reason.ATTRIBUTE, detail)
                 spec.shape(tensors[arg].dims)

@@ -309,7 +309,7 @@ def _operand(alg: Alg, parts: list[str]) -> tuple[Alg, DataType, Mask, str, str]
         alg,
         data_type(kind),
         mask(varies) if varies else NO_MASK,
-        tag(layout) if layout else "any",
+        tag("ab" if layout == "grouped" else layout) if layout else "any",  # groups are rows
         strides,
     )
 

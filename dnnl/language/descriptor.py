@@ -142,6 +142,7 @@ class Descriptor:
 
 def _parse(grammar: Grammar, token: str) -> Descriptor:
     given, name = _read(grammar, token)
+    _drop_absent(grammar, given)
     numbers: dict[str, float] = {"mb": 2, **grammar.defaults, **given}
     for key, other in grammar.follows.items():
         if other in numbers:
@@ -177,6 +178,16 @@ def _read(grammar: Grammar, token: str) -> tuple[dict[str, float], str]:
     return given, ""
 
 
+def _drop_absent(grammar: Grammar, numbers: dict[str, float]) -> None:
+    """Forget what is said of dimensions that the problem does not have: steps, dilations, kernels
+    and paddings of what has no size."""
+    for letter in SPATIAL:
+        if not any(f"{key}{letter}" in numbers for key in "io"):
+            for key in grammar.spatial:
+                if key[1] == letter:
+                    numbers.pop(key, None)
+
+
 def _deduce(token: str, grammar: Grammar, numbers: dict[str, float], letter: str) -> None:
     """Fill in what follows for one spatial letter if its input size is given."""
     i, o, k, s, p, d = (f"{key}{letter}" for key in "iokspd")
@@ -207,11 +218,6 @@ def _deduce(token: str, grammar: Grammar, numbers: dict[str, float], letter: str
 def _spread(token: str, grammar: Grammar, numbers: dict[str, float]) -> int:
     """Copy the sizes of one spatial letter to the missing ones; the number of dims."""
     have = [letter for letter in SPATIAL if f"i{letter}" in numbers]
-    stray = [
-        key for key in grammar.spatial if key in numbers and key[1] not in have and numbers[key]
-    ]
-    if stray:
-        raise BadValue(f"problem {token!r}: {stray[0]} without i{stray[0][1]}")
     copies = {"d": {"h": "d", "w": "d"}, "h": {"w": "h"}, "dhw": {}, "hw": {}, "w": {}, "": {}}
     if "".join(have) not in copies:
         raise BadValue(f"problem {token!r}: a depth goes alone or with both height and width")

@@ -92,11 +92,15 @@ ENCODING = Option("encoding", "", _parse, _told, layout=True)
 
 @dataclass(frozen=True)
 class Groups:
-    """Which dimension of source is grouped, how many groups there are, and their sizes; about equal
-    ones where these are left out. What a group has at most is said behind them, and not used."""
+    """Which dimension of source is grouped, 0 for M and 1 for K, how many groups there are, and
+    their sizes or a profile of these: ``balanced`` and ``decode`` are about equal ones, which is
+    the default, ``hot`` gives the first one ``share`` percent. What a group has at most is said
+    behind them, and not used."""
 
     groups: tuple[int, int, tuple[int, ...]] | None = None
     text: str = ""
+    profile: str = ""
+    share: int = 50
 
     def __bool__(self) -> bool:
         return self.groups is not None
@@ -104,17 +108,45 @@ class Groups:
     def __str__(self) -> str:
         return self.text
 
+    def sizes(self, total: int) -> list[int]:
+        """The sizes of the groups, which share ``total`` unless they were given."""
+        assert self.groups is not None
+        _, count, given = self.groups
+        if given:
+            return list(given)
+        first = total * self.share // 100 if self.profile == "hot" and count > 1 else 0
+        behind = count - 1 if first else count
+        rest = total - first
+        shares = [rest // behind + (number < rest % behind) for number in range(behind)]
+        return [first, *shares] if first else shares
+
+
+_GROUPS = re.compile(
+    r"(?P<dim>[01]|M|K):(?P<count>[1-9][0-9]*)"
+    r"(?::(?:(?P<sizes>[0-9]+(?:\+[0-9]+)*)"
+    r"|(?P<profile>balanced|hot|decode)(?:[.:](?P<share>[0-9]+))?))?(?::[0-9]+)?"
+)
+
 
 def _parse_groups(text: str) -> Groups:
     if not text:
         return Groups()
-    found = re.fullmatch(r"([01]):([1-9][0-9]*)(?::([0-9]+(?:\+[0-9]+)*))?(?::[0-9]+)?", text)
+    found = _GROUPS.fullmatch(text)
     if found is None:
-        raise ValueError("expected DIM:COUNT[:SIZE+SIZE...[:MAX]], DIM 0 or 1")
-    sizes = tuple(map(int, found[3].split("+"))) if found[3] else ()
-    if sizes and len(sizes) != int(found[2]):
-        raise ValueError(f"expected {found[2]} sizes, there are {len(sizes)}")
-    return Groups((int(found[1]), int(found[2]), sizes), text)
+        form = (
+            "DIM:COUNT[:SIZE+SIZE...|balanced|hot[.PERCENT]|decode][:MAX], DIM 0 for M or 1 for K"
+        )
+        raise ValueError(f"expected {form}")
+    sizes = tuple(map(int, found["sizes"].split("+"))) if found["sizes"] else ()
+    count = int(found["count"])
+    if sizes and len(sizes) != count:
+        raise ValueError(f"expected {count} sizes, there are {len(sizes)}")
+    profile, share = found["profile"] or "", found["share"]
+    if profile == "hot" and share and int(share) > 100:
+        raise ValueError("expected a percentage of at most 100")
+    dim = int(found["dim"] in ("1", "K"))
+    own = int(share) if profile == "hot" and share else Groups.share
+    return Groups((dim, count, sizes), text, profile, own)
 
 
 def _told_groups(line: OperationLine) -> str | None:

@@ -49,10 +49,9 @@ class Option:
     """One option: its name without dashes, what it is at first, how an item of it is read, and
     where a verbose line tells it.
 
-    ``always`` shows it in repro lines even if it has its default; ``empty`` says that an empty
-    value means no combination at all rather than the default, ``layout`` that it is about types and
-    layouts of tensors rather than about what is computed. ``names`` are the values of an option
-    that has few.
+    ``always`` shows it in repro lines even if it has its default; ``layout`` says that it is about
+    types and layouts of tensors rather than about what is computed. ``names`` are the values of an
+    option that has few. An empty value means the default.
     """
 
     name: str
@@ -60,7 +59,6 @@ class Option:
     parse: Parser
     told: Told = _untold
     always: bool = False
-    empty: bool = False
     layout: bool = False
     names: tuple[str, ...] = ()
 
@@ -225,7 +223,8 @@ def auxiliary(name: str, default: str, parse: Parser, names: Iterable[str] = ())
 
 
 def algorithm(default: str, names: dict[str, str]) -> Option:
-    """The algorithm: ``names`` has what verbose lines say for each name in cases, in any case."""
+    """The algorithm: ``names`` has what verbose lines say for each name in cases. Either is read,
+    in any case, and means the short one."""
     known = {verbose: name for name, verbose in reversed(names.items())}
 
     def told(line: OperationLine) -> str | None:
@@ -235,10 +234,12 @@ def algorithm(default: str, names: dict[str, str]) -> Option:
             raise BadValue(f"no case can be made of the algorithm {alg!r}; known: {listed}")
         return None if alg is None else known[alg]
 
-    parse = any_case(*names)
+    short = {verbose: name for name, verbose in reversed(names.items()) if verbose not in names}
+    parse = any_case(*names, *short)
 
     def read(value: str) -> Named:
-        name = parse(value)
+        spelled: str = parse(value)
+        name = short.get(spelled, spelled)
         return Named.of(name, names[name])
 
     return Option("alg", default, read, told, names=tuple(names))
@@ -335,7 +336,7 @@ ATTRIBUTES = (
     Option("attr-acc-mode", "strict", one_of("strict", "relaxed", "any", "f32", "s32", "f16")),
     Option("attr-deterministic", "false", flag),
     Option("attr-dropout", "", attr.dropout),
-    Option("attr-rounding-mode", "dst:environment", attr.rounding_mode, empty=True),
+    Option("attr-rounding-mode", "dst:environment", attr.rounding_mode),
     Option("ctx-init", "", _threads),
     Option("ctx-exe", "", _threads),
 )

@@ -53,11 +53,13 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Dims:
-    """Problems of ``low`` to ``high`` shapes, which ``between`` joins in a text."""
+    """Problems of ``low`` to ``high`` shapes, which ``between`` joins in a text; ``deeper`` lets
+    those behind the first have a dim more than that."""
 
     low: int = 1
     high: int = 1
     between: str = " and "
+    deeper: bool = False
 
     def parse(self, token: str) -> Shapes:
         """Read a problem; raises BadValue.
@@ -74,7 +76,8 @@ class Dims:
         if not self.low <= len(tensors) <= self.high:
             count = str(self.low) if self.low == self.high else f"{self.low} or more"
             raise BadValue(f"problem {token!r}: expected {count} tensors, separated by colons")
-        if len(tensors[0]) > _MOST or any(len(dims) > len(tensors[0]) for dims in tensors):
+        most = len(tensors[0]) + self.deeper
+        if len(tensors[0]) > _MOST or any(len(dims) > most for dims in tensors):
             rule = f"at most {_MOST} dims, and no tensor has more than the first"
             raise BadValue(f"problem {token!r}: {rule}")
         return Shapes(tensors, name, self.between)

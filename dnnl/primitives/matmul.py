@@ -289,6 +289,9 @@ def _dims(case: CaseValues) -> tuple[int, ...]:
     src, weights = case.shapes.padded
     if len(src) < 2 or src[-1] != weights[-2]:
         raise BadValue(f"problem {case.problem.text!r}: the inner sizes differ")
+    if len(weights) > len(src):
+        rule = "the weights have a dim more than src, which goes with --grouped"
+        raise BadValue(f"problem {case.problem.text!r}: {rule}")
     batch = tuple(0 if 0 in pair else max(pair) for pair in zip(src, weights, strict=True))
     return (*batch[:-2], src[-2], weights[-1])
 
@@ -298,7 +301,7 @@ def _bias(case: CaseValues) -> MemoryDesc | None:
         return None
     if case["grouped"]:
         groups: int = case["grouped"].groups[1]
-        return MemoryDesc((groups, case.shapes.padded[1][1]), case["bia-dt"])
+        return MemoryDesc((groups, case.shapes.tensors[1][-1]), case["bia-dt"])
     mask: int = case["bia_mask"]
     dims = [size if mask >> d & 1 else 1 for d, size in enumerate(_dims(case))]
     return MemoryDesc(dims, case["bia-dt"])
@@ -350,7 +353,7 @@ MatmulDesc.operation = Operation(
             auxiliary("runtime_dims_masks", "0:0", several(integer, (1, 2))), *ATTRIBUTES, BIA_DT,
             BIA_MASK,
         ),
-        Dims(2, 2, " by "),
+        Dims(2, 2, " by ", deeper=True),
     ),
     roles=weighted_roles(
         (_src, _weights, _bias, _dst), ("*mk", "*kn", "*mn", "*mn"), _bias_mask

@@ -160,8 +160,8 @@ def _quantization(attr: PrimitiveAttr, weights: MemoryDesc) -> Quantization:
 
 def case_tensors(case: CaseValues) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
     """src, weights and dst of a case."""
-    (rows, depth), (_, columns) = case.shapes.padded
     dim, count, _ = case["grouped"].groups
+    rows, depth, columns = _sizes(case)
     src, weights, dst = (case.part("dt", number) for number in range(3))
     grouped = MemoryDesc.grouped((rows, depth), src, dim, count)
     if dim:
@@ -176,14 +176,28 @@ def case_tensors(case: CaseValues) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
     return grouped, own, MemoryDesc.grouped((rows, columns), dst, 0, count)
 
 
+def _sizes(case: CaseValues) -> tuple[int, int, int]:
+    """M, K and N of ``MxK:GxKxN``, groups of rows, or ``MxK:KxN``, which may be either."""
+    dim, count, _ = case["grouped"].groups
+    src, weights = case.shapes.tensors
+    batch = weights[:-2]
+    if len(src) != 2 or len(weights) < 2 or src[1] != weights[-2] or (batch and dim):
+        form = "MxK:KxN" if dim else f"MxK:{count}xKxN"
+        raise BadValue(f"problem {case.problem.text!r}: expected {form}")
+    if batch and batch != (count,):
+        rule = f"--grouped={case['grouped']} has {count} groups, the weights {batch[0]}"
+        raise BadValue(f"problem {case.problem.text!r}: {rule}")
+    return src[0], src[1], weights[-1]
+
+
 def case_contents(case: CaseValues) -> dict[int, Array]:
     """The offsets of the groups of a case, by the keys of their buffers."""
     if not case["grouped"]:
         return {}
-    dim, count, sizes = case["grouped"].groups
-    total = case.shapes.padded[0][dim]
-    even = [total // count + (number < total % count) for number in range(count)]
-    given = list(sizes) if sizes else even
+    grouped = case["grouped"]
+    dim, count, _ = grouped.groups
+    total = case.shapes.tensors[0][dim]
+    given = grouped.sizes(total)
     if sum(given) != total:
         rule = f"the sizes of {count} groups make {sum(given)}, there are {total}"
         raise BadValue(f"--grouped={case['grouped']}: {rule}")

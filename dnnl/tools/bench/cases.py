@@ -103,8 +103,6 @@ class Interpreter:
         self._lists: dict[str, list[Item]] = {}
         for option in self._driver.options if self._driver else ():
             self._lists[option.name] = self._items(option, "")
-            if option.empty:
-                self._lists[option.name] = self._items(option, option.default)
 
     def _change(self, token: str, driver: Driver) -> None:
         name, equals, value = token.removeprefix("--").partition("=")
@@ -127,13 +125,12 @@ class Interpreter:
             raise UnknownOption(f"unknown option {token!r}; {driver.name} has {known}")
 
     def _items(self, option: Option, text: str) -> list[Item]:
-        if not text and option.empty:
-            return []
         plain = str(option.parse(option.default))
+        empty = option.default if option.name.startswith("attr-") else ""
         items = []
         for part in (text or option.default).split(","):
             try:
-                value = option.parse(part)
+                value = option.parse(part or empty)
             except ValueError as error:
                 raise BadValue(f"--{option.name}={part}: {error}") from None
             shown = str(value)

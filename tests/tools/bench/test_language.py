@@ -133,7 +133,9 @@ def test_empty_items_and_values() -> None:
     assert len(cases("--softmax --attr-post-ops=sum, 2")) == 2
     assert len(cases("--bnorm --flags=,G, ic2")) == 3
     assert lines("--softmax --axis=0 --axis= 2") == ["--softmax 2"]
-    assert cases("--softmax --attr-rounding-mode= 2") == []
+    for option in DRIVERS["softmax"].options:
+        assert lines(f"--softmax --{option.name}= 2") == ["--softmax 2"]
+    assert lines("--softmax --attr-fpmath=,bf16 2")[0] == "--softmax 2"
     with pytest.raises(UnknownOption, match="tag"):
         cases("--softmax --stag=abx, 2")
     with pytest.raises(BadValue, match="whole"):
@@ -256,6 +258,50 @@ def test_shapes(
     shapes = Dims(1, 9).parse(token)
     assert (shapes.tensors, shapes.name, shapes.result) == (tensors, name, result)
     assert Dims(1, 9).parse(shapes.text) == shapes
+
+
+@pytest.mark.parametrize(
+    ("line", "short"),
+    [
+        ("--conv --alg=convolution_direct ic8ih3oc8kh3", ""),
+        ("--conv --alg=Convolution_Winograd ic8ih3oc8kh3", "WINO"),
+        ("--deconv --alg=deconvolution_direct ic8ih3oc8kh3", ""),
+        ("--pool --alg=pooling_max ic8ih3oh1kh3", ""),
+        ("--pool --alg=pooling_avg_exclude_padding ic8ih3oh1kh3", "avg_np"),
+        ("--lrn --alg=lrn_within_channel ic8ih3", "WITHIN"),
+        ("--resampling --alg=resampling_linear ic8ih3oh6", "linear"),
+        ("--reduction --alg=reduction_norm_lp_max 2x3:1x3", "norm_lp_max"),
+        ("--eltwise --alg=eltwise_gelu_erf 2x3", "gelu_erf"),
+        ("--binary --alg=binary_mul 2x3:2x3", "MUL"),
+    ],
+)
+def test_full_names_of_algorithms(line: str, short: str) -> None:
+    (repro,) = lines(line)
+    assert short.lower() in repro.lower()
+    assert line.split("=")[1].split(maxsplit=1)[0].lower() not in repro.lower()
+
+
+@pytest.mark.parametrize("driver", ["conv", "deconv"])
+def test_sizes_of_dimensions_that_a_problem_lacks_say_nothing(driver: str) -> None:
+    token = "mb1ic8_ih3oh3oc8_kh3ph1_dh2dw2sd3kd7"
+    assert descriptor(driver, token).text == descriptor(driver, "mb1ic8ih3oh3oc8kh3ph1dh2").text
+
+
+def test_a_name_has_any_characters() -> None:
+    name = '"deconv_ic%4!=0_x--dir=BWD_D, n#:"'
+    (case,) = Interpreter().cases(["--deconv", f"ic8ih3iw5oc8kh3kw5pd0n{name}"])
+    assert (case.sizes.name, str(case["dir"])) == (name, "FWD_B")
+    assert case.line.endswith(f"n{name}")
+
+
+def test_groups_as_profiles_and_with_deep_weights() -> None:
+    found = [case["grouped"].sizes(32) for case in cases(
+        "--matmul --grouped=0:4:8+0+16+8,M:4:balanced,0:5:hot.90:30,0:40:decode 32x64:4x64x8"
+    )]  # fmt: skip
+    assert found == [[8, 0, 16, 8], [8] * 4, [28, 1, 1, 1, 1], [1] * 32 + [0] * 8]
+    for wrong in ("0:4:8+8", "2:4", "0:4:cold", "0:4:hot.101"):
+        with pytest.raises(BadValue, match="grouped"):
+            cases(f"--matmul --grouped={wrong} 32x64:4x64x8")
 
 
 def test_an_unnamed_problem_has_no_name() -> None:

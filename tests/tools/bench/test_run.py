@@ -70,6 +70,10 @@ RIGHT = [
     "--ip --dir=FWD_B mb3ic16ih3oc33",
     "--matmul --bia-dt=f32 --stag=abx,axb --wtag=abx,axb 3x20x30:3x30x17 9x5:5x1",
     "--matmul --attr-post-ops=prelu:per_oc 20x30:30x17",
+    "--matmul --grouped=0:4:8+0+16+8 --attr-post-ops=,mul:f32:3:grouped 32x64:4x64x24",
+    "--matmul --dt=f32:f32:bf16 --attr-zero-points=dst:common:3 --attr-post-ops=,sum 9x30:30x17",
+    "--conv --dt=u8:s8:f32 --attr-zero-points=src:common:31+dst:common:15 ic16ih7oc17kh3ph1",
+    "--ip --dt=f32,s8:s8:f16 --attr-zero-points=dst:common:2 mb3ic16ih3oc33",
 ]
 
 
