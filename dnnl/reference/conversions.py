@@ -7,7 +7,7 @@ always. One that is only converted is not, so that it is rounded once. Then
 - to an integer: saturate, then round to nearest, ties to even. Which integer a NaN becomes is
   unspecified; here it is 0;
 - to boolean: 0 for zero, 1 for everything else;
-- to e8m0: the power of two at or below the magnitude, 2^-127 to 2^127; infinity and NaN become NaN.
+- to e8m0: the power of two at or below the magnitude, at least 2^-127; NaN from 2^128 on.
 """
 
 from __future__ import annotations
@@ -92,5 +92,4 @@ def _to_f4_e2m1(data: Array, data_type: DataType) -> Array:
 def _to_e8m0(data: Array) -> Array:
     magnitude = np.clip(np.abs(data), DataType.e8m0.min, DataType.e8m0.max)
     _, exponent = np.frexp(magnitude)
-    power = np.ldexp(1.0, np.where(np.isfinite(data), exponent - 1, 0))
-    return np.where(np.isfinite(data), power, np.nan)
+    return np.where(np.abs(data) < 2 * DataType.e8m0.max, np.ldexp(1.0, exponent - 1), np.nan)
