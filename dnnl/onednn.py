@@ -251,25 +251,38 @@ def _home(known: dict[str, str], name: str) -> str | None:
     return None
 
 
-class Value:
-    """Base of what users look up oneDNN's names on, and what properties give them.
+class _Theirs:
+    """One of oneDNN's names on a class: an AttributeError that says what to use.
 
-    An attribute that is not there names ours. Calling such a value, as the methods of oneDNN that
-    are properties here are called, is a TypeError that says so.
+    Unlike a ``__getattr__`` it costs other attributes nothing.
     """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        kind = owner.__name__
+        text = f"{kind!r} object has no attribute {self.name!r}{hint(kind, self.name)}"
+        raise AttributeError(text, name=self.name, obj=instance)
+
+
+class Value:
+    """Base of what oneDNN's names are looked up on."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # for which every attribute would be there
+    def __init_subclass__(cls) -> None:
+        for name in THEIRS.get(cls.__name__, {}):
+            if not hasattr(cls, name):
+                setattr(cls, name, _Theirs(name))
 
-        def __getattr__(self, name: str) -> NoReturn:
-            kind = type(self).__name__
-            text = f"{kind!r} object has no attribute {name!r}{hint(kind, name)}"
-            raise AttributeError(text, name=name, obj=self)
+    def __dir__(self) -> list[str]:
+        own = vars(type(self))
+        return [name for name in super().__dir__() if not isinstance(own.get(name), _Theirs)]
 
 
 class Property(Value):
-    """A value that properties give."""
+    """A value that properties give, which oneDNN has methods for: calling it says so."""
 
     __slots__ = ()
 

@@ -58,6 +58,7 @@ def test_errors_name_ours(owner: str) -> None:
         assert f"{owner}" in text
         assert f"has no attribute '{name}'; " in text
         assert home in text
+        assert name not in dir(OWNERS[owner])
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,12 @@ def test_what_is_not_there_yet() -> None:
     for name in ("lstm_forward", "LstmDesc", "lbr_gru_backward"):
         with pytest.raises(AttributeError, match=f"'{name}'; it is not there yet"):
             getattr(dnnl, name)
+
+
+def test_attributes_that_are_there_cost_no_more() -> None:
+    """A ``__getattr__`` would slow down every look-up: an execution took 2.2 us, not 1.5."""
+    kinds = [type(owner) for name, owner in OWNERS.items() if name != "dnnl"]
+    assert not [kind for kind in kinds if hasattr(kind, "__getattr__")]
 
 
 def test_other_names_have_no_hint() -> None:

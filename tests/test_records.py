@@ -196,7 +196,8 @@ def test_no_other_argument_is_taken(kind: str, line: str) -> None:
     primitive, stream = Primitive(made.pd), Stream(ENGINE)
     flagged = [flag | Arg.SRC for flag in (Arg.SCALES, Arg.ZERO_POINTS, Arg.post_op(31))]
     optional = {hint.argument for hint in made.pd.plan.hints}
-    for argument in {*map(int, Arg), *flagged} - made.memories.keys() - optional:
+    nobody = [-1, 0, 7000, Arg.part(0, 1), 2**70]
+    for argument in {*map(int, Arg), *flagged, *nobody} - made.memories.keys() - optional:
         others: list[Any] = [Memory(MemoryDesc((7, 7, 7), "f32"), ENGINE), np.zeros(3)]
         for given in others:
             rule = f"args[{name_of(argument)}] = "

@@ -1,20 +1,25 @@
 """How one axis of an image gets another size: the places and the weights of what is taken.
 
-Places are computed in f32 from scales in f32, as ONNX Runtime does, because a rounding that falls
-on one side of a half or on the other one chooses another element.
+Places are fractions, as a rounding that falls on one side of a half or on the other one chooses
+another element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Float = npt.NDArray[np.floating[Any]]
+Float = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
+_HALF = Fraction(1, 2)
+_LARGEST_DENOMINATOR = 2**11  # with which each scale in f32 is that of one fraction at most
+_S64 = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,19 @@ class Axis:
 
     old: int
     new: int
-    scale: float
-    width: float
-    begin: float = 0.0
-    end: float = 1.0
+    scale: Fraction
+    width: Fraction
+    begin: Fraction = Fraction(0)
+    end: Fraction = Fraction(1)
+
+
+def ratio(old: int, new: int, scale: float) -> Fraction:
+    """The fraction that a ``scale`` in f32 stands for: that of the sizes, or else the one with the
+    least denominator, such as 3/10 for the float that is next to 0.3."""
+    found = Fraction(new, max(1, old))
+    if np.float32(new / max(1, old)) != np.float32(scale):
+        found = Fraction(scale).limit_denominator(_LARGEST_DENOMINATOR)
+    return found if np.float32(float(found)) == np.float32(scale) else Fraction(scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,43 +64,67 @@ class Rule:
     extrapolation: float = 0.0
 
 
-def _half_pixel(at: Float, axis: Axis) -> Float:
-    return (at + np.float32(0.5)) / np.float32(axis.scale) - np.float32(0.5)
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where elements lie: element i at ``start + i * step``."""
+
+    start: Fraction
+    step: Fraction
+
+    def places(self, count: int) -> Float:
+        """Those of ``count`` elements, rounded once."""
+        above, below = self._over(count)
+        return np.asarray(above / below, np.float64)
+
+    def floors(self, count: int, shift: Fraction = Fraction(0)) -> Places:
+        """What is not above the places plus ``shift``."""
+        above, below = Line(self.start + shift, self.step)._over(count)
+        return np.asarray(above // below, np.intp)
+
+    def _over(self, count: int) -> tuple[npt.NDArray[Any], int]:
+        """The places as integers over a common denominator, of Python where s64 is too short."""
+        below = lcm(self.start.denominator, self.step.denominator)
+        first, step = int(self.start * below), int(self.step * below)
+        largest = max(abs(first), abs(first + step * count), below)
+        kind: Any = np.int64 if largest < _S64 else object
+        return first + np.arange(count).astype(kind) * step, below
 
 
-def _pytorch_half_pixel(at: Float, axis: Axis) -> Float:
-    return _half_pixel(at, axis) if axis.new > 1 else np.zeros_like(at)
+def _half_pixel(axis: Axis) -> Line:
+    return Line(_HALF / axis.scale - _HALF, 1 / axis.scale)
 
 
-def _half_pixel_symmetric(at: Float, axis: Axis) -> Float:
-    offset = axis.old / 2 * (1 - axis.new / axis.width)
-    return np.float32(offset) + _half_pixel(at, axis)
+def _pytorch_half_pixel(axis: Axis) -> Line:
+    return _half_pixel(axis) if axis.new > 1 else Line(Fraction(0), Fraction(0))
 
 
-def _half_pixel_for_nearest(at: Float, axis: Axis) -> Float:
-    return (at + np.float32(0.5)) / np.float32(axis.scale)
+def _half_pixel_symmetric(axis: Axis) -> Line:
+    line = _half_pixel(axis)
+    return Line(line.start + axis.old * _HALF * (1 - axis.new / axis.width), line.step)
 
 
-def _asymmetric(at: Float, axis: Axis) -> Float:
-    return at / np.float32(axis.scale)
+def _half_pixel_for_nearest(axis: Axis) -> Line:
+    return Line(_HALF / axis.scale, 1 / axis.scale)
 
 
-def _align_corners(at: Float, axis: Axis) -> Float:
-    if axis.width == 1:
-        return np.zeros_like(at)
-    return at * np.float32(axis.old - 1) / np.float32(axis.width - 1)
+def _asymmetric(axis: Axis) -> Line:
+    return Line(Fraction(0), 1 / axis.scale)
 
 
-def _crop_and_resize(at: Float, axis: Axis) -> Float:
-    last = np.float32(axis.old - 1)
-    begin, end = np.float32(axis.begin), np.float32(axis.end)
+def _align_corners(axis: Axis) -> Line:
+    step = (axis.old - 1) / (axis.width - 1) if axis.width != 1 else Fraction(0)
+    return Line(Fraction(0), step)
+
+
+def _crop_and_resize(axis: Axis) -> Line:
+    last = axis.old - 1
     if axis.new == 1:
-        return np.full_like(at, np.float32(0.5) * (begin + end) * last)
-    return begin * last + at * (end - begin) * last / np.float32(axis.new - 1)
+        return Line(_HALF * (axis.begin + axis.end) * last, Fraction(0))
+    return Line(axis.begin * last, (axis.end - axis.begin) * last / (axis.new - 1))
 
 
 CROPS = "tf_crop_and_resize"
-COORDINATES: dict[str, Callable[[Float, Axis], Float]] = {
+COORDINATES: dict[str, Callable[[Axis], Line]] = {
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
     "half_pixel": _half_pixel,
@@ -95,33 +133,38 @@ COORDINATES: dict[str, Callable[[Float, Axis], Float]] = {
     CROPS: _crop_and_resize,
     "tf_half_pixel_for_nn": _half_pixel_for_nearest,
 }
-"""Where each new element lies among the old ones, by the name of a coordinate transformation."""
+"""Where new elements lie among the old ones, by the name of a coordinate transformation."""
 
-ROUNDINGS: dict[str, Callable[[Float], Float]] = {
-    "ceil": np.ceil,
-    "floor": np.floor,
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+ROUNDINGS: dict[str, Callable[[Line, int], Places]] = {
+    "ceil": lambda line, count: -_mirrored(line).floors(count),
+    "floor": lambda line, count: line.floors(count),
+    "round_prefer_ceil": lambda line, count: line.floors(count, _HALF),
+    "round_prefer_floor": lambda line, count: -_mirrored(line).floors(count, _HALF),
 }
-"""Which element is the nearest one, by the name of a mode."""
+"""Which elements are the nearest ones, by the name of a mode."""
 
 
-def coordinates(rule: Rule, axis: Axis) -> Float:
-    """Where each new element lies among the old ones: [new]."""
-    return COORDINATES[rule.coordinates](np.arange(axis.new, dtype=np.float32), axis)
+def _mirrored(line: Line) -> Line:
+    return Line(-line.start, -line.step)
+
+
+def coordinates(rule: Rule, axis: Axis) -> Line:
+    """Where the new elements lie among the old ones."""
+    return COORDINATES[rule.coordinates](axis)
 
 
 def is_identity(rule: Rule, axis: Axis) -> bool:
     """Whether each element is itself."""
-    return axis.old == axis.new and np.array_equal(coordinates(rule, axis), np.arange(axis.new))
+    line = coordinates(rule, axis)
+    return axis.old == axis.new and line.start == 0 and (line.step == 1 or axis.new == 1)
 
 
 def outside(rule: Rule, axis: Axis) -> npt.NDArray[np.bool_]:
     """Which new elements lie outside of the old ones and are extrapolated: [new]."""
-    x = coordinates(rule, axis)
     if rule.coordinates != CROPS:
-        return np.zeros(x.shape, np.bool_)
-    return (x < 0) | (x > axis.old - 1)
+        return np.zeros(axis.new, np.bool_)
+    line = coordinates(rule, axis)
+    return (line.floors(axis.new) < 0) | (ROUNDINGS["ceil"](line, axis.new) > axis.old - 1)
 
 
 def nearest(rule: Rule, axis: Axis) -> Places:
@@ -129,9 +172,8 @@ def nearest(rule: Rule, axis: Axis) -> Places:
     rounding = rule.rounding
     if rounding == "simple":
         rounding = "floor" if axis.scale >= 1 else "ceil"
-    # In f64 the half that is added or taken away rounds nothing.
-    places = ROUNDINGS[rounding](coordinates(rule, axis).astype(np.float64))
-    return np.clip(places, 0, axis.old - 1).astype(np.intp)
+    places = ROUNDINGS[rounding](coordinates(rule, axis), axis.new)
+    return np.clip(places, 0, axis.old - 1)
 
 
 def weights(rule: Rule, axis: Axis) -> npt.NDArray[np.float64]:
@@ -147,8 +189,9 @@ def weights(rule: Rule, axis: Axis) -> npt.NDArray[np.float64]:
 
 def _taps(rule: Rule, axis: Axis) -> tuple[Places, npt.NDArray[np.float64]]:
     """The places around each new element, some of them outside, and their weights: [new, taps]."""
-    x = coordinates(rule, axis).astype(np.float64)[:, np.newaxis]
-    stretch = max(1.0, 1.0 / axis.scale) if rule.antialias else 1.0
+    line = coordinates(rule, axis)
+    x = line.places(axis.new)[:, np.newaxis]
+    stretch = max(1.0, float(1 / axis.scale)) if rule.antialias else 1.0
     reach = stretch * (1 if rule.mode == "linear" else 2)
     places = np.floor(x - reach) + 1 + np.arange(int(np.ceil(2 * reach)))
     distance = np.abs(places - x) / stretch
@@ -181,5 +224,5 @@ def is_resampling(rule: Rule, axis: Axis) -> bool:
         return False
     x = ((2 * np.arange(new) + 1) * old / new - 1) / 2
     limits = 0, old - 1
-    places = np.clip(coordinates(rule, axis).astype(np.float64), *limits)
+    places = np.clip(coordinates(rule, axis).places(new), *limits)
     return np.allclose(places, np.clip(x, *limits), 0, 1e-6 * old)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from fractions import Fraction
 from math import floor, isfinite
 
 import numpy as np
 
 from dnnl.framework.graph import Array, ModelError, TensorType
-from dnnl.framework.interpolation import COORDINATES, CROPS, ROUNDINGS, Axis, Rule
+from dnnl.framework.interpolation import COORDINATES, CROPS, ROUNDINGS, Axis, Rule, ratio
 from dnnl.framework.shapes import Scope, normal_axis
 
 _MODES = ("nearest", "linear", "cubic")
@@ -63,7 +64,7 @@ def axes_of(scope: Scope) -> tuple[Axis, ...]:
     resized = [normal_axis(axis, len(shape)) for axis in scope.attr("axes", range(len(shape)))]
     if len(set(resized)) != len(resized):
         raise ModelError(f"axes {scope.attr('axes')} name one twice")
-    axes = [Axis(n, n, 1.0, float(n)) for n in shape]
+    axes = [Axis(n, n, Fraction(1), Fraction(n)) for n in shape]
     regions = _regions(scope, len(resized))
     scales, sizes = _scales(scope, len(resized)), _sizes(scope, len(resized))
     if (scales is None) == (sizes is None):
@@ -81,28 +82,30 @@ def axes_of(scope: Scope) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def _scaled(old: int, scale: float, begin: float, end: float) -> Axis:
+def _scaled(old: int, scale: float, begin: Fraction, end: Fraction) -> Axis:
     # In f32, where 0.7 of 10 is 7.
     width = float(np.float32(old) * np.float32(end - begin) * np.float32(scale))
     if width >= _MOST:
         raise ModelError(f"{scale} times {old} elements are too many")
-    return Axis(old, floor(width), scale, width, begin, end)
+    exact = ratio(old, floor(width), scale)
+    return Axis(old, floor(width), exact, old * (end - begin) * exact, begin, end)
 
 
-def _sized(old: int, size: int, factor: float | None, begin: float, end: float) -> Axis:
+def _sized(old: int, size: int, factor: Fraction | None, begin: Fraction, end: Fraction) -> Axis:
     """``factor`` is that of all axes where they keep their ratio."""
     if factor is None:
-        return Axis(old, size, size / max(1, old), float(size), begin, end)
-    return Axis(old, floor(factor * old + 0.5), factor, factor * old, begin, end)
+        return Axis(old, size, Fraction(size, max(1, old)), Fraction(size), begin, end)
+    return Axis(old, floor(factor * old + Fraction(1, 2)), factor, factor * old, begin, end)
 
 
-def _factors(scope: Scope, old: Sequence[int], sizes: Sequence[int]) -> list[float | None]:
+def _factors(scope: Scope, old: Sequence[int], sizes: Sequence[int]) -> list[Fraction | None]:
     """The one factor of all axes where the ratio between them is kept."""
     policy = _name(scope, "keep_aspect_ratio_policy", "stretch", _POLICIES)
     if policy == "stretch" or not sizes or 0 in old:
         return [None] * len(sizes)
     chosen = min if policy == "not_larger" else max
-    return [chosen(size / n for size, n in zip(sizes, old, strict=True))] * len(sizes)
+    factors = (Fraction(size, n) for size, n in zip(sizes, old, strict=True))
+    return [chosen(factors)] * len(sizes)
 
 
 def _scales(scope: Scope, count: int) -> list[float] | None:
@@ -128,13 +131,14 @@ def _sizes(scope: Scope, count: int) -> list[int] | None:
     return sizes
 
 
-def _regions(scope: Scope, count: int) -> list[tuple[float, float]]:
+def _regions(scope: Scope, count: int) -> list[tuple[Fraction, Fraction]]:
     """Where each axis begins and ends, as parts of it: all of it unless a region is asked for."""
     mode = scope.attr("coordinate_transformation_mode", b"").decode(errors="replace")
     if mode != CROPS or _is_old(scope):
-        return [(0.0, 1.0)] * count
+        return [(Fraction(0), Fraction(1))] * count
     given = scope.constant(1)
     numbers = [] if given is None else [float(n) for n in given.ravel()]
     if len(numbers) != 2 * count or not all(map(isfinite, numbers)):
         raise ModelError(f"roi {numbers} must be {2 * count} numbers: {count} starts, then ends")
-    return list(zip(numbers[:count], numbers[count:], strict=True))
+    ends = list(map(Fraction, numbers))
+    return list(zip(ends[:count], ends[count:], strict=True))

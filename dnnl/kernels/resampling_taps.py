@@ -24,7 +24,8 @@ def taps(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
     [taps, new].
 
     The place of element ``at`` is ``x = (at + 1/2) * old / new - 1/2``; all is computed with whole
-    numbers, as multiples of 1 / (2 * new).
+    numbers, as multiples of 1 / (2 * new). Of one element twice, each tap has half: a weight of 0
+    would make NaN of an infinity.
     """
     unit, odd = 2 * new, 2 * np.arange(new, dtype=np.int64) + 1
     if not linear:
@@ -32,7 +33,7 @@ def taps(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
     place = odd * old - new
     first = np.maximum(place // unit, 0)
     last = np.minimum(-(-place // unit), old - 1)
-    weight = np.abs(place - first * unit) / unit
+    weight = np.where(first == last, 0.5, np.abs(place - first * unit) / unit)
     return np.stack([first, last]), np.stack([1.0 - weight, weight])
 
 
@@ -49,8 +50,8 @@ class Table:
     def forward(old: int, new: int, linear: bool) -> Table:
         """Those of each element of ``new``."""
         places, weights = taps(old, new, linear)
-        if not weights[1:].any():
-            places, weights = places[:1], weights[:1]
+        if (places == places[0]).all():
+            places, weights = places[:1], np.ones((1, new))
         return Table(places, weights, False)
 
     @staticmethod

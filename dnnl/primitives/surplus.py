@@ -14,6 +14,7 @@ from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg, name_of, owner_of
 from dnnl.types.dropout import SCALARS
 from dnnl.types.kinds import ScratchpadMode
+from dnnl.types.memory_desc import MemoryDesc
 
 
 def check_surplus(pd: PrimitiveDesc, needed: Iterable[int], args: Mapping[Any, Memory]) -> None:
@@ -36,11 +37,11 @@ def check_surplus(pd: PrimitiveDesc, needed: Iterable[int], args: Mapping[Any, M
             _check_scalar(hint, memory)
             hint.check(args)
         elif not _takes(pd, argument):
-            given = f"{memory.desc}, dims {memory.desc.dims}" if is_memory else memory
+            own = f"{memory.desc}, dims {memory.desc.dims}" if is_memory else type(memory).__name__
             taken = _listed(dict.fromkeys(owner_of(own)[0] for own in needed))
             rule = f"this {pd.desc.kind} takes no such argument; it takes {taken}"
             where = f"args[{name_of(argument)}]"
-            raise InvalidArguments(where, given, rule, _remedy(pd, argument))
+            raise InvalidArguments(where, own, rule, _remedy(pd, argument))
 
 
 def _check_scalar(hint: Hint, memory: object) -> None:
@@ -57,8 +58,10 @@ def _takes(pd: PrimitiveDesc, argument: int) -> bool:
     operation without elements needs none."""
     if argument == Arg.SCRATCHPAD:
         return pd.attr.scratchpad_mode is ScratchpadMode.user
+    if argument <= 0:
+        return False
     owner, buffer = owner_of(argument)
-    desc = pd.arg_desc(owner)
+    desc = pd.arg_desc(owner) if owner else MemoryDesc.zero()
     return not desc.is_zero and buffer < len(desc.buffers)
 
 

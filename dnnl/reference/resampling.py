@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
@@ -16,6 +16,8 @@ from dnnl.reference.specification import Specification, Values, zero_limit
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
+
+Places = NDArray[np.intp]
 
 TOLERANCE = {
     "resampling_nearest": EXACT,
@@ -34,7 +36,7 @@ def resampling(src: ArrayLike, alg: Alg | str, spatial: Sequence[int]) -> Array:
     """
     data = f64(src)
     for axis, new in enumerate(spatial, 2):
-        data = _product(_weights(data.shape[axis], new, alg), data, axis)
+        data = _gathered(data, axis, *_taps(data.shape[axis], new, alg))
     return data
 
 
@@ -43,35 +45,46 @@ def resampling_backward(diff_dst: ArrayLike, alg: Alg | str, spatial: Sequence[i
     its gradient to those that it was made of, by their weights."""
     data = f64(diff_dst)
     for axis, old in enumerate(spatial, 2):
-        data = _product(_weights(old, data.shape[axis], alg).T, data, axis)
+        data = _scattered(data, axis, old, *_taps(old, data.shape[axis], alg))
     return data
 
 
-def _product(weights: Array, data: Array, axis: int) -> Array:
-    """One axis times a matrix."""
-    return np.moveaxis(np.tensordot(weights, data, (1, axis)), 0, axis)
+def _gathered(data: Array, axis: int, places: Places, weights: Array) -> Array:
+    """Weighted sums along one axis; what has no weight is no part of them, infinite or not."""
+    total = np.zeros((*data.shape[:axis], places.shape[1], *data.shape[axis + 1 :]))
+    for place, weight in zip(places, weights, strict=True):
+        column = weight.reshape([-1 if at == axis else 1 for at in range(data.ndim)])
+        total += np.where(column == 0, 0.0, np.take(data, place, axis)) * column
+    return total
 
 
-def _weights(old: int, new: int, alg: Alg | str) -> Array:
-    """What each of ``new`` elements gets of each of ``old``: [new, old]."""
+def _scattered(data: Array, axis: int, old: int, places: Places, weights: Array) -> Array:
+    """What each of ``old`` elements along one axis is given back."""
+    total = np.zeros((*data.shape[:axis], old, *data.shape[axis + 1 :]))
+    lines, given = np.moveaxis(total, axis, 0), np.moveaxis(data, axis, 0)
+    for tap, at in np.ndindex(*places.shape):
+        if weights[tap, at]:
+            lines[places[tap, at]] += weights[tap, at] * given[at]
+    return total
+
+
+def _taps(old: int, new: int, alg: Alg | str) -> tuple[Places, Array]:
+    """The elements of ``old`` that each of ``new`` is made of, and their weights: [taps, new]."""
     number, unit = np.arange(new), 2 * max(1, new)
     # Twice as many units as elements of ``new`` make an element of ``old``: all is exact but the
     # last division.
     place = (2 * number + 1) * old
-    weights = np.zeros((new, old))
     match name_of(alg):
         case "resampling_nearest":
-            weights[number, np.minimum(place // unit, old - 1)] = 1.0
+            return np.minimum(place // unit, old - 1)[np.newaxis], np.ones((1, new))
         case "resampling_linear":
             middle = place - unit // 2
             first = np.maximum(middle // unit, 0)
             last = np.minimum(-(-middle // unit), old - 1)
             second = np.abs(middle - unit * first) / unit
-            np.add.at(weights, (number, first), 1.0 - second)
-            np.add.at(weights, (number, last), second)
+            return np.stack([first, last]), np.stack([1.0 - second, second])
         case name:
             raise InvalidArguments("alg", name, "expected a resampling")
-    return weights
 
 
 _LIMIT = 64

@@ -3,6 +3,8 @@ interpolation, of any axes and in any operator set."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,13 @@ from onnx.reference import ReferenceEvaluator
 
 from dnnl.errors import OutOfMemory, Unimplemented
 from dnnl.framework.graph import ModelError
-from dnnl.framework.interpolation import COORDINATES, ROUNDINGS
+from dnnl.framework.interpolation import COORDINATES, ROUNDINGS, ratio
 from dnnl.framework.lowering import LAYOUTS
 from dnnl.runtime.engine import Engine
 from tests.framework.models import assert_same, make_model, model_of, node, run_peer
 from tests.framework.test_operators import agree, random
 
+HALF = Fraction(1, 2)
 IMAGE = (2, 5, 7, 6)
 ENLARGED, REDUCED, BOTH = (2, 5, 13, 9), (2, 5, 3, 4), (2, 5, 4, 17)
 
@@ -242,3 +245,49 @@ def test_interpolated_integers_are_refused() -> None:
     proto = resized(sizes=ENLARGED, mode="linear", kind="uint8")
     with pytest.raises(Unimplemented, match="linear interpolation of uint8; Cast makes floats"):
         model_of(proto).compile(Engine("cpu"))
+
+
+TIES = {
+    "20 to 6": (20, 6, "half_pixel", "round_prefer_ceil"),
+    "100 to 30": (100, 30, "half_pixel", "round_prefer_ceil"),
+    "14 to 4 up": (14, 4, "asymmetric", "round_prefer_ceil"),
+    "14 to 4 down": (14, 4, "asymmetric", "round_prefer_floor"),
+    "49 to 7": (49, 7, "asymmetric", "floor"),
+    "49 to 7 up": (49, 7, "asymmetric", "ceil"),
+    "corners": (9, 5, "align_corners", "round_prefer_floor"),
+}
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", TIES)
+def test_ties_are_exact(name: str, scaled: bool) -> None:
+    """Places are fractions, also those that a scale in f32 stands for."""
+    old, new, coordinates, rounding = TIES[name]
+    attrs = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+    size: dict[str, Any] = {"scales": (1.0, new / old)} if scaled else {"sizes": (1, new)}
+    proto = resized((1, old), **size, mode="nearest", **attrs)
+    session = model_of(proto).compile(Engine("cpu"), num_threads=1)
+    got = session.run({"x": np.arange(old, dtype=np.float32)[np.newaxis]})["y"][0]
+    at = [Fraction(i) for i in range(new)]
+    places = {
+        "half_pixel": [(i + HALF) * old / new - HALF for i in at],
+        "asymmetric": [i * old / new for i in at],
+        "align_corners": [i * (old - 1) / (new - 1) for i in at],
+    }[coordinates]
+    nearest = {
+        "floor": math.floor,
+        "ceil": math.ceil,
+        "round_prefer_ceil": lambda x: math.floor(x + HALF),
+        "round_prefer_floor": lambda x: math.ceil(x - HALF),
+    }[rounding]
+    assert got.tolist() == [nearest(place) for place in places]
+
+
+def test_a_scale_stands_for_the_simplest_fraction() -> None:
+    def read(old: int, new: int, scale: float) -> Fraction:
+        return ratio(old, new, float(np.float32(scale)))
+
+    assert read(20, 6, 0.3) == read(21, 6, 0.3) == Fraction(3, 10)
+    assert read(3000, 2999, 2999 / 3000) == Fraction(2999, 3000)
+    assert read(7, 9, 4 / 3) == Fraction(4, 3)
+    assert read(7, 9, np.pi / 2) == Fraction(float(np.float32(np.pi / 2)))

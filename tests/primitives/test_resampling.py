@@ -154,6 +154,19 @@ def test_what_is_no_part_of_an_element_does_not_reach_its_gradient(alg: str) -> 
         assert np.isfinite(logical(results[Arg.DIFF_SRC])[:, :, 4:, 4:]).all()
 
 
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
+def test_infinities_reach_no_element_but_their_own(layout: str) -> None:
+    """Where dst is three times as large, each third element is one of src."""
+    values = logical(source(DIMS, "nchw")).copy()
+    values[0, 3, 2, 5], values[1, 7, 1, 16:] = np.inf, np.nan
+    dst = sized((15, 54), layout)
+    for src in (describe(DIMS, layout), describe((*DIMS[:2], 5, 18), "nchw")):
+        forward(ALGS[1], memory_of(values, src, ENGINE), dst)
+    diff_dst = logical(source(dst.dims, "nchw")).copy()
+    diff_dst[0, 3, 7, 10] = np.inf
+    backward(ALGS[1], memory_of(diff_dst, dst, ENGINE), describe(DIMS, layout))
+
+
 def test_it_is_what_pytorch_computes() -> None:
     src = source((2, 19, 7, 9), "nhwc")
     desc = ResamplingDesc.forward(INFERENCE, ALGS[1], src.desc, None, (2.5, 1.5))
