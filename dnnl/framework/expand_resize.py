@@ -1,5 +1,5 @@
 """Resizing by the resampling primitive where it computes that, else axis by axis: nearest elements
-are gathered, others are products with matrices of weights."""
+are gathered, others are weighted sums of those."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dnnl.framework.interpolation import (
     is_resampling,
     nearest,
     outside,
-    weights,
+    taps,
 )
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_resize import axes_of, rule_of
@@ -32,7 +32,7 @@ _PLACE = 64  # bytes that computing the place of an element takes for a while
 
 
 def resize(writer: Writer) -> bool:
-    """Nothing where each element is itself, one resampling, or a product for each axis."""
+    """Nothing where each element is itself, one resampling, or some nodes for each axis."""
     scope = Scope(writer.node, writer.graph)
     rule, axes = rule_of(scope), axes_of(scope)
     source, dst = writer.node.inputs[0], tuple(axis.new for axis in axes)
@@ -86,44 +86,44 @@ def _resampled(writer: Writer, mode: str, changed: Sequence[int], dst: Shape) ->
 def _chosen(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]) -> None:
     """The nearest slices of each axis, those axes first that lose elements."""
     value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
-    for d in sorted(changed, key=lambda d: axes[d].new / axes[d].old):
+    for d in _in_order(axes, changed):
         places = nearest(rule, axes[d])
         shape = (*shape[:d], axes[d].new, *shape[d + 1 :])
         value = gathered(writer, value, shape, d, places)
-        beyond = outside(rule, axes[d])
-        if beyond.any():
-            mask = beyond.reshape([-1 if at == d else 1 for at in range(len(shape))])
-            other = writer.constant(rule.extrapolation)
-            sources = (writer.constant(mask, np.dtype(np.bool_)), other, value)
-            value = writer.add("Where", sources, shape)
+        value = _extrapolated(writer, value, shape, d, outside(rule, axes[d]), rule.extrapolation)
+
+
+def _in_order(axes: Sequence[Axis], changed: Sequence[int]) -> list[int]:
+    """Those axes first that lose elements, which leaves less to do for the others."""
+    return sorted(changed, key=lambda d: axes[d].new / axes[d].old)
+
+
+def _extrapolated(
+    writer: Writer, value: str, shape: Shape, axis: int, beyond: np.ndarray, other: float
+) -> str:
+    """``value`` with another number where ``beyond`` holds along an axis."""
+    if not beyond.any():
+        return value
+    mask = beyond.reshape([-1 if at == axis else 1 for at in range(len(shape))])
+    sources = (writer.constant(mask, np.dtype(np.bool_)), writer.constant(other), value)
+    return writer.add("Where", sources, shape)
 
 
 def _interpolated(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]) -> None:
-    """Those axes first that lose elements, which leaves less to do for the others."""
-    value = writer.node.inputs[0]
-    shape = [axis.old for axis in axes]
-    for d in sorted(changed, key=lambda d: axes[d].new / axes[d].old):
-        check_room(axes[d].new * axes[d].old * np.dtype(np.float64).itemsize)
-        table = weights(rule, axes[d])
-        around = prod(shape[:d]), prod(shape[d + 1 :])
-        value = _product(writer, value, table, around)
-        beyond = outside(rule, axes[d]) * np.float64(rule.extrapolation)
-        shape[d] = axes[d].new
-        if beyond.any():
-            seen = (around[0], shape[d], around[1])[: 2 if around[1] == 1 else 3]
-            column = beyond if around[1] == 1 else beyond[:, np.newaxis]
-            value = writer.add("Add", (value, writer.constant(column)), seen)
-    writer.reshape(value, tuple(shape))
-
-
-def _product(writer: Writer, value: str, table: np.ndarray, around: tuple[int, int]) -> str:
-    """``value`` [before, old, after] times ``table`` [new, old]: [before, new, after], without the
-    last dimension where nothing is after."""
-    new, old = table.shape
-    before, after = around
-    if after == 1:
-        value = writer.reshape(value, (before, old))
-        return writer.add("MatMul", (value, writer.constant(table.T)), (before, new))
-    value = writer.reshape(value, (before, old, after))
-    factors = (writer.constant(table[np.newaxis]), value)
-    return writer.add("MatMul", factors, (before, new, after))
+    """Weighted sums along each axis of what is gathered for all taps: products with matrices would
+    spread an infinity."""
+    value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
+    for d in _in_order(axes, changed):
+        places, weights = taps(rule, axes[d])
+        ahead, behind, count, new = prod(shape[:d]), prod(shape[d + 1 :]), *places.shape
+        check_room(ahead * count * new * behind * writer.dtype.itemsize)
+        value = writer.reshape(value, (ahead, axes[d].old, behind))
+        value = gathered(writer, value, (ahead, count * new, behind), 1, places.ravel())
+        seen, factors = (ahead, count, new, behind), weights[:, :, np.newaxis]
+        value = writer.reshape(value, seen)
+        value = writer.add("Mul", (value, writer.constant(factors)), seen)
+        if count > 1:
+            value = writer.add("ReduceSum", (value,), (ahead, 1, new, behind), {"axes": (1,)})
+        shape = (*shape[:d], new, *shape[d + 1 :])
+        value = writer.reshape(value, shape)
+        value = _extrapolated(writer, value, shape, d, outside(rule, axes[d]), rule.extrapolation)

@@ -20,6 +20,7 @@ Places = npt.NDArray[np.intp]
 _HALF = Fraction(1, 2)
 _LARGEST_DENOMINATOR = 2**11  # with which each scale in f32 is that of one fraction at most
 _S64 = 2**62
+_NO_WEIGHT = 2.0**-40  # what rounding leaves of 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +177,25 @@ def nearest(rule: Rule, axis: Axis) -> Places:
     return np.clip(places, 0, axis.old - 1)
 
 
-def weights(rule: Rule, axis: Axis) -> npt.NDArray[np.float64]:
-    """What each new element takes of each old one in an interpolation: [new, old], 0 where it is
-    extrapolated."""
-    table = np.zeros((axis.new, axis.old))
+def taps(rule: Rule, axis: Axis) -> tuple[Places, npt.NDArray[np.float64]]:
+    """The old elements that each new one is made of in an interpolation, and their weights: both
+    [taps, new].
+
+    No weight is 0, which would make NaN of an infinity: elements of fewer taps have their first
+    one more often, with its weight shared out. Those that are extrapolated have any.
+    """
     places, parts = _taps(rule, axis)
-    inside = np.clip(places, 0, axis.old - 1)
-    np.add.at(table, (np.arange(axis.new)[:, np.newaxis], inside), parts)
-    table[outside(rule, axis)] = 0.0
-    return table
+    parts = np.where(np.abs(parts) < _NO_WEIGHT, 0.0, parts)
+    order = np.argsort(parts == 0, 1, kind="stable")
+    places = np.take_along_axis(np.clip(places, 0, axis.old - 1), order, 1)
+    parts = np.take_along_axis(parts, order, 1)
+    counts = np.maximum(np.count_nonzero(parts, 1), 1)
+    most = counts.max()
+    places, parts = places[:, :most], parts[:, :most]
+    more = np.arange(most) >= counts[:, np.newaxis]
+    share = parts[:, :1] / (most - counts[:, np.newaxis] + 1)
+    parts = np.where(more | (np.arange(most) == 0), share, parts)
+    return np.where(more, places[:, :1], places).T, parts.T
 
 
 def _taps(rule: Rule, axis: Axis) -> tuple[Places, npt.NDArray[np.float64]]:

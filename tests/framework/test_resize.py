@@ -263,7 +263,8 @@ TIES = {
 def test_ties_are_exact(name: str, scaled: bool) -> None:
     """Places are fractions, also those that a scale in f32 stands for."""
     old, new, coordinates, rounding = TIES[name]
-    attrs = {"coordinate_transformation_mode": coordinates, "nearest_mode": rounding}
+    attrs: dict[str, Any] = {"nearest_mode": rounding}
+    attrs["coordinate_transformation_mode"] = coordinates
     size: dict[str, Any] = {"scales": (1.0, new / old)} if scaled else {"sizes": (1, new)}
     proto = resized((1, old), **size, mode="nearest", **attrs)
     session = model_of(proto).compile(Engine("cpu"), num_threads=1)
@@ -291,3 +292,39 @@ def test_a_scale_stands_for_the_simplest_fraction() -> None:
     assert read(3000, 2999, 2999 / 3000) == Fraction(2999, 3000)
     assert read(7, 9, 4 / 3) == Fraction(4, 3)
     assert read(7, 9, np.pi / 2) == Fraction(float(np.float32(np.pi / 2)))
+
+
+SPREADING: dict[str, dict[str, Any]] = {
+    "linear": {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    "cubic": {"mode": "cubic"},
+    "antialias": {"mode": "linear", "antialias": 1},
+    "region": {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize"},
+}
+
+
+@pytest.mark.parametrize("name", SPREADING)
+def test_infinities_and_nan_reach_what_they_are_a_part_of(name: str) -> None:
+    """Each element by itself: as many are not finite as differ where that element differs."""
+    new = 6 if name == "antialias" else 16
+    attrs = dict(SPREADING[name])
+    if name == "region":
+        attrs |= {"roi": (0.0, 0.0, 1.2, 1.0), "extrapolation_value": 3.0}
+    proto = resized((11, 11), (new, 16), **attrs)
+    session = model_of(proto).compile(Engine("cpu"), num_threads=1)
+    plain = np.random.default_rng(1).standard_normal((11, 11)).astype(np.float32)
+    for at in ((0, 0), (5, 5), (4, 10), (10, 10)):
+        other, infinite = plain.copy(), plain.copy()
+        other[at], infinite[at] = 1e4, np.inf
+        first, second, third = (session.run({"x": x})["y"] for x in (plain, other, infinite))
+        np.testing.assert_array_equal(~np.isfinite(third), first != second)
+        np.testing.assert_array_equal(third[first == second], first[first == second])
+
+
+def test_one_infinity_in_a_corner_of_a_smaller_image() -> None:
+    proto = resized((6, 6), scales=(1.5, 1.5), **SPREADING["linear"])
+    session = model_of(proto).compile(Engine("cpu"), num_threads=1)
+    x = np.ones((6, 6), np.float32)
+    x[2, 3] = np.inf
+    peer = run_peer(proto, {"x": x})["y"]
+    got = session.run({"x": x})["y"]
+    assert np.count_nonzero(~np.isfinite(got)) <= np.count_nonzero(~np.isfinite(peer)) <= 9
