@@ -26,7 +26,7 @@ _FORWARD = {
     "pooling_forward": "dnnl.PoolingDesc.forward",
     "prelu_forward": "dnnl.PreluDesc.forward",
     "reduction": "dnnl.ReductionDesc",
-    "reorder": "dnnl.ReorderDesc",
+    "reorder": "dnnl.reorder(src, dst), or dnnl.ReorderDesc",
     "resampling_forward": "dnnl.ResamplingDesc.forward",
     "shuffle_forward": "dnnl.ShuffleDesc.forward",
     "softmax_forward": "dnnl.SoftmaxDesc.forward",

@@ -136,7 +136,7 @@ def test_the_document_has_our_orders() -> None:
         names = list(inspect.signature(constructor).parameters)
         own = [name.replace("_desc", "") for name in names]
         assert own[: parameters.count(",") + 1] == parameters.split(", ")
-        assert THEIRS["dnnl"][theirs] == f"dnnl.{ours}"
+        assert THEIRS["dnnl"][theirs].endswith(f"dnnl.{ours}")
 
 
 def test_a_primitive_is_a_functor() -> None:

@@ -112,7 +112,7 @@ def test_without_measurements_there_is_a_table_alone(
     assert all(row[2].startswith(repro) for row, (_, repro) in told)
     assert next(row[4] for row in reader.rows if row[1] == "PASSED") == "0"
     assert all(float(row[4]) < 1e-5 for row in reader.rows if row[1] == "PASSED")
-    assert "inner_product has no backward_data" in text
+    assert "brgemm: unsupported propagation kind: backward_data" in text
     assert "<svg" not in text
     assert "GB/s" not in text
 
