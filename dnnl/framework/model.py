@@ -62,7 +62,7 @@ class Model:
         Raises InvalidArguments for another name.
         """
         for name in names:
-            if name not in self.defaults:
+            if not isinstance(name, str) or name not in self.defaults:
                 rule = f"is no input with a default; there are {', '.join(self.defaults) or 'none'}"
                 raise InvalidArguments("names", name, rule)
         return Model(with_inputs(self.graph, names))

@@ -152,6 +152,8 @@ def test_an_initializer_that_is_an_input_may_be_given(ir_version: int, tmp_path:
     np.testing.assert_array_equal(again({"x": x, "w": w}), want)
     with pytest.raises(InvalidArguments, match=r"names = 'x': is no input with a default.*are w"):
         model.with_inputs("x")
+    with pytest.raises(InvalidArguments, match="is no input with a default"):
+        model.with_inputs(["w"])  # type: ignore[arg-type]
     with pytest.raises(InvalidArguments, match="missing: the model expects"):
         model.with_inputs("w")({"x": x})
 

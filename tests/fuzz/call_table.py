@@ -127,9 +127,10 @@ GIVEN: dict[str, Arguments] = {
     "model": {"": "array"},
     "model.compile": {
         "engine": "engine", "precision": "'f32'", "num_threads": "1", "batch": "None",
-        "layout": "'plain'",
+        "layout": "'plain'", "progress": "lambda *_: 0",
     },
     "model.with_batch": {"batch": "2"},
+    "model.with_inputs": {"*": "('x',)"},
     "model.with_shapes": {"input_shapes": "{'x': (2, 3, 4, 5)}"},
     "model.with_random_weights": {"seed": "1"},
     "session": {"": "array"},
