@@ -18,6 +18,7 @@ from dnnl.framework.random_weights import with_random_weights
 from dnnl.framework.session import Session, arrays_of, named
 from dnnl.framework.specialize import check_operators, ones_for_open, rebatched, specialize
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
+from dnnl.runtime.storage import allocating
 from dnnl.types.dtype import DataType
 
 PRECISIONS = ("f32", "bf16", "f16")
@@ -52,10 +53,12 @@ class Model:
         """The names of its results."""
         return tuple(self.graph.outputs)
 
+    @allocating
     def with_batch(self, batch: int) -> Model:
         """The model with ``batch`` as the first size of every input."""
         return Model(rebatched(self.graph, batch))
 
+    @allocating
     def with_inputs(self, *names: str) -> Model:
         """The model with these of its `defaults` as inputs, which must then be given.
 
@@ -67,14 +70,17 @@ class Model:
                 raise InvalidArguments("names", name, rule)
         return Model(with_inputs(self.graph, names))
 
+    @allocating
     def with_shapes(self, input_shapes: Mapping[str, Shape]) -> Model:
         """The model for these sizes: every shape known, what is constant computed."""
         return Model(specialize(self.graph, input_shapes))
 
+    @allocating
     def with_random_weights(self, seed: int) -> Model:
         """The model, all sizes known, with seeded parameters of a proper scale."""
         return Model(with_random_weights(specialize(self.graph), seed))
 
+    @allocating
     def compile(
         self,
         engine: Engine | None = None,
@@ -143,6 +149,7 @@ class Model:
         return content
 
 
+@allocating
 def load(path: str | os.PathLike[str]) -> Model:
     """The model in an ONNX file.
 

@@ -228,6 +228,7 @@ def _parse(path: Path, content: bytes) -> onnx.ModelProto:
     try:
         proto.ParseFromString(content)
     except DecodeError as error:
+        bytearray(2 * len(content))  # MemoryError: protobuf does not say that it had none
         is_model = content.startswith(_IR_VERSION_KEY)
         state = "truncated or damaged" if is_model else "not an ONNX model"
         raise ModelError(f"{path}: {state}: it does not parse as an ONNX protobuf") from error

@@ -34,7 +34,7 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
-from dnnl.runtime.storage import check_room
+from dnnl.runtime.storage import allocating, check_room
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -192,6 +192,7 @@ class Session:
         results = self.run(named(arrays, self.inputs))
         return results if len(results) > 1 else results.popitem()[1]
 
+    @allocating
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs for one array per input, as new arrays.
 
@@ -204,6 +205,7 @@ class Session:
                 call()
             return self._copied()
 
+    @allocating
     def run_timed(self, feeds: Mapping[str, Array]) -> tuple[dict[str, Array], list[Span]]:
         """As :meth:`run`, with the time of each layer."""
         arrays = self._checked(feeds)

@@ -4,38 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from dnnl.errors import InvalidArguments, OutOfMemory
+from dnnl.errors import InvalidArguments
 from dnnl.ops.promotion import is_number, rules_of
 from dnnl.runtime.memory import Memory
 from dnnl.runtime.wrap import array_of
 from dnnl.types.dtype import DataType
 
 Array = np.ndarray[Any, Any]
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def allocating(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, whose arrays may be too large: that is `OutOfMemory`."""
-
-    @wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except OutOfMemory:
-            raise
-        except MemoryError as error:
-            raise OutOfMemory(f"the result, or a copy of an array: {error}") from None
-
-    return checked
 
 
 def lent(source: Any, argument: str) -> Array:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Array, address_of, allocating, lent_together, same_kind, written
+from dnnl.ops.arrays import Array, address_of, lent_together, same_kind, written
 from dnnl.ops.promotion import is_number
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import first_cpu
-from dnnl.runtime.storage import check_room
+from dnnl.runtime.storage import allocating, check_room
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr

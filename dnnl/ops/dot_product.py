@@ -12,6 +12,7 @@ from dnnl.ops.arrays import Array, lent, same_kind
 from dnnl.ops.call import Problem, call, expanded
 from dnnl.ops.normalization import softmax
 from dnnl.ops.products import product
+from dnnl.runtime.storage import allocating
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.layout_input import read_bool, read_float
@@ -20,6 +21,7 @@ from dnnl.types.memory_desc import MemoryDesc
 Shape = tuple[int, ...]
 
 
+@allocating
 def attention(
     query: Any,
     key: Any,

@@ -14,7 +14,7 @@ from dnnl.runtime.backend import Buffer
 from dnnl.runtime.elements import elements_of, plain_view, put_elements
 from dnnl.runtime.encoded import decode, encode, sparse_parts
 from dnnl.runtime.engine import Engine, checked_engine, first_cpu
-from dnnl.runtime.storage import address_of, bytes_of
+from dnnl.runtime.storage import address_of, allocating, bytes_of
 from dnnl.runtime.wrap import array_of, wrap
 from dnnl.types.dtype import DataType
 from dnnl.types.encoding import SPARSE, Grouped, Packed
@@ -102,6 +102,7 @@ class Memory(Value):
         raise AttributeError(f"the fields of a Memory are fixed, {name!r} too; {hint}")
 
     @classmethod
+    @allocating
     def from_numpy(
         cls,
         array: Any,
@@ -134,6 +135,7 @@ class Memory(Value):
         return made
 
     @classmethod
+    @allocating
     def from_sparse(cls, matrix: Any, engine: Engine | None = None) -> Memory:
         """The tensor of a sparse matrix of SciPy, in its format csr or coo.
 
@@ -186,12 +188,14 @@ class Memory(Value):
             raise InvalidArguments("memory.data", str(self.desc), rule, "read() and write() copy")
         return data[:]  # flags that are set on a view change nothing here
 
+    @allocating
     def read(self) -> NDArray[np.uint8]:
         """All bytes: ``data`` where there is such, else a read-only copy."""
         self._need_one_buffer("memory.read()")
         data = self.engine.read(self.buffer, self.desc.size)
         return data if self.buffer.data is not None else _frozen(data)
 
+    @allocating
     def write(self, data: NDArray[np.uint8]) -> None:
         """Replace all bytes by ``data``, a flat uint8 array of ``desc.size``."""
         self._need_one_buffer("memory.write()")
@@ -204,6 +208,7 @@ class Memory(Value):
             raise InvalidArguments("memory", str(self.desc), rule, "make a memory of a copy of it")
         self.engine.write(self.buffer, own)
 
+    @allocating
     def numpy(self) -> np.ndarray:
         """The logical tensor, of shape ``desc.dims``.
 
@@ -239,6 +244,7 @@ class Memory(Value):
         assert view is not None, "row-major tensors are plain"
         return view
 
+    @allocating
     def reorder_to(
         self,
         target: MemoryDesc | FormatTag | str | None = None,
@@ -271,6 +277,7 @@ class Memory(Value):
         reorders.run(self, made)
         return made
 
+    @allocating
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self._parts:
             if copy is False and not self._decodes_in_place:

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import cache
-from typing import Any
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.errors import OutOfMemory
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+
+
+def allocating(function: Callable[P, T]) -> Callable[P, T]:
+    """The function; what it allocates beside tensors may not fit either, which is `OutOfMemory`."""
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except OutOfMemory:
+            raise
+        except MemoryError as error:
+            raise OutOfMemory(str(error) or "the system refuses memory") from None
+
+    return checked
 
 
 def allocate(nbytes: int) -> NDArray[np.uint8]:
