@@ -64,7 +64,8 @@ class Model:
 
         Raises InvalidArguments for another name.
         """
-        for name in names:
+        given: tuple[object, ...] = names
+        for name in given:
             if not isinstance(name, str) or name not in self.defaults:
                 rule = f"is no input with a default; there are {', '.join(self.defaults) or 'none'}"
                 raise InvalidArguments("names", name, rule)
