@@ -33,8 +33,9 @@ def interpolate(
 ) -> Any:
     """x [N, C, spatial...] in another size, of which ``size`` or ``scale_factor`` is given.
 
-    Corners are not aligned: element i of n lies at (i + 1/2) / n. ``mode`` is "nearest-exact", or
-    "linear", "bilinear" or "trilinear", which are one.
+    Corners are not aligned: element i of n lies at (i + 1/2) / n, as torch has it for a ``size``
+    and with ``recompute_scale_factor`` for a factor. ``mode`` is "nearest-exact", or "linear",
+    "bilinear" or "trilinear", which are one.
 
     >>> interpolate(np.array([[[0.0, 1.0]]], np.float32), 4, mode="linear")
     array([[[0.  , 0.25, 0.75, 1.  ]]], dtype=float32)

@@ -448,8 +448,12 @@ STEPS: dict[str, Step] = {
     "Squares": _unary("ReduceSumSquare", axes=[0, 2]),
     "Cubic": _resized("cubic", 6, 9),
     "Smaller": _resized("linear", 3, 2),
+    "Hanging": _unary("AveragePool", **_POOL, strides=[2, 2], ceil_mode=1, count_include_pad=1),
 }
 """What adds a node or a few, by name, and returns the name of the result."""
-RESULTS = ("Coarse", "Halve", "Classify", "Mean", "Norms", "Squares", "Cubic", "Smaller")
+RESULTS = (
+    *("Coarse", "Halve", "Classify", "Mean", "Norms", "Squares", "Cubic", "Smaller"),
+    "Hanging",
+)
 """The steps whose results have another shape, so that nothing follows them."""
 _GROWING = ("Mul", "Sum", "Exp", "Excite")
