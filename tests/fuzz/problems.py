@@ -299,5 +299,6 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     "runtime_dims_masks": _open_dims,
     "oflag": _sampled("s8s8_comp:1", "zp_comp:1", "s8s8_comp:3+zp_comp:1", "zp_comp:2"),
     "inplace": _sampled("true"),
+    "masked_rows": _sampled("nan"),
     **{name: _attribute(name) for name in ATTRIBUTES},
 }
