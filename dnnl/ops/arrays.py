@@ -36,14 +36,14 @@ def lent_together(sources: Sequence[Any], arguments: Sequence[str]) -> list[Arra
     """Each source as an array; a number beside arrays has the type that their library gives it."""
     pairs = list(zip(sources, arguments, strict=True))
     found = [None if is_number(source) else lent(source, name) for source, name in pairs]
-    models = [array.dtype for array in found if array is not None]
+    models = [(a.dtype, name) for a, name in zip(found, arguments, strict=True) if a is not None]
     rules = rules_of(*sources)
     arrays = []
     for array, (source, name) in zip(found, pairs, strict=True):
         if array is not None:
             arrays.append(array)
         elif models:
-            kind = rules.number(source, data_type_of(models[0], name))
+            kind = rules.number(source, data_type_of(*models[0]))
             arrays.append(_made(source, kind.numpy, name))
         else:
             arrays.append(lent(source, name))

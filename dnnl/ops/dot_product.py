@@ -10,8 +10,9 @@ import numpy as np
 from dnnl.errors import InvalidArguments
 from dnnl.ops.arrays import Array, lent, same_kind
 from dnnl.ops.call import Problem, call, expanded
+from dnnl.ops.elementwise import add, multiply
 from dnnl.ops.normalization import softmax
-from dnnl.ops.products import product
+from dnnl.ops.products import matmul, product
 from dnnl.runtime.storage import allocating
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -38,7 +39,8 @@ def attention(
     broadcast, and the result is [..., L, V]. ``attn_mask`` is broadcast to [..., L, S]: numbers are
     added, and keys where it is False take no part. With ``is_causal`` row i takes the first i + 1
     keys, and there is no mask. ``scale`` is by default 1 / sqrt(E). The products before the softmax
-    are f32. A row in which no key takes part gives 0, as in PyTorch since 2.5.
+    are f32, or f64 where one of these is. A row in which no key takes part gives 0, as in PyTorch
+    since 2.5.
 
     >>> one = np.eye(2, dtype=np.float32)
     >>> attention(one, one, one, is_causal=True, scale=0.0)
@@ -50,14 +52,33 @@ def attention(
     shape = _shape(rows.shape, keys.shape, values.shape)
     factor = max(1, rows.shape[-1]) ** -0.5 if scale is None else read_float("scale", scale)
     masks = _masks(attn_mask, read_bool("is_causal", is_causal), shape)
-    names = ("query", "key", *("attn_mask" for _ in masks))
-    scores = call(_scores, (rows, keys, *masks), (shape, factor), None, names)
+    scores = _products(rows, keys, masks, shape, factor)
     # Integers hold no shares, which stay f32 then.
     narrow = values.dtype.kind not in "biu" and values.dtype != scores.dtype
     shares = np.empty(shape, values.dtype) if narrow else scores
     softmax(scores, out=shares, masked_rows="zero")
     result = call(product, (shares, values), (), out, ("query", "value"))
     return result if out is not None else same_kind(result, query)
+
+
+def _products(
+    rows: Array, keys: Array, masks: tuple[Array, ...], shape: Shape, factor: float
+) -> Array:
+    """What the softmax is computed of."""
+    rows, keys = _readable(rows), _readable(keys)
+    result: Array
+    if np.float64 in (rows.dtype, keys.dtype, *(mask.dtype for mask in masks)):
+        result = multiply(matmul(rows, keys.swapaxes(-1, -2)), factor)
+        return add(result, masks[0]) if masks else result
+    names = ("query", "key", *("attn_mask" for _ in masks))
+    result = call(_scores, (rows, keys, *masks), (shape, factor), None, names)
+    return result
+
+
+def _readable(array: Array) -> Array:
+    """What a product with f32 as its result reads: other integers than those of 8 bits are f32."""
+    direct = array.dtype.kind not in "biu" or array.dtype in (np.int8, np.uint8)
+    return array if direct else array.astype(np.float32)
 
 
 def _shape(query: Shape, key: Shape, value: Shape) -> Shape:

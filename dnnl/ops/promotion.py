@@ -12,6 +12,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
 _BYTES = (DataType.s8, DataType.u8)
+_BYTE = 8
 
 
 class Rules:
@@ -144,12 +145,19 @@ def of_floats(src: MemoryDesc, dst: MemoryDesc | None, name: str = "x") -> Memor
 
 def read_type(dtype: object) -> DataType | None:
     """A data type, its name, or one of NumPy's or PyTorch's; None as it is."""
-    if dtype is None or isinstance(dtype, DataType):
-        return dtype
+    if dtype is None:
+        return None
     name = str(dtype)
     if name in DataType.__members__:
-        return DataType[name]
-    return DataType.from_numpy(name[6:] if name.startswith("torch.") else dtype)
+        found = DataType[name]
+    else:
+        try:
+            found = DataType.from_numpy(name[6:] if name.startswith("torch.") else dtype)
+        except (ValueError, SyntaxError):  # NumPy's, of what looks like a structure
+            raise InvalidArguments("dtype", dtype, "expected a data type", "try 'f32'") from None
+    if found.bits < _BYTE or found is DataType.e8m0:
+        raise InvalidArguments("dtype", str(found), "nothing is computed in it", "try 'f32'")
+    return found
 
 
 def _rank(kind: DataType) -> int:

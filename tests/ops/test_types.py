@@ -13,6 +13,7 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody gives it
 from dnnl import InvalidArguments, OutOfMemory, ops
 
 Function = Callable[..., Any]
+of_torch: Any = F.scaled_dot_product_attention
 untyped: Any = ops  # for arguments that no type checker lets pass
 
 TYPES = [np.dtype(letter) for letter in "?bBhHiIqQefd"]
@@ -170,12 +171,36 @@ def test_results_in_given_types() -> None:
         untyped.mean(torch.arange(4))
     with pytest.raises(InvalidArguments, match="dtype = 's32': a mean is a float"):
         ops.mean(x, dtype="s32")
+    with pytest.raises(InvalidArguments, match="x = 'complex128'"):
+        ops.add(np.ones(2, complex), 1)
     with pytest.raises(InvalidArguments, match="y = 300: no array of numbers"):
         ops.add(x, 300)
     with pytest.raises(InvalidArguments, match=r"x = \[16777217\]: f32 does not hold"):
         ops.relu([16777217])
     with pytest.raises(InvalidArguments, match="x = 's16': this function takes floats"):
         ops.gelu(x.astype(np.int16))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_attention(dtype: np.dtype[Any]) -> None:
+    rng = np.random.default_rng(6)
+    query, key, value = (np.abs(rng.standard_normal((5, 8)) * 3).astype(dtype) for _ in range(3))
+    for mask in (None, np.tri(5, dtype=bool), rng.standard_normal((5, 5))):
+        given = [torch.from_numpy(array.astype(np.float64)) for array in (query, key, value)]
+        hidden = None if mask is None else torch.from_numpy(mask)
+        want = of_torch(*given, hidden).numpy()
+        got = ops.attention(query, key, value, mask)
+        assert got.dtype.kind == "f"
+        eps = 32 * float(np.finfo(dtype if dtype.kind == "f" else np.float32).eps)
+        np.testing.assert_allclose(got, want, eps, eps * np.abs(want).max())
+
+
+@pytest.mark.parametrize(
+    "dtype", ["text", [], {"names": ["a"]}, 3, "undef", "s4", "e8m0", "i4,,", np.complex64, object]
+)
+def test_types_that_are_none(dtype: object) -> None:
+    with pytest.raises(InvalidArguments, match="dtype = "):
+        ops.sum(np.ones(3, np.float32), dtype=dtype)
 
 
 def test_reductions_of_no_elements() -> None:
