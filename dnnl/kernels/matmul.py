@@ -25,7 +25,7 @@ from dnnl.kernels.product_expanded import (
     refuse_packed,
 )
 from dnnl.kernels.product_form import Product, along_line
-from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats
+from dnnl.kernels.product_problem import LETTERS, Panels, Problem, Shape, becomes_floats, plain
 from dnnl.kernels.product_store import Columns
 from dnnl.kernels.product_way import (
     ROWS_OF_MADE,
@@ -52,6 +52,9 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     packed ones."""
     given = problem.weights
     encoding = packed(given)
+    one = given.format_kind is FormatKind.any and given.dims[-1] == 1
+    if one and _in_columns(problem.src):
+        problem = replace(problem, weights=plain(given))
     if encoding is None:
         return product_conf.resolve(problem, isa, shape(isa))
     dense = product_conf.resolve(replace(problem, weights=as_panels(given)), isa, shape(isa))
@@ -178,7 +181,14 @@ def column_major(problem: Problem) -> bool:
     quantization = (*problem.quantization.scales, *problem.quantization.zero_points)
     if any(spec.mask & both == both for _, spec in quantization):
         return False
-    return not dst.inner_blocks and dst.strides[-2] == 1 and dst.strides[-1] != 1
+    in_columns = dst.strides[-1] != 1 or (dst.dims[-1] == 1 and _in_columns(problem.src))
+    return not dst.inner_blocks and dst.strides[-2] == 1 and in_columns
+
+
+def _in_columns(src: MemoryDesc) -> bool:
+    """Whether a matrix of floats has neighbours in a column."""
+    plain = src.format_kind is FormatKind.blocked and not src.inner_blocks
+    return src.data_type.is_float and plain and src.strides[-2] == 1 and src.strides[-1] != 1
 
 
 def transposed(problem: Problem) -> Problem:

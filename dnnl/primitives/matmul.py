@@ -10,7 +10,7 @@ from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.stochastic import ROUNDED
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import matmul as kernel
-from dnnl.kernels import matmul_exact, matmul_open, open_product
+from dnnl.kernels import matmul_exact, matmul_open, matmul_vector, open_product
 from dnnl.kernels.product_problem import Problem
 from dnnl.kernels.product_types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
@@ -230,6 +230,21 @@ def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_nest(decided, attr, isa, configure, matmul_exact.build)
 
 
+def _fold(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    if desc.weights_desc.format_kind is FormatKind.any and desc.dst_desc.dims[-1] > 1:
+        return Refusal(Reason.LAYOUT, "open weights, which become panels")
+    src, weights, dst = (
+        laid_out_as(given, ()) if given.format_kind is FormatKind.any else given
+        for given in (desc.src_desc, desc.weights_desc, desc.dst_desc)
+    )
+    decided = MatmulDesc(src, weights, dst, desc.bias_desc)
+
+    def configure(post_ops: tuple[PostOp, ...]) -> matmul_vector.Conf | Refusal:
+        return matmul_vector.configure(src, weights, desc.bias_desc, dst, post_ops, isa)
+
+    return plan_nest(decided, attr, isa, configure, matmul_vector.build, "post_ops")
+
+
 def _open_dims(case: CaseValues) -> tuple[int, int, int]:
     """The masks of the dims of src, weights and dst that only the execution knows."""
     given = case["runtime_dims_masks"].items
@@ -372,6 +387,7 @@ MatmulDesc.operation = Operation(
         "--dt=f32,bf16,u8:s8:f32 --grouped=0:5:3+0+20+1+16 --bia-dt=f32 --wtag=any,abc 40x36:36x70",
         "--dt=f32,bf16 --grouped=1:4:7+0+20+4 17x31:31x40"),
     implementations=(
+        Implementation("fold", _fold, FORWARD),
         Implementation("brgemm", _brgemm, FORWARD), Implementation("nest", _nest, FORWARD),
         Implementation("brgemm", _open_sizes, FORWARD, runtime=True),
         Implementation("brgemm", _brgemm, FORWARD, encoded=True),

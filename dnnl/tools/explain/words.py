@@ -95,6 +95,7 @@ _IMPLEMENTATIONS = (
     ("ref", "plain loops, the slow path of oneDNN"),
     ("simple", "C++ loops left to the compiler"),
     ("nest", "a loop nest generated for this problem"),
+    ("fold", "sums in vectors along what is summed, generated for this problem"),
     ("boxes", "a walk over boxes, generated for all sizes and layouts"),
     ("depthwise", "a depthwise convolution generated for this problem"),
     ("brg", "batch-reduce products of small matrices, generated"),
