@@ -40,6 +40,8 @@ from dnnl.types.tag import FormatTag
 
 # Products of bytes less their zero points, whose sums f32 holds exactly.
 _MOST_EXACT = 2**24 // 255**2
+# Registers of outputs, which share each weight, where there are more taps than so many.
+_SIDE_BY_SIDE, _MANY_TAPS = 4, 64
 
 
 @dataclass(frozen=True)
@@ -192,5 +194,6 @@ def emit_walk(
         where=tuple(bound for walk in walks for bound in walk.where),
         filled=tuple(bound for walk in walks for bound in walk.filled),
         reads_dst=epilogue.reads_dst, core=core_of(problem.src, problem.weights, problem.dst),
+        registers=_SIDE_BY_SIDE if prod(s.kernel for s in problem.space) > _MANY_TAPS else 1,
     )  # fmt: skip
     return emit_nest(module, entry, nest)

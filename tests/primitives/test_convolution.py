@@ -80,6 +80,12 @@ def test_long_windows(window: Window, layout: str) -> None:
     verify(convolution_desc(window, 2, (10, 18), (layout, "any", layout)))
 
 
+@pytest.mark.parametrize("layout", ["any", "plain", "last"])
+@pytest.mark.parametrize("window", LONG[:2], ids=str)
+def test_long_windows_of_single_channels(window: Window, layout: str) -> None:
+    verify(convolution_desc(window, 2, (9, 1, 1), (layout, "any", layout)))
+
+
 @pytest.mark.parametrize("channels", [(20, 18), (2, 16, 16), (5, 1, 1)], ids=str)
 @pytest.mark.parametrize("window", [WINDOWS[1], WINDOWS[5], WINDOWS[11], WINDOWS[17]], ids=str)
 def test_agrees_with_pytorch(window: Window, channels: Dims) -> None:
