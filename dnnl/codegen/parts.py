@@ -27,6 +27,8 @@ _F32 = 4
 _PART = 16
 # Rows along the innermost axis are cut between vectors, whatever their length.
 _MULTIPLE = 64
+# Sizes that are tried before a last piece may be shorter.
+_MOST_SIZES = 128
 
 
 def most_parts(isa: Isa, kept: int, reduced: int) -> int:
@@ -88,7 +90,8 @@ def even_piece(extent: int, size: int, *, rows: bool) -> int:
     of neighbours between vectors."""
     if rows:
         return -(-size // _MULTIPLE) * _MULTIPLE
-    return next((s for s in range(size, 2 * size) if extent % s == 0), size)
+    sizes = range(size, min(2 * size, size + _MOST_SIZES))
+    return next((s for s in sizes if extent % s == 0), size)
 
 
 def _longest_step(space: Space, axis: Axis) -> int:
