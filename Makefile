@@ -16,6 +16,7 @@ print(Path(onnx.__file__).parent / "backend/test/data/light")')
 help:
 	@echo 'make run       ResNet-50 on generated kernels, against the recorded output and ONNX Runtime'
 	@echo 'make test      the test suite'
+	@echo 'make lowest    the command line with every dependency at its lower bound'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make fuzz      search for failures for MINUTES, other ones for each SEED'
 	@echo 'make bench     speed beside oneDNN, PyTorch and ONNX Runtime'
@@ -41,6 +42,19 @@ run: $(VENV)/onnx.stamp $(VENV)/compare.stamp
 
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n auto
+
+# What the bounds of pyproject.toml promise. Old packages may use what newer ones deprecate.
+LOWEST   := build/lowest
+COMMANDS := tests/framework/test_run_command.py tests/tools/test_info.py tests/tools/test_layout.py \
+	tests/tools/bench/test_page.py tests/test_readme.py
+
+lowest:
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(PYTHON) tests/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/constraints.txt \
+		--editable '.[onnx,compare,report]' pytest
+	$(LOWEST)/bin/python -m pytest -q -W ignore::DeprecationWarning $(COMMANDS)
+	$(LOWEST)/bin/dnnl bench --matmul --dt=f32,bf16,u8:s8:s32 20x30:30x17
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

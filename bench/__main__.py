@@ -35,19 +35,17 @@ TORCH_LIMITS = {"avx2": "avx2", "sse41": "default"}
 """ATEN_CPU_CAPABILITY, where it is not that of the machine."""
 
 
-class _ThreadCounts(click.ParamType[tuple[int, ...]]):
-    name = "1,2"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        try:
-            counts = tuple(int(text) for text in str(value).replace(",", " ").split())
-        except ValueError:
-            counts = ()
-        if not counts or min(counts) < 1:
-            self.fail(f"{value!r} is no list of numbers of threads, such as 1,2", param, ctx)
-        return counts
+def _counts(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, ...]:
+    if value is None:
+        return tuple(n for n in (1, 2) if n <= available_cpus())
+    try:
+        counts = tuple(int(text) for text in value.replace(",", " ").split())
+    except ValueError:
+        counts = ()
+    if not counts or min(counts) < 1:
+        rule = f"{value!r} is no list of numbers of threads, such as 1,2"
+        raise click.BadParameter(rule)
+    return counts
 
 
 def _pattern(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -69,7 +67,13 @@ def _pattern(_: click.Context, __: click.Parameter, value: str) -> str:
     help="Reorders, normalizations and lists whose names contain this.",
 )
 @click.option("--full", is_flag=True, help="Print all cases, not only the worst of many.")
-@click.option("--threads", type=_ThreadCounts(), help="Thread counts; by default 1 and 2.")
+@click.option(
+    "--threads",
+    "counts",
+    callback=_counts,
+    metavar="1,2",
+    help="Thread counts; by default 1 and 2.",
+)
 @click.option(
     "--isa",
     "isas",
@@ -96,7 +100,7 @@ def main(
     quick: bool,
     only: str,
     full: bool,
-    threads: tuple[int, ...] | None,
+    counts: tuple[int, ...],
     isas: Sequence[str],
     peer_names: Sequence[str],
     json_file: Path | None,
@@ -110,7 +114,6 @@ def main(
     Exits with 1 where a result is wrong or a subject fails; a missed target is no failure.
     """
     console = console_for_output()
-    counts = threads or tuple(n for n in (1, 2) if n <= available_cpus())
     names = tuple(name for key in peer_names or PEERS for name in PEERS[key])
     units = [
         Unit(subject, count, isa, names, quick, only, full)

@@ -16,3 +16,13 @@ def test_programs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert programs
     for program in programs:
         exec(compile(program, str(README), "exec"), {})
+
+
+def test_it_reads_the_same_elsewhere() -> None:
+    """A package index shows it without the files beside it: no link leads to one, and those that
+    it names are there."""
+    text = README.read_text(encoding="utf-8")
+    assert not re.findall(r"\]\((?!https?://)[^)]*\)", text)
+    named = re.findall(r"`((?:docs|examples)/[^`]*)`", text)
+    assert len(named) > 10
+    assert not [name for name in named if not (README.parent / name).exists()]
