@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
@@ -204,17 +205,18 @@ def test_where_it_differs() -> None:
     assert f"cases in which the peer differs:{wraps + 1}\n" in done.stdout
 
 
-@needs_peer
+@needs_openmp
 def test_what_it_does_not_have_is_said_and_counted() -> None:
     lines = {
-        "--binary --alg=SELECT 5x19:5x19": "no selection: dnnl_binary_primitive_desc_create takes",
+        "--binary --alg=SELECT 5x19:5x19": "has no binary_primitive_desc_create_v2",
         "--binary --attr-post-ops=select:f32 5x19:5x19": "has no post-op binary_select",
         "--gather 5x19:3": "does not document gather",
     }
     program = (
         "import sys\n"
         "from dnnl.tools.bench.command import run\n"
-        f"sys.exit(sum(run(['--peer=onednn', '-v1', *line.split()]) for line in {list(lines)!r}))"
+        "options = '--peer=onednn-openmp', '-v1'\n"
+        f"sys.exit(sum(run([*options, *line.split()]) for line in {list(lines)!r}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, capture_output=True, text=True
@@ -223,3 +225,30 @@ def test_what_it_does_not_have_is_said_and_counted() -> None:
     for reason in lines.values():
         assert reason in done.stdout, done.stdout
     assert done.stdout.count(": cases without peer:1\n") == len(lines)
+
+
+NEWER = """
+--gnorm --dir=FWD_D,BWD_DW --flags=CH g2mb2ic8ih5
+--lnorm --flags=CM --ss_dt=bf16,f32 --dt=bf16 8x64
+--binary --alg=SELECT --stag=abx:abx 5x19:5x19
+--matmul --dt=bf16:u4:bf16 --wtag=ab --attr-fpmath=bf16:true --attr-scales=wei:per_ocic:f16:32x1 \
+8x64:64x32
+"""
+
+
+@pytest.mark.skipif("onednn" not in INSTALLED, reason=f"needs {Sycl.package}")
+def test_what_the_newest_does_besides_and_that_its_threads_stay() -> None:
+    lines = [*NEWER.strip().splitlines(), "--softmax --ctx-exe=1,2 5x19"]
+    program = (
+        "import sys\n"
+        "from dnnl.tools.bench.command import run\n"
+        f"sys.exit(sum(run(['--peer=onednn', '-v1', *line.split()]) for line in {lines!r}))"
+    )
+    environment = {**os.environ, "DNNL_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False, capture_output=True, text=True, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(re.findall(r"onednn 3[.0-9]+: \S+\n", done.stdout)) == 7
+    assert "has 1 threads in this process, where it began with them: not 2" in done.stdout

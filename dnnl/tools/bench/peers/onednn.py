@@ -15,6 +15,7 @@ from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.eltwise import EltwiseDesc
+from dnnl.primitives.group_normalization import GroupNormalizationDesc
 from dnnl.primitives.inner_product import InnerProductDesc
 from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
@@ -35,6 +36,10 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind, FpmathMode, NormFlags
 from dnnl.types.post_ops import PostOpBinary, PostOpDepthwise, PostOpEltwise, PostOpPrelu, PostOpSum
+from dnnl.types.scales import ScaleSpec
+
+_PLAIN = {"scales": DataType.f32, "zero_points": DataType.s32}
+"""The types that every version has."""
 
 
 class OneDnn(Session):
@@ -74,8 +79,11 @@ class OneDnn(Session):
         made = self.library.create("primitive_attr", "primitive_attr_create")
         for kind, specs in (("scales", attr.scales), ("zero_points", attr.zero_points)):
             for argument, spec in specs.items():
-                call(f"primitive_attr_set_{kind}_mask", made, argument, spec.mask)
-        if attr.fpmath_mode is not FpmathMode.strict:
+                self._set(made, kind, argument, spec)
+        if attr.fpmath_apply_to_int:
+            self.need("primitive_attr_set_fpmath_mode_v2")
+            call("primitive_attr_set_fpmath_mode_v2", made, attr.fpmath_mode.value, 1)
+        elif attr.fpmath_mode is not FpmathMode.strict:
             call("primitive_attr_set_fpmath_mode", made, attr.fpmath_mode.value)
         post_ops = self.library.create("post_ops", "post_ops_create")
         keep: list[object] = [post_ops]
@@ -84,6 +92,24 @@ class OneDnn(Session):
         call("primitive_attr_set_post_ops", made, post_ops)
         made.parts = tuple(keep)
         return made
+
+    def _set(self, made: Handle, kind: str, argument: int, spec: ScaleSpec) -> None:
+        """Scales or zero points: by a mask alone, or with groups and a type."""
+        function = f"primitive_attr_set_{kind}"
+        if spec.computed:
+            raise Unimplemented(f"{self.name} is asked for no scales that it computes")
+        if not spec.groups and spec.data_type is _PLAIN[kind]:
+            self.library.call(f"{function}_mask", made, argument, spec.mask)
+            return
+        self.need(function)
+        groups = dims(spec.groups) if spec.groups else None
+        ends = (len(spec.groups), groups, spec.data_type.value)
+        self.library.call(function, made, argument, spec.mask, *ends)
+
+    def need(self, function: str) -> None:
+        """Raise Unimplemented where the version does not have a function."""
+        if not hasattr(self.library.c, f"dnnl_{function}"):
+            raise Unimplemented(f"{self.name} has no {function}")
 
     def _append(self, post_ops: Handle, entry: object) -> object:
         call = self.library.call
@@ -124,11 +150,13 @@ class Asked:
         """Whether this is a forward pass."""
         return self.hint is None
 
-    def create(self, function: str, *arguments: object) -> Handle:
+    def create(self, function: str, *arguments: object, version: str = "") -> Handle:
         """The primitive descriptor that a function makes of these arguments, the hint and the
-        attributes."""
+        attributes; ``version`` ends the name of a newer one. Raises Unimplemented where there is
+        none."""
         hints = () if self.forward else (self.hint,)
-        name = f"{function}_primitive_desc_create"
+        name = f"{function}_primitive_desc_create{version}"
+        self.peer.need(name)
         ends = (*arguments, *hints, self.attr)
         return self.peer.library.create("primitive_desc", name, self.peer.engine, *ends)
 
@@ -181,8 +209,8 @@ def _eltwise(asked: Asked) -> Handle:
 
 def _binary(asked: Asked) -> Handle:
     if not asked.desc.src2_desc.is_zero:
-        function = "dnnl_binary_primitive_desc_create takes two sources, and 3.7 came with a third"
-        raise Unimplemented(f"{asked.peer.name} is asked for no selection: {function}")
+        tensors = asked.tensors(Arg.SRC_0, Arg.SRC_1, Arg.SRC_2, Arg.DST)
+        return asked.create("binary", asked.desc.alg_kind.value, *tensors, version="_v2")
     tensors = asked.tensors(Arg.SRC_0, Arg.SRC_1, Arg.DST)
     return asked.create("binary", asked.desc.alg_kind.value, *tensors)
 
@@ -242,17 +270,28 @@ def _shuffle(asked: Asked) -> Handle:
 
 def _layer_normalization(asked: Asked) -> Handle:
     desc, name = asked.desc, "layer_normalization"
-    kinds = {desc.scale_shift_data_type, desc.diff_scale_shift_data_type}
-    if kinds != {DataType.f32} or NormFlags.rms_norm in desc.flags:
-        # These came with version 3.4, and 3.8.
-        raise Unimplemented(f"{asked.peer.name} is asked for neither rms_norm nor types of scales")
+    if NormFlags.rms_norm in desc.flags and not asked.forward:
+        # Those of 3.13 differ from the formula in float64.
+        raise Unimplemented(f"{asked.peer.name} is asked for no gradients of rms_norm")
+    kinds = (desc.diff_scale_shift_data_type, desc.scale_shift_data_type)
+    types, version = [kind.value for kind in kinds], "_v2"
+    if set(kinds) == {DataType.f32}:
+        types, version = [], ""
     stat = asked.peer.library.memory_desc(desc.stat_desc)
     numbers = _float(desc.epsilon), desc.flags.value
     if asked.forward:
-        ends = asked.tensors(Arg.SRC, Arg.DST)
-        return asked.create(f"{name}_forward", desc.prop_kind.value, *ends, stat, *numbers)
-    ends = asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
-    return asked.create(f"{name}_backward", desc.prop_kind.value, *ends, stat, *numbers)
+        ends = (*asked.tensors(Arg.SRC, Arg.DST), stat, *types[1:], *numbers)
+        return asked.create(f"{name}_forward", desc.prop_kind.value, *ends, version=version)
+    ends = (*asked.tensors(Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC), stat, *types, *numbers)
+    return asked.create(f"{name}_backward", desc.prop_kind.value, *ends, version=version)
+
+
+def _group_normalization(asked: Asked) -> Handle:
+    desc, name = asked.desc, "group_normalization"
+    numbers = ctypes.c_int64(desc.groups), _float(desc.epsilon), desc.flags.value
+    ends = (Arg.SRC, Arg.DST) if asked.forward else (Arg.DIFF_SRC, Arg.DIFF_DST, Arg.SRC)
+    function = f"{name}_{'forward' if asked.forward else 'backward'}"
+    return asked.create(function, desc.prop_kind.value, *asked.tensors(*ends), *numbers)
 
 
 def _pooling(asked: Asked) -> Handle:
@@ -320,6 +359,7 @@ _MAKERS: dict[type[Desc], Callable[[Asked], Handle]] = {
     ConcatDesc: _concat,
     BatchNormalizationDesc: _normalization,
     LayerNormalizationDesc: _layer_normalization,
+    GroupNormalizationDesc: _group_normalization,
     LrnDesc: _lrn,
     PoolingDesc: _pooling,
     PreluDesc: _prelu,

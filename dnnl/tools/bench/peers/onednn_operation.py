@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.primitives.desc import Desc
 from dnnl.reference.arrays import Array, f64
+from dnnl.runtime.elements import elements_of, put_elements
 from dnnl.runtime.encoded import encode
 from dnnl.runtime.storage import allocate
 from dnnl.tools.bench.peers.base import LARGEST_BELOW_S32, Deviation
@@ -73,8 +74,8 @@ class OneDnnOperation:
             memory.data[:] = _PATTERN
             if argument in values:
                 plain = _Memory(self._peer, _row_major(self._peer, desc))
-                row = np.ascontiguousarray(values[argument].astype(desc.data_type.numpy))
-                plain.data[:] = row.reshape(-1).view(np.uint8)
+                array = values[argument].astype(desc.data_type.numpy).reshape(desc.dims)
+                put_elements(MemoryDesc(desc.dims, desc.data_type), plain.data, array)
                 self._reorder(plain, memory)
         self._give_workspace(values)
 
@@ -124,7 +125,7 @@ class OneDnnOperation:
         desc = self._descs[argument]
         plain = _Memory(self._peer, _row_major(self._peer, desc))
         self._reorder(self._elements(argument, desc), plain)
-        return f64(plain.data.view(desc.data_type.numpy).reshape(desc.dims))
+        return f64(elements_of(MemoryDesc(desc.dims, desc.data_type), plain.data))
 
     def deviation(self, exact: Array) -> Deviation | None:
         """What reorders are known to do: they convert to s32 before they saturate, and add zero
@@ -199,6 +200,9 @@ class OneDnnOperation:
 
     def _reorder(self, src: _Memory, dst: _Memory) -> None:
         library, engine = self._peer.library, self._peer.engine
+        if library.c.dnnl_memory_desc_equal(src.desc, dst.desc):
+            dst.data[:] = src.data  # also of types that it does not copy
+            return
         function = "reorder_primitive_desc_create"
         ends = (src.desc, engine, dst.desc, engine, None)
         pd = library.create("primitive_desc", function, *ends)
@@ -231,8 +235,9 @@ class _Parts(_Memory):
 
 
 def _flat(argument: int, desc: MemoryDesc) -> MemoryDesc:
-    """Scales and zero points are vectors over there."""
-    if argument & (Arg.SCALES | Arg.ZERO_POINTS):
+    """Scales and zero points are vectors over there, unless they vary along several dimensions."""
+    several = sum(size > 1 for size in desc.dims) > 1
+    if argument & (Arg.SCALES | Arg.ZERO_POINTS) and not several:
         return MemoryDesc((desc.nelems(),), desc.data_type)
     return desc
 
