@@ -78,8 +78,12 @@ class Place:
 
     def load_or_zero(self, operand: Operand) -> ir.Value:
         """The operand's elements in the core type, zero where there are none."""
-        value, access = self.load(operand), self._accesses[operand]
-        mask = None if self._masks_to_zero(operand) else self.conditions(access.window)
+        value = self.load(operand)
+        return value if self._masks_to_zero(operand) else self.where_there(operand, value)
+
+    def where_there(self, operand: Operand, value: ir.Value) -> ir.Value:
+        """``value`` where the operand has an element, else zero."""
+        mask = self.conditions(self._accesses[operand].window)
         return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
 
     def zero_outside(self, operand: Operand, bounds: Collection[Bound]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial, reduce
 from math import prod
 
@@ -58,6 +59,15 @@ class Point(CountedPlace):
         ):
             return value
         return self._where_it_counts(value, self.constant(self._absent))
+
+    def made(self, compute: Callable[[Point], ir.Value]) -> ir.Value:
+        """What ``compute`` makes of operands here; in an iteration that a fold leaves out, what it
+        wants there."""
+        if self._absent is None:
+            return compute(self)
+        bare = copy(self)
+        bare._absent = None
+        return self._where_it_counts(compute(bare), self.constant(self._absent))
 
     def load_stored(self, operand: Operand) -> ir.Value:
         """The operand's elements as they lie in memory."""

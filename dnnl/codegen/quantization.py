@@ -146,6 +146,10 @@ class Quantizer:
 
     def quantize(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
         """value / scale + zero_point."""
+        return self.shifted(place, argument, self.divided(place, argument, value))
+
+    def divided(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
+        """value / scale."""
         if argument in self._scales:
             if argument in self._inverted and self._requantizes:
                 value = place.e.b.fmul(value, self._reciprocal(place, argument))
@@ -156,6 +160,10 @@ class Quantizer:
                 quotient = place.e.b.fdiv(value, scale)
                 limit = self._limits.get(argument)
                 value = quotient if limit is None else _within(place, quotient, scale, limit)
+        return value
+
+    def shifted(self, place: Place, argument: int, value: ir.Value) -> ir.Value:
+        """value + zero_point."""
         if argument in self._zero_points:
             value = place.e.b.fadd(value, place.load(self._zero_points[argument]))
         return value

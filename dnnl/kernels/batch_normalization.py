@@ -8,30 +8,23 @@ from functools import cached_property, lru_cache
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import Module, Type, Value, Values
-from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.normalization import KEPT, Flagged, affine, inverse_deviation
-from dnnl.kernels.pointwise import (
-    WIDE_FLOATS,
-    computed_in,
-    core_of,
-    letters,
-    refuse_types,
-    symbol,
-)
+from dnnl.kernels.pointwise import computed_in, core_of, letters, refuse_forward, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 _NONE = MemoryDesc.zero()
 # Results of a reduction to moments.
@@ -40,7 +33,8 @@ _MOMENTS = 4
 
 @dataclass(frozen=True)
 class Conf(Flagged):
-    """dst = post_ops(relu(scale * (src - mean) / sqrt(variance + epsilon) + shift + added)).
+    """dst = relu(scale * (src - mean) / sqrt(variance + epsilon) + shift + added) with
+    ``attributes``.
 
     ``workspace`` is what the relu kept, if that is asked for. In ``training`` statistics of the
     batch are outputs.
@@ -56,7 +50,7 @@ class Conf(Flagged):
     flags: NormFlags
     workspace: MemoryDesc | None
     training: bool
-    post_ops: tuple[PostOp, ...]
+    attributes: Attributes
     at_once: bool = False
     factor: MemoryDesc = _NONE
     mean: MemoryDesc = _NONE
@@ -72,6 +66,12 @@ class Conf(Flagged):
     def core(self) -> Type:
         """What is computed in."""
         return core_of(self.src, self.dst)
+
+    @property
+    def sources(self) -> dict[int, MemoryDesc]:
+        """What is normalized, and what is added to that."""
+        added = {int(Arg.SRC_1): self.dst} if self.added else {}
+        return {int(Arg.SRC): self.src, **added}
 
     @property
     def relu(self) -> bool:
@@ -97,17 +97,16 @@ def configure(
     flags: NormFlags,
     workspace: MemoryDesc | None,
     training: bool,
-    post_ops: tuple[PostOp, ...],
+    attributes: Attributes,
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types."""
-    given = NormFlags.use_global_stats in flags
-    refusal = _refuse_types(src, dst, given) or refuse(post_ops, dst)
+    conf = Conf(src, dst, epsilon, flags, workspace, training, attributes)
+    refusal = refuse_forward(conf.sources, dst, attributes)
     if refusal is not None:
         return refusal
-    conf = Conf(src, dst, epsilon, flags, workspace, training, post_ops)
     scratchpad, channels = Scratchpad(), per_channel(dst).with_data_type(conf.held)
     _, factor = scratchpad.take(channels)
-    if given:
+    if conf.given:
         return replace(conf, factor=factor, scratchpad=scratchpad.size)
     left = training and conf.held is DataType.f32
     mean = _NONE if left else scratchpad.take(channels)[1]
@@ -121,14 +120,6 @@ def _resident(apart: Conf, isa: Isa) -> bool:
     """Whether a cache holds a channel. Planning both ways takes a millisecond."""
     own = _Normalizer(apart, Arguments())
     return resident(isa, _at_once(own), _normalization(own))
-
-
-def _refuse_types(src: MemoryDesc, dst: MemoryDesc, given: bool) -> Refusal | None:
-    """Statistics of integers must be given."""
-    flag = NormFlags.use_global_stats
-    if not given and DataType.s8 in (src.data_type, dst.data_type):
-        return Refusal(Reason.DATA_TYPE, f"s8 without the flag {flag.name}")
-    return refuse_types(src, dst, allowed=WIDE_FLOATS | {DataType.s8})
 
 
 def reduced(data: MemoryDesc) -> int:
@@ -187,12 +178,15 @@ class _Normalizer:
         def tensor(arg: Arg, desc: MemoryDesc) -> Operand:
             return Operand(arguments.slot(arg), desc, index)
 
-        self.src, self.dst = tensor(Arg.SRC, conf.src), tensor(Arg.DST, conf.dst)
+        def source(arg: Arg, desc: MemoryDesc) -> Sources:
+            return Sources(conf.attributes, {arg: tensor(arg, desc)}, arguments)
+
+        self.given = source(Arg.SRC, conf.src)
+        self.added = source(Arg.SRC_1, conf.dst) if conf.added else None
+        self.result = Result(conf.attributes, tensor(Arg.DST, conf.dst), arguments)
         self.scale = self._channel(Arg.SCALE) if conf.scaled else None
         self.shift = self._channel(Arg.SHIFT) if conf.shifted else None
-        self.added = tensor(Arg.SRC_1, conf.dst) if conf.added else None
         self.kept = None if conf.workspace is None else tensor(Arg.WORKSPACE, conf.workspace)
-        self.epilogue = Epilogue(conf.post_ops, self.dst, arguments)
 
     def _channel(self, arg: Arg, desc: MemoryDesc | None = None) -> Operand:
         own = desc or per_channel(self._conf.dst)
@@ -221,8 +215,8 @@ class _Normalizer:
     @property
     def beside(self) -> tuple[Operand, ...]:
         """What is read besides src, statistics and factors."""
-        own = (self.shift, self.added)
-        return (*self.epilogue.operands, *(operand for operand in own if operand is not None))
+        added = () if self.added is None else self.added.operands
+        return (*self.result.inputs, *added, *(() if self.shift is None else (self.shift,)))
 
     @property
     def scales(self) -> tuple[Operand, ...]:
@@ -237,12 +231,16 @@ class _Normalizer:
     @property
     def outputs(self) -> tuple[Operand, ...]:
         """What is written for each element."""
-        return (self.dst,) if self.kept is None else (self.dst, self.kept)
+        return (*self.result.outputs, *(() if self.kept is None else (self.kept,)))
 
     @property
     def reduction(self) -> Reduction:
         """What :meth:`settle` takes."""
-        return moments(lambda p: p.load(self.src), self._conf.held)
+        return moments(self.load, self._conf.held)
+
+    def load(self, point: Point) -> Value:
+        """The elements of src here."""
+        return self.given.load(point, Arg.SRC)
 
     def settle(self, point: Point, values: Values) -> tuple[Value, Value]:
         """The mean and the factor of a channel, whose mean and variance are stored where they are
@@ -256,9 +254,9 @@ class _Normalizer:
         """One vector of elements."""
         e = point.e
         shift = None if self.shift is None else point.load(self.shift)
-        value = affine(point, e.b.fsub(point.load(self.src), mean), factor, shift)
+        value = affine(point, e.b.fsub(self.load(point), mean), factor, shift)
         if self.added is not None:
-            value = e.b.fadd(value, point.load(self.added))
+            value = e.b.fadd(value, self.added.load(point, Arg.SRC_1))
         if self.kept is not None:
             positive = e.b.fcmp_unordered(">", value, point.constant(0.0))
             flags = e.b.select(positive, point.constant(1.0), point.constant(0.0))
@@ -266,7 +264,7 @@ class _Normalizer:
         if self._conf.relu:
             # In this order NaN stays.
             value = vector.maximum(e, point.constant(0.0), value)
-        point.store(self.dst, self.epilogue.apply(point, value))
+        self.result.store(point, value)
 
 
 def _normalization(own: _Normalizer) -> Nest:
@@ -275,8 +273,8 @@ def _normalization(own: _Normalizer) -> Nest:
     def body(point: Point) -> None:
         own.normalize(point, point.load(own.mean), point.load(own.factor))
 
-    inputs = (own.src, own.mean, own.factor, *own.beside)
-    reads = own.epilogue.reads_dst
+    inputs = (*own.given.operands, own.mean, own.factor, *own.beside)
+    reads = own.result.reads_dst
     return Nest(own.axes, (), inputs, own.outputs, body, reads_dst=reads, core=own.core)
 
 
@@ -288,8 +286,9 @@ def _at_once(own: _Normalizer) -> Nest:
         mean, factor = own.settle(point, reduction.partial(point))
         point.each(lambda p: own.normalize(p, mean, factor))
 
-    inputs, outputs = (own.src, *own.scales, *own.beside), (*own.outputs, *own.results)
-    reads = own.epilogue.reads_dst
+    inputs = (*own.given.operands, *own.scales, *own.beside)
+    outputs = (*own.outputs, *own.results)
+    reads = own.result.reads_dst
     return Nest(*own.parts, inputs, outputs, body, reads_dst=reads, core=own.core)
 
 
@@ -307,7 +306,7 @@ def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, 
         point.store(own.factor, factor)
 
     outputs = (*own.results, *mean_apart, own.factor)
-    fold = Fold(*own.parts, (own.src,), outputs, own.reduction, finish, own.scales)
+    fold = Fold(*own.parts, own.given.operands, outputs, own.reduction, finish, own.scales)
     scratch = arguments.slot(Arg.SCRATCHPAD), conf.partial
     name = symbol("batch_normalization_statistics", [conf.src], module.isa)
     return *emit_fold(module, name, fold, scratch), emit_nest(module, entry, _normalization(own))

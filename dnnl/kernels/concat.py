@@ -8,52 +8,59 @@ from dataclasses import dataclass, replace
 from dnnl.codegen import convert
 from dnnl.codegen.access import Bound, Operand
 from dnnl.codegen.address import Affine, Axis, block_boundaries
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Refusal
+from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest, emit_side_by_side
 from dnnl.codegen.point import Point
-from dnnl.codegen.quantization import Quantization, Quantizer
 from dnnl.kernels.open_nests import OpenKernel
 from dnnl.kernels.pointwise import WHOLE_BYTES, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
-
-_NONE = Quantization()
+from dnnl.types.post_ops import PostOpSum
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = srcs[0], srcs[1], ... one behind the other along ``axis``, each with its scale."""
+    """dst = srcs[0], srcs[1], ... one behind the other along ``axis``, with ``attributes``."""
 
     axis: int
     srcs: tuple[MemoryDesc, ...]
     dst: MemoryDesc
-    quantization: Quantization
+    attributes: Attributes
 
 
 def configure(
     axis: int,
     srcs: tuple[MemoryDesc, ...],
     dst: MemoryDesc,
-    quantization: Quantization,
+    attributes: Attributes,
 ) -> Conf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
-    is scaled."""
+    is done to them."""
     arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
     refusal = refuse_types(*srcs, dst, allowed=WHOLE_BYTES)
-    refusal = refusal or quantization.refuse(arguments)
-    return refusal or Conf(axis, srcs, dst, quantization)
+    refusal = refusal or attributes.refuse(arguments, dst) or _refuse_sums(attributes)
+    return refusal or Conf(axis, srcs, dst, attributes)
+
+
+def _refuse_sums(attributes: Attributes) -> Refusal | None:
+    if any(isinstance(entry, PostOpSum) for entry in attributes.post_ops):
+        return Refusal(Reason.POST_OP, "a sum with dst, of which each source writes a part")
+    return None
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What one source covers of dst: ``region`` describes it in whole blocks, of which the first
-    ``shift`` elements belong to the sources before and all from ``end`` on to those behind."""
+    """What one source covers of dst, from ``begin`` on: ``region`` describes it in whole blocks, of
+    which the first ``shift`` elements belong to the sources before and all from ``end`` on to those
+    behind."""
 
     number: int
     src: MemoryDesc
+    begin: int
     region: MemoryDesc
     shift: int
     end: int
@@ -94,7 +101,7 @@ def _parts(conf: Conf) -> Iterator[_Part]:
             padded_dims=_replaced(dst.padded_dims, axis, padded),
             offset0=dst.offset0 + first * dst.strides[axis],
         )
-        yield _Part(number, src, region, shift, padded if last else extent)
+        yield _Part(number, src, place, region, shift, padded if last else extent)
         place = after
 
 
@@ -109,7 +116,8 @@ def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
     own = index[conf.axis] + -part.shift
     index[conf.axis] = own
     where = (Bound(own, part.end - part.shift),)
-    return replace(_moved(conf, part.number, axes, index, dst, arguments), where=where)
+    nest = _moved(conf, part.number, axes, index, part.begin, dst, arguments)
+    return replace(nest, where=where)
 
 
 def _moved(
@@ -117,22 +125,24 @@ def _moved(
     number: int,
     axes: Sequence[Axis],
     index: Sequence[Affine],
+    begin: int,
     dst: Operand,
     arguments: Arguments,
 ) -> Nest:
-    """One source with its ``index``, which goes to its own part of dst."""
+    """One source with its ``index``, which goes to its own part of dst, from ``begin`` on along the
+    axis."""
     argument, desc = Arg.multiple_src(number), conf.srcs[number]
     src = Operand(arguments.slot(argument), desc, tuple(index))
-    quantizer = Quantizer(conf.quantization.of_arguments((argument,)), {argument: src}, arguments)
+    given = Sources(conf.attributes, {argument: src}, arguments)
+    place = (*index[: conf.axis], index[conf.axis] + begin, *index[conf.axis + 1 :])
+    result = Result(conf.attributes, Operand(dst.slot, conf.dst, place), arguments)
 
     def body(point: Point) -> None:
-        point.store(dst, quantizer.dequantize(point, argument, point.load(src)))
+        point.store(dst, result.finished(point, given.load(point, argument)))
 
-    if quantizer.operands:
-        core = core_of(desc, conf.dst)
-    else:
-        core = convert.bare_core(desc.data_type, conf.dst.data_type)
-    return Nest(tuple(axes), (), (src, *quantizer.operands), (dst,), body, core=core)
+    kinds = desc.data_type, conf.dst.data_type
+    core = convert.bare_core(*kinds) if conf.attributes.plain else core_of(desc, conf.dst)
+    return Nest(tuple(axes), (), (*given.operands, *result.inputs), (dst,), body, core=core)
 
 
 def build_open(conf: Conf, isa: Isa) -> Kernel:
@@ -149,7 +159,7 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
         there = [*index]
         there[conf.axis] = there[conf.axis] + place
         dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(there))
-        yield _moved(conf, number, axes, index, dst, arguments)
+        yield _moved(conf, number, axes, index, place, dst, arguments)
         place += max(0, src.dims[conf.axis])
 
 

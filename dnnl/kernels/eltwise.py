@@ -7,48 +7,32 @@ from dataclasses import dataclass
 from functools import partial
 
 from dnnl.codegen import eltwise, expression
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.builder import Value
-from dnnl.codegen.epilogue import Arguments, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import (
-    FLOATS,
-    INTEGERS,
-    SMALL_FLOATS,
-    build_nest,
-    pointwise,
-    refuse_types,
-    source,
-)
+from dnnl.kernels.pointwise import build_nest, pointwise, refuse_forward, source
 from dnnl.types.arg import Arg
-from dnnl.types.dropout import Dropout
-from dnnl.types.dtype import DataType
 from dnnl.types.expression import Expression
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
-
-ALL_FLOATS = FLOATS | SMALL_FLOATS | {DataType.f64}
-_OF_INTEGERS = (
-    Alg.eltwise_relu, Alg.eltwise_linear, Alg.eltwise_clip, Alg.eltwise_function,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(dropout(alg(src))); ``function`` is what ``eltwise_function`` computes."""
+    """dst = alg(src) with ``attributes``; ``function`` is what ``eltwise_function`` computes."""
 
     alg: Alg
     alpha: float
     beta: float
     src: MemoryDesc
     dst: MemoryDesc
-    post_ops: tuple[PostOp, ...]
-    dropout: Dropout | None
     function: Expression | None
+    attributes: Attributes
 
 
 def configure(
@@ -57,15 +41,12 @@ def configure(
     beta: float,
     src: MemoryDesc,
     dst: MemoryDesc,
-    dropout: Dropout | None,
     function: Expression | None,
-    post_ops: tuple[PostOp, ...],
+    attributes: Attributes,
 ) -> Conf | Refusal:
-    """Accept any function of floats, those of ``_OF_INTEGERS`` for integers too, and any two
-    layouts."""
-    conf = Conf(alg, alpha, beta, src, dst, post_ops, dropout, function)
-    allowed = ALL_FLOATS | INTEGERS if alg in _OF_INTEGERS else ALL_FLOATS
-    return refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst) or conf
+    """Accept any function of any two of the supported types, in any two layouts."""
+    refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
+    return refusal or Conf(alg, alpha, beta, src, dst, function, attributes)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -88,9 +69,7 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     taken = eltwise.instructions(conf.alg)
     if conf.function is not None:
         taken = expression.instructions(conf.function)
-    yield pointwise(
-        arguments, [src], conf.dst, conf.post_ops, compute, conf.dropout, instructions=taken
-    )
+    yield pointwise(arguments, [src], conf.dst, compute, conf.attributes, instructions=taken)
 
 
 OPEN = OpenKernel("eltwise", _nests, {"src": Arg.SRC, "dst": Arg.DST})

@@ -13,9 +13,15 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.eltwise import ALL_FLOATS
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import build_nest, pointwise, refuse_types, source
+from dnnl.kernels.pointwise import (
+    SMALL_FLOATS,
+    WIDE_FLOATS,
+    build_nest,
+    pointwise,
+    refuse_types,
+    source,
+)
 from dnnl.types.arg import Arg
 from dnnl.types.derivative import derivative
 from dnnl.types.expression import Expression
@@ -50,7 +56,7 @@ def configure(
 ) -> Conf | Refusal:
     """Accept any three layouts of floats."""
     conf = Conf(alg, alpha, beta, diff_src, diff_dst, src, dst, function)
-    return refuse_types(*_tensors(conf), allowed=ALL_FLOATS) or conf
+    return refuse_types(*_tensors(conf), allowed=WIDE_FLOATS | SMALL_FLOATS) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -83,7 +89,7 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     if slope is not None:
         taken = expression.instructions(slope)
     yield pointwise(
-        arguments, sources, conf.diff_src, (), compute, target=Arg.DIFF_SRC, instructions=taken
+        arguments, sources, conf.diff_src, compute, target=Arg.DIFF_SRC, instructions=taken
     )
 
 

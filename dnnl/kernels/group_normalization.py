@@ -13,43 +13,34 @@ from math import prod
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import Module, Type, Value, Values
-from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.folds import Fold, emit_fold, mean_and_variance, moments, room
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.codegen.quantization import Quantization
 from dnnl.codegen.resident import emit_resident, resident
 from dnnl.kernels.group_normalization_axes import GroupAxes, layered, layers
-from dnnl.kernels.normalization import KEPT, Flagged, TensorScales, affine, inverse_deviation
-from dnnl.kernels.pointwise import (
-    WIDE_FLOATS,
-    computed_in,
-    core_of,
-    letters,
-    refuse_types,
-    symbol,
-)
+from dnnl.kernels.normalization import KEPT, Flagged, affine, inverse_deviation
+from dnnl.kernels.pointwise import computed_in, core_of, letters, refuse_forward, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import NormFlags
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 _NONE = MemoryDesc.zero()
-_TYPES = WIDE_FLOATS | {DataType.s8, DataType.u8}
 # Results of a reduction to moments, and what normalizes: the mean and the factor.
 _MOMENTS, _FACTORS = 4, 2
 
 
 @dataclass(frozen=True)
 class Conf(Flagged):
-    """dst = post_ops(src_scale * (scale * (src - mean) / sqrt(variance + epsilon) + shift)) /
-    dst_scale for each of ``groups`` groups of channels of each image.
+    """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each of ``groups`` groups
+    of channels of each image with ``attributes``, of which the scale of src multiplies that.
 
     In ``training`` statistics that are not given are outputs.
 
@@ -64,8 +55,7 @@ class Conf(Flagged):
     epsilon: float
     flags: NormFlags
     training: bool
-    quantization: Quantization
-    post_ops: tuple[PostOp, ...]
+    attributes: Attributes
     at_once: bool = False
     factors: MemoryDesc = _NONE
     moments: MemoryDesc = _NONE
@@ -96,15 +86,13 @@ def configure(
     epsilon: float,
     flags: NormFlags,
     training: bool,
-    quantization: Quantization,
-    post_ops: tuple[PostOp, ...],
+    attributes: Attributes,
 ) -> Conf | Refusal:
-    """Accept any two layouts of supported types, and scales for whole tensors."""
-    refusal = refuse_types(src, dst, allowed=_TYPES) or refuse(post_ops, dst)
-    refusal = refusal or TensorScales.refuse(quantization, src, dst)
+    """Accept any two layouts of supported types."""
+    refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     if refusal is not None:
         return refusal
-    conf = Conf(src, dst, groups, epsilon, flags, training, quantization, post_ops)
+    conf = Conf(src, dst, groups, epsilon, flags, training, attributes)
     scratchpad = Scratchpad()
     apart = replace(conf, factors=scratchpad.take(layers(src, _FACTORS, conf.held))[1])
     if not conf.given:
@@ -189,35 +177,30 @@ class _Normalizer:
     one vector of them."""
 
     def __init__(self, conf: Conf, arguments: Arguments, index: tuple[Affine, ...]) -> None:
-        self.src = Operand(arguments.slot(Arg.SRC), conf.src, index)
-        self.dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+        src = Operand(arguments.slot(Arg.SRC), conf.src, index)
+        dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+        self._given = Sources(conf.attributes, {Arg.SRC: src}, arguments, late=True)
+        self.result = Result(conf.attributes, dst, arguments, src=src)
         self.shift = None
         if conf.shifted:
             channels = MemoryDesc(conf.src.dims[1:2], "f32")
             self.shift = Operand(arguments.slot(Arg.SHIFT), channels, index[1:2])
-        self._scales = TensorScales(conf.quantization, arguments)
-        self.epilogue = Epilogue(conf.post_ops, self.dst, arguments)
 
     @property
     def read(self) -> tuple[Operand, ...]:
         """What is read besides statistics and factors."""
         shifts = () if self.shift is None else (self.shift,)
-        return (self.src, *shifts, *self.epilogue.operands, *self._scales.operands)
+        return (*self._given.operands, *shifts, *self.result.inputs)
 
-    @property
-    def reads_dst(self) -> bool:
-        """Whether the post-ops need what the destination held before."""
-        return self.epilogue.reads_dst
+    def load(self, point: Point) -> Value:
+        """The elements of src here."""
+        return self._given.load(point, Arg.SRC)
 
-    def load_scales(self, point: Point) -> dict[int, Value]:
-        """The scales that are attributes."""
-        return self._scales.load(point)
-
-    def normalize(self, point: Point, mean: Value, factor: Value, scales: dict[int, Value]) -> None:
+    def normalize(self, point: Point, mean: Value, factor: Value) -> None:
         """One vector of elements."""
         shift = None if self.shift is None else point.load(self.shift)
-        value = affine(point, point.e.b.fsub(point.load(self.src), mean), factor, shift)
-        point.store(self.dst, self._scales.apply(point, value, scales, self.epilogue))
+        value = affine(point, point.e.b.fsub(self.load(point), mean), factor, shift)
+        self.result.store(point, value)
 
 
 def _moments(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
@@ -225,6 +208,7 @@ def _moments(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, .
     axes = letters(conf.src.dims)
     index = tuple(map(Affine.of, axes))
     src = Operand(arguments.slot(Arg.SRC), conf.src, index)
+    given = Sources(conf.attributes, {Arg.SRC: src}, arguments, late=True)
     slot = arguments.slot(Arg.SCRATCHPAD)
     written = layered(slot, conf.moments, index[:2])
 
@@ -232,8 +216,8 @@ def _moments(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, .
         for operand, value in zip(written, values, strict=True):
             point.store(operand, value)
 
-    own = moments(lambda p: p.load(src), conf.held)
-    fold = Fold(axes[:2], axes[2:], (src,), written, own, finish)
+    own = moments(lambda p: given.load(p, Arg.SRC), conf.held)
+    fold = Fold(axes[:2], axes[2:], given.operands, written, own, finish)
     name = symbol("group_normalization_moments", [conf.src], module.isa)
     return emit_fold(module, name, fold, (slot, conf.partial))
 
@@ -274,11 +258,10 @@ def _normalization(conf: Conf, arguments: Arguments) -> Nest:
     means, factors = layered(slot, conf.factors, index[:2])
 
     def body(point: Point) -> None:
-        loaded = point.load(means), point.load(factors)
-        own.normalize(point, *loaded, own.load_scales(point))
+        own.normalize(point, point.load(means), point.load(factors))
 
-    inputs = (means, factors, *own.read)
-    return Nest(axes, (), inputs, (own.dst,), body, reads_dst=own.reads_dst, core=conf.core)
+    inputs, result = (means, factors, *own.read), own.result
+    return Nest(axes, (), inputs, result.outputs, body, reads_dst=result.reads_dst, core=conf.core)
 
 
 def _at_once(conf: Conf, arguments: Arguments) -> Nest:
@@ -286,14 +269,12 @@ def _at_once(conf: Conf, arguments: Arguments) -> Nest:
     groups = _Groups(conf, arguments)
     axes = groups.axes
     own = _Normalizer(conf, arguments, axes.index)
-    reduction = moments(lambda p: p.load(own.src))
+    reduction = moments(own.load)
 
     def body(point: Point) -> None:
         mean, inverse = groups.settle(point, reduction.partial(point))
-        scales = own.load_scales(point)
-        point.each(lambda p: own.normalize(p, mean, groups.factor(p, inverse), scales))
+        point.each(lambda p: own.normalize(p, mean, groups.factor(p, inverse)))
 
-    inputs, outputs = (*own.read, *groups.read), (own.dst, *groups.written)
-    return Nest(
-        axes.kept, axes.reduced, inputs, outputs, body, reads_dst=own.reads_dst, core=conf.core
-    )
+    inputs, outputs = (*own.read, *groups.read), (*own.result.outputs, *groups.written)
+    reads = own.result.reads_dst
+    return Nest(axes.kept, axes.reduced, inputs, outputs, body, reads_dst=reads, core=conf.core)

@@ -9,32 +9,28 @@ from dataclasses import dataclass
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import Module, Value, Values, i64
-from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.folds import sums
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.codegen.quantization import Quantization
 from dnnl.kernels.layer_normalization_rows import Block, Index, blocks, open_blocks
-from dnnl.kernels.normalization import TensorScales, affine, inverse_deviation
+from dnnl.kernels.normalization import affine, inverse_deviation
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, refuse_types, symbol
+from dnnl.kernels.pointwise import core_of, refuse_forward, symbol
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
-from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
-
-_TYPES = WIDE_FLOATS | {DataType.s8, DataType.u8}
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(src_scale * (scale * (src - mean) / sqrt(variance + epsilon) + shift)) /
-    dst_scale for each row.
+    """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each row with
+    ``attributes``, of which the scale of src multiplies that.
 
     The statistics have the layout ``stat``. They are ``given``, or else computed and then
     ``kept`` where that is wanted. Of the root mean square kind (``rms``) there is no mean.
@@ -50,14 +46,12 @@ class Conf:
     rms: bool
     given: bool
     kept: bool
-    quantization: Quantization
-    post_ops: tuple[PostOp, ...]
+    attributes: Attributes
 
 
 def configure(conf: Conf) -> Conf | Refusal:
-    """Accept any layouts of supported types, and scales for whole tensors."""
-    refusal = refuse_types(conf.src, conf.dst, allowed=_TYPES) or refuse(conf.post_ops, conf.dst)
-    return refusal or TensorScales.refuse(conf.quantization, conf.src, conf.dst) or conf
+    """Accept any layouts of supported types."""
+    return refuse_forward({Arg.SRC: conf.src}, conf.dst, conf.attributes) or conf
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -120,12 +114,17 @@ class _Row:
         index = (*row, Affine.of(block.along))
         self.src = Operand(arguments.slot(Arg.SRC), conf.src, index)
         self.dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+        self.given = Sources(conf.attributes, {Arg.SRC: self.src}, arguments, late=True)
+        self.result = Result(conf.attributes, self.dst, arguments, src=self.src)
         self.statistics: dict[Arg, Operand] = {}
         if conf.given or conf.kept:
             names = (Arg.VARIANCE,) if conf.rms else (Arg.MEAN, Arg.VARIANCE)
             for name in names:
                 self.statistics[name] = Operand(arguments.slot(name), conf.stat, row)
-        self.epilogue = Epilogue(conf.post_ops, self.dst, arguments)
+
+    def load(self, point: Point) -> Value:
+        """The elements of src here."""
+        return self.given.load(point, Arg.SRC)
 
 
 class _Rows:
@@ -141,15 +140,14 @@ class _Rows:
             for arg, desc in ((Arg.SCALE, conf.scale), (Arg.SHIFT, conf.shift))
             if not desc.is_zero
         }
-        self._scales = TensorScales(conf.quantization, arguments)
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
         """Everything that is read."""
-        rows = [op for row in self._rows for op in (row.src, *row.epilogue.operands)]
+        rows = [op for row in self._rows for op in (*row.given.operands, *row.result.inputs)]
         if self._conf.given:
             rows += [op for row in self._rows for op in row.statistics.values()]
-        return (*rows, *self._channels.values(), *self._scales.operands)
+        return (*rows, *self._channels.values())
 
     @property
     def outputs(self) -> tuple[Operand, ...]:
@@ -160,25 +158,24 @@ class _Rows:
     @property
     def reads_dst(self) -> bool:
         """Whether the post-ops need what the destination held before."""
-        return any(row.epilogue.reads_dst for row in self._rows)
+        return any(row.result.reads_dst for row in self._rows)
 
     def body(self, point: Point) -> None:
         """The statistics and the result."""
         means, variances = self._given(point) if self._conf.given else self._computed(point)
         inverses = [inverse_deviation(point, value, self._conf.epsilon) for value in variances]
-        factors = self._scales.load(point)
 
         def finish(p: Point) -> None:
             channels = {arg: p.load(operand) for arg, operand in self._channels.items()}
             results = []
             for number, row in enumerate(self._rows):
-                value = p.load(row.src)
+                value = row.load(p)
                 if means:
                     value = p.e.b.fsub(value, means[number])
                 scale, factor = channels.get(Arg.SCALE), inverses[number]
                 factor = factor if scale is None else p.e.b.fmul(factor, scale)
                 value = affine(p, value, factor, channels.get(Arg.SHIFT))
-                results.append(self._scales.apply(p, value, factors, row.epilogue))
+                results.append(row.result.finished(p, value))
             # Behind all loads: of rows 4 KiB apart, one's would seem to wait for another's stores.
             for row, value in zip(self._rows, results, strict=True):
                 p.store(row.dst, value)
@@ -212,11 +209,11 @@ class _Rows:
 
         def total(p: Point, *totals: Value) -> Values:
             return tuple(
-                p.e.b.fadd(value, p.load(row.src)) for value, row in zip(totals, rows, strict=True)
+                p.e.b.fadd(value, row.load(p)) for value, row in zip(totals, rows, strict=True)
             )
 
         def squares(p: Point, *totals: Value) -> Values:
-            values = [p.load(row.src) for row in rows]
+            values = [row.load(p) for row in rows]
             self._prefetch(p)
             if means:
                 values = [p.e.b.fsub(x, mean) for x, mean in zip(values, means, strict=True)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import F64, Emitter, Module, Value, Values
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.fold_loop import added
@@ -16,7 +17,7 @@ from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import WIDE_FLOATS, core_of, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import core_of, letters, refuse_forward, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -56,43 +57,58 @@ class Conf:
     src: MemoryDesc
     dst: MemoryDesc
     workspace: MemoryDesc | None
+    attributes: Attributes
 
 
 def configure(
-    statement: Statement, src: MemoryDesc, dst: MemoryDesc, workspace: MemoryDesc | None
+    statement: Statement,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    workspace: MemoryDesc | None,
+    attributes: Attributes,
 ) -> Conf | Refusal:
-    """Accept any layouts of floats."""
-    refusal = refuse_types(src, dst, allowed=WIDE_FLOATS)
-    return refusal or Conf(statement, src, dst, workspace)
+    """Accept any layouts of supported types."""
+    refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
+    return refusal or Conf(statement, src, dst, workspace, attributes)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
     """One nest that reduces the windows."""
     arguments, statement = Arguments(), conf.statement
     window = Window(statement, conf.dst.dims)
-    src = window.middle(arguments.slot(Arg.SRC), conf.src)
-    around = window.around(arguments.slot(Arg.SRC), conf.src)
-    outputs = [window.middle(arguments.slot(Arg.DST), conf.dst)]
+    slot = arguments.slot(Arg.SRC)
+
+    def given(operand: Operand) -> Sources:
+        return Sources(conf.attributes, {Arg.SRC: operand}, arguments)
+
+    src, around = given(window.middle(slot, conf.src)), window.around(slot, conf.src)
+    sources = {operand: given(operand) for operand in around}
+    dst = window.middle(arguments.slot(Arg.DST), conf.dst)
+    result, further = Result(conf.attributes, dst, arguments), []
     if conf.workspace is not None:
-        outputs.append(window.middle(arguments.slot(Arg.WORKSPACE), conf.workspace))
+        further.append(window.middle(arguments.slot(Arg.WORKSPACE), conf.workspace))
+
+    def load(point: Point, operand: Operand) -> Value:
+        return sources[operand].load_or_zero(point, Arg.SRC)
 
     def body(point: Point) -> None:
-        (squares,) = window.sums(point, (around, around))
+        (squares,) = window.sums(point, (around, around), load=load)
         base = window.base(point, squares)
         power, inverse = powers(point.e, base, statement)
-        value = point.e.b.fmul(point.load(src), power)
-        for output in outputs:
-            point.store(output, value)
-            value = point.e.b.fmul(value, inverse())
+        value = point.e.b.fmul(src.load(point, Arg.SRC), power)
+        result.store(point, value)
+        for output in further:
+            point.store(output, point.e.b.fmul(value, inverse()))
 
     module = Module("lrn", isa)
     entry = symbol("lrn", [conf.src, conf.dst], isa)
     nest = Nest(
         window.axes,
         window.taps,
-        (src, *around),
-        tuple(outputs),
+        (*src.operands, *(op for own in sources.values() for op in own.operands), *result.inputs),
+        (*result.outputs, *further),
         body,
+        reads_dst=result.reads_dst,
         registers=lines(isa, conf.dst),
         core=core_of(conf.src, conf.dst),
     )
@@ -100,6 +116,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
 
 Neighbours = tuple[Operand, ...]
+Load = Callable[[Point, Operand], Value]
 
 
 class Window:
@@ -143,16 +160,21 @@ class Window:
         """The elements around it."""
         return tuple(Operand(slot, desc, index) for index in self._shifts)
 
-    def sums(self, point: Point, *pairs: tuple[Neighbours, Neighbours]) -> Values:
-        """The sums of products over the window around a point."""
+    def sums(
+        self,
+        point: Point,
+        *pairs: tuple[Neighbours, Neighbours],
+        load: Load = Point.load_or_zero,
+    ) -> Values:
+        """The sums of products over the window around a point of what is ``load``ed."""
         totals = tuple(point.constant(0.0) for _ in pairs)
         if not self.taps:
             for number in range(len(self._shifts)):
-                totals = _more(point, totals, [(a[number], b[number]) for a, b in pairs])
+                totals = _more(point, totals, [(a[number], b[number]) for a, b in pairs], load)
             return totals
 
         def step(p: Point, *totals: Value) -> Values:
-            return _more(p, totals, [(a, b) for (a,), (b,) in pairs])
+            return _more(p, totals, [(a, b) for (a,), (b,) in pairs], load)
 
         return point.fold((0.0,) * len(pairs), step, added)
 
@@ -167,9 +189,9 @@ class Window:
         return point.constant(2 * statement.beta * statement.factor(self._ndims))
 
 
-def _more(p: Point, totals: Values, pairs: Sequence[tuple[Operand, Operand]]) -> Values:
+def _more(p: Point, totals: Values, pairs: Sequence[tuple[Operand, Operand]], load: Load) -> Values:
     """The totals with a product of each pair added, of which one that is not there adds nothing."""
-    loaded = {operand: p.load_or_zero(operand) for pair in pairs for operand in pair}
+    loaded = {operand: load(p, operand) for pair in pairs for operand in pair}
     return tuple(
         vector.multiply_add(p.e, loaded[a], loaded[b], total)
         for (a, b), total in zip(pairs, totals, strict=True)

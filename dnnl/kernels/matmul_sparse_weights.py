@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dnnl.codegen import vector
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.builder import I32, I64, Emitter, Module, Value, Values, i64
 from dnnl.codegen.convert import storage
 from dnnl.codegen.epilogue import Arguments
@@ -79,7 +80,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     def biased(point: Point, loaded: list[Value]) -> Value:
         return loaded[0] if len(loaded) == 1 else point.e.b.fadd(*loaded)
 
-    finish = pointwise(arguments, sources, product.dst, product.post_ops, biased)
+    finish = pointwise(arguments, sources, product.dst, biased, Attributes(product.post_ops))
     entry = symbol("matmul_out", [conf.sums[1], product.dst], isa)
     phases.append(emit_nest(module, entry, finish))
     return Kernel(module, tuple(phases), arguments.ids)

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from dnnl.codegen import math, vector
 from dnnl.codegen.access import Operand
-from dnnl.codegen.address import ZERO
 from dnnl.codegen.builder import Value
-from dnnl.codegen.epilogue import Arguments, Epilogue
-from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.codegen.place import Place
-from dnnl.codegen.quantization import Quantization
-from dnnl.types.arg import Arg, name_of
 from dnnl.types.kinds import NormFlags
-from dnnl.types.memory_desc import MemoryDesc
 
 KEPT = 256
 """How many decisions are remembered for descriptions that come again."""
@@ -56,48 +48,3 @@ def affine(place: Place, value: Value, factor: Value, shift: Value | None) -> Va
     if shift is None:
         return place.e.b.fmul(value, factor)
     return vector.multiply_add(place.e, value, factor, shift)
-
-
-class TensorScales:
-    """The attribute scales of whole tensors: that of SRC multiplies what is normalized, that of DST
-    divides what the post-ops make of it."""
-
-    def __init__(self, quantization: Quantization, arguments: Arguments) -> None:
-        self._scales = {
-            arg: Operand(
-                arguments.slot(Arg.SCALES | arg), MemoryDesc((1,), spec.data_type), (ZERO,)
-            )
-            for arg, spec in quantization.scales
-        }
-
-    @staticmethod
-    def refuse(quantization: Quantization, src: MemoryDesc, dst: MemoryDesc) -> Refusal | None:
-        """Why these scales cannot be generated, or None."""
-        refusal = quantization.refuse({int(Arg.SRC): src, int(Arg.DST): dst})
-        for argument, spec in quantization.scales:
-            if spec.mask:
-                detail = f"scales of {name_of(argument)} with mask {spec.mask}"
-                return refusal or Refusal(Reason.ATTRIBUTE, detail)
-        return refusal
-
-    @property
-    def operands(self) -> tuple[Operand, ...]:
-        """What is read."""
-        return tuple(self._scales.values())
-
-    def load(self, place: Place) -> dict[int, Value]:
-        """What :meth:`apply` multiplies by."""
-        factors = {arg: place.load(operand) for arg, operand in self._scales.items()}
-        if Arg.DST in factors:
-            factors[Arg.DST] = math.reciprocal(place.e, factors[Arg.DST])
-        return factors
-
-    @staticmethod
-    def apply(
-        place: Place, value: Value, factors: Mapping[int, Value], epilogue: Epilogue
-    ) -> Value:
-        """What is stored of a normalized value."""
-        if Arg.SRC in factors:
-            value = place.e.b.fmul(value, factors[Arg.SRC])
-        value = epilogue.apply(place, value)
-        return place.e.b.fmul(value, factors[Arg.DST]) if Arg.DST in factors else value

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
@@ -50,8 +51,8 @@ class OpenKernel:
     def refuse(self, conf: Any, isa: Isa) -> Refusal | None:
         """Why a configuration has no code for all sizes."""
         descs = [desc for _, desc in self._tensors(conf)]
-        post_ops = getattr(conf, "post_ops", ())
-        operands = [desc for entry in post_ops for _, desc in entry.operands]
+        entries = getattr(conf, "attributes", Attributes()).post_ops
+        operands = [desc for entry in entries for _, desc in entry.operands]
         return refuse_open(isa, (*descs, *operands))
 
     def _tensors(self, conf: Any) -> Iterable[tuple[int, MemoryDesc]]:
@@ -74,9 +75,10 @@ class OpenKernel:
                 for number, desc in enumerate(descs)
             )
             fields[field] = new if isinstance(value, tuple) else new[0]
-        if hasattr(conf, "post_ops"):
-            entries = enumerate(conf.post_ops)
-            fields["post_ops"] = tuple(with_operands(n, entry, made) for n, entry in entries)
+        if hasattr(conf, "attributes"):
+            entries = enumerate(conf.attributes.post_ops)
+            post_ops = tuple(with_operands(n, entry, made) for n, entry in entries)
+            fields["attributes"] = replace(conf.attributes, post_ops=post_ops)
         return replace(conf, **fields)
 
     def shared(self, conf: Any) -> Any:

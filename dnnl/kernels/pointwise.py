@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import F32, F64, Module, Type, Value
 from dnnl.codegen.convert import bare_core
 from dnnl.codegen.dropout import Dropper
@@ -33,8 +34,11 @@ SMALL_FLOATS = frozenset({DataType.f8_e5m2, DataType.f8_e4m3})
 BYTES = frozenset({DataType.s8, DataType.u8})
 INTEGERS = BYTES | {DataType.s32}
 WHOLE_BYTES = frozenset(kind for kind in DataType if kind.bits >= 8)
+TYPES = WIDE_FLOATS | SMALL_FLOATS | INTEGERS
+"""What forward operations read and write, each tensor in a type of its own."""
 _F32 = frozenset({DataType.f32})
 _NONE = Quantization()
+_PLAIN = Attributes()
 
 
 def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
@@ -54,6 +58,15 @@ def refuse_types(*descs: MemoryDesc, allowed: Collection[DataType] = _F32) -> Re
         if desc.data_type not in allowed:
             return Refusal(Reason.DATA_TYPE, f"{desc.data_type}; it takes {any_of(allowed)}")
     return None
+
+
+def refuse_forward(
+    sources: Mapping[int, MemoryDesc], dst: MemoryDesc, attributes: Attributes
+) -> Refusal | None:
+    """Why a forward operation bound by memory does not take these tensors and attributes, or
+    None."""
+    refusal = refuse_types(*sources.values(), dst, allowed=TYPES)
+    return refusal or attributes.refuse(sources, dst)
 
 
 def computed_in(*descs: MemoryDesc) -> DataType:
@@ -88,20 +101,17 @@ def pointwise(
     arguments: Arguments,
     sources: Sequence[Source],
     dst: MemoryDesc,
-    post_ops: Sequence[PostOp],
     compute: Compute,
-    dropout: Dropout | None = None,
+    attributes: Attributes = _PLAIN,
     *,
     target: Arg = Arg.DST,
-    quantization: Quantization = _NONE,
     instructions: int = 1,
 ) -> Nest:
-    """dst = post_ops(dropout(compute(sources))) for every element, where ``compute`` takes about so
-    many ``instructions``.
+    """dst = compute(sources) for every element with ``attributes``, where ``compute`` takes about
+    so many ``instructions``.
 
     A source is (argument id, descriptor, the dst dimension that each of its dimensions follows).
-    The argument of dst is ``target``. Sources come as their ``quantization`` means them. Where a
-    tensor is f64, so is the computation.
+    The argument of dst is ``target``. Where a tensor is f64, so is the computation.
     """
     axes = letters(dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
@@ -109,24 +119,18 @@ def pointwise(
         arg: Operand(arguments.slot(arg), desc, broadcast(desc, [index[dim] for dim in dims]))
         for arg, desc, dims in sources
     }
-    quantizer = Quantizer(quantization, inputs, arguments)
-    output = Operand(arguments.slot(target), dst, index)
-    dropper = Dropper(dropout, output, arguments)
-    epilogue = Epilogue(post_ops, output, arguments)
+    given = Sources(attributes, inputs, arguments)
+    result = Result(attributes, Operand(arguments.slot(target), dst, index), arguments)
 
     def body(point: Point) -> None:
-        loaded = [
-            quantizer.dequantize(point, arg, point.load(given)) for arg, given in inputs.items()
-        ]
-        value = dropper.apply(point, compute(point, loaded))
-        point.store(output, epilogue.apply(point, value))
+        result.store(point, compute(point, [given.load(point, arg) for arg in inputs]))
 
-    read = (*inputs.values(), *quantizer.operands, *dropper.inputs, *epilogue.operands)
-    registers = None if dropout is None else dropper.registers
+    drops = attributes.dropout is not None
     return Nest(
-        axes, (), read, (output, *dropper.outputs), body,
-        numbers=dropper.numbers, reads_dst=epilogue.reads_dst, registers=registers,
-        abreast=abreast(instructions + epilogue.instructions) if dropout is None else 1,
+        axes, (), (*given.operands, *result.inputs), result.outputs, body,
+        numbers=result.numbers, reads_dst=result.reads_dst,
+        registers=result.registers if drops else None,
+        abreast=1 if drops else abreast(instructions + result.instructions),
         core=core_of(dst, *(desc for _, desc, _ in sources)),
     )  # fmt: skip
 

@@ -5,37 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 
 from dnnl.codegen import extreme, vector
 from dnnl.codegen.access import Number, Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.arithmetic import round_down
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import F64, Emitter, Module, Type, Value, Values
-from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.windows import Window, tap_number
-from dnnl.kernels.pointwise import INTEGERS, WIDE_FLOATS, core_of, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import core_of, letters, refuse_forward, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 # With more taps than these several registers: each tap waits for the one before, and those of the
 # next point come too late to fill the time.
 _MANY_TAPS, _SIDE_BY_SIDE = 16, 4
 # The numbers of taps are floats on their way.
 _MOST_NUMBERED = 2**24
+# What a maximum is without a tap: the least number of any type, once it is converted.
+_LEAST = -inf
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(pooling of src); one number for each spatial dimension, dilation 0 is dense.
+    """dst = pooling of src with ``attributes``; one number for each spatial dimension, of which a
+    dilation of 0 is dense.
 
     Tap k of output o lies at ``o * stride + k * (dilation + 1) - padding``. A maximum leaves in
     ``workspace``, if there is one, which tap of the window it was, the last dimension fastest.
@@ -48,7 +51,7 @@ class Conf:
     strides: tuple[int, ...]
     padding: tuple[int, ...]
     dilations: tuple[int, ...]
-    post_ops: tuple[PostOp, ...]
+    attributes: Attributes
     workspace: MemoryDesc | None = None
 
 
@@ -60,16 +63,16 @@ def configure(
     strides: tuple[int, ...],
     padding: tuple[int, ...],
     dilations: tuple[int, ...],
-    post_ops: tuple[PostOp, ...],
+    attributes: Attributes,
     workspace: MemoryDesc | None = None,
 ) -> Conf | Refusal:
     """Accept any window and any layouts of supported types; a workspace, of dst's dims and of u8 or
     s32, for a maximum only."""
-    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, post_ops, workspace)
-    refusal = refuse_types(src, dst, allowed=WIDE_FLOATS | INTEGERS)
+    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, attributes, workspace)
+    refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     if refusal is None and workspace is not None:
         refusal = refuse_taps(kernel)
-    return refusal or refuse(post_ops, dst) or conf
+    return refusal or conf
 
 
 def refuse_taps(kernel: tuple[int, ...]) -> Refusal | None:
@@ -99,8 +102,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     ]
     bare = frozenset(range(2, len(axes)))  # what pads a block is no tap
     src = Operand(arguments.slot(Arg.SRC), conf.src, (*index[:2], *seen), bare=bare)
+    given = Sources(conf.attributes, {Arg.SRC: src}, arguments)
     dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(index))
-    epilogue = Epilogue(conf.post_ops, dst, arguments)
+    result = Result(conf.attributes, dst, arguments)
     places = []
     if conf.workspace is not None:
         places.append(Operand(arguments.slot(Arg.WORKSPACE), conf.workspace, tuple(index)))
@@ -113,19 +117,19 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
     def body(point: Point) -> None:
         if conf.alg is not Alg.pooling_max:
-            value = _average(conf, src, point)
+            value = _average(conf, given, point)
         elif not places:
-            value = _maximum(conf, src, point)
+            value = _maximum(conf, given, point)
         else:
-            value, place = _maximum_with_place(conf, src, tap, starts, point)
+            value, place = _maximum_with_place(conf, given, tap, starts, point)
             point.store(places[0], place)
-        point.store(dst, epilogue.apply(point, value))
+        result.store(point, value)
 
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
     nest = Nest(
-        axes, taps, (src, *epilogue.operands), (dst, *places), body,
-        numbers=(tap, *starts) if places else (), reads_dst=epilogue.reads_dst, core=_core(conf),
+        axes, taps, (*given.operands, *result.inputs), (*result.outputs, *places), body,
+        numbers=(tap, *starts) if places else (), reads_dst=result.reads_dst, core=_core(conf),
         registers=_registers(conf, tuple(tap.extent for tap in taps), isa),
     )  # fmt: skip
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
@@ -146,35 +150,35 @@ def registers(kernel: tuple[int, ...]) -> int:
 
 def _core(conf: Conf) -> Type:
     """What windows are compared and summed in: f64 if f32 would not tell their elements apart."""
-    wide = conf.src.data_type is DataType.s32 and not conf.post_ops
+    wide = conf.src.data_type is DataType.s32 and conf.attributes.plain
     return F64 if wide else core_of(conf.src, conf.dst)
 
 
-def _maximum(conf: Conf, src: Operand, point: Point) -> Value:
+def _maximum(conf: Conf, given: Sources, point: Point) -> Value:
     """The maximum of the taps inside, NaN where one is; padding is no value."""
-    least = conf.dst.data_type.least
     if conf.src.data_type.is_float:
-        return extreme.fold(point, lambda p: p.load(src), vector.maximum, least, absent=least)
+        return extreme.fold(
+            point, lambda p: given.load(p, Arg.SRC), vector.maximum, _LEAST, absent=_LEAST
+        )
 
     def step(p: Point, best: Value) -> Values:
-        return (vector.maximum(p.e, p.load(src), best),)
+        return (vector.maximum(p.e, given.load(p, Arg.SRC), best),)
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         return (vector.maximum(e, a[0], b[0]),)
 
-    (best,) = point.fold((least,), step, merge, absent=least)
+    (best,) = point.fold((_LEAST,), step, merge, absent=_LEAST)
     return best
 
 
 def _maximum_with_place(
-    conf: Conf, src: Operand, tap: Number, starts: Sequence[Number], point: Point
+    conf: Conf, given: Sources, tap: Number, starts: Sequence[Number], point: Point
 ) -> Values:
     """The maximum and the number of the first tap that has it, of the last one that is NaN."""
     # Taps are visited in the order in which src has them.
     steps = zip(conf.src.strides[2:], conf.kernel, strict=True)
     in_order = all(a > b for a, b in pairwise(stride for stride, size in steps if size > 1))
-    least = conf.dst.data_type.least
-    extremes = extreme.Extreme(point.e, vector.maximum, least)
+    extremes = extreme.Extreme(point.e, vector.maximum, _LEAST)
 
     def first(e: Emitter, a: Values, b: Values, ordered: bool) -> Value:
         """The number of a's tap or of b's, which comes later where taps are ``ordered``."""
@@ -186,24 +190,24 @@ def _maximum_with_place(
         return e.b.select(better, b[-1], a[-1])
 
     def step(p: Point, *state: Value) -> Values:
-        seen = p.load(src), p.number(tap)
+        seen = given.load(p, Arg.SRC), p.number(tap)
         number = first(p.e, state, seen, in_order)
         return *extremes.with_term(p.e, seen[0], state[:-1]), number
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         return *extremes.merged(e, a[:-1], b[:-1]), first(e, a, b, False)
 
-    *state, found = point.fold((*extremes.init, 0.0), step, merge, absent=least)
+    *state, found = point.fold((*extremes.init, 0.0), step, merge, absent=_LEAST)
     best = extremes.result(point.e, tuple(state))
 
     def settled() -> Values:
-        e, number = point.e, _last_nan(src, tap, least, point)
-        nothing = e.b.fcmp_ordered("==", best, point.constant(least))
+        e, number = point.e, _last_nan(given, tap, point)
+        nothing = e.b.fcmp_ordered("==", best, point.constant(_LEAST))
         number = e.b.select(_is_nan(e, best), number, found)
         return (e.b.select(nothing, _first_inside(conf, starts, point), number),)
 
     # Seldom a tap is NaN, or none is larger than the least number, which all have then.
-    special = point.e.b.fcmp_unordered("<=", best, point.constant(least))
+    special = point.e.b.fcmp_unordered("<=", best, point.constant(_LEAST))
     if point.stored is not None:
         special = point.e.b.and_(special, point.stored)
     (number,) = point.e.branch(vector.any_lane(point.e, special), settled, lambda: (found,))
@@ -214,17 +218,17 @@ def _is_nan(e: Emitter, value: Value) -> Value:
     return e.b.fcmp_unordered("uno", value, value)
 
 
-def _last_nan(src: Operand, tap: Number, least: float, point: Point) -> Value:
+def _last_nan(given: Sources, tap: Number, point: Point) -> Value:
     """The number of the last tap that is NaN."""
 
     def step(p: Point, last: Value) -> Values:
         later = vector.maximum(p.e, p.number(tap), last)
-        return (p.e.b.select(_is_nan(p.e, p.load(src)), later, last),)
+        return (p.e.b.select(_is_nan(p.e, given.load(p, Arg.SRC)), later, last),)
 
     def merge(e: Emitter, a: Values, b: Values) -> Values:
         return (vector.maximum(e, a[0], b[0]),)
 
-    return point.fold((0.0,), step, merge, absent=least)[0]
+    return point.fold((0.0,), step, merge, absent=_LEAST)[0]
 
 
 def _first_inside(conf: Conf, starts: Sequence[Number], point: Point) -> Value:
@@ -242,12 +246,12 @@ def _first_inside(conf: Conf, starts: Sequence[Number], point: Point) -> Value:
     return number
 
 
-def _average(conf: Conf, src: Operand, point: Point) -> Value:
+def _average(conf: Conf, given: Sources, point: Point) -> Value:
     """The sum of the taps inside src by the number of taps, all of them or those inside."""
     volume = prod(conf.kernel)
 
     def step(p: Point, total: Value) -> Values:
-        return (p.e.b.fadd(total, p.load(src)),)
+        return (p.e.b.fadd(total, given.load(p, Arg.SRC)),)
 
     (total,) = point.fold((0.0,), step, added, absent=0.0)
     if conf.alg is Alg.pooling_avg_exclude_padding:

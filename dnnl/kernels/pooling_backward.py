@@ -35,7 +35,6 @@ from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,6 @@ def configure(
     strides: tuple[int, ...],
     padding: tuple[int, ...],
     dilations: tuple[int, ...],
-    _: tuple[PostOp, ...],
 ) -> Conf | Refusal:
     """Accept any window and any layouts of supported types."""
     conf = Conf(alg, diff_src, diff_dst, workspace, kernel, strides, padding, dilations)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.builder import Value
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
@@ -13,32 +14,28 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import (
-    INTEGERS,
-    WIDE_FLOATS,
-    build_nest,
-    pointwise,
-    refuse_types,
-    source,
-)
+from dnnl.kernels.pointwise import build_nest, pointwise, refuse_forward, source
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
-
-TYPES = WIDE_FLOATS | INTEGERS
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = src where src > 0, else src * weights, which are broadcast where they have size 1."""
+    """dst = src where src > 0, else src * weights, which are broadcast where they have size 1, with
+    ``attributes``."""
 
     src: MemoryDesc
     weights: MemoryDesc
     dst: MemoryDesc
+    attributes: Attributes
 
 
-def configure(src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc) -> Conf | Refusal:
+def configure(
+    src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attributes: Attributes
+) -> Conf | Refusal:
     """Accept any three layouts of supported types."""
-    return refuse_types(src, weights, dst, allowed=TYPES) or Conf(src, weights, dst)
+    refusal = refuse_forward({Arg.SRC: src, Arg.WEIGHTS: weights}, dst, attributes)
+    return refusal or Conf(src, weights, dst, attributes)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -53,7 +50,7 @@ def build_open(conf: Conf, isa: Isa) -> Kernel:
 
 def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     sources = [source(Arg.SRC, conf.src), source(Arg.WEIGHTS, conf.weights)]
-    yield pointwise(arguments, sources, conf.dst, (), _apply)
+    yield pointwise(arguments, sources, conf.dst, _apply, conf.attributes)
 
 
 def _apply(point: Point, loaded: list[Value]) -> Value:

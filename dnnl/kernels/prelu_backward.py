@@ -15,8 +15,16 @@ from dnnl.codegen.folds import Fold, Reduction, emit_fold, needed
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import computed_in, core_of, emit_copy, letters, refuse_types, symbol
-from dnnl.kernels.prelu import TYPES, where_positive
+from dnnl.kernels.pointwise import (
+    TYPES,
+    computed_in,
+    core_of,
+    emit_copy,
+    letters,
+    refuse_types,
+    symbol,
+)
+from dnnl.kernels.prelu import where_positive
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc

@@ -10,9 +10,10 @@ from math import inf, prod
 from dnnl.codegen import extreme, math, vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import I32, Emitter, Module, Value, Values
 from dnnl.codegen.convert import storage
-from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.folds import Fold, Reduction, at_once, emit_fold, needed
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
@@ -20,21 +21,12 @@ from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.open_fold import OpenFold, open_room
 from dnnl.codegen.point import Point
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import (
-    INTEGERS,
-    WIDE_FLOATS,
-    computed_in,
-    core_of,
-    letters,
-    refuse_types,
-    symbol,
-)
+from dnnl.kernels.pointwise import computed_in, core_of, letters, refuse_forward, symbol
 from dnnl.kernels.scratchpad import Scratchpad
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 _NONE = MemoryDesc.zero()
 _KEPT = 256  # decisions that are remembered for descriptions that come again
@@ -48,10 +40,11 @@ Combine = Callable[[Emitter, Value, Value], Value]
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(src reduced along the dimensions ``reduces``, of which dst has one element).
+    """dst = src reduced along the dimensions ``reduces``, of which dst has one element, with
+    ``attributes``.
 
     Where a part of the reduction is a work item, ``partial`` results lie in the ``scratchpad``,
-    which has that many bytes. So do the results before post-ops, as ``total``, where blocks of dst
+    which has that many bytes. So do the results before all else, as ``total``, where blocks of dst
     pad a dimension that is reduced.
     """
 
@@ -61,7 +54,7 @@ class Conf:
     src: MemoryDesc
     dst: MemoryDesc
     reduces: tuple[int, ...]
-    post_ops: tuple[PostOp, ...]
+    attributes: Attributes
     total: MemoryDesc = _NONE
     partial: MemoryDesc = _NONE
     scratchpad: int = 0
@@ -74,8 +67,8 @@ class Conf:
     @property
     def exact(self) -> bool:
         """Whether integers become integers, by sums or comparisons in s32."""
-        kinds = self.src.data_type, self.dst.data_type
-        return self.alg in _WHOLE and all(kind.is_integer for kind in kinds)
+        whole = self.alg in _WHOLE and not self.attributes.quantizes(Arg.SRC)
+        return whole and self.src.data_type.is_integer and self.dst.data_type.is_integer
 
     @property
     def held(self) -> DataType:
@@ -95,14 +88,13 @@ def configure(
     src: MemoryDesc,
     dst: MemoryDesc,
     isa: Isa,
-    post_ops: tuple[PostOp, ...],
+    attributes: Attributes,
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types."""
     pairs = enumerate(zip(src.dims, dst.dims, strict=True))
     reduces = tuple(dim for dim, (extent, left) in pairs if extent != left)
-    conf = Conf(alg, p, eps, src, dst, reduces, post_ops)
-    allowed = WIDE_FLOATS | INTEGERS
-    refusal = refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst)
+    conf = Conf(alg, p, eps, src, dst, reduces, attributes)
+    refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     runtime = src.has_runtime_values or dst.has_runtime_values
     return refusal or (_with_room(conf) if runtime else _with_scratchpad(conf, isa))
 
@@ -170,8 +162,9 @@ class _Reducer:
         walked = (self._reduced.get(dim, axis) for dim, axis in enumerate(self._kept))
         src = tuple(map(Affine.of, walked))
         self._src = Operand(arguments.slot(Arg.SRC), conf.src, src)
-        self._dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
-        self._epilogue = Epilogue(conf.post_ops, self._dst, arguments)
+        self._given = Sources(conf.attributes, {Arg.SRC: self._src}, arguments)
+        dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+        self._result = Result(conf.attributes, dst, arguments)
         self.total: Operand | None = None
         if not conf.total.is_zero:
             self.total = Operand(arguments.slot(Arg.SCRATCHPAD), conf.total, index)
@@ -180,18 +173,18 @@ class _Reducer:
     def fold(self) -> Fold:
         """The reduction, to dst or to where its results wait."""
         kept, reduced = self._kept, tuple(self._reduced.values())
-        total = self.total
+        total, result = self.total, self._result
         if total is None:
             return Fold(
-                kept, reduced, (self._src,), (self._dst,), self._reduction,
+                kept, reduced, self._given.operands, result.outputs, self._reduction,
                 lambda point, values: self._finish(point, *values),
-                self._epilogue.operands, reads_dst=self._epilogue.reads_dst,
+                result.inputs, reads_dst=result.reads_dst,
             )  # fmt: skip
 
         def wait(point: Point, values: Values) -> None:
             point.store_stored(total, *values)
 
-        return Fold(kept, reduced, (self._src,), (total,), self._reduction, wait)
+        return Fold(kept, reduced, self._given.operands, (total,), self._reduction, wait)
 
     def finished(self, total: Operand) -> Nest:
         """What makes dst of the results that wait."""
@@ -199,9 +192,10 @@ class _Reducer:
         def body(point: Point) -> None:
             self._finish(point, point.load_stored(total))
 
-        inputs, core = (total, *self._epilogue.operands), core_of(total.desc)
-        reads = self._epilogue.reads_dst
-        return Nest(self._kept, (), inputs, (self._dst,), body, reads_dst=reads, core=core)
+        inputs, core, result = (total, *self._result.inputs), core_of(total.desc), self._result
+        return Nest(
+            self._kept, (), inputs, result.outputs, body, reads_dst=result.reads_dst, core=core
+        )
 
     @property
     def _reduction(self) -> Reduction:
@@ -247,7 +241,7 @@ class _Reducer:
         return Reduction(partial, merge, (neutral,), held)
 
     def _load(self, point: Point) -> Value:
-        return point.load(self._src)
+        return self._given.load(point, Arg.SRC)
 
     def _power(self, point: Point) -> Value:
         return math.power(point.e, math.absolute(point.e, self._load(point)), self._conf.p)
@@ -256,7 +250,7 @@ class _Reducer:
         """Store what becomes of a result."""
         e, conf = point.e, self._conf
         if self._bare:
-            point.store_stored(self._dst, total)
+            point.store_stored(self._result.dst, total)
             return
         if conf.exact:
             total = e.b.sitofp(total, point.kind)
@@ -266,7 +260,7 @@ class _Reducer:
             total = e.b.fdiv(total, count)
         elif conf.norm:
             total = self._settled(point, total)
-        point.store(self._dst, self._epilogue.apply(point, total))
+        self._result.store(point, total)
 
     def _settled(self, point: Point, total: Value) -> Value:
         """The norm out of the sum of powers."""
@@ -285,7 +279,7 @@ class _Reducer:
     def _bare(self) -> bool:
         """Whether the sum of integers is dst as it is."""
         conf = self._conf
-        plain = not conf.post_ops and conf.alg is not Alg.reduction_mean
+        plain = conf.attributes.plain and conf.alg is not Alg.reduction_mean
         return conf.exact and plain and conf.dst.data_type is _S32
 
 

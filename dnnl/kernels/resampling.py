@@ -8,20 +8,21 @@ from functools import cached_property, reduce
 from dnnl.codegen import vector
 from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import F64, I32, Module, Type, Value, Values
 from dnnl.codegen.convert import bare_core
-from dnnl.codegen.epilogue import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.fold_loop import added
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.kernels.pointwise import (
-    INTEGERS,
     WIDE_FLOATS,
     computed_in,
     core_of,
     letters,
+    refuse_forward,
     refuse_types,
     symbol,
 )
@@ -30,26 +31,26 @@ from dnnl.kernels.resampling_taps import Side, Table
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 # So many registers share what is looked up for a pixel.
 _SIDE_BY_SIDE = 4
 # Elements along an axis, for which a kernel is built in some ten seconds.
 _LONGEST = 2**20
+_CHANNELS = 3  # the mask of batch and channels
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(the sum of weighted elements of src): of those that an element is made of,
-    the nearest one or with ``linear`` interpolation those beside it. In a ``gradient`` they are
-    diff_src and diff_dst, and the elements of which one is a part.
+    """dst = the sum of weighted elements of src with ``attributes``: of those that an element is
+    made of, the nearest one or with ``linear`` interpolation those beside it. In a ``gradient``
+    they are diff_src and diff_dst, and the elements of which one is a part.
     """
 
     linear: bool
     gradient: bool
     src: MemoryDesc
     dst: MemoryDesc
-    post_ops: tuple[PostOp, ...]
+    attributes: Attributes
 
     @property
     def ends(self) -> tuple[Arg, Arg]:
@@ -67,7 +68,7 @@ class Conf:
     @property
     def moved(self) -> bool:
         """Whether elements become those of dst as they are."""
-        alike = self.src.data_type is self.dst.data_type and not self.post_ops
+        alike = self.src.data_type is self.dst.data_type and self.attributes.plain
         return alike and all(table.taps == 1 and not table.weighted for table in self.dims)
 
 
@@ -76,16 +77,28 @@ def configure(
     gradient: bool,
     src: MemoryDesc,
     dst: MemoryDesc,
-    post_ops: tuple[PostOp, ...],
+    attributes: Attributes,
 ) -> Conf | Refusal:
     """Accept any two layouts of supported types; those of gradients are floats."""
-    allowed = WIDE_FLOATS if gradient else WIDE_FLOATS | INTEGERS
     longest = max(*src.dims[2:], *dst.dims[2:])
     if longest > _LONGEST:
         rule = f"at most {_LONGEST}, as the places of all elements are part of the code"
         return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
-    refusal = refuse_types(src, dst, allowed=allowed) or refuse(post_ops, dst)
-    return refusal or Conf(linear, gradient, src, dst, post_ops)
+    if gradient:
+        refusal = refuse_types(src, dst, allowed=WIDE_FLOATS)
+    else:
+        refusal = refuse_forward({Arg.SRC: src}, dst, attributes) or _refuse_masks(attributes)
+    return refusal or Conf(linear, gradient, src, dst, attributes)
+
+
+def _refuse_masks(attributes: Attributes) -> Refusal | None:
+    """A refusal of scales and zero points that differ between what a sum is made of."""
+    own = attributes.quantization.of_arguments((Arg.SRC,))
+    for _, spec in (*own.scales, *own.zero_points):
+        if spec.mask > _CHANNELS:
+            detail = f"scales or zero points of SRC with mask {spec.mask}, along the image"
+            return Refusal(Reason.ATTRIBUTE, f"{detail}; at most {_CHANNELS}")
+    return None
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -118,7 +131,8 @@ def _nest(
     found = tuple(side.found for side in sides) + (() if row is None else (row.found,))
     src = Operand(arguments.slot(read), conf.src, (*index[:2], *map(Affine.of, found)))
     dst = Operand(arguments.slot(written), conf.dst, index)
-    epilogue = Epilogue(conf.post_ops, dst, arguments)
+    given = Sources(conf.attributes, {read: src}, arguments)
+    result = Result(conf.attributes, dst, arguments)
 
     def load(p: Point) -> list[Value]:
         places = {side.found: p.place(side.places) for side in sides}
@@ -149,12 +163,14 @@ def _nest(
         else:
             values = step(point, *[point.constant(-0.0)] * count)
         value = values[0] if row is None else row.summed(point, values)
-        point.store(dst, epilogue.apply(point, value))
+        # The weights of all taps sum up to 1.
+        result.store(point, given.meant(point, read, value))
 
     tables = [table for side in (*sides, *(() if row is None else (row,))) for table in side.tables]
     nest = Nest(
         axes, tuple(tap for side in sides for tap in side.taps),
-        (src, *tables, *epilogue.operands), (dst,), body, reads_dst=epilogue.reads_dst,
+        (*given.operands, *tables, *result.inputs), result.outputs, body,
+        reads_dst=result.reads_dst,
         core=core, registers=1 if conf.moved or row is not None else _SIDE_BY_SIDE,
         found=found,
     )  # fmt: skip
@@ -165,5 +181,5 @@ def _core(conf: Conf) -> Type:
     """What is computed in: f64 where f32 would not tell integers apart."""
     if conf.moved:
         return bare_core(conf.src.data_type, conf.dst.data_type)
-    wide = conf.src.data_type is DataType.s32 and not conf.post_ops
+    wide = conf.src.data_type is DataType.s32 and conf.attributes.plain
     return F64 if wide else core_of(conf.src, conf.dst)

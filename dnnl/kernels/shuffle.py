@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dnnl.codegen import convert
 from dnnl.codegen.access import Bound, Operand
 from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.codegen.attributes import Attributes, Result, Sources
 from dnnl.codegen.builder import Module
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
@@ -15,7 +16,7 @@ from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest, emit_nest
 from dnnl.codegen.point import Point
 from dnnl.codegen.space import divide_each_other, in_pieces
-from dnnl.kernels.pointwise import WHOLE_BYTES, letters, refuse_types, symbol
+from dnnl.kernels.pointwise import WHOLE_BYTES, core_of, letters, refuse_types, symbol
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -26,13 +27,14 @@ _MOST_TURNS = 6
 @dataclass(frozen=True)
 class Conf:
     """dst[u + v * rows] = src[u * columns + v] along ``axis``, with u below ``rows`` and v below
-    ``columns``; the gradient is the same the other way round."""
+    ``columns``, and with ``attributes``; the gradient is the same the other way round."""
 
     rows: int
     columns: int
     axis: int
     src: MemoryDesc
     dst: MemoryDesc
+    attributes: Attributes
     forward: bool
 
     @property
@@ -49,10 +51,12 @@ class Conf:
 
 
 def configure(
-    group_size: int, axis: int, src: MemoryDesc, dst: MemoryDesc, *, forward: bool
-) -> Conf | Refusal:
-    """Accept any layouts of types of whole bytes; the bits of equal types are moved."""
-    refusal = refuse_types(src, dst, allowed=WHOLE_BYTES)
+    group_size: int, axis: int, src: MemoryDesc, dst: MemoryDesc, attributes: Attributes,
+    *, forward: bool,
+) -> Conf | Refusal:  # fmt: skip
+    """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
+    is done to them."""
+    refusal = refuse_types(src, dst, allowed=WHOLE_BYTES) or attributes.refuse({Arg.SRC: src}, dst)
     if refusal is not None:
         return refusal
     rows, columns = src.dims[axis] // group_size, group_size
@@ -60,7 +64,7 @@ def configure(
         rows, columns = columns, rows
     if columns == 1:  # as it is, like a single row
         rows, columns = columns, rows
-    return Conf(rows, columns, axis, src, dst, forward)
+    return Conf(rows, columns, axis, src, dst, attributes, forward)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -70,29 +74,41 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
     before, behind = axes[: conf.axis], axes[conf.axis + 1 :]
-    src_slot, dst_slot = map(arguments.slot, conf.arguments)
+    read, written = conf.arguments
 
-    def at(slot: int, desc: MemoryDesc, place: Affine) -> Operand:
+    def at(argument: Arg, desc: MemoryDesc, place: Affine) -> Operand:
         own = (*index[: conf.axis], place, *index[conf.axis + 1 :])
-        return Operand(slot, desc, own)
+        return Operand(arguments.slot(argument), desc, own)
 
-    inputs, outputs = [], []
+    sources, results = [], []
     for row in walk.rows:
-        inputs.append(at(src_slot, conf.src, row * conf.columns + walk.column))
-        outputs.append(at(dst_slot, conf.dst, row + walk.column * conf.rows))
+        src = at(read, conf.src, row * conf.columns + walk.column)
+        dst = at(written, conf.dst, row + walk.column * conf.rows)
+        sources.append(Sources(conf.attributes, {read: src}, arguments))
+        results.append(Result(conf.attributes, dst, arguments))
 
     def body(point: Point) -> None:
-        values = [point.load(operand) for operand in inputs]
+        values = [
+            result.finished(point, source.load(point, read))
+            for source, result in zip(sources, results, strict=True)
+        ]
         if conf.in_turns:
             point.store_in_turns(outputs, values)
         else:
             point.store(outputs[0], values[0])
 
+    kinds, bare = (conf.src, conf.dst), conf.attributes.plain
+    outputs = tuple(result.dst for result in results)
+    inputs = tuple(
+        operand
+        for source, result in zip(sources, results, strict=True)
+        for operand in (*source.operands, *result.inputs)
+    )
     nest = Nest(
-        (*before, *walk.axes, *behind), (), tuple(inputs), tuple(outputs), body,
+        (*before, *walk.axes, *behind), (), inputs, outputs, body,
         where=tuple(Bound(row, conf.rows) for row in walk.rows),
-        filled=(Bound(walk.column, conf.columns),),
-        core=convert.bare_core(conf.src.data_type, conf.dst.data_type),
+        filled=(Bound(walk.column, conf.columns),), reads_dst=results[0].reads_dst,
+        core=convert.bare_core(*(desc.data_type for desc in kinds)) if bare else core_of(*kinds),
     )  # fmt: skip
     module = Module(name, isa)
     phase = emit_nest(module, symbol(name, [conf.src, conf.dst], isa), nest)

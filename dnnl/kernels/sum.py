@@ -7,45 +7,39 @@ from dataclasses import dataclass
 from functools import partial
 
 from dnnl.codegen import vector
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.builder import Value
-from dnnl.codegen.epilogue import Arguments, refuse
+from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Refusal
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.point import Point
 from dnnl.kernels.open_nests import OpenKernel
-from dnnl.kernels.pointwise import (
-    INTEGERS,
-    WIDE_FLOATS,
-    build_nest,
-    pointwise,
-    refuse_types,
-    source,
-)
+from dnnl.kernels.pointwise import build_nest, pointwise, refuse_forward, source
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True)
 class Conf:
-    """dst = post_ops(sum of scales[i] * srcs[i])."""
+    """dst = sum of scales[i] * srcs[i] with ``attributes``."""
 
     scales: tuple[float, ...]
     srcs: tuple[MemoryDesc, ...]
     dst: MemoryDesc
-    post_ops: tuple[PostOp, ...]
+    attributes: Attributes
 
 
 def configure(
     scales: tuple[float, ...],
     srcs: tuple[MemoryDesc, ...],
     dst: MemoryDesc,
-    post_ops: tuple[PostOp, ...],
+    attributes: Attributes,
 ) -> Conf | Refusal:
     """Accept any layouts of supported types."""
-    refusal = refuse_types(*srcs, dst, allowed=WIDE_FLOATS | INTEGERS) or refuse(post_ops, dst)
-    return refusal or Conf(scales, srcs, dst, post_ops)
+    sources = {Arg.multiple_src(number): desc for number, desc in enumerate(srcs)}
+    refusal = refuse_forward(sources, dst, attributes)
+    return refusal or Conf(scales, srcs, dst, attributes)
 
 
 def build(conf: Conf, isa: Isa) -> Kernel:
@@ -71,7 +65,7 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
         return total
 
     sources = [source(Arg.multiple_src(i), desc) for i, desc in enumerate(conf.srcs)]
-    yield pointwise(arguments, sources, conf.dst, conf.post_ops, compute)
+    yield pointwise(arguments, sources, conf.dst, compute, conf.attributes)
 
 
 def _scaled(point: Point, value: Value, scale: float) -> Value:

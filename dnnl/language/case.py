@@ -63,6 +63,11 @@ class CaseValues:
         items = self[option].items
         return items[number] if number < len(items) else items[-1]
 
+    def tag(self, number: int) -> Any:
+        """Item ``number`` of the layouts, which is open where there are fewer."""
+        items = self["tag"].items
+        return items[number] if number < len(items) else "any"
+
     def spread(self, option: str, count: int) -> Sequence[Any]:
         """One item for each of ``count`` sources, a single one for all; raises BadValue."""
         items: Sequence[Any] = self[option].items

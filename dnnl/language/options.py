@@ -326,6 +326,14 @@ def _threads(value: str) -> Text:
     return Text(value)
 
 
+def _tags_of_ends(line: OperationLine) -> str | None:
+    """The layout of src, and that of dst where it is given and another one."""
+    if any(tensor.strides for tensor in ends(line)):
+        return None
+    src, dst = map(open_tag, ends(line))
+    return src if dst in ("any", src) else f"{src}:{dst}"
+
+
 ATTRIBUTES = (
     Option("attr-scales", "", attr.scales),
     Option("attr-zero-points", "", attr.zero_points),
@@ -345,11 +353,11 @@ MANY = range(1, 100)
 DIR = Option("dir", "FWD_D", direction, _direction)
 SDT = types("sdt", "f32", source)
 DDT = types("ddt", "f32", target)
-DT = types("dt", "f32", source)
+DT = types("dt", "f32", ends, (1, 2), joined=True)
 STAG = tags("stag", "abx", source)
 WTAG = tags("wtag", "any", weights)
 DTAG = tags("dtag", "any", target)
-TAG = tags("tag", "abx", source)
+TAG = Option("tag", "abx", several(tag, (1, 2)), _tags_of_ends, layout=True)
 MB = Option("mb", "0", integer)
 INPLACE = Option("inplace", "false", flag)
 AXIS = auxiliary("axis", "1", integer)

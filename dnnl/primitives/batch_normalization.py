@@ -29,7 +29,13 @@ from dnnl.language.options import (
 )
 from dnnl.primitives.checks import check_backward, check_dims, check_forward, image_problem
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, laid_out_as, plan_nest
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    laid_out_as,
+    plan_forward,
+    plan_nest,
+)
 from dnnl.primitives.operation import (
     BACKWARD_DATA,
     FORWARD,
@@ -148,7 +154,7 @@ def _forward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Pla
         forward_kernel.configure, desc.src_desc, desc.dst_desc, isa, desc.epsilon, desc.flags,
         _workspace(desc) if training and desc.fused_relu else None, training,
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, configure, forward_kernel.build, "post_ops")
+    return plan_forward(desc, attr, isa, configure, forward_kernel.build)
 
 
 def _backward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -157,7 +163,7 @@ def _backward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Pl
         desc.epsilon, desc.flags, _workspace(desc) if desc.fused_relu else None,
         desc.prop_kind in _WEIGHTS,
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, lambda _: configure(), backward_kernel.build)
+    return plan_nest(desc, attr, isa, configure, backward_kernel.build)
 
 
 def _has(flag: NormFlags) -> partial[bool]:
@@ -200,15 +206,16 @@ def _channel(
 
 
 def _src(case: CaseValues) -> MemoryDesc:
-    return tensor(case.sizes.src_dims, case["dt"], case["tag"], case.strides(0, "tag"))
+    return tensor(case.sizes.src_dims, case.part("dt", 0), case.tag(0), case.strides(0, "tag"))
 
 
 def _case(number: int) -> Callable[[CaseValues], MemoryDesc]:
-    """A tensor whose layout follows from that of src, unless the case has strides for it."""
+    """A tensor whose layout follows from that of src, unless the case says what it is."""
 
     def desc(case: CaseValues) -> MemoryDesc:
         part = case.strides(number, "tag")
-        return tensor(case.sizes.src_dims, case["dt"], case["tag"] if part else "any", part)
+        tag = case.tag(1) if number else "any"
+        return tensor(case.sizes.src_dims, case.part("dt", number), tag, part)
 
     return desc
 

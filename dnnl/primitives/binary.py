@@ -7,7 +7,6 @@ from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import binary as kernel
 from dnnl.language.attributes import BINARY, Sum
@@ -28,7 +27,7 @@ from dnnl.language.options import (
 from dnnl.language.problem import Dims
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_open_forward
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm
 from dnnl.reference.binary import SPECIFICATION
@@ -99,21 +98,19 @@ class BinaryDesc(Desc):
         return f"{spelled(self.src0_desc.dims)}:{spelled(self.src1_desc.dims)}"
 
 
-def _configure(desc: BinaryDesc, attr: PrimitiveAttr) -> partial[kernel.Conf | Refusal]:
+def _configure(desc: BinaryDesc) -> partial[kernel.Conf | Refusal]:
     return partial(
         kernel.configure, desc.alg_kind, desc.src0_desc, desc.src1_desc, desc.src2_desc,
-        desc.dst_desc, Quantization.of(attr),
+        desc.dst_desc,
     )  # fmt: skip
 
 
 def _nest(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = _configure(desc, attr)
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+    return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
 
 
 def _open_sizes(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = _configure(desc, attr)
-    return plan_open(desc, attr, isa, configure, kernel, "post_ops", "scales")
+    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
 def _invalid(case: CaseValues) -> str | None:

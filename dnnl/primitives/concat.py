@@ -9,8 +9,7 @@ from itertools import accumulate
 
 from dnnl.codegen.address import block_boundaries
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import concat as kernel
 from dnnl.language.case import CaseValues, tensor
@@ -22,8 +21,8 @@ from dnnl.primitives.implementation import (
     Implementation,
     Plan,
     dense_like,
-    plan_open,
-    refuse_attr,
+    plan_forward,
+    plan_open_forward,
 )
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Axis
@@ -121,20 +120,16 @@ def _unblocked(desc: MemoryDesc) -> MemoryDesc:
 
 
 def _nest(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    refusal = refuse_attr(attr, "scales")
-    if refusal is not None:
-        return refusal
-    dst = _choose_layout(desc)
-    conf = kernel.configure(desc.axis, desc.src_descs, dst, Quantization.of(attr))
-    if isinstance(conf, Refusal):
-        return conf
-    return Plan(replace(desc, dst_desc=dst), (), Recipe(conf, isa, kernel.build))
+    desc = replace(desc, dst_desc=_choose_layout(desc))
+    return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
 
 
 def _open_sizes(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    own = Quantization.of(attr)
-    configure = partial(kernel.configure, desc.axis, desc.src_descs, desc.dst_desc, own)
-    return plan_open(desc, attr, isa, lambda _: configure(), kernel, "scales")
+    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
+
+
+def _configure(desc: ConcatDesc) -> partial[kernel.Conf | Refusal]:
+    return partial(kernel.configure, desc.axis, desc.src_descs, desc.dst_desc)
 
 
 def _sources(case: CaseValues) -> tuple[MemoryDesc, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
@@ -31,9 +32,10 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
+    plan_forward,
     plan_nest,
     plan_open,
-    resolve_dropout,
+    plan_open_forward,
 )
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real, Traced
@@ -172,18 +174,17 @@ def _expression(desc: EltwiseDesc) -> Expression | None:
 
 
 def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = _configure(desc, attr)
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "dropout")
+    return plan_forward(desc, attr, isa, _configure(desc), kernel.build, "dropout")
 
 
 def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, _configure(desc, attr), kernel, "post_ops")
+    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: EltwiseDesc, attr: PrimitiveAttr) -> Callable[..., kernel.Conf | Refusal]:
+def _configure(desc: EltwiseDesc) -> Callable[[Attributes], kernel.Conf | Refusal]:
     return partial(
         kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc,
-        resolve_dropout(attr.dropout, desc.dst_desc), _expression(desc),
+        _expression(desc),
     )  # fmt: skip
 
 
@@ -195,10 +196,10 @@ def _open_gradient(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | R
     return plan_open(desc, attr, isa, _gradient(desc), gradient)
 
 
-def _gradient(desc: EltwiseDesc) -> Callable[[object], gradient.Conf | Refusal]:
-    return lambda _: gradient.configure(
-        desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc, desc.diff_dst_desc,
-        desc.src_desc, desc.dst_desc, _expression(desc),
+def _gradient(desc: EltwiseDesc) -> Callable[[], gradient.Conf | Refusal]:
+    return partial(
+        gradient.configure, desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc,
+        desc.diff_dst_desc, desc.src_desc, desc.dst_desc, _expression(desc),
     )  # fmt: skip
 
 
@@ -212,15 +213,17 @@ def _data(role: Role, *, of_dst: bool) -> Role:
 
 
 def _src(case: CaseValues) -> MemoryDesc:
-    return tensor(case.shapes.dims, case["dt"], case["tag"])
+    return tensor(case.shapes.dims, case.part("dt", 0), case.tag(0))
 
 
 def _dst(case: CaseValues) -> MemoryDesc:
-    return _src(case) if _uses_dst(case["alg"].alg) else _open(case)
+    """Its layout is given where a gradient is made of it."""
+    given = case.part("tag", 1) if _uses_dst(case["alg"].alg) else case.tag(1)
+    return tensor(case.shapes.dims, case.part("dt", 1), given)
 
 
-def _open(case: CaseValues) -> MemoryDesc:
-    return tensor(case.shapes.dims, case["dt"], "any")
+def _gradient_of(number: int) -> Callable[[CaseValues], MemoryDesc]:
+    return lambda case: tensor(case.shapes.dims, case.part("dt", number), "any")
 
 
 _SRC, _DST = data_roles(
@@ -236,7 +239,7 @@ def _invalid(case: CaseValues) -> str | None:
         (case.in_place and backward and not name.endswith("_dst"))
         or (name.startswith("clip") and case["beta"] < alpha)
         or (name in ("elu_dst", "relu_dst") and alpha < 0)
-        or (name == "round" and (backward or case["dt"] is not DataType.f32))
+        or (name == "round" and (backward or case.part("dt", 0) is not DataType.f32))
     )
     return INVALID if wrong else None
 
@@ -256,7 +259,7 @@ EltwiseDesc.operation = Operation(
     roles=(
         _data(_SRC, of_dst=False),
         _data(_DST, of_dst=True),
-        *gradient_roles(_open, _open, like=("src_desc", "dst_desc")),
+        *gradient_roles(_gradient_of(0), _gradient_of(1), like=("src_desc", "dst_desc")),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("eltwise_"), lambda case: case["alg"].alg, "alg"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
@@ -34,7 +35,6 @@ from dnnl.reference.exact import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 
 @dataclass(frozen=True, init=False)
@@ -89,9 +89,7 @@ def _listed(values: Sequence[object]) -> str:
 
 
 def _nest(desc: ExactDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    def configure(_: tuple[PostOp, ...]) -> kernel.Conf | Refusal:
-        return kernel.configure(desc.function, desc.src_descs, desc.dst_desc)
-
+    configure = partial(kernel.configure, desc.function, desc.src_descs, desc.dst_desc)
     return plan_nest(desc, attr, isa, configure, kernel.build)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from dnnl.codegen.isa import Isa
@@ -74,9 +75,8 @@ def gathered(src: Sequence[int], indices: Sequence[int], axis: int) -> tuple[int
 
 
 def _nest(desc: GatherDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    def configure(_: object) -> kernel.Conf | Refusal:
-        return kernel.configure(desc.axis, desc.src_desc, desc.indices_desc, desc.dst_desc)
-
+    tensors = desc.src_desc, desc.indices_desc, desc.dst_desc
+    configure = partial(kernel.configure, desc.axis, *tensors)
     return plan_nest(desc, attr, isa, configure, kernel.build)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import group_normalization as forward_kernel
 from dnnl.kernels import group_normalization_backward as backward_kernel
@@ -21,7 +20,7 @@ from dnnl.language.options import ATTRIBUTES, DIR, INPLACE, MB, Driver, ends, fl
 from dnnl.language.values import several, text
 from dnnl.primitives.checks import check_backward, check_dims, check_forward, image_problem
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_nest
 from dnnl.primitives.operation import (
     BACKWARD_DATA,
     FORWARD,
@@ -39,7 +38,6 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 _KNOWN = NormFlags.use_global_stats | NormFlags.use_scale | NormFlags.use_shift
 _WEIGHTS: Passes = frozenset({PropKind.backward})
@@ -133,13 +131,11 @@ class GroupNormalizationDesc(Desc):
 
 
 def _forward(desc: GroupNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    def configure(post_ops: tuple[PostOp, ...]) -> forward_kernel.Conf | Refusal:
-        return forward_kernel.configure(
-            desc.src_desc, desc.dst_desc, isa, desc.groups, desc.epsilon, desc.flags,
-            desc.prop_kind is PropKind.forward_training, Quantization.of(attr), post_ops,
-        )  # fmt: skip
-
-    return plan_nest(desc, attr, isa, configure, forward_kernel.build, "post_ops", "scales")
+    configure = partial(
+        forward_kernel.configure, desc.src_desc, desc.dst_desc, isa, desc.groups, desc.epsilon,
+        desc.flags, desc.prop_kind is PropKind.forward_training,
+    )  # fmt: skip
+    return plan_forward(desc, attr, isa, configure, forward_kernel.build)
 
 
 def _backward(desc: GroupNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -147,7 +143,7 @@ def _backward(desc: GroupNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Pl
         backward_kernel.configure, desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, isa,
         desc.groups, desc.epsilon, desc.flags, desc.prop_kind in _WEIGHTS,
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, lambda _: configure(), backward_kernel.build)
+    return plan_nest(desc, attr, isa, configure, backward_kernel.build)
 
 
 _Condition = Callable[[GroupNormalizationDesc], bool]

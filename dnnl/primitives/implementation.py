@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
 from dnnl.codegen.quantization import Quantization
@@ -20,6 +21,8 @@ from dnnl.types.kinds import FormatKind, PropKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp, PostOpBinary, PostOpFunction, PostOpPrelu, PostOpSum
 from dnnl.types.tag import FormatTag
+
+Build = Callable[[Any, Isa], Kernel]
 
 
 @dataclass(frozen=True)
@@ -178,50 +181,85 @@ def resolve_dropout(dropout: Dropout | None, dst: MemoryDesc) -> Dropout | None:
 
 
 def plan_nest(
+    desc: Any, attr: PrimitiveAttr, isa: Isa, configure: Callable[[], Any], build: Build
+) -> Plan | Refusal:
+    """Plan an operation whose layouts are decided, without attributes.
+
+    ``configure()`` gives the kernel's configuration, or a refusal. If it has a field
+    ``scratchpad``, that is the bytes of temporary memory.
+    """
+    return refuse_attr(attr) or _planned(desc, isa, (), configure(), build)
+
+
+def plan_forward(
     desc: Any,
     attr: PrimitiveAttr,
     isa: Isa,
-    configure: Callable[[tuple[PostOp, ...]], Any],
-    build: Callable[[Any, Isa], Kernel],
-    *supported: str,
+    configure: Callable[[Attributes], Any],
+    build: Build,
+    *beyond: str,
 ) -> Plan | Refusal:
-    """Plan an operation whose layouts are decided, with the attributes ``supported``.
+    """Plan a forward operation that is bound by memory: post-ops, scales and zero points are taken
+    by all of them, as by `Attributes`, and those ``beyond`` by some.
 
-    ``configure(post_ops)`` gives the kernel's configuration, or a refusal. If it has a field
-    ``scratchpad``, that is the bytes of temporary memory.
+    ``configure(attributes)`` gives the kernel's configuration, or a refusal, as in `plan_nest`.
     """
-    refusal = refuse_attr(attr, *supported)
-    if refusal is not None:
-        return refusal
-    post_ops = resolve_post_ops(tuple(attr.post_ops), desc.outputs[0].desc)
-    conf = configure(post_ops)
+    taken = _taken(desc, attr, *beyond)
+    if isinstance(taken, Refusal):
+        return taken
+    return _planned(desc, isa, taken.post_ops, configure(taken), build)
+
+
+def plan_open(
+    desc: Any, attr: PrimitiveAttr, isa: Isa, configure: Callable[[], Any], kernel: OpenModule
+) -> Plan | Refusal:
+    """Plan an operation on sizes that only the execution knows, without attributes.
+
+    ``configure()`` gives the kernel's configuration, or a refusal; as in `plan_nest`, it may ask
+    for temporary memory, which is the same for all sizes.
+    """
+    return refuse_attr(attr) or _planned_open(desc, isa, (), configure(), kernel)
+
+
+def plan_open_forward(
+    desc: Any,
+    attr: PrimitiveAttr,
+    isa: Isa,
+    configure: Callable[[Attributes], Any],
+    kernel: OpenModule,
+) -> Plan | Refusal:
+    """Plan a forward operation that is bound by memory on sizes that only the execution knows, with
+    the attributes of `plan_forward`."""
+    taken = _taken(desc, attr)
+    if isinstance(taken, Refusal):
+        return taken
+    refusal = refuse_groups(taken.quantization)
+    return refusal or _planned_open(desc, isa, taken.post_ops, configure(taken), kernel)
+
+
+def _taken(desc: Any, attr: PrimitiveAttr, *beyond: str) -> Attributes | Refusal:
+    refusal = refuse_attr(attr, "post_ops", "scales", "zero_points", *beyond)
+    dst = desc.outputs[0].desc
+    return refusal or Attributes(
+        resolve_post_ops(tuple(attr.post_ops), dst),
+        Quantization.of(attr),
+        resolve_dropout(attr.dropout, dst),
+    )
+
+
+def _planned(
+    desc: Any, isa: Isa, post_ops: tuple[PostOp, ...], conf: Any, build: Build
+) -> Plan | Refusal:
     if isinstance(conf, Refusal):
         return conf
     return Plan(desc, post_ops, Recipe(conf, isa, build), getattr(conf, "scratchpad", 0))
 
 
-def plan_open(
-    desc: Any,
-    attr: PrimitiveAttr,
-    isa: Isa,
-    configure: Callable[[tuple[PostOp, ...]], Any],
-    kernel: OpenModule,
-    *supported: str,
+def _planned_open(
+    desc: Any, isa: Isa, post_ops: tuple[PostOp, ...], conf: Any, kernel: OpenModule
 ) -> Plan | Refusal:
-    """Plan an operation on sizes that only the execution knows, with the attributes ``supported``.
-
-    ``configure(post_ops)`` gives the kernel's configuration, or a refusal; as in
-    `plan_nest`, it may ask for temporary memory, which is the same for all sizes.
-    """
-    refusal = refuse_attr(attr, *supported) or refuse_groups(Quantization.of(attr))
-    if refusal is not None:
-        return refusal
-    post_ops = resolve_post_ops(tuple(attr.post_ops), desc.outputs[0].desc)
-    conf = configure(post_ops)
-    if isinstance(conf, Refusal):
-        return conf
     own = kernel.OPEN
-    refusal = own.refuse(conf, isa)
+    refusal = conf if isinstance(conf, Refusal) else own.refuse(conf, isa)
     if refusal is not None:
         return refusal
     recipe = Recipe(own.shared(conf), isa, kernel.build_open)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
 from dnnl.kernels import layer_normalization as kernel
 from dnnl.kernels import layer_normalization_backward as backward
@@ -29,7 +29,14 @@ from dnnl.language.values import several, text
 from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.primitives.checks import check_backward, check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    plan_forward,
+    plan_nest,
+    plan_open,
+    plan_open_forward,
+)
 from dnnl.primitives.operation import (
     BACKWARD_DATA,
     FORWARD,
@@ -48,7 +55,6 @@ from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, DataTypeLike
 from dnnl.types.kinds import RUNTIME_DIM, NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 _AFFINE = NormFlags.use_scale | NormFlags.use_shift
 _FLAGS = Flags(_AFFINE | NormFlags.use_global_stats | NormFlags.rms_norm)
@@ -73,8 +79,7 @@ class LayerNormalizationDesc(Desc):
     ``use_global_stats`` the statistics are constants. Gradients may be ``any``, and diff_src may be
     the buffer of diff_dst.
 
-    The attribute scales of SRC multiplies the normalized, scaled and shifted value; that of DST
-    divides what the post-ops make of it.
+    The attribute scales of SRC multiply the normalized, scaled and shifted value.
     """
 
     prop_kind: PropKind
@@ -179,34 +184,25 @@ class LayerNormalizationDesc(Desc):
         return MemoryDesc(self.src_desc.dims[-1:], data_type)
 
 
-def _conf(
-    desc: LayerNormalizationDesc, attr: PrimitiveAttr, post_ops: tuple[PostOp, ...]
-) -> kernel.Conf:
+def _configure(desc: LayerNormalizationDesc, attributes: Attributes) -> kernel.Conf | Refusal:
     given = NormFlags.use_global_stats in desc.flags
-    return kernel.Conf(
+    conf = kernel.Conf(
         desc.src_desc, desc.dst_desc, desc.stat_desc,
         desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
         desc.channels(NormFlags.use_shift, desc.scale_shift_data_type),
         desc.epsilon, NormFlags.rms_norm in desc.flags, given,
         desc.prop_kind is PropKind.forward_training and not given,
-        Quantization.of(attr), post_ops,
+        attributes,
     )  # fmt: skip
+    return kernel.configure(conf)
 
 
 def _forward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(_configure, desc, attr)
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops", "scales")
+    return plan_forward(desc, attr, isa, partial(_configure, desc), kernel.build)
 
 
 def _open_sizes(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(_configure, desc, attr)
-    return plan_open(desc, attr, isa, configure, kernel, "post_ops", "scales")
-
-
-def _configure(
-    desc: LayerNormalizationDesc, attr: PrimitiveAttr, post_ops: tuple[PostOp, ...]
-) -> kernel.Conf | Refusal:
-    return kernel.configure(_conf(desc, attr, post_ops))
+    return plan_open_forward(desc, attr, isa, partial(_configure, desc), kernel)
 
 
 def _backward(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -217,9 +213,7 @@ def _open_gradients(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa)
     return plan_open(desc, attr, isa, _gradients(desc, isa), backward)
 
 
-def _gradients(
-    desc: LayerNormalizationDesc, isa: Isa
-) -> Callable[[object], gradients.Conf | Refusal]:
+def _gradients(desc: LayerNormalizationDesc, isa: Isa) -> Callable[[], gradients.Conf | Refusal]:
     conf = gradients.Conf(
         desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, desc.stat_desc,
         desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
@@ -227,7 +221,7 @@ def _gradients(
         desc.channels(NormFlags.use_shift, desc.diff_scale_shift_data_type),
         desc.epsilon, NormFlags.rms_norm in desc.flags, NormFlags.use_global_stats in desc.flags,
     )  # fmt: skip
-    return lambda _: backward.configure(conf, isa)
+    return partial(backward.configure, conf, isa)
 
 
 _Condition = Callable[[LayerNormalizationDesc], bool]

@@ -15,7 +15,13 @@ from dnnl.language.descriptor import Grammar
 from dnnl.language.options import ATTRIBUTES, DIR, DT, MB, TAG, Driver, algorithm
 from dnnl.primitives.checks import check_dims, check_forward, image_problem
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, laid_out_as, plan_nest
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    laid_out_as,
+    plan_forward,
+    plan_nest,
+)
 from dnnl.primitives.operation import (
     BACKWARD_DATA,
     FORWARD,
@@ -123,13 +129,13 @@ def _forward(desc: LrnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     training = desc.propagation is PropKind.forward_training
     workspace = _workspace(desc) if training else None
     configure = partial(kernel.configure, _statement(desc), desc.src_desc, desc.dst_desc, workspace)
-    return plan_nest(desc, attr, isa, lambda _: configure(), kernel.build)
+    return plan_forward(desc, attr, isa, configure, kernel.build)
 
 
 def _backward(desc: LrnDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     tensors = desc.src_desc, desc.diff_dst_desc, _workspace(desc), desc.diff_src_desc
     configure = partial(gradient.configure, _statement(desc), *tensors)
-    return plan_nest(desc, attr, isa, lambda _: configure(), gradient.build)
+    return plan_nest(desc, attr, isa, configure, gradient.build)
 
 
 def _workspace(desc: LrnDesc) -> MemoryDesc:
@@ -139,11 +145,15 @@ def _workspace(desc: LrnDesc) -> MemoryDesc:
 
 
 def _src(case: CaseValues) -> MemoryDesc:
-    return tensor(case.sizes.src_dims, case["dt"], case["tag"])
+    return tensor(case.sizes.src_dims, case.part("dt", 0), case.tag(0))
 
 
-def _open(case: CaseValues) -> MemoryDesc:
-    return tensor(case.sizes.src_dims, case["dt"], "any")
+def _dst(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.src_dims, case.part("dt", 1), case.tag(1))
+
+
+def _diff_src(case: CaseValues) -> MemoryDesc:
+    return tensor(case.sizes.src_dims, case.part("dt", 0), "any")
 
 
 LrnDesc.operation = Operation(
@@ -162,12 +172,12 @@ LrnDesc.operation = Operation(
         ),
     ),
     roles=(
-        *data_roles(_src, _open, "nc*", src_reads=FORWARD | BACKWARD_DATA),
+        *data_roles(_src, _dst, "nc*", src_reads=FORWARD | BACKWARD_DATA),
         Role(
             Arg.WORKSPACE, "ws", writes=TRAINING, reads=BACKWARD_DATA, derived=_workspace,
             letters="nc*",
         ),
-        *gradient_roles(_open, _open, "nc*"),
+        *gradient_roles(_diff_src, _dst, "nc*"),
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("lrn_"), lambda case: case["alg"].alg, "alg"),

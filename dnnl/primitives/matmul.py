@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.stochastic import ROUNDED
@@ -37,6 +38,7 @@ from dnnl.primitives.implementation import (
     Implementation,
     Plan,
     laid_out_as,
+    plan_forward,
     plan_nest,
     refuse_attr,
     resolve_dropout,
@@ -59,7 +61,6 @@ from dnnl.types.dtype import DataType, any_of
 from dnnl.types.encoding import Coo, Csr, Packed
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 _SUPPORTED = (
     "post_ops", "scales", "zero_points", "precomputed_reductions", "dropout", "rounding_mode",
@@ -224,9 +225,7 @@ def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     decided = MatmulDesc(src, weights, dst, desc.bias_desc)
 
-    def configure(_: tuple[PostOp, ...]) -> matmul_exact.Conf | Refusal:
-        return matmul_exact.configure(src, weights, desc.bias_desc, dst)
-
+    configure = partial(matmul_exact.configure, src, weights, desc.bias_desc, dst)
     return plan_nest(decided, attr, isa, configure, matmul_exact.build)
 
 
@@ -239,10 +238,12 @@ def _fold(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     decided = MatmulDesc(src, weights, dst, desc.bias_desc)
 
-    def configure(post_ops: tuple[PostOp, ...]) -> matmul_vector.Conf | Refusal:
-        return matmul_vector.configure(src, weights, desc.bias_desc, dst, post_ops, isa)
+    def configure(attributes: Attributes) -> matmul_vector.Conf | Refusal:
+        bias, post_ops = desc.bias_desc, attributes.post_ops
+        refusal = attributes.quantization.refuse({})
+        return refusal or matmul_vector.configure(src, weights, bias, dst, post_ops, isa)
 
-    return plan_nest(decided, attr, isa, configure, matmul_vector.build, "post_ops")
+    return plan_forward(decided, attr, isa, configure, matmul_vector.build)
 
 
 def _open_dims(case: CaseValues) -> tuple[int, int, int]:

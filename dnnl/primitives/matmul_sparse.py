@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Reason, Refusal
 from dnnl.kernels import matmul_sparse, matmul_sparse_weights
 from dnnl.kernels.matmul_sparse import Conf
 from dnnl.language.case import CaseValues
-from dnnl.primitives.implementation import Plan, laid_out_as, plan_nest
+from dnnl.primitives.implementation import Plan, laid_out_as, plan_forward
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.encoding import Coo, Csr
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 
 
 def sparse(case: CaseValues, number: int) -> MemoryDesc:
@@ -47,13 +47,13 @@ def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     by_rows = sparse == ["src_desc"]
 
-    def configure(post_ops: tuple[PostOp, ...]) -> Conf | matmul_sparse_weights.Conf | Refusal:
+    def configure(attributes: Attributes) -> Conf | matmul_sparse_weights.Conf | Refusal:
         conf = Conf(
-            decided.src_desc, decided.weights_desc, decided.bias_desc, decided.dst_desc, post_ops
-        )
-        if by_rows:
-            return matmul_sparse.configure(conf, isa)
-        return matmul_sparse_weights.configure(conf, isa)
+            decided.src_desc, decided.weights_desc, decided.bias_desc, decided.dst_desc,
+            attributes.post_ops,
+        )  # fmt: skip
+        own = matmul_sparse if by_rows else matmul_sparse_weights
+        return attributes.quantization.refuse({}) or own.configure(conf, isa)
 
     build = matmul_sparse.build if by_rows else matmul_sparse_weights.build
-    return plan_nest(decided, attr, isa, configure, build, "post_ops")
+    return plan_forward(decided, attr, isa, configure, build)

@@ -17,12 +17,11 @@ from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
     ATTRIBUTES,
     DIR,
+    DT,
     MB,
     TAG,
     Driver,
     algorithm,
-    ends,
-    types,
 )
 from dnnl.primitives.checks import (
     check_dims,
@@ -34,7 +33,7 @@ from dnnl.primitives.checks import (
     window_reach,
 )
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_nest
 from dnnl.primitives.operation import (
     BACKWARD_DATA,
     FORWARD,
@@ -224,7 +223,7 @@ def _forward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal
         kernel.configure, desc.alg_kind, desc.src_desc, desc.dst_desc, desc.kernel, desc.strides,
         desc.padding_l, desc.dilations, workspace=workspace,
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+    return plan_forward(desc, attr, isa, configure, kernel.build)
 
 
 def _backward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -256,7 +255,7 @@ PoolingDesc.operation = Operation(
     driver=Driver(
         "pool",
         (
-            DIR, types("dt", "f32", ends, (1, 2), joined=True), TAG,
+            DIR, DT, TAG,
             algorithm(
                 "max",
                 {
@@ -271,21 +270,21 @@ PoolingDesc.operation = Operation(
     roles=(
         Role(
             Arg.SRC, "src", "src_desc", reads=FORWARD, letters="nc*",
-            case=lambda case: tensor(case.sizes.src_dims, case.part("dt", 0), case["tag"]),
+            case=lambda case: tensor(case.sizes.src_dims, case.part("dt", 0), case.tag(0)),
         ),
         Role(
             Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), letters="nc*",
-            case=lambda case: tensor(case.sizes.window_dims, case.part("dt", 1), "any"),
+            case=lambda case: tensor(case.sizes.window_dims, case.part("dt", 1), case.tag(1)),
         ),
         Role(
             Arg.DIFF_SRC, "src", "diff_src_desc", writes=BACKWARD_DATA, like=("diff_dst_desc",),
             letters="nc*",
-            case=lambda case: tensor(case.sizes.src_dims, case.part("dt", 0), case["tag"]),
+            case=lambda case: tensor(case.sizes.src_dims, case.part("dt", 0), case.tag(0)),
         ),
         Role(
             Arg.DIFF_DST, "dst", "diff_dst_desc", reads=BACKWARD_DATA, like=("diff_src_desc",),
             letters="nc*",
-            case=lambda case: tensor(case.sizes.window_dims, case.part("dt", 1), "any"),
+            case=lambda case: tensor(case.sizes.window_dims, case.part("dt", 1), case.tag(1)),
         ),
         Role(
             Arg.WORKSPACE, "ws", "workspace_desc", reads=BACKWARD_DATA, writes=TRAINING,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,13 +11,19 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels import prelu as kernel
 from dnnl.kernels import prelu_backward as gradient
 from dnnl.language.case import CaseValues, tensor
-from dnnl.language.options import ATTRIBUTES, DIR, Driver, tags, types, weights
+from dnnl.language.options import ATTRIBUTES, DIR, Driver, open_tag, tags, types, weights
 from dnnl.language.problem import Dims
 from dnnl.language.values import several, text
 from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    plan_forward,
+    plan_nest,
+    plan_open_forward,
+)
 from dnnl.primitives.operation import FORWARD, Operation, Role
 from dnnl.reference.prelu import SPECIFICATION
 from dnnl.types.arg import Arg
@@ -109,15 +114,15 @@ class PreluDesc(Desc):
 
 
 def _forward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_nest(desc, attr, isa, _configure(desc), kernel.build)
+    return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
 
 
 def _open_sizes(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, _configure(desc), kernel)
+    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: PreluDesc) -> Callable[[object], kernel.Conf | Refusal]:
-    return lambda _: kernel.configure(desc.src_desc, desc.weights_desc, desc.dst_desc)
+def _configure(desc: PreluDesc) -> partial[kernel.Conf | Refusal]:
+    return partial(kernel.configure, desc.src_desc, desc.weights_desc, desc.dst_desc)
 
 
 def _backward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -125,11 +130,23 @@ def _backward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         gradient.configure, desc.src_desc, desc.weights_desc, desc.diff_dst_desc,
         desc.diff_src_desc, desc.diff_weights_desc, isa,
     )  # fmt: skip
-    return plan_nest(desc, attr, isa, lambda _: configure(), gradient.build)
+    return plan_nest(desc, attr, isa, configure, gradient.build)
 
 
 def _told(line: OperationLine) -> list[Tensor]:
     return [line.source, *weights(line)]
+
+
+def _typed(line: OperationLine) -> list[Tensor]:
+    """src and weights, and dst where it has another type."""
+    alike = line.target.data_type == line.source.data_type
+    return _told(line) if alike else [*_told(line), line.target]
+
+
+def _laid_out(line: OperationLine) -> list[Tensor]:
+    """src and weights, and dst where it is given in another layout."""
+    alike = open_tag(line.target) in ("any", open_tag(line.source))
+    return _told(line) if alike else [*_told(line), line.target]
 
 
 def _data(case: CaseValues) -> MemoryDesc:
@@ -138,6 +155,13 @@ def _data(case: CaseValues) -> MemoryDesc:
 
 def _weights(case: CaseValues) -> MemoryDesc:
     return tensor(case.shapes.padded[1], case.part("sdt", 1), case.part("stag", 1))
+
+
+def _dst(case: CaseValues) -> MemoryDesc:
+    """As src where the case does not say more."""
+    kinds, tags = case["sdt"].items, case["stag"].items
+    kind, tag = kinds[2] if len(kinds) > 2 else kinds[0], tags[2] if len(tags) > 2 else "any"
+    return tensor(case.shapes.padded[0], kind, tag)
 
 
 def _open(case: CaseValues) -> MemoryDesc:
@@ -154,8 +178,8 @@ PreluDesc.operation = Operation(
     driver=Driver(
         "prelu",
         (
-            DIR, types("sdt", "f32:f32", _told, (1, 2)),
-            tags("stag", "abx:any", _told, several(text, (2,))), *ATTRIBUTES,
+            DIR, types("sdt", "f32:f32", _typed, (1, 2, 3)),
+            tags("stag", "abx:any", _laid_out, several(text, (2, 3))), *ATTRIBUTES,
         ),
         Dims(2, 2, " with "),
     ),
@@ -165,7 +189,7 @@ PreluDesc.operation = Operation(
             Arg.WEIGHTS, "wei", "weights_desc", reads=FORWARD | _BACKWARD, like=("src_desc",),
             case=_weights,
         ),
-        Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), case=_open),
+        Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), case=_dst),
         Role(
             Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=_BACKWARD, like=("src_desc",),
             case=_open,
@@ -176,7 +200,7 @@ PreluDesc.operation = Operation(
         ),
         Role(
             Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=_BACKWARD, like=("src_desc",),
-            case=_open,
+            case=_dst,
         ),
     ),
     parameters=(),

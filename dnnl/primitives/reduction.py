@@ -26,7 +26,13 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number
 from dnnl.primitives.checks import spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
+from dnnl.primitives.implementation import (
+    Implementation,
+    Plan,
+    plan_forward,
+    plan_nest,
+    plan_open_forward,
+)
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm, Real
 from dnnl.reference.reduction import SPECIFICATION
@@ -34,7 +40,6 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, Alg, FormatKind, sizes_text
 from dnnl.types.memory_desc import MemoryDesc
-from dnnl.types.post_ops import PostOp
 from dnnl.types.tag import FormatTag
 
 _PREFIX = "reduction_"
@@ -127,22 +132,19 @@ def _configure(desc: ReductionDesc, isa: Isa) -> partial[kernel.Conf | Refusal]:
 
 def _nest(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     desc = replace(desc, dst_desc=_choose_layout(desc))
-    return plan_nest(desc, attr, isa, _configure(desc, isa), kernel.build, "post_ops")
+    return plan_forward(desc, attr, isa, _configure(desc, isa), kernel.build)
 
 
 def _wrapping(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     desc = replace(desc, dst_desc=_choose_layout(desc))
 
-    def configure(_: tuple[PostOp, ...]) -> wrapping.Conf | Refusal:
-        return wrapping.configure(desc.alg_kind, desc.src_desc, desc.dst_desc)
-
+    configure = partial(wrapping.configure, desc.alg_kind, desc.src_desc, desc.dst_desc)
     return plan_nest(desc, attr, isa, configure, wrapping.build)
 
 
 def _open_sizes(desc: ReductionDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     desc = replace(desc, dst_desc=_choose_layout(desc))
-    configure = _configure(desc, isa)
-    return plan_open(desc, attr, isa, configure, kernel, "post_ops")
+    return plan_open_forward(desc, attr, isa, _configure(desc, isa), kernel)
 
 
 def _src(case: CaseValues) -> MemoryDesc:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, trunc
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
@@ -16,7 +17,7 @@ from dnnl.language.descriptor import IMAGE, OUTPUT, Grammar
 from dnnl.language.options import ATTRIBUTES, DDT, DIR, MB, SDT, TAG, Driver, algorithm
 from dnnl.primitives.checks import check_dims, check_forward, spelled_size
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_nest
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm
 from dnnl.reference.resampling import SPECIFICATION
@@ -152,21 +153,21 @@ def _linear(desc: ResamplingDesc) -> bool:
 
 def _forward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(kernel.configure, _linear(desc), False, desc.src_desc, desc.dst_desc)
-    return plan_nest(desc, attr, isa, configure, kernel.build, "post_ops")
+    return plan_forward(desc, attr, isa, configure, kernel.build)
 
 
 def _backward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     ends = desc.diff_dst_desc, desc.diff_src_desc
-    configure = partial(kernel.configure, _linear(desc), True, *ends)
+    configure = partial(kernel.configure, _linear(desc), True, *ends, Attributes())
     return plan_nest(desc, attr, isa, configure, kernel.build)
 
 
 def _src(case: CaseValues) -> MemoryDesc:
-    return tensor(case.sizes.src_dims, case["sdt"], case["tag"])
+    return tensor(case.sizes.src_dims, case["sdt"], case.tag(0))
 
 
 def _dst(case: CaseValues) -> MemoryDesc:
-    return tensor(case.sizes.window_dims, case["ddt"], "any")
+    return tensor(case.sizes.window_dims, case["ddt"], case.tag(1))
 
 
 ResamplingDesc.operation = Operation(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
@@ -14,8 +16,8 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import integer
 from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest
-from dnnl.primitives.operation import BACKWARD_DATA, Operation, Parameter, Role
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_nest
+from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Axis, Whole
 from dnnl.primitives.roles import data_roles
 from dnnl.reference.shuffle import SPECIFICATION
@@ -90,24 +92,26 @@ class ShuffleDesc(Desc):
         return spelled(self.outputs[0].desc.dims)
 
 
-def _nest(desc: ShuffleDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    forward = desc.propagation.is_forward
-    src, dst = desc.src_desc, desc.dst_desc
-    if not forward:
-        src, dst = desc.diff_dst_desc, desc.diff_src_desc
+def _forward(desc: ShuffleDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    ends = desc.src_desc, desc.dst_desc
+    configure = partial(kernel.configure, desc.group_size, desc.axis, *ends, forward=True)
+    return plan_forward(desc, attr, isa, configure, kernel.build)
 
-    def configure(_: object) -> kernel.Conf | Refusal:
-        return kernel.configure(desc.group_size, desc.axis, src, dst, forward=forward)
 
+def _backward(desc: ShuffleDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
+    ends = desc.diff_dst_desc, desc.diff_src_desc
+    configure = partial(
+        kernel.configure, desc.group_size, desc.axis, *ends, Attributes(), forward=False
+    )
     return plan_nest(desc, attr, isa, configure, kernel.build)
 
 
 def _given(case: CaseValues) -> MemoryDesc:
-    return tensor(case.shapes.dims, case["dt"], case["tag"])
+    return tensor(case.shapes.dims, case.part("dt", 0), case.tag(0))
 
 
-def _open(case: CaseValues) -> MemoryDesc:
-    return tensor(case.shapes.dims, case["dt"], "any")
+def _made(case: CaseValues) -> MemoryDesc:
+    return tensor(case.shapes.dims, case.part("dt", 1), case.tag(1))
 
 
 ShuffleDesc.operation = Operation(
@@ -119,14 +123,14 @@ ShuffleDesc.operation = Operation(
         Dims(),
     ),
     roles=(
-        *data_roles(_given, _open),
+        *data_roles(_given, _made),
         Role(
             Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA,
             like=("diff_src_desc",), case=_given,
         ),
         Role(
             Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA,
-            like=("diff_dst_desc",), case=_open,
+            like=("diff_dst_desc",), case=_made,
         ),
     ),
     parameters=(
@@ -139,5 +143,8 @@ ShuffleDesc.operation = Operation(
         "--dt=bf16,s8 --group=2,16,32 --tag=abx,axb,aBx16b 2x64x3x5",
         "--axis=0,2 --group=3 6x5x9",
     ),
-    implementations=(Implementation("nest", _nest),),
+    implementations=(
+        Implementation("nest", _forward, FORWARD),
+        Implementation("nest", _backward, BACKWARD_DATA),
+    ),
 )  # fmt: skip

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.kernel import Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.kernels import softmax as kernel
 from dnnl.kernels import softmax_backward as gradient
 from dnnl.language.case import CaseValues, tensor
@@ -34,9 +34,10 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
     Implementation,
     Plan,
+    plan_forward,
     plan_nest,
     plan_open,
-    resolve_dropout,
+    plan_open_forward,
 )
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
 from dnnl.primitives.parameters import Algorithm, Axis, Name
@@ -151,19 +152,17 @@ class LogSoftmaxDesc(_OneDescriptor):
 
 
 def _forward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    supported = "post_ops", "scales", "dropout"
-    return plan_nest(desc, attr, isa, _configure(desc, attr), kernel.build, *supported)
+    return plan_forward(desc, attr, isa, _configure(desc), kernel.build, "dropout")
 
 
 def _open_sizes(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, _configure(desc, attr), kernel, "post_ops", "scales")
+    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: SoftmaxDesc, attr: PrimitiveAttr) -> Callable[..., kernel.Conf | Refusal]:
+def _configure(desc: SoftmaxDesc) -> Callable[[Attributes], kernel.Conf | Refusal]:
     return partial(
         kernel.configure, desc.alg_kind, desc.axis, desc.masked_rows == "nan",
-        desc.src_desc, desc.dst_desc, Quantization.of(attr),
-        resolve_dropout(attr.dropout, desc.dst_desc),
+        desc.src_desc, desc.dst_desc,
     )  # fmt: skip
 
 
@@ -175,9 +174,9 @@ def _open_gradient(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | R
     return plan_open(desc, attr, isa, _gradient(desc), gradient)
 
 
-def _gradient(desc: SoftmaxDesc) -> Callable[[object], gradient.Conf | Refusal]:
+def _gradient(desc: SoftmaxDesc) -> Callable[[], gradient.Conf | Refusal]:
     tensors = desc.diff_src_desc, desc.diff_dst_desc, desc.dst_desc
-    return lambda _: gradient.configure(desc.alg_kind, desc.axis, *tensors)
+    return partial(gradient.configure, desc.alg_kind, desc.axis, *tensors)
 
 
 def _src(case: CaseValues) -> MemoryDesc:

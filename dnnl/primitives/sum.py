@@ -27,7 +27,7 @@ from dnnl.language.problem import Dims
 from dnnl.language.values import number, several
 from dnnl.primitives.checks import check_dims, read_sources, spelled
 from dnnl.primitives.desc import Desc
-from dnnl.primitives.implementation import Implementation, Plan, plan_nest, plan_open
+from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_open_forward
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Reals
 from dnnl.reference.sum import SPECIFICATION
@@ -77,11 +77,11 @@ class SumDesc(Desc):
 
 
 def _nest(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_nest(desc, attr, isa, _configure(desc), kernel.build, "post_ops")
+    return plan_forward(desc, attr, isa, _configure(desc), kernel.build)
 
 
 def _open_sizes(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan_open(desc, attr, isa, _configure(desc), kernel, "post_ops")
+    return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
 def _configure(desc: SumDesc) -> Callable[..., kernel.Conf | Refusal]:

@@ -20,7 +20,7 @@ from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import drawn, generator, integers, stored
 from dnnl.reference.normalization import moments, through_statistics
 from dnnl.reference.rule import Rule
-from dnnl.reference.specification import Specification, Values, inputs
+from dnnl.reference.specification import Specification, Values, inputs, zero_limit
 from dnnl.reference.tolerance import PRODUCT_SUM, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -214,7 +214,7 @@ class _BatchNormalization(Specification):
     ) -> Rule:
         """A few units of the least precise digit, relative to the terms that cancel."""
         kind = desc.desc_of(argument).data_type
-        unit = 2.0 ** (24 - min(desc.src_desc.data_type.digits, max(24, kind.digits)))
+        unit = 2.0 ** (24 - min(map(_digits, (desc.src_desc.data_type, kind))))
         if argument in (Arg.MEAN, Arg.VARIANCE):
             # The variance of a single element is zero, and no mean is.
             alone = argument == Arg.VARIANCE and _channel_size(desc.src_desc) < 2
@@ -222,7 +222,7 @@ class _BatchNormalization(Specification):
         if argument in (Arg.DIFF_SCALE, Arg.DIFF_SHIFT):
             size = _terms(desc, values)[argument == Arg.DIFF_SCALE]
             return Rule(_SUM_THRESHOLD * unit, zeros=100, size=size)
-        zeros = 65 if desc.fused_relu else 30
+        zeros = 65 if desc.fused_relu else zero_limit(kind)
         if not desc.propagation.is_forward:
             return Rule(_THRESHOLD * unit, zeros=zeros, size=_terms(desc, values)[2])
         dst, size = _before_relu(desc, _with_statistics(values)), _size(desc, values)
@@ -232,6 +232,11 @@ class _BatchNormalization(Specification):
         if NormFlags.use_global_stats not in desc.flags:
             threshold += _statistics_threshold(desc, kind)
         return Rule(threshold, zeros=zeros, size=size)
+
+
+def _digits(kind: DataType) -> int:
+    """Those of a float, and those that integers are computed with."""
+    return kind.digits if kind.is_float else DataType.f32.digits
 
 
 def _paired(rng: np.random.Generator, dims: Sequence[int]) -> Array:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from dnnl.reference.arrays import Array, f64, name_of, overflowed
 from dnnl.reference.expression import evaluate, sensitivity
 from dnnl.reference.fill import cycle, generator, integers, stored
-from dnnl.reference.rule import Rule
+from dnnl.reference.rule import Rule, core_eps
 from dnnl.reference.specification import Specification, Values
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
@@ -367,10 +367,13 @@ def _with_slopes(desc: Any, src: Array, rng: np.random.Generator) -> Array:
 
 
 def _threshold(name: str, kind: DataType) -> float:
-    """The relative error that is accepted: as many ulps of f64 as of f32, one of other types."""
-    if kind not in (DataType.f32, DataType.f64):
+    """The relative error that is accepted: as many ulps of f64 as of f32, of which integers are
+    made unless the function is exact, one of other types."""
+    if kind.is_integer and f"eltwise_{name}" in FUNCTIONS and tolerance(f"eltwise_{name}") == EXACT:
+        return 0.0
+    if kind.is_float and kind not in (DataType.f32, DataType.f64):
         return kind.eps
-    return (_COARSE if name in _HARD else _FINE) * (kind.eps / DataType.f32.eps)
+    return (_COARSE if name in _HARD else _FINE) * (core_eps(kind) / DataType.f32.eps)
 
 
 def _slope(desc: Any, values: Values) -> Array:

@@ -23,7 +23,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
 from dnnl.reference.fill import generator, integers
 from dnnl.reference.rule import Rule, core_eps
-from dnnl.reference.specification import Specification, Values
+from dnnl.reference.specification import Specification, Values, zero_limit
 from dnnl.reference.tolerance import Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
@@ -148,7 +148,7 @@ class _Lrn(Specification):
             slope = 2 * abs(desc.alpha * desc.beta) / terms
             size = np.abs(values[Arg.DIFF_DST]) + slope * share
         steps = 6 if argument == Arg.WORKSPACE else 3
-        return Rule(steps * (kind.eps / 2 + core_eps(kind) * terms), size=size)
+        return Rule(steps * (kind.eps / 2 + core_eps(kind) * terms), zero_limit(kind), size=size)
 
 
 def _numbers(desc: Any) -> dict[str, Any]:

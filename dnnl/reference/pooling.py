@@ -45,19 +45,18 @@ def pooling(
     padding_l: Sequence[int],
     padding_r: Sequence[int] | None = None,
     dilations: Sequence[int] | None = None,
-    lowest: float = -np.inf,
 ) -> Array:
     """``src`` [N, C, spatial...] -> [N, C, output...].
 
-    A maximum ignores the padding and starts at ``lowest``, below which the destination's type has
-    nothing; where a tap is NaN, it is NaN. An average divides by the kernel's volume (``include``)
-    or by the number of taps inside the source (``exclude``).
+    A maximum ignores the padding, and is -inf without a tap; where a tap is NaN, it is NaN. An
+    average divides by the kernel's volume (``include``) or by the number of taps inside the source
+    (``exclude``).
     """
     data = f64(src)
     window = Window.of(kernel, strides, padding_l, padding_r, dilations)
     name = name_of(alg)
     if name == "pooling_max":
-        return _maximum(data, window, lowest)[0]
+        return _maximum(data, window)[0]
     return _total(data, window) / _divisor(name, data.shape, window)
 
 
@@ -69,11 +68,10 @@ def pooling_workspace(
     padding_l: Sequence[int],
     padding_r: Sequence[int] | None = None,
     dilations: Sequence[int] | None = None,
-    lowest: float = -np.inf,
 ) -> NDArray[np.uint8 | np.int32]:
     """Which tap won the maximum, [N, C, output...], for :func:`pooling_backward`."""
     window = Window.of(kernel, strides, padding_l, padding_r, dilations)
-    winner = _maximum(f64(src), window, lowest)[1]
+    winner = _maximum(f64(src), window)[1]
     return winner.astype(np.uint8 if math.prod(window.kernel) <= _U8_VOLUME else np.int32)
 
 
@@ -107,15 +105,15 @@ def pooling_backward(
     return _scattered(itertools.repeat(share), src_dims, window)
 
 
-def _maximum(data: Array, window: Window, lowest: float) -> tuple[Array, NDArray[np.intp]]:
+def _maximum(data: Array, window: Window) -> tuple[Array, NDArray[np.intp]]:
     """The greatest value of each window and the number of its tap."""
-    best = np.full((*data.shape[:2], *window.output_dims(data.shape[2:])), lowest)
+    best = np.full((*data.shape[:2], *window.output_dims(data.shape[2:])), -np.inf)
     winner = np.zeros(best.shape, np.intp)
     for number, (_, values) in enumerate(window.taps(data, -np.inf)):
         # The first of equal maxima wins, and the last NaN.
         greater = (values > best) | np.isnan(values)
         best, winner = np.where(greater, values, best), np.where(greater, number, winner)
-    return best, np.where(best == lowest, window.first_taps(best.shape[2:]), winner)
+    return best, np.where(best == -np.inf, window.first_taps(best.shape[2:]), winner)
 
 
 def _total(data: Array, window: Window) -> Array:
@@ -182,12 +180,10 @@ class _Pooling(Specification):
                 workspace=values.get(Arg.WORKSPACE),
             )  # fmt: skip
             return {Arg.DIFF_SRC: gradient}
-        src, lowest = values[Arg.SRC], float(desc.dst_desc.data_type.least)
-        results: dict[int, Array] = {
-            Arg.DST: pooling(src, desc.alg_kind, **_window(desc), lowest=lowest)
-        }
+        src = values[Arg.SRC]
+        results: dict[int, Array] = {Arg.DST: pooling(src, desc.alg_kind, **_window(desc))}
         if not desc.workspace_desc.is_zero:
-            results[Arg.WORKSPACE] = f64(pooling_workspace(src, **_window(desc), lowest=lowest))
+            results[Arg.WORKSPACE] = f64(pooling_workspace(src, **_window(desc)))
         return results
 
     def rule(

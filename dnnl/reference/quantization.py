@@ -47,9 +47,11 @@ def quantize_computed(values: ArrayLike, scale: ArrayLike, data_type: DataType) 
 
 def dequantize(stored: ArrayLike, scale: ArrayLike = 1.0, zero_point: ArrayLike = 0.0) -> Array:
     """scale * (stored - zero_point), all broadcast."""
-    return f64(scale) * (f64(stored) - f64(zero_point))
+    with np.errstate(over="ignore"):
+        return f64(scale) * (f64(stored) - f64(zero_point))
 
 
 def quantize(values: ArrayLike, scale: ArrayLike = 1.0, zero_point: ArrayLike = 0.0) -> Array:
     """values / scale + zero_point, all broadcast; ``conversions.convert`` then rounds."""
-    return f64(values) / f64(scale) + f64(zero_point)
+    with np.errstate(over="ignore"):
+        return f64(values) / f64(scale) + f64(zero_point)

@@ -129,14 +129,19 @@ def _right(
     if data_type.is_integer:
         right |= np.isnan(want)
     if data_type.is_integer or data_type.bits < 16:
-        right |= _tie(got, expected, want, data_type)
+        right |= _tie(got, expected, want, data_type, rule)
     return right
 
 
-def _tie(got: Array, expected: Array, want: Array, data_type: DataType) -> Mask:
-    """Where the reference lies half way between the result and what was expected."""
+def _tie(got: Array, expected: Array, want: Array, data_type: DataType, rule: Rule) -> Mask:
+    """Where the reference lies half way between the result and what was expected; integers as far
+    from there as the rule says of what they are rounded from."""
     middle = np.where(np.isfinite(got) & np.isfinite(expected), (got + expected) / 2, 0.0)
-    near = np.abs(want - middle) <= _TIE * np.maximum(np.abs(want), SMALL)
+    share, size = _TIE, np.maximum(np.abs(want), SMALL)
+    if data_type.is_integer:
+        share = max(share, rule.threshold)
+        size = size if rule.size is None else np.maximum(size, rule.size)
+    near = np.abs(want - middle) <= share * size
     rounded = convert(middle, data_type, DataType.f64)
     neighbours: Mask = near & ((rounded == got) | (rounded == expected))
     return neighbours

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Protocol, TypeAlias
 
 import ml_dtypes
@@ -113,11 +112,6 @@ class DataType(Kind):
         """Bytes of one element held alone; two 4-bit elements share a byte: :meth:`nbytes`."""
         return self.nbytes(1)
 
-    @property
-    def least(self) -> float:
-        """What no value is below: -inf where there are infinities, else ``min``."""
-        return -inf if self in _WITH_INFINITIES else self.min
-
     def nbytes(self, count: int) -> int:
         """Bytes that ``count`` consecutive elements take."""
         return (count * self.bits + 7) // 8
@@ -152,9 +146,6 @@ class DataType(Kind):
         return found
 
 
-_WITH_INFINITIES = frozenset(
-    {DataType.f16, DataType.bf16, DataType.f32, DataType.f64, DataType.f8_e5m2}
-)
 _BY_NUMPY = {member.numpy: member for member in DataType if member.bits}
 DataTypeLike: TypeAlias = "DataType | str | np.dtype[Any] | type[np.generic] | _TorchType"
 """What is read as a data type: a member, its name, or a type of NumPy, ml_dtypes or PyTorch."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
 from dnnl.kernels import pooling
 from dnnl.reference.arrays import Array
@@ -55,8 +56,8 @@ def test_windows_of_maxima(
     dst = described(windows.shape[:4], dst_layout, dst_type)
     workspace = described(dst.dims, places, "s32" if np.prod(kernel) > 255 else "u8")
     conf = pooling.configure(
-        Alg.pooling_max, src.desc, dst, kernel, (stride,) * 2, (pad,) * 2, (dilation,) * 2, (),
-        workspace,
+        Alg.pooling_max, src.desc, dst, kernel, (stride,) * 2, (pad,) * 2, (dilation,) * 2,
+        Attributes(), workspace,
     )  # fmt: skip
     assert isinstance(conf, pooling.Conf)
     given: dict[int, Memory | MemoryDesc] = {Arg.SRC: src, Arg.DST: dst, Arg.WORKSPACE: workspace}

@@ -191,10 +191,6 @@ def test_what_is_not_supported_is_refused_by_name() -> None:
         PrimitiveDesc(relu(half, half), ENGINE)
     plain = MemoryDesc((2, 3), "f32")
     attr = PrimitiveAttr()
-    attr.set_scales(Arg.SRC, mask=0)
-    with pytest.raises(Unimplemented, match="unsupported attribute: scales"):
-        PrimitiveDesc(relu(plain, plain), ENGINE, attr)
-    attr = PrimitiveAttr()
     attr.post_ops.append_binary("binary_add", MemoryDesc((4, 1), "f32"))
     with pytest.raises(InvalidArguments, match=r"post_ops\[0\].*\(2, 3\)"):
         PrimitiveDesc(relu(plain, plain), ENGINE, attr)

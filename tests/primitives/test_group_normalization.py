@@ -378,12 +378,6 @@ def test_what_is_refused() -> None:
     plain = describe(DIMS, "nchw")
     with pytest.raises(Unimplemented, match=r"unsupported data type: s8"):
         PrimitiveDesc(backward(plain, 4, diff_dst=plain.with_data_type("s8")), ENGINE)
-    with pytest.raises(Unimplemented, match=r"unsupported data type: s32"):
-        PrimitiveDesc(forward(plain.with_data_type("s32"), 4), ENGINE)
-    attr = PrimitiveAttr()
-    attr.set_scales(Arg.SRC, 2)
-    with pytest.raises(Unimplemented, match=r"unsupported attribute: scales of SRC with mask 2"):
-        PrimitiveDesc(forward(plain, 4), ENGINE, attr)
     open_ = MemoryDesc((RUNTIME_DIM, 8, 4), "f32", "abc")
     with pytest.raises(Unimplemented, match="unsupported run-time dimension"):
         PrimitiveDesc(forward(open_, 4, prop="forward_inference"), ENGINE)

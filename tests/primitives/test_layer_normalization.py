@@ -407,9 +407,3 @@ def test_what_is_refused() -> None:
     plain, whole = describe((3, 4, 8), "abc"), MemoryDesc((3, 4, 8), "s8")
     with pytest.raises(Unimplemented, match=r"unsupported data type: s8"):
         PrimitiveDesc(backward(plain, whole, plain), ENGINE)
-    with pytest.raises(Unimplemented, match=r"unsupported data type: s32"):
-        PrimitiveDesc(forward(plain.with_data_type("s32")), ENGINE)
-    attr = PrimitiveAttr()
-    attr.set_scales(Arg.SRC, 4)
-    with pytest.raises(Unimplemented, match=r"unsupported attribute: scales of SRC with mask 4"):
-        PrimitiveDesc(forward(plain), ENGINE, attr)

@@ -22,6 +22,7 @@ from dnnl import (
     Stream,
     config,
 )
+from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.epilogue import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.open_fold import OpenFold
@@ -85,7 +86,7 @@ def test_every_element_is_in_one_part(dims: Shape, kept: Shape, tag: str, l2: in
 def cut(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> tuple[OpenFold, Loops, int]:
     """A sum over known sizes, its loops, and how many parts it has."""
     both = opened(src), opened(dst, kept_of(src, dst))
-    conf = reduction.configure(Alg.reduction_sum, 0.0, 0.0, *both, isa, ())
+    conf = reduction.configure(Alg.reduction_sum, 0.0, 0.0, *both, isa, Attributes())
     assert isinstance(conf, reduction.Conf)
     made = replace(conf, src=src, dst=dst)
     (fold,) = reduction.OPEN.nests(made, Arguments())

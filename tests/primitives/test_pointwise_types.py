@@ -58,12 +58,6 @@ def test_eltwise_of_integers(alg: str, alpha: float, beta: float, data_type: str
         check(execute(desc, {Arg.SRC: memory}), want, eltwise.tolerance(alg)(data_type))
 
 
-def test_eltwise_of_integers_has_few_functions() -> None:
-    plain = MemoryDesc((3, 4), "s8")
-    with pytest.raises(Unimplemented, match="unsupported data type: s8"):
-        PrimitiveDesc(EltwiseDesc.forward(FORWARD, "eltwise_exp", plain, plain), ENGINE)
-
-
 @every_isa
 @pytest.mark.parametrize(
     "types", [("bf16", "f16", "bf16"), ("s8", "u8", "s8"), ("f32", "s8", "u8")]

@@ -221,10 +221,6 @@ def test_a_norm_has_a_power() -> None:
 
 
 def test_refusals() -> None:
-    src, dst = MemoryDesc((3, 5), "f8_e5m2"), MemoryDesc((3, 1), "f32")
-    with pytest.raises(Unimplemented, match="unsupported data type: f8_e5m2"):
+    src, dst = MemoryDesc((3, 5), "f4_e2m1"), MemoryDesc((3, 1), "f32")
+    with pytest.raises(Unimplemented, match="unsupported data type: f4_e2m1"):
         PrimitiveDesc(ReductionDesc("reduction_sum", src, dst), ENGINE)
-    attr = PrimitiveAttr()
-    attr.set_scales(Arg.SRC, 0)
-    with pytest.raises(Unimplemented, match="unsupported attribute: scales"):
-        PrimitiveDesc(ReductionDesc("reduction_sum", dst, dst), ENGINE, attr)

@@ -189,10 +189,9 @@ def test_an_infinite_gradient_stays_in_its_place() -> None:
 def test_integers(data_type: str) -> None:
     limits = np.iinfo(data_type)
     src = np.array([[[limits.min, limits.min, 3, limits.max]]], data_type)
-    lowest = float(limits.min)
-    got = pooling(src, "pooling_max", **POINTS, lowest=lowest)
+    got = pooling(src, "pooling_max", **POINTS)
     np.testing.assert_array_equal(got, [[[limits.min, limits.max]]])
-    workspace = pooling_workspace(src, **POINTS, lowest=lowest)
+    workspace = pooling_workspace(src, **POINTS)
     np.testing.assert_array_equal(workspace, [[[0, 1]]])
 
 

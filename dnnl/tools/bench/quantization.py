@@ -294,14 +294,19 @@ def both(
 
 
 def scaled(rule: Rule, pd: PrimitiveDesc, made: Parameters) -> Rule:
-    """The rule with slack, and what errors are relative to where the scale of src multiplies the
-    result, as the scales make them."""
+    """The rule with slack, and what errors are relative to, as the scales make them."""
     if Arg.SCALES | Arg.DST in made.values:
         rule = replace(rule, slack=rule.slack / made.values[Arg.SCALES | Arg.DST].min(initial=1.0))
-    if rule.size is None or not pd.desc.operation.scales_result:
+    output = pd.desc.outputs[0]
+    dims, owner = output.desc.dims, pd.desc.quantizes(output.argument)
+    if owner in pd.attr.scales and pd.attr.scales[owner].computed:
         return rule
-    (src, _), (dst, _) = (both((), argument, pd, made) for argument in (Arg.SRC, Arg.DST))
-    return replace(rule, size=rule.size * src / dst)
+    scale, zero_point = both(dims, owner, pd, made)
+    size = 0.0 if rule.size is None else rule.size / scale
+    if pd.desc.operation.scales_result:
+        size = size * both(dims, Arg.SRC, pd, made)[0]
+    size = np.maximum(size, np.abs(zero_point))  # which may cancel what was rounded
+    return replace(rule, size=size) if size.any() else rule
 
 
 def reads_dst(attr: PrimitiveAttr) -> bool:

@@ -104,7 +104,7 @@ def test_right_results(line: str) -> None:
             State.UNIMPLEMENTED,
             (
                 "nest: unsupported data type: s4; "
-                "it takes f16, bf16, f32, s8, u8, f64, f8_e5m2 or f8_e4m3"
+                "it takes f16, bf16, f32, s32, s8, u8, f64, f8_e5m2 or f8_e4m3"
             ),
         ),
         (
