@@ -61,7 +61,7 @@ THREADLESS = frozenset(("overhead", "preparation"))
 """What is measured once, whatever the number of threads."""
 NOISE = 0.1
 """From so many cpus of others on, figures are not to be trusted."""
-PIPE_WIDTH = 160
+PIPE_WIDTH = 200
 
 
 @dataclass(frozen=True)
