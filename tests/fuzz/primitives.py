@@ -47,6 +47,7 @@ _RANGE = 2.0**120
 _REASON = 60  # characters of a reason by which refusals are counted
 _OPEN = 5  # threads of cases whose sizes are left open as well
 _TOLD = 3  # threads of cases that are explained
+_MOST_BYTES = 2**28  # of the tensors of a case: several copies of each are made
 
 
 def _isas() -> list[str]:
@@ -112,6 +113,8 @@ def _checked(case: Case, threads: int, own: str) -> Outcome:
         return Outcome(State.REFUSED, f"{case.driver.name}: {reason}")
     created = layouts.applied(create(case, kind), own)
     trial = Trial(case, created, at_execution(case, kind, created.pd))
+    if sum(tensor.desc.size for tensor in trial.desc.tensors) > _MOST_BYTES:
+        return Outcome(State.REFUSED, f"{case.driver.name}: tensors too large, for their padding")
     made = Primitive(created.pd)
     if threads == _TOLD and not created.desc.has_runtime_values:
         str(created.pd.info(1))
