@@ -10,7 +10,7 @@ BASE    ?= HEAD
 LIGHT    = $$($(BIN)/python -c 'from pathlib import Path; import onnx; \
 print(Path(onnx.__file__).parent / "backend/test/data/light")')
 
-.PHONY: help run test lint fuzz soak replay bench pictures clean
+.PHONY: help run test lowest lint fuzz soak replay bench pictures clean
 .NOTPARALLEL:
 
 help:
