@@ -186,8 +186,13 @@ class Space:
 
     def still(self, access: Access) -> bool:
         """Whether an operand does not move with a reduction."""
+        unmoved = all(stride(access, axis) == 0 for axis in self.inner)
+        return unmoved and not self.is_found(access)
+
+    def is_found(self, access: Access) -> bool:
+        """Whether bodies say where an operand is touched."""
         pieces = (piece for form in self.found.values() for piece in form.strides)
-        return all(stride(access, axis) == 0 for axis in (*self.inner, *pieces))
+        return any(stride(access, piece) != 0 for piece in pieces)
 
     def step(self, access: Access, axis: Axis) -> int:
         """How far a step along an axis goes in an operand whose offset is affine, in elements;
