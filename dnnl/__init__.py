@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from dnnl.types.kinds import ScratchpadMode as ScratchpadMode
     from dnnl.types.memory_desc import MemoryDesc as MemoryDesc
     from dnnl.types.tag import FormatTag as FormatTag
+    from dnnl.types.taps import Taps as Taps
 
 __version__ = "0.1.0"
 
@@ -118,6 +119,7 @@ _HOMES = {
     "ScratchpadMode": "types.kinds",
     "MemoryDesc": "types.memory_desc",
     "FormatTag": "types.tag",
+    "Taps": "types.taps",
 }
 __all__ = ["load", *_HOMES]  # noqa: PLE0604 - the table above has them
 

@@ -27,26 +27,30 @@ from dnnl.kernels.pointwise import (
     symbol,
 )
 from dnnl.kernels.resampling_rows import Row, row_of
-from dnnl.kernels.resampling_taps import Side, Table
+from dnnl.kernels.resampling_taps import Side, Table, usual
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.taps import Taps
 
 # So many registers share what is looked up for a pixel.
 _SIDE_BY_SIDE = 4
-# Elements along an axis, for which a kernel is built in some ten seconds.
+# Elements along an axis, for which a kernel is built in some ten seconds, and all of their taps.
 _LONGEST = 2**20
+_MOST_TAPS = 2**22
 _CHANNELS = 3  # the mask of batch and channels
 
 
 @dataclass(frozen=True)
 class Conf:
     """dst = the sum of weighted elements of src with ``attributes``: of those that an element is
-    made of, the nearest one or with ``linear`` interpolation those beside it. In a ``gradient``
-    they are diff_src and diff_dst, and the elements of which one is a part.
+    made of by ``taps``, or where there are none, of the nearest one or with ``linear``
+    interpolation of those beside it. In a ``gradient`` they are diff_src and diff_dst, and the
+    elements of which one is a part.
     """
 
     linear: bool
+    taps: tuple[Taps, ...]
     gradient: bool
     src: MemoryDesc
     dst: MemoryDesc
@@ -60,10 +64,14 @@ class Conf:
     @cached_property
     def dims(self) -> tuple[Table, ...]:
         """The taps along each spatial dimension."""
-        pairs = zip(self.src.dims[2:], self.dst.dims[2:], strict=True)
+        old, new = self.src.dims[2:], self.dst.dims[2:]
         if self.gradient:
-            return tuple(Table.backward(old, new, self.linear) for new, old in pairs)
-        return tuple(Table.forward(old, new, self.linear) for old, new in pairs)
+            old, new = new, old
+        found = [(each.places, each.weights) for each in self.taps]
+        found = found or [usual(*pair, self.linear) for pair in zip(old, new, strict=True)]
+        if self.gradient:
+            return tuple(Table.backward(*each, n) for each, n in zip(found, old, strict=True))
+        return tuple(Table.forward(*each) for each in found)
 
     @property
     def moved(self) -> bool:
@@ -74,6 +82,7 @@ class Conf:
 
 def configure(
     linear: bool,
+    taps: tuple[Taps, ...],
     gradient: bool,
     src: MemoryDesc,
     dst: MemoryDesc,
@@ -84,11 +93,15 @@ def configure(
     if longest > _LONGEST:
         rule = f"at most {_LONGEST}, as the places of all elements are part of the code"
         return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
+    most = max((each.count * each.elements for each in taps), default=0)
+    if most > _MOST_TAPS:
+        rule = f"at most {_MOST_TAPS}, as they are part of the code"
+        return Refusal(Reason.SHAPE, f"{most} taps of all elements along an axis; {rule}")
     if gradient:
         refusal = refuse_types(src, dst, allowed=WIDE_FLOATS)
     else:
         refusal = refuse_forward({Arg.SRC: src}, dst, attributes) or _refuse_masks(attributes)
-    return refusal or Conf(linear, gradient, src, dst, attributes)
+    return refusal or Conf(linear, taps, gradient, src, dst, attributes)
 
 
 def _refuse_masks(attributes: Attributes) -> Refusal | None:

@@ -19,9 +19,10 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest import Nest
 from dnnl.codegen.permute import permuted, permutes
 from dnnl.codegen.point import Point
-from dnnl.kernels.resampling_taps import Places, Table, table_of
+from dnnl.kernels.resampling_taps import Table, table_of
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.taps import Places
 
 # Registers of neighbours; out of more of them it takes as long to pick as to gather.
 _MOST = 4

@@ -13,15 +13,14 @@ from dnnl.codegen.access import Operand
 from dnnl.codegen.address import Affine, Axis
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.taps import Places, Weights
 
-Places = npt.NDArray[np.int64]
-Weights = npt.NDArray[np.float64]
 _TABLE = -1  # the slot of what no argument holds
 
 
-def taps(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
-    """The elements of ``old`` that each element of ``new`` is made of, and their weights: both
-    [taps, new].
+def usual(old: int, new: int, linear: bool) -> tuple[Places, Weights]:
+    """The elements of ``old`` that each element of ``new`` is made of where no taps are given, and
+    their weights: both [taps, new].
 
     The place of element ``at`` is ``x = (at + 1/2) * old / new - 1/2``; all is computed with whole
     numbers, as multiples of 1 / (2 * new). Of one element twice, each tap has half: a weight of 0
@@ -47,17 +46,16 @@ class Table:
     gaps: bool
 
     @staticmethod
-    def forward(old: int, new: int, linear: bool) -> Table:
-        """Those of each element of ``new``."""
-        places, weights = taps(old, new, linear)
+    def forward(places: Places, weights: Weights) -> Table:
+        """Those of each element of dst."""
         if (places == places[0]).all():
-            places, weights = places[:1], np.ones((1, new))
+            places, weights = places[:1], np.ones((1, places.shape[1]))
         return Table(places, weights, False)
 
     @staticmethod
-    def backward(old: int, new: int, linear: bool) -> Table:
-        """Those of each element of ``old``: the elements of ``new`` of which it is a part."""
-        places, weights = taps(old, new, linear)
+    def backward(places: Places, weights: Weights, old: int) -> Table:
+        """Those of each of ``old`` elements of src: the elements of dst of which it is a part."""
+        new = places.shape[1]
         sources = np.broadcast_to(np.arange(new), places.shape)
         some = weights != 0.0
         pairs, which = np.unique(places[some] * new + sources[some], return_inverse=True)

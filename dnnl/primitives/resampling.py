@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf, trunc
+from typing import Any
+
+import numpy as np
 
 from dnnl.codegen.attributes import Attributes
 from dnnl.codegen.isa import Isa
@@ -14,18 +17,20 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels import resampling as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import IMAGE, OUTPUT, Grammar
-from dnnl.language.options import ATTRIBUTES, DDT, DIR, MB, SDT, TAG, Driver, algorithm
+from dnnl.language.options import ATTRIBUTES, DDT, DIR, MB, SDT, TAG, Driver, algorithm, auxiliary
+from dnnl.language.values import Parts, integer, several
 from dnnl.primitives.checks import check_dims, check_forward, spelled_size
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_nest
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
-from dnnl.primitives.parameters import Algorithm
+from dnnl.primitives.parameters import Algorithm, Domain
 from dnnl.reference.resampling import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, Alg, PropKind
 from dnnl.types.layout_input import read_float, read_sequence
 from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.taps import Taps
 
 _MOST = 2.0**31
 
@@ -39,6 +44,10 @@ class ResamplingDesc(Desc):
     ``resampling_linear`` the weighted mean of the elements beside x in each spatial dimension,
     those at an end where x lies behind it.
 
+    ``taps``, one for each spatial dimension, say which elements are summed up instead, and by which
+    weights, such as those of cubic interpolation; with ``resampling_nearest`` they are one for each
+    element.
+
     Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. dst and the gradients may be ``any``.
     """
 
@@ -48,6 +57,7 @@ class ResamplingDesc(Desc):
     dst_desc: MemoryDesc
     diff_src_desc: MemoryDesc
     diff_dst_desc: MemoryDesc
+    taps: tuple[Taps, ...] = ()
 
     @classmethod
     def forward(
@@ -57,12 +67,13 @@ class ResamplingDesc(Desc):
         src_desc: MemoryDesc,
         dst_desc: MemoryDesc | None = None,
         factors: Sequence[float] | float | None = None,
+        taps: Sequence[Taps] = (),
     ) -> ResamplingDesc:
         """Describe a forward computation; raises InvalidArguments where the rules are broken.
 
         ``factors``, one for each spatial dimension or one for all, say the dims of dst where it is
         left out: those of src times the factor, without the fraction. Beside a dst they must agree
-        with its dims.
+        with its dims, as ``taps`` must.
         """
         check_forward(prop_kind)
         if factors is not None:
@@ -72,7 +83,7 @@ class ResamplingDesc(Desc):
             elif isinstance(dst_desc, MemoryDesc):
                 check_dims("dst_desc", dst_desc, dims, "what the factors make of src")
         return cls.made(
-            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc
+            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc, taps=taps
         )
 
     @classmethod
@@ -82,15 +93,17 @@ class ResamplingDesc(Desc):
         diff_src_desc: MemoryDesc,
         diff_dst_desc: MemoryDesc,
         factors: Sequence[float] | float | None = None,
+        taps: Sequence[Taps] = (),
     ) -> ResamplingDesc:
         """Describe the gradient of src from that of dst; raises InvalidArguments where the rules
-        are broken. ``factors``, if given, must be those between the dims."""
+        are broken. ``factors``, if given, must be those between the dims, and ``taps`` those of the
+        forward computation."""
         if factors is not None and isinstance(diff_dst_desc, MemoryDesc):
             dims = _resized("factors", factors, "diff_src_desc", diff_src_desc)
             check_dims("diff_dst_desc", diff_dst_desc, dims, "what the factors make of src")
         return cls.made(
             prop_kind=PropKind.backward_data, alg_kind=alg_kind, diff_src_desc=diff_src_desc,
-            diff_dst_desc=diff_dst_desc,
+            diff_dst_desc=diff_dst_desc, taps=taps,
         )  # fmt: skip
 
     @property
@@ -116,6 +129,22 @@ class ResamplingDesc(Desc):
             if (old == 0) != (new == 0):
                 rule = f"src is {src.dims}: nothing is made of no elements, or of them"
                 raise InvalidArguments(other, dst.dims, rule)
+        if self.taps:
+            self._check_taps(src.dims[2:], dst.dims[2:])
+
+    def _check_taps(self, old: Sequence[int], new: Sequence[int]) -> None:
+        """There are taps for each spatial dimension, which make the elements of dst of those of
+        src."""
+        if len(self.taps) != len(old):
+            rule = f"expected one for each of {len(old)} spatial dimensions"
+            raise InvalidArguments("taps", self.taps, rule)
+        for number, (taps, from_, to) in enumerate(zip(self.taps, old, new, strict=True)):
+            name, rule = f"taps[{number}]", f"expected those of {to} elements, out of {from_}"
+            if taps.elements != to or taps.beyond > from_:
+                raise InvalidArguments(name, taps, rule)
+            if self.alg_kind is Alg.resampling_nearest and taps.count > 1:
+                rule = "expected one tap for each element, which is the nearest"
+                raise InvalidArguments(name, taps, rule, "weighted sums are resampling_linear")
 
     @property
     def problem(self) -> str:
@@ -147,18 +176,34 @@ def _resized(
     return (*src.dims[:2], *map(trunc, sizes))
 
 
-def _linear(desc: ResamplingDesc) -> bool:
-    return desc.alg_kind is Alg.resampling_linear
+@dataclass(frozen=True)
+class _EachTaps(Domain):
+    """Taps for each spatial dimension, or none."""
+
+    def read(self, name: str, value: Any, ndims: int) -> tuple[Taps, ...]:
+        rule = "expected a dnnl.Taps for each spatial dimension"
+        read: tuple[Any, ...] = read_sequence(name, value, rule)
+        if not all(isinstance(each, Taps) for each in read):
+            raise InvalidArguments(name, value, rule)
+        return read
+
+    def spell(self, value: Any) -> str:
+        """How many there are along each dimension."""
+        return "x".join(str(each.count) for each in value)
+
+
+def _rule(desc: ResamplingDesc) -> tuple[bool, tuple[Taps, ...]]:
+    return desc.alg_kind is Alg.resampling_linear, desc.taps
 
 
 def _forward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    configure = partial(kernel.configure, _linear(desc), False, desc.src_desc, desc.dst_desc)
+    configure = partial(kernel.configure, *_rule(desc), False, desc.src_desc, desc.dst_desc)
     return plan_forward(desc, attr, isa, configure, kernel.build)
 
 
 def _backward(desc: ResamplingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     ends = desc.diff_dst_desc, desc.diff_src_desc
-    configure = partial(kernel.configure, _linear(desc), True, *ends, Attributes())
+    configure = partial(kernel.configure, *_rule(desc), True, *ends, Attributes())
     return plan_nest(desc, attr, isa, configure, kernel.build)
 
 
@@ -170,6 +215,41 @@ def _dst(case: CaseValues) -> MemoryDesc:
     return tensor(case.sizes.window_dims, case["ddt"], case.tag(1))
 
 
+def _counts(text: str) -> Parts:
+    """How many taps there are along each spatial dimension, as ``4x4``; none for the usual ones."""
+    counts: Parts = several(integer, (1, 2, 3), "x")(text) if text else Parts((), "x")
+    if any(count < 1 for count in counts.items):
+        raise ValueError("expected positive numbers with an x between them")
+    return counts
+
+
+def _invalid(case: CaseValues) -> str | None:
+    counts, ndims = case["taps"].items, len(case.sizes.src_dims) - 2
+    if len(counts) not in (0, ndims):
+        return f"{len(counts)} numbers of taps for {ndims} spatial dimensions"
+    if str(case["alg"]) == "nearest" and any(count > 1 for count in counts):
+        return "the nearest element is one"
+    return None
+
+
+def _taps(case: CaseValues) -> tuple[Taps, ...]:
+    """So many taps for each element as the case says, around the place where it lies."""
+    ends = case.sizes.src_dims[2:], case.sizes.window_dims[2:]
+    counts = case["taps"].items
+    pairs = zip(*ends, counts, strict=True) if counts else ()
+    return tuple(_around(*sizes) for sizes in pairs)
+
+
+def _around(old: int, new: int, count: int) -> Taps:
+    """``count`` neighbours of ``old`` elements for each of ``new``, or all if they are fewer, with
+    weights that differ."""
+    count, at = min(count, old), np.arange(new)
+    first = np.clip((2 * at + 1) * old // (2 * new) - (count - 1) // 2, 0, old - count)
+    number = np.arange(count)[:, np.newaxis]
+    weights = 1 + (at + 3 * number) % 5
+    return Taps(first + number, weights / weights.sum(0))
+
+
 ResamplingDesc.operation = Operation(
     kind="resampling",
     summary="resampling: the image in another size",
@@ -178,7 +258,7 @@ ResamplingDesc.operation = Operation(
         (
             DIR, SDT, DDT, TAG,
             algorithm("nearest", {"nearest": "resampling_nearest", "linear": "resampling_linear"}),
-            MB, *ATTRIBUTES,
+            MB, auxiliary("taps", "", _counts), *ATTRIBUTES,
         ),
         Grammar(("mb", "ic"), (*IMAGE, *OUTPUT), lowest=3),
     ),
@@ -199,7 +279,9 @@ ResamplingDesc.operation = Operation(
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("resampling_"), lambda case: case["alg"].alg, "alg"),
+        Parameter("taps", _EachTaps(), _taps, "taps", usual=()),
     ),
+    invalid=_invalid,
     reference=SPECIFICATION,
     examples=(
         # Larger and smaller, by whole factors and others, in one to three dimensions.
@@ -209,6 +291,9 @@ ResamplingDesc.operation = Operation(
         # Blocks of space, channels outermost, nothing to do but a copy, more vectors than one.
         "--alg=nearest,linear --tag=aBCD8b2c4d,bacd,ABcd4a4b ic20ih6oh9_iw5ow8 ic33ih6oh6",
         "--alg=linear --tag=abx,axb mb1ic130ih9oh18 mb1ic2ih64oh200",
+        # Given taps, by rows and else, along dimensions that they leave as they are as well.
+        "--alg=linear --taps=4x4,5x1 --tag=abx,axb,aBx8b ic18ih7oh13_iw9ow20 ic5ih20oh9_iw40ow21",
+        "--alg=nearest,linear --taps=1x1 --tag=abx,axb --ddt=f32,bf16 ic18ih7oh13_iw9ow20",
     ),
     implementations=(
         Implementation("nest", _forward, FORWARD),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from dnnl.reference.specification import Specification, Values, zero_limit
 from dnnl.reference.tolerance import EXACT, Tolerance
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
+from dnnl.types.taps import Taps
 
-Places = NDArray[np.intp]
+Places = NDArray[np.int64]
 
 TOLERANCE = {
     "resampling_nearest": EXACT,
@@ -27,25 +29,31 @@ TOLERANCE = {
 BACKWARD_TOLERANCE = Tolerance(ulps=8, growth=2, floor=None)
 
 
-def resampling(src: ArrayLike, alg: Alg | str, spatial: Sequence[int]) -> Array:
+def resampling(
+    src: ArrayLike, alg: Alg | str, spatial: Sequence[int], taps: Sequence[Taps] = ()
+) -> Array:
     """``src`` [N, C, spatial...] -> [N, C, ``spatial``...].
 
     Element o of O lies at x = (o + 1/2) * I / O - 1/2 among the I elements of src. The nearest one
     to it is that of x rounded, halves away from zero; linear interpolation is between the two
-    beside it, which are the same behind the ends.
+    beside it, which are the same behind the ends. Where ``taps`` are given, one for each of the
+    spatial dimensions, they say which elements are summed up, and by which weights.
     """
     data = f64(src)
     for axis, new in enumerate(spatial, 2):
-        data = _gathered(data, axis, *_taps(data.shape[axis], new, alg))
+        data = _gathered(data, axis, *_taps(data.shape[axis], new, alg, taps[axis - 2 : axis - 1]))
     return data
 
 
-def resampling_backward(diff_dst: ArrayLike, alg: Alg | str, spatial: Sequence[int]) -> Array:
+def resampling_backward(
+    diff_dst: ArrayLike, alg: Alg | str, spatial: Sequence[int], taps: Sequence[Taps] = ()
+) -> Array:
     """``diff_dst`` [N, C, output...] -> diff_src [N, C, ``spatial``...]: each element of dst gives
     its gradient to those that it was made of, by their weights."""
     data = f64(diff_dst)
     for axis, old in enumerate(spatial, 2):
-        data = _scattered(data, axis, old, *_taps(old, data.shape[axis], alg))
+        own = _taps(old, data.shape[axis], alg, taps[axis - 2 : axis - 1])
+        data = _scattered(data, axis, old, *own)
     return data
 
 
@@ -68,8 +76,10 @@ def _scattered(data: Array, axis: int, old: int, places: Places, weights: Array)
     return total
 
 
-def _taps(old: int, new: int, alg: Alg | str) -> tuple[Places, Array]:
+def _taps(old: int, new: int, alg: Alg | str, given: Sequence[Taps] = ()) -> tuple[Places, Array]:
     """The elements of ``old`` that each of ``new`` is made of, and their weights: [taps, new]."""
+    for own in given:
+        return own.places, own.weights
     number, unit = np.arange(new), 2 * max(1, new)
     # Twice as many units as elements of ``new`` make an element of ``old``: all is exact but the
     # last division.
@@ -106,10 +116,10 @@ class _Resampling(Specification):
     def compute(self, desc: Any, values: Values) -> dict[int, Array]:
         """dst, or the gradient of src."""
         if desc.propagation.is_forward:
-            dst = resampling(values[Arg.SRC], desc.alg_kind, desc.dst_desc.dims[2:])
+            dst = resampling(values[Arg.SRC], desc.alg_kind, desc.dst_desc.dims[2:], desc.taps)
             return {Arg.DST: dst}
-        spatial = desc.diff_src_desc.dims[2:]
-        return {Arg.DIFF_SRC: resampling_backward(values[Arg.DIFF_DST], desc.alg_kind, spatial)}
+        given = values[Arg.DIFF_DST], desc.alg_kind, desc.diff_src_desc.dims[2:], desc.taps
+        return {Arg.DIFF_SRC: resampling_backward(*given)}
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
@@ -118,7 +128,8 @@ class _Resampling(Specification):
         kind = desc.desc_of(argument).data_type
         if desc.propagation.is_forward:
             exact = desc.alg_kind is Alg.resampling_nearest
-            threshold = kind.eps if exact else kind.eps + 16 * core_eps(kind)
+            terms = max(8, prod(each.count for each in desc.taps))
+            threshold = kind.eps if exact else kind.eps + 2 * terms * core_eps(kind)
             return Rule(threshold, zero_limit(kind))
         # Where dst is smaller, most elements of src are no part of it.
         return Rule(kind.eps + 64 * core_eps(kind), zeros=100)

@@ -244,6 +244,11 @@ def _sampled(*texts: str) -> Callable[[Draw, Option, Sketch], str | None]:
     return lambda draw, option, sketch: draw(st.sampled_from(texts))
 
 
+def _taps(draw: Draw, option: Option, sketch: Sketch) -> str:
+    counts = st.sampled_from("1" if sketch.options.get("alg") == "nearest" else "12345")
+    return "x".join(draw(counts) for _ in sketch.dims(Arg.DST)[2:])
+
+
 def _masks(draw: Draw, option: Option, sketch: Sketch) -> str:
     return str(draw(st.integers(0, (1 << len(sketch.dims(Arg.DST))) - 1)))
 
@@ -294,6 +299,7 @@ _VALUES: Mapping[str, Callable[[Draw, Option, Sketch], Any]] = {
     "p": _sampled("1", "2", "3", "2.5", "0"),
     "eps": _sampled("0", "0.5", "1e-05", "100"),
     "scales": _factors,
+    "taps": _taps,
     "bia_mask": _masks,
     "runtime-dim-mask": _masks,
     "runtime_dims_masks": _open_dims,

@@ -313,6 +313,8 @@ def _reduction(asked: Asked) -> Handle:
 
 def _resampling(asked: Asked) -> Handle:
     desc, factors = asked.desc, ctypes.c_void_p()
+    if desc.taps:
+        raise Unimplemented("oneDNN takes no taps")
     if asked.forward:
         kinds, ends = (desc.prop_kind.value, desc.alg_kind.value), asked.tensors(Arg.SRC, Arg.DST)
         return asked.create("resampling_forward", *kinds, factors, *ends)

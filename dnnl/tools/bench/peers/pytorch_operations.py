@@ -424,6 +424,8 @@ def _reduction(desc: ReductionDesc, _: PrimitiveAttr) -> Program:
 
 
 def _resampling(desc: ResamplingDesc, _: PrimitiveAttr) -> Program:
+    if desc.taps:
+        raise Unimplemented("PyTorch takes no taps")
     equal_floats(desc)
     forward = desc.propagation.is_forward
     src, dst = (
