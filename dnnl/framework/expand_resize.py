@@ -1,5 +1,5 @@
-"""Resizing by the resampling primitive where it computes that, else axis by axis: nearest elements
-are gathered, others are weighted sums of those."""
+"""Resizing by the resampling primitive, at once or axis by axis; integers that it does not compute
+are gathered."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_resize import axes_of, rule_of
 from dnnl.framework.writer import Writer
 from dnnl.runtime.storage import check_room
+from dnnl.types.taps import Taps
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 _MOST_SPATIAL = 3
+_LONGEST = 2**20  # elements along an axis of the primitive
 _PLACE = 64  # bytes that computing the place of an element takes for a while
+_PASS = 8  # an element that is stored and read again takes as long as so many taps
 
 
 def resize(writer: Writer) -> bool:
-    """Nothing where each element is itself, one resampling, or some nodes for each axis."""
+    """Nothing where each element is itself, else resamplings, or some nodes for each axis."""
     scope = Scope(writer.node, writer.graph)
     rule, axes = rule_of(scope), axes_of(scope)
     source, dst = writer.node.inputs[0], tuple(axis.new for axis in axes)
@@ -44,32 +47,80 @@ def resize(writer: Writer) -> bool:
     # Before the places of so many elements are computed.
     check_room(max(prod(dst) * writer.dtype.itemsize, max(dst) * _PLACE))
     changed = [d for d, axis in enumerate(axes) if not is_identity(rule, axis)]
+    # Those axes first that lose elements, which leaves less to do for the others.
+    changed.sort(key=lambda d: axes[d].new / axes[d].old)
     if not changed:
         writer.add("Identity", (source,), dst)
-    elif _resamples(writer, rule, [axes[d] for d in changed]):
-        _resampled(writer, rule.mode, changed, dst)
-    elif rule.mode == "nearest":
-        _chosen(writer, rule, axes, changed)
+    elif _is_gathered(writer, rule, axes):
+        _gathered(writer, rule, axes, changed)
     else:
-        _interpolated(writer, rule, axes, changed)
+        _resampled(writer, rule, axes, changed)
     return True
 
 
-def _resamples(writer: Writer, rule: Rule, changed: Sequence[Axis]) -> bool:
-    """Whether the primitive computes it, as it does not of integers that f32 does not hold."""
+def _is_gathered(writer: Writer, rule: Rule, axes: Sequence[Axis]) -> bool:
+    """Whether elements are moved that the primitive does not: integers that f32 does not hold, and
+    those of axes that are longer than its code has places for."""
     held = not is_whole(writer.dtype) or writer.dtype in _BYTES
-    few = len(changed) <= _MOST_SPATIAL
-    return held and few and all(is_resampling(rule, axis) for axis in changed)
+    longest = max(max(axis.old, axis.new) for axis in axes)
+    return rule.mode == "nearest" and (not held or longest > _LONGEST)
 
 
-def _resampled(writer: Writer, mode: str, changed: Sequence[int], dst: Shape) -> None:
-    """The axes that change are those of space: they come to the end where they are not there."""
-    source, attrs = writer.node.inputs[0], {"mode": mode}
-    shape = writer.graph.shape_of(source)
+def _gathered(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: Sequence[int]) -> None:
+    """The nearest slices of each axis."""
+    value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
+    for d in changed:
+        shape = (*shape[:d], axes[d].new, *shape[d + 1 :])
+        value = gathered(writer, value, shape, d, nearest(rule, axes[d]))
+    _extrapolated(writer, value, rule, axes)
+
+
+def _resampled(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: Sequence[int]) -> None:
+    """Weighted sums along all axes at once, or one after the other where these are fewer terms."""
+    value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
+    own = {d: taps(rule, axes[d]) for d in changed}
+    for part in _parts(axes, own):
+        sizes = tuple(axes[d].new if d in part else n for d, n in enumerate(shape))
+        usual = all(is_resampling(rule, axes[d]) for d in part)
+        given = {} if usual else {d: own[d] for d in part}
+        mode = "nearest" if rule.mode == "nearest" else "linear"
+        value = _pass(writer, value, mode, sorted(part), (shape, sizes), given)
+        shape = sizes
+    _extrapolated(writer, value, rule, axes)
+
+
+def _parts(axes: Sequence[Axis], own: dict[int, Taps]) -> list[list[int]]:
+    """The axes that are resized together."""
+    left, total, apart = prod(axis.old for axis in axes), prod(axis.new for axis in axes), 0.0
+    for d, each in own.items():
+        left = left * axes[d].new // axes[d].old
+        apart += left * (each.count + _PASS)
+    at_once = total * (prod(each.count for each in own.values()) + _PASS)
+    if len(own) <= _MOST_SPATIAL and at_once <= apart:
+        return [list(own)]
+    return [[d] for d in own]
+
+
+def _pass(
+    writer: Writer,
+    source: str,
+    mode: str,
+    changed: Sequence[int],
+    shapes: tuple[Shape, Shape],
+    own: dict[int, Taps],
+) -> str:
+    """One resampling of ``source`` along axes, which are those of space: they come to the end where
+    they are not there. Without taps of its ``own`` it has the usual ones."""
+    shape, dst = shapes
     rank = len(shape)
+
+    def add(value: str, sizes: Shape, spatial: Sequence[int]) -> str:
+        each = [own.get(d) or Taps([range(dst[d])], np.ones((1, dst[d]))) for d in spatial]
+        attrs = {"mode": mode, "taps": tuple(each) if own else ()}
+        return writer.add("Resize", (value,), sizes, attrs)
+
     if changed[0] >= 2 and rank <= 2 + _MOST_SPATIAL:
-        writer.add("Resize", (source,), dst, attrs)
-        return
+        return add(source, dst, range(2, rank))
     others = [d for d in range(rank) if d not in changed]
     perm = (*others, *changed)
     ahead = tuple(shape[d] for d in others) or (1,)
@@ -77,53 +128,18 @@ def _resampled(writer: Writer, mode: str, changed: Sequence[int], dst: Shape) ->
     turned, resized = (tuple(sizes[d] for d in perm) for sizes in (shape, dst))
     value = writer.add("Transpose", (source,), turned, {"perm": perm})
     value = writer.reshape(value, (*ahead, *turned[len(others) :]))
-    seen = (*ahead, *resized[len(others) :])
-    value = writer.reshape(writer.add("Resize", (value,), seen, attrs), resized)
+    value = writer.reshape(add(value, (*ahead, *resized[len(others) :]), changed), resized)
     back = tuple(perm.index(d) for d in range(rank))
-    writer.add("Transpose", (value,), dst, {"perm": back})
+    return writer.add("Transpose", (value,), dst, {"perm": back})
 
 
-def _chosen(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]) -> None:
-    """The nearest slices of each axis, those axes first that lose elements."""
-    value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
-    for d in _in_order(axes, changed):
-        places = nearest(rule, axes[d])
-        shape = (*shape[:d], axes[d].new, *shape[d + 1 :])
-        value = gathered(writer, value, shape, d, places)
-        value = _extrapolated(writer, value, shape, d, outside(rule, axes[d]), rule.extrapolation)
-
-
-def _in_order(axes: Sequence[Axis], changed: Sequence[int]) -> list[int]:
-    """Those axes first that lose elements, which leaves less to do for the others."""
-    return sorted(changed, key=lambda d: axes[d].new / axes[d].old)
-
-
-def _extrapolated(
-    writer: Writer, value: str, shape: Shape, axis: int, beyond: np.ndarray, other: float
-) -> str:
-    """``value`` with another number where ``beyond`` holds along an axis."""
-    if not beyond.any():
-        return value
-    mask = beyond.reshape([-1 if at == axis else 1 for at in range(len(shape))])
-    sources = (writer.constant(mask, np.dtype(np.bool_)), writer.constant(other), value)
-    return writer.add("Where", sources, shape)
-
-
-def _interpolated(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: list[int]) -> None:
-    """Weighted sums along each axis of what is gathered for all taps: products with matrices would
-    spread an infinity."""
-    value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
-    for d in _in_order(axes, changed):
-        places, weights = taps(rule, axes[d])
-        ahead, behind, count, new = prod(shape[:d]), prod(shape[d + 1 :]), *places.shape
-        check_room(ahead * count * new * behind * writer.dtype.itemsize)
-        value = writer.reshape(value, (ahead, axes[d].old, behind))
-        value = gathered(writer, value, (ahead, count * new, behind), 1, places.ravel())
-        seen, factors = (ahead, count, new, behind), weights[:, :, np.newaxis]
-        value = writer.reshape(value, seen)
-        value = writer.add("Mul", (value, writer.constant(factors)), seen)
-        if count > 1:
-            value = writer.add("ReduceSum", (value,), (ahead, 1, new, behind), {"axes": (1,)})
-        shape = (*shape[:d], new, *shape[d + 1 :])
-        value = writer.reshape(value, shape)
-        value = _extrapolated(writer, value, shape, d, outside(rule, axes[d]), rule.extrapolation)
+def _extrapolated(writer: Writer, value: str, rule: Rule, axes: Sequence[Axis]) -> None:
+    """Another number where the region that is taken goes beyond the axes."""
+    shape = tuple(axis.new for axis in axes)
+    for d, axis in enumerate(axes):
+        beyond = outside(rule, axis)
+        if beyond.any():
+            mask = beyond.reshape([-1 if at == d else 1 for at in range(len(shape))])
+            number = writer.constant(rule.extrapolation)
+            sources = (writer.constant(mask, np.dtype(np.bool_)), number, value)
+            value = writer.add("Where", sources, shape)

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dnnl.types.taps import Taps
+
 Float = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 _HALF = Fraction(1, 2)
 _LARGEST_DENOMINATOR = 2**11  # with which each scale in f32 is that of one fraction at most
 _S64 = 2**62
-_NO_WEIGHT = 2.0**-40  # what rounding leaves of 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,45 +178,39 @@ def nearest(rule: Rule, axis: Axis) -> Places:
     return np.clip(places, 0, axis.old - 1)
 
 
-def taps(rule: Rule, axis: Axis) -> tuple[Places, npt.NDArray[np.float64]]:
-    """The old elements that each new one is made of in an interpolation, and their weights: both
-    [taps, new].
-
-    No weight is 0, which would make NaN of an infinity: elements of fewer taps have their first
-    one more often, with its weight shared out. Those that are extrapolated have any.
-    """
-    places, parts = _taps(rule, axis)
-    parts = np.where(np.abs(parts) < _NO_WEIGHT, 0.0, parts)
-    order = np.argsort(parts == 0, 1, kind="stable")
-    places = np.take_along_axis(np.clip(places, 0, axis.old - 1), order, 1)
-    parts = np.take_along_axis(parts, order, 1)
-    counts = np.maximum(np.count_nonzero(parts, 1), 1)
-    most = counts.max()
-    places, parts = places[:, :most], parts[:, :most]
-    more = np.arange(most) >= counts[:, np.newaxis]
-    share = parts[:, :1] / (most - counts[:, np.newaxis] + 1)
-    parts = np.where(more | (np.arange(most) == 0), share, parts)
-    return np.where(more, places[:, :1], places).T, parts.T
+def taps(rule: Rule, axis: Axis) -> Taps:
+    """The old elements that each new one is made of; of those that are extrapolated any."""
+    if is_identity(rule, axis):
+        return _single(np.arange(axis.new))
+    if rule.mode == "nearest":
+        return _single(nearest(rule, axis))
+    places, parts = _around(rule, axis)
+    return Taps(np.clip(places, 0, axis.old - 1), parts)
 
 
-def _taps(rule: Rule, axis: Axis) -> tuple[Places, npt.NDArray[np.float64]]:
-    """The places around each new element, some of them outside, and their weights: [new, taps]."""
-    line = coordinates(rule, axis)
-    x = line.places(axis.new)[:, np.newaxis]
+def _single(places: Places) -> Taps:
+    return Taps(places[np.newaxis], np.ones((1, len(places))))
+
+
+def _around(rule: Rule, axis: Axis) -> tuple[Places, Float]:
+    """The places around each new element, some of them outside, and their weights: both
+    [taps, new]."""
+    x = coordinates(rule, axis).places(axis.new)
     stretch = max(1.0, float(1 / axis.scale)) if rule.antialias else 1.0
     reach = stretch * (1 if rule.mode == "linear" else 2)
-    places = np.floor(x - reach) + 1 + np.arange(int(np.ceil(2 * reach)))
+    places = np.floor(x - reach) + 1 + np.arange(int(np.ceil(2 * reach)))[:, np.newaxis]
     distance = np.abs(places - x) / stretch
     parts = np.maximum(0.0, 1.0 - distance)
     if rule.mode == "cubic":
         parts = _cubic(distance, rule.cubic)
     if rule.exclude_outside:
         parts = np.where((places < 0) | (places >= axis.old), 0.0, parts)
-    total = parts.sum(1, keepdims=True)
+    total = parts.sum(0)
+    parts[0, total == 0] = 1.0  # far outside
     return places.astype(np.intp), parts / np.where(total == 0, 1.0, total)
 
 
-def _cubic(distance: npt.NDArray[np.float64], a: float) -> npt.NDArray[np.float64]:
+def _cubic(distance: Float, a: float) -> Float:
     """The weight of an element so far away, by Keys' convolution with coefficient ``a``."""
     d = distance
     near = ((a + 2) * d - (a + 3)) * d * d + 1

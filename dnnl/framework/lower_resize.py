@@ -9,8 +9,10 @@ from dnnl.types.arg import Arg
 
 
 def resize(lowering: Lowering, node: Node) -> None:
-    """[N, C, ...] by the nearest elements or linearly between the centres of pixels."""
+    """[N, C, ...] by the taps of the node, or else by the nearest elements or linearly between
+    the centres of pixels."""
     source = lowering.source(node.inputs[0])
     dst = lowering.result(node, lowering.graph.shape_of(node.output))
-    desc = ResamplingDesc.forward(FORWARD, f"resampling_{node.attrs['mode']}", source.desc, dst)
+    alg, taps = f"resampling_{node.attrs['mode']}", node.attrs["taps"]
+    desc = ResamplingDesc.forward(FORWARD, alg, source.desc, dst, taps=taps)
     lowering.define(node.output, lowering.emit(node, desc, {Arg.SRC: source}))

@@ -28,16 +28,19 @@ def resize(scope: Scope) -> list[TensorType]:
 def rule_of(scope: Scope) -> Rule:
     """How elements are made.
 
-    Raises ModelError for names that ONNX does not have.
+    Raises ModelError for names that ONNX does not have, and numbers that make no weights.
     """
     old = _is_old(scope)
+    cubic = scope.attr("cubic_coeff_a", -0.75)
+    if not isfinite(cubic):
+        raise ModelError(f"attribute 'cubic_coeff_a' = {cubic} must be finite")
     coordinates = _name(scope, "coordinate_transformation_mode", "half_pixel", COORDINATES)
     rounding = _name(scope, "nearest_mode", "round_prefer_floor", ROUNDINGS)
     return Rule(
         _name(scope, "mode", "nearest", _MODES),
         "asymmetric" if old else coordinates,
         "simple" if old else rounding,
-        scope.attr("cubic_coeff_a", -0.75),
+        cubic,
         bool(scope.attr("antialias", 0)),
         bool(scope.attr("exclude_outside", 0)),
         scope.attr("extrapolation_value", 0.0),

@@ -86,6 +86,9 @@ FAST: dict[str, dict[str, Any]] = {
     "batch": {"scales": (3, 1, 1, 1), "nearest_mode": "floor"},
     "volume": {"shape": (1, 3, 4, 5, 6), "sizes": (1, 3, 8, 5, 9), "mode": "linear"},
     "matrix": {"shape": (6, 5), "scales": (2, 2), "mode": "linear"},
+    "corners": {"sizes": BOTH, "mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    "cubic": {"sizes": REDUCED, "mode": "cubic"},
+    "nearest": {"sizes": BOTH, "coordinate_transformation_mode": "align_corners"},
 }
 
 
@@ -94,8 +97,18 @@ def test_what_resampling_computes_is_one_primitive(name: str) -> None:
     attrs = dict(FAST[name])
     if "nearest_mode" in attrs:
         attrs["coordinate_transformation_mode"] = "asymmetric"
-    assert "resampling" in (names := layers(resized(**attrs)))
-    assert not {"matmul", "binary"} & set(names)
+    names = layers(resized(**attrs))
+    assert [name for name in names if name != "reorder"] == ["resampling"]
+
+
+def test_one_axis_after_the_other_where_these_are_fewer_terms() -> None:
+    large = resized((1, 2, 24, 24), (1, 2, 96, 96), mode="cubic")
+    assert layers(large) == ["resampling"] * 2
+    four = resized((2, 3, 4, 5), (3, 4, 6, 7), mode="linear", axes=[0, 1, 2, 3])
+    (want,) = ReferenceEvaluator(four).run(None, {"x": (x := random(2, 3, 4, 5))})
+    session = model_of(four).compile(Engine("cpu"))
+    assert [layer.primitive for layer in session.layers].count("resampling") == 4
+    assert_same(session.run({"x": x}), {"y": want}, 1e-4)
 
 
 def test_resampling_behind_a_convolution_keeps_its_layout_and_takes_post_ops() -> None:
@@ -110,6 +123,44 @@ def test_resampling_behind_a_convolution_keeps_its_layout_and_takes_post_ops() -
     proto = make_model(nodes, {"x": (1, 8, 4, 4), "z": (1, 16, 8, 8)}, ["y"], constants)
     session = agree(proto, "propagate")
     assert ("resampling", ("node_y",)) in [(n.primitive, n.fused) for n in session.layers]
+
+
+@pytest.mark.parametrize("sizes", [(1, 16, 7, 9), (1, 16, 24, 24)])
+def test_given_taps_between_convolutions_reorder_nothing(sizes: tuple[int, ...]) -> None:
+    nodes = [
+        node("Conv", ["x", "w"], "c"),
+        node("Resize", ["c", "", "", "s"], "r", mode="cubic"),
+        node("Conv", ["r", "v"], "y"),
+    ]
+    constants = {"w": random(16, 16, 1, 1), "v": random(8, 16, 3, 3), "s": np.array(sizes)}
+    proto = make_model(nodes, {"x": (1, 16, 8, 8)}, ["y"], constants)
+    names = layers(proto)
+    first, last = (n for n, name in enumerate(names) if name == "convolution")
+    assert set(names[first + 1 : last]) == {"resampling"}
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+@pytest.mark.parametrize(("kind", "tolerance"), [("float16", 1e-2), ("double", 1e-6)])
+def test_other_floats_are_resized_alike(kind: str, tolerance: float, mode: str) -> None:
+    attrs: dict[str, Any] = {"coordinate_transformation_mode": "align_corners"}
+    narrow, wide = (
+        resized(sizes=BOTH, mode=mode, kind=each, **attrs) for each in (kind, "float32")
+    )
+    x = random(*IMAGE).astype(np.float16)
+    got, want = (
+        model_of(proto).compile(Engine("cpu")).run({"x": x.astype(own)})["y"].astype(np.float64)
+        for proto, own in ((narrow, np.dtype(kind)), (wide, np.float32))
+    )
+    assert np.abs(got - want).max() < tolerance
+
+
+def test_nearest_elements_of_long_axes_are_gathered() -> None:
+    count = 2**20 + 3
+    proto = resized((1, 1, count), (1, 1, count // 2), mode="nearest", nearest_mode="ceil")
+    x = np.arange(count, dtype=np.float32).reshape(1, 1, count)
+    got = model_of(proto).compile(Engine("cpu")).run({"x": x})["y"]
+    want = np.ceil((np.arange(count // 2) + 0.5) * count / (count // 2) - 0.5)
+    np.testing.assert_array_equal(got.ravel(), want)
 
 
 RATIOS = [
@@ -216,6 +267,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "negative": ({"scales": (1, 1, -1, 1)}, "must be 4 positive numbers"),
     "huge": ({"scales": (1, 1, 1e10, 1)}, "too many"),
     "size": ({"sizes": (2, 5, -3, 4)}, "must be 4 of at least 0"),
+    "cubic": ({"sizes": ENLARGED, "mode": "cubic", "cubic_coeff_a": math.inf}, "must be finite"),
     "mode": ({"sizes": ENLARGED, "mode": "lanczos"}, "'lanczos' must be one of nearest, linear"),
     "twice": ({"sizes": (4, 4), "axes": [2, -2]}, "name one twice"),
     "region": (
