@@ -11,7 +11,8 @@ from dnnl.language.values import Text
 from dnnl.types.tag import FormatTag
 
 _LETTERS = "abcdefghijkl"
-_OPEN = "x"
+_OPEN, _TRANSPOSED = "x", "y"
+_SPECIAL = ("any", "undef")
 _META_NDIMS = 5
 _META_TOKEN = re.compile(r"[0-9]+[a-z]|[A-Za-z]")
 
@@ -22,9 +23,15 @@ def expand(tag: str, ndims: int) -> str:
 
     ``x`` stands for the letters behind the highest small one; then letters that name no dimension
     are cut, with their blocks: ``aBx16b`` is ``aBcd16b`` for four dimensions, ``axb`` is ``a`` for
-    one. Other tags stay as they are.
+    one. ``y`` is an ``x`` after which the last two letters are swapped: ``aby`` is ``abdc``. Other
+    tags stay as they are.
     """
-    if _OPEN not in tag or tag in ("any", "undef"):
+    if tag in _SPECIAL:
+        return tag
+    if _TRANSPOSED in tag:
+        plain = expand(tag.replace(_TRANSPOSED, _OPEN), ndims)
+        return re.sub(r"([A-Za-z])([A-Za-z])(?![A-Za-z])", r"\2\1", plain, count=1)
+    if _OPEN not in tag:
         return tag
     named = [_LETTERS.index(letter) for letter in tag if letter in _LETTERS]
     rest = _LETTERS[max(named, default=-1) + 1 : ndims]
