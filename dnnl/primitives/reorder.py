@@ -29,7 +29,7 @@ from dnnl.language.options import (
     target,
 )
 from dnnl.language.problem import Dims
-from dnnl.language.values import integer, one_of
+from dnnl.language.values import Parts, data_type, integer, one_of, several
 from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr, resolve_post_ops
@@ -133,13 +133,13 @@ def _configure(
 
 def _invalid(case: CaseValues) -> str | None:
     """Zero points of floats, and a sum beside one of the destination, have no meaning."""
-    types = {"src": case["sdt"], "dst": case["ddt"]}
+    types = dict(zip(("src", "dst"), _types(case), strict=True))
     sums = any(isinstance(entry, Sum) for entry in case["attr-post-ops"].items)
     for entry in case["attr-zero-points"].items:
         kind = types.get(entry.name)
         if kind is None or kind.is_float or (entry.name == "dst" and sums):
             return INVALID
-    if case["oflag"].masks and (case["ddt"] is not DataType.s8 or case["runtime-dim-mask"]):
+    if case["oflag"].masks and (types["dst"] is not DataType.s8 or case["runtime-dim-mask"]):
         return NOT_SUPPORTED
     return NOT_SUPPORTED if str(case["cross-engine"]) != "none" else None
 
@@ -158,12 +158,23 @@ def _complete(desc: ReorderDesc, case: CaseValues) -> ReorderDesc:
     return ReorderDesc(_src(case, dims), _dst(case, dims))
 
 
+def _pair(text: str) -> Parts:
+    """``SRC:DST``, one type for both, or none."""
+    return several(data_type, (1, 2))(text) if text else Parts(())
+
+
+def _types(case: CaseValues) -> tuple[DataType, DataType]:
+    """The types of src and dst, which ``dt`` gives at once."""
+    given = case["dt"].items or (case["sdt"], case["ddt"])
+    return given[0], given[-1]
+
+
 def _src(case: CaseValues, dims: tuple[int, ...]) -> MemoryDesc:
-    return tensor(dims, case["sdt"], case["stag"], case.strides(0, "stag"))
+    return tensor(dims, _types(case)[0], case["stag"], case.strides(0, "stag"))
 
 
 def _dst(case: CaseValues, dims: tuple[int, ...]) -> MemoryDesc:
-    return tensor(dims, case["ddt"], case["dtag"], case.strides(1, "dtag"))
+    return tensor(dims, _types(case)[1], case["dtag"], case.strides(1, "dtag"))
 
 
 def _mask(case: CaseValues, argument: str, name: str, ndims: int) -> int | None:
@@ -180,7 +191,7 @@ ReorderDesc.operation = Operation(
     driver=Driver(
         "reorder",
         (
-            SDT.shown(), DDT.shown(), STAG.shown(),
+            SDT.shown(), DDT.shown(), Option("dt", "", _pair, layout=True), STAG.shown(),
             tags("dtag", "abx", target, spelled=given_tag).shown(),
             strides(ends, 2, given_tag), appended_sums("oflag"),
             Option("cross-engine", "none", one_of("none", "cpu2gpu", "gpu2cpu")),
