@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dnnl.language.tags import tag
-from dnnl.language.values import Number, Text, data_type, flag, integer, number, one_of, sizes
+from dnnl.language.values import (
+    Lacking,
+    Number,
+    Text,
+    data_type,
+    flag,
+    integer,
+    number,
+    one_of,
+    sizes,
+)
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg, nearest
@@ -45,6 +55,8 @@ BINARY: dict[str, Alg] = {
     **{n.removeprefix("binary_"): Alg[n] for n in Alg.__members__ if n.startswith("binary_")},
     **{name: Alg[name] for name in Alg.__members__ if name.startswith("binary_")},
 }
+_ELSEWHERE = ("mul_inplace", "binary_mul_inplace")
+"""The post-ops that only oneDNN has."""
 _SHORT_ELTWISE = {ELTWISE[name]: name for name in reversed(ELTWISE) if "eltwise_" not in name}
 _SHORT_BINARY = {BINARY[name]: name for name in BINARY if "binary_" not in name}
 
@@ -208,10 +220,21 @@ class Eltwise:
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
-    """A function with a second tensor; ``strides`` and ``third`` as they were written.
+class Condition:
+    """What is said of the condition of ``select``: a mask, and its layout."""
 
-    ``third`` is the mask of the condition of ``select``, if that was given.
+    mask: Mask
+    tag: str = "any"
+
+    def __str__(self) -> str:
+        return str(self.mask) if self.tag == "any" else f"{self.mask}.{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A function with a second tensor; ``strides`` as they were written.
+
+    The condition of ``select``, which ``third`` describes, has the dims of dst with every mask.
     """
 
     alg: Alg
@@ -219,7 +242,7 @@ class Binary:
     mask: Mask = NO_MASK
     tag: str = "any"
     strides: str = ""
-    third: str = ""
+    third: Condition | None = None
 
     def __str__(self) -> str:
         inner = "." if self.alg is Alg.binary_select else ":"
@@ -227,7 +250,7 @@ class Binary:
         while operand[-1] in ("", "any", "0"):
             operand.pop()
         texts = [short_name(self.alg), inner.join(operand)]
-        return ":".join([*texts, self.third] if self.third else texts)
+        return ":".join([*texts, str(self.third)] if self.third else texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +298,8 @@ def _post_op(entry: str) -> PostOp:
         return Eltwise(ELTWISE[name], *map(number, _at_most(3, rest)))
     if name in BINARY:
         return _binary(BINARY[name], rest)
+    if name in _ELSEWHERE:
+        raise Lacking(f"there is no post-op {head}")
     known = ("sum", "prelu", "dw", *ELTWISE, *BINARY)
     raise ValueError(f"unknown post-op {head!r}; {nearest(name, known)}")
 
@@ -291,14 +316,16 @@ def _sum(parts: list[str]) -> Sum:
 
 
 def _binary(alg: Alg, parts: list[str]) -> Binary:
-    if not parts:
-        raise ValueError("a binary post-op needs the data type of its tensor")
     if alg is Alg.binary_select:
         operand, *third = _at_most(2, parts)
-        return Binary(
-            *_operand(alg, operand.split(".")), third=str(mask(third[0])) if third else ""
-        )
+        return Binary(*_operand(alg, operand.split(".")), third=_condition(*third))
     return Binary(*_operand(alg, parts))
+
+
+def _condition(text: str = "") -> Condition | None:
+    """``MASK[.TAG]``, None where nothing is said."""
+    varies, dot, layout = text.partition(".")
+    return Condition(mask(varies), tag(layout) if dot else "any") if text else None
 
 
 def _operand(alg: Alg, parts: list[str]) -> tuple[Alg, DataType, Mask, str, str]:
@@ -307,7 +334,7 @@ def _operand(alg: Alg, parts: list[str]) -> tuple[Alg, DataType, Mask, str, str]
         sizes(strides)
     return (
         alg,
-        data_type(kind),
+        data_type(kind) if kind else DataType.undef,
         mask(varies) if varies else NO_MASK,
         tag("ab" if layout == "grouped" else layout) if layout else "any",  # groups are rows
         strides,

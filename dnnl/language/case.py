@@ -11,6 +11,7 @@ from dnnl.language.errors import BadValue
 from dnnl.language.options import Driver, Problem
 from dnnl.language.problem import Shapes
 from dnnl.language.tags import expand
+from dnnl.language.values import Lacked
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import NormFlags, PropKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -35,6 +36,11 @@ class CaseValues:
 
     def __getitem__(self, option: str) -> Any:
         return self.values[option]
+
+    @property
+    def lacking(self) -> list[str]:
+        """What the values ask for that this library does not have."""
+        return [value.reason for value in self.values.values() if isinstance(value, Lacked)]
 
     @property
     def shapes(self) -> Shapes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -95,25 +95,29 @@ class Groups:
     """Which dimension of source is grouped, 0 for M and 1 for K, how many groups there are, and
     their sizes or a profile of these: ``balanced`` and ``decode`` are about equal ones, which is
     the default, ``hot`` gives the first one ``share`` percent. What a group has at most is said
-    behind them, and not used."""
+    behind them, and not used. Without a ``count`` there are as many groups as weights, or 32."""
 
-    groups: tuple[int, int, tuple[int, ...]] | None = None
+    dim: int | None = None
+    count: int | None = None
+    given: tuple[int, ...] = ()
     text: str = ""
     profile: str = ""
     share: int = 50
 
     def __bool__(self) -> bool:
-        return self.groups is not None
+        return self.dim is not None
 
     def __str__(self) -> str:
         return self.text
 
-    def sizes(self, total: int) -> list[int]:
-        """The sizes of the groups, which share ``total`` unless they were given."""
-        assert self.groups is not None
-        _, count, given = self.groups
-        if given:
-            return list(given)
+    def number(self, weights: Sequence[int]) -> int:
+        """How many groups there are beside weights of these dims."""
+        return self.count or (weights[0] if len(weights) > 2 else _GROUP_COUNT)
+
+    def sizes(self, total: int, count: int) -> list[int]:
+        """The sizes of ``count`` groups, which share ``total`` unless they were given."""
+        if self.given:
+            return list(self.given)
         first = total * self.share // 100 if self.profile == "hot" and count > 1 else 0
         behind = count - 1 if first else count
         rest = total - first
@@ -121,8 +125,9 @@ class Groups:
         return [first, *shares] if first else shares
 
 
+_GROUP_COUNT = 32
 _GROUPS = re.compile(
-    r"(?P<dim>[01]|M|K):(?P<count>[1-9][0-9]*)"
+    r"(?P<dim>[01]|M|K)(?::(?P<count>[1-9][0-9]*))?"
     r"(?::(?:(?P<sizes>[0-9]+(?:\+[0-9]+)*)"
     r"|(?P<profile>balanced|hot|decode)(?:[.:](?P<share>[0-9]+))?))?(?::[0-9]+)?"
 )
@@ -134,11 +139,11 @@ def _parse_groups(text: str) -> Groups:
     found = _GROUPS.fullmatch(text)
     if found is None:
         form = (
-            "DIM:COUNT[:SIZE+SIZE...|balanced|hot[.PERCENT]|decode][:MAX], DIM 0 for M or 1 for K"
+            "DIM[:COUNT][:SIZE+SIZE...|balanced|hot[.PERCENT]|decode][:MAX], DIM 0 for M, 1 for K"
         )
         raise ValueError(f"expected {form}")
     sizes = tuple(map(int, found["sizes"].split("+"))) if found["sizes"] else ()
-    count = int(found["count"])
+    count = int(found["count"]) if found["count"] else len(sizes) or None
     if sizes and len(sizes) != count:
         raise ValueError(f"expected {count} sizes, there are {len(sizes)}")
     profile, share = found["profile"] or "", found["share"]
@@ -146,7 +151,7 @@ def _parse_groups(text: str) -> Groups:
         raise ValueError("expected a percentage of at most 100")
     dim = int(found["dim"] in ("1", "K"))
     own = int(share) if profile == "hot" and share else Groups.share
-    return Groups((dim, count, sizes), text, profile, own)
+    return Groups(dim, count, sizes, text, profile, own)
 
 
 def _told_groups(line: OperationLine) -> str | None:

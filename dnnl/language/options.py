@@ -17,6 +17,7 @@ from dnnl.language.errors import BadValue
 from dnnl.language.problem import Dims, Shapes
 from dnnl.language.tags import tag
 from dnnl.language.values import (
+    Lacking,
     Named,
     Parser,
     Text,
@@ -222,9 +223,9 @@ def auxiliary(name: str, default: str, parse: Parser, names: Iterable[str] = ())
     return Option(name, default, parse, lambda line: line.aux.get(name), names=tuple(names))
 
 
-def algorithm(default: str, names: dict[str, str]) -> Option:
+def algorithm(default: str, names: dict[str, str], lacking: Iterable[str] = ()) -> Option:
     """The algorithm: ``names`` has what verbose lines say for each name in cases. Either is read,
-    in any case, and means the short one."""
+    in any case, and means the short one; ``lacking`` are those that only oneDNN has."""
     known = {verbose: name for name, verbose in reversed(names.items())}
 
     def told(line: OperationLine) -> str | None:
@@ -238,6 +239,8 @@ def algorithm(default: str, names: dict[str, str]) -> Option:
     parse = any_case(*names, *short)
 
     def read(value: str) -> Named:
+        if value.lower() in lacking:
+            raise Lacking(f"there is no algorithm {value}")
         spelled: str = parse(value)
         name = short.get(spelled, spelled)
         return Named.of(name, names[name])
@@ -349,7 +352,6 @@ ATTRIBUTES = (
     Option("ctx-exe", "", _threads),
 )
 
-MANY = range(1, 100)
 DIR = Option("dir", "FWD_D", direction, _direction)
 SDT = types("sdt", "f32", source)
 DDT = types("ddt", "f32", target)

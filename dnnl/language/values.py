@@ -23,10 +23,31 @@ TYPES = (
     "f8_e5m2", "f8_e4m3", "e8m0", "f4_e2m1", "undef",
     "boolean", "s16", "s64", "u16", "u32", "u64",
 )  # fmt: skip
+ELSEWHERE = ("s2", "u2", "s3", "u3", "f4_e3m0")
+"""Data types that oneDNN has, or had, and this library does not."""
+MANY = range(1, 1025)
+"""As many sources as there are arguments for."""
+
+
+class Lacking(ValueError):
+    """A value of the language that stands for something which this library does not have."""
 
 
 class Text(str):
     """A value that means its text."""
+
+
+class Lacked(Text):
+    """The text of a value that stands for what this library does not have; ``reason`` names it."""
+
+    reason: str
+
+    @staticmethod
+    def of(text: str, reason: str) -> Lacked:
+        """``text``, which cannot be done for ``reason``."""
+        lacked = Lacked(text)
+        lacked.reason = reason
+        return lacked
 
 
 class Named(Text):
@@ -106,7 +127,9 @@ def text(value: str) -> Text:
 
 
 def data_type(value: str) -> DataType:
-    """The name of a data type."""
+    """The name of a data type; raises Lacking for one that only oneDNN has."""
+    if value in ELSEWHERE:
+        raise Lacking(f"there is no data type {value}")
     if value not in TYPES:
         raise ValueError(f"expected one of {', '.join(TYPES)}")
     return DataType[value]
@@ -151,7 +174,7 @@ direction = any_case(*DIRECTIONS)
 """The propagation of a case."""
 
 
-def several(item: Parser, counts: Iterable[int] = range(1, 100), separator: str = ":") -> Parser:
+def several(item: Parser, counts: Iterable[int] = MANY, separator: str = ":") -> Parser:
     """Items with a colon between them, as many as ``counts`` allows."""
     allowed = tuple(counts)
 

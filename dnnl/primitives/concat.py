@@ -15,6 +15,7 @@ from dnnl.kernels import concat as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import ATTRIBUTES, AXIS, DDT, DTAG, EACH_STAG, SDT, Driver
 from dnnl.language.problem import Dims
+from dnnl.language.values import MANY
 from dnnl.primitives.checks import check_dims, read_sources, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
@@ -31,8 +32,6 @@ from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
-
-_MOST = 64
 
 
 @dataclass(frozen=True, init=False)
@@ -152,7 +151,7 @@ ConcatDesc.operation = Operation(
     kind="concat",
     summary="concat: tensors one behind the other",
     driver=Driver(
-        "concat", (SDT, DDT, EACH_STAG, DTAG.but("undef"), AXIS, *ATTRIBUTES), Dims(1, _MOST)
+        "concat", (SDT, DDT, EACH_STAG, DTAG.but("undef"), AXIS, *ATTRIBUTES), Dims(1, MANY[-1])
     ),
     roles=(
         Role(Arg.MULTIPLE_SRC, "src", "src_descs", reads=FORWARD, many=True, case=_sources),

@@ -18,14 +18,13 @@ from dnnl.language.options import (
     DTAG,
     EACH_STAG,
     INPLACE,
-    MANY,
     Driver,
     auxiliary,
     sources,
     types,
 )
 from dnnl.language.problem import Dims
-from dnnl.language.values import one_of
+from dnnl.language.values import MANY, one_of
 from dnnl.primitives.checks import read_sources, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest

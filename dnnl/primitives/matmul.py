@@ -31,7 +31,7 @@ from dnnl.language.options import (
     strides,
 )
 from dnnl.language.problem import Dims
-from dnnl.language.values import integer, several
+from dnnl.language.values import Parts, integer, several
 from dnnl.primitives.checks import spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import (
@@ -48,6 +48,7 @@ from dnnl.primitives.matmul_grouped import (
     case_contents,
     case_tensors,
     check_groups,
+    group_count,
     is_grouped,
     plan_grouped,
 )
@@ -246,10 +247,15 @@ def _fold(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_forward(decided, attr, isa, configure, matmul_vector.build)
 
 
+def _dim_masks(text: str) -> Parts:
+    """The masks of src and weights; 0 is one that is not given."""
+    given = several(lambda part: integer(part or "0"), (1, 2))(text)
+    return Parts((*given.items, 0)[:2])
+
+
 def _open_dims(case: CaseValues) -> tuple[int, int, int]:
     """The masks of the dims of src, weights and dst that only the execution knows."""
-    given = case["runtime_dims_masks"].items
-    src, weights = (given[n] if n < len(given) else 0 for n in range(2))
+    src, weights = case["runtime_dims_masks"].items
     rows, columns = (1 << (len(case.shapes.padded[0]) - n) for n in (2, 1))
     batch = (src | weights) & (rows - 1)
     return src, weights, batch | src & rows | weights & columns
@@ -316,8 +322,7 @@ def _bias(case: CaseValues) -> MemoryDesc | None:
     if case["bia-dt"] is DataType.undef:
         return None
     if case["grouped"]:
-        groups: int = case["grouped"].groups[1]
-        return MemoryDesc((groups, case.shapes.tensors[1][-1]), case["bia-dt"])
+        return MemoryDesc((group_count(case), case.shapes.tensors[1][-1]), case["bia-dt"])
     mask: int = case["bia_mask"]
     dims = [size if mask >> d & 1 else 1 for d, size in enumerate(_dims(case))]
     return MemoryDesc(dims, case["bia-dt"])
@@ -366,7 +371,7 @@ MatmulDesc.operation = Operation(
         (
             PRODUCT_DT, STAG.but("any"), WTAG, DTAG,
             ENCODING, GROUPED, strides(operands, 3),
-            auxiliary("runtime_dims_masks", "0:0", several(integer, (1, 2))), *ATTRIBUTES, BIA_DT,
+            auxiliary("runtime_dims_masks", "0:0", _dim_masks), *ATTRIBUTES, BIA_DT,
             BIA_MASK,
         ),
         Dims(2, 2, " by ", deeper=True),

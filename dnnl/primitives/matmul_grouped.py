@@ -160,7 +160,7 @@ def _quantization(attr: PrimitiveAttr, weights: MemoryDesc) -> Quantization:
 
 def case_tensors(case: CaseValues) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
     """src, weights and dst of a case."""
-    dim, count, _ = case["grouped"].groups
+    dim, count = case["grouped"].dim, group_count(case)
     rows, depth, columns = _sizes(case)
     src, weights, dst = (case.part("dt", number) for number in range(3))
     grouped = MemoryDesc.grouped((rows, depth), src, dim, count)
@@ -176,9 +176,15 @@ def case_tensors(case: CaseValues) -> tuple[MemoryDesc, MemoryDesc, MemoryDesc]:
     return grouped, own, MemoryDesc.grouped((rows, columns), dst, 0, count)
 
 
+def group_count(case: CaseValues) -> int:
+    """How many groups a case has."""
+    count: int = case["grouped"].number(case.shapes.tensors[1])
+    return count
+
+
 def _sizes(case: CaseValues) -> tuple[int, int, int]:
     """M, K and N of ``MxK:GxKxN``, groups of rows, or ``MxK:KxN``, which may be either."""
-    dim, count, _ = case["grouped"].groups
+    dim, count = case["grouped"].dim, group_count(case)
     src, weights = case.shapes.tensors
     batch = weights[:-2]
     if len(src) != 2 or len(weights) < 2 or src[1] != weights[-2] or (batch and dim):
@@ -195,9 +201,9 @@ def case_contents(case: CaseValues) -> dict[int, Array]:
     if not case["grouped"]:
         return {}
     grouped = case["grouped"]
-    dim, count, _ = grouped.groups
+    dim, count = grouped.dim, group_count(case)
     total = case.shapes.tensors[0][dim]
-    given = grouped.sizes(total)
+    given = grouped.sizes(total, count)
     if sum(given) != total:
         rule = f"the sizes of {count} groups make {sum(given)}, there are {total}"
         raise BadValue(f"--grouped={case['grouped']}: {rule}")

@@ -47,6 +47,7 @@ _ALGORITHMS = (
     "sum", "max", "min", "mul", "mean", "norm_lp_max", "norm_lp_sum",
     "norm_lp_power_p_max", "norm_lp_power_p_sum",
 )  # fmt: skip
+_ELSEWHERE = ("dynamic_quantize", "reduction_dynamic_quantize")
 
 
 @dataclass(frozen=True, init=False)
@@ -162,7 +163,7 @@ ReductionDesc.operation = Operation(
         "reduction",
         (
             SDT, DDT, STAG, DTAG,
-            algorithm("sum", {name: f"{_PREFIX}{name}" for name in _ALGORITHMS}),
+            algorithm("sum", {name: f"{_PREFIX}{name}" for name in _ALGORITHMS}, _ELSEWHERE),
             auxiliary("p", "1", number), auxiliary("eps", "0", number), *ATTRIBUTES,
         ),
         Dims(2, 2, " to "),

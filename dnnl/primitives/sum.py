@@ -17,14 +17,13 @@ from dnnl.language.options import (
     DTAG,
     EACH_STAG,
     INPLACE,
-    MANY,
     Driver,
     auxiliary,
     sources,
     types,
 )
 from dnnl.language.problem import Dims
-from dnnl.language.values import number, several
+from dnnl.language.values import MANY, number, several
 from dnnl.primitives.checks import check_dims, read_sources, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_open_forward

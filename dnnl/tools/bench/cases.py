@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dnnl.language.case import CaseValues
 from dnnl.language.errors import BadValue, UnknownOption
 from dnnl.language.options import Driver, Option, Problem
+from dnnl.language.values import Lacked, Lacking
 from dnnl.tools.bench.drivers import DRIVERS
 from dnnl.tools.bench.lexer import BatchFiles
 from dnnl.tools.bench.settings import DEFAULTS, GLOBALS, Settings
@@ -131,6 +132,8 @@ class Interpreter:
         for part in (text or option.default).split(","):
             try:
                 value = option.parse(part or empty)
+            except Lacking as error:
+                value = Lacked.of(part, str(error))
             except ValueError as error:
                 raise BadValue(f"--{option.name}={part}: {error}") from None
             shown = str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from dnnl.errors import Unimplemented
 from dnnl.language.case import INVALID, CaseValues
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import laid_out_as
@@ -94,7 +95,12 @@ def at_execution(case: Case, kind: type[Desc], pd: PrimitiveDesc) -> PrimitiveDe
 
 
 def skipped(case: CaseValues, operation: Operation) -> str | None:
-    """Why a case makes no sense or cannot be run here, None if it can."""
+    """Why a case makes no sense or cannot be run here, None if it can.
+
+    Raises Unimplemented for one that asks for what only oneDNN has.
+    """
+    if case.lacking:
+        raise Unimplemented("; ".join(case.lacking))
     if case.in_place and any(_differ(case, operation, *pair) for pair in operation.in_place):
         return INVALID
     return operation.invalid(case)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dnnl.language import attributes as parsed
+from dnnl.language.case import tensor
 from dnnl.language.tags import expand as expand_tag
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.operation import Operation
@@ -123,7 +124,8 @@ def _append(
         case parsed.Binary():
             condition = None
             if entry.alg is Alg.binary_select:
-                condition = MemoryDesc(dst.dims, "s8", "any")
+                layout = entry.third.tag if entry.third else "any"
+                condition = tensor(dst.dims, DataType.s8, layout)
             attr.post_ops.append_binary(entry.alg, _operand(operation, entry, dst), condition)
 
 

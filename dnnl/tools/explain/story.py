@@ -162,11 +162,11 @@ def _ours(case: Case, looks: Looks) -> Rows:
     if kind is None:
         yield "here", f"dnnl has no primitive for --{case.driver.name} yet"
         return
-    reason = skipped(case, kind.operation)
-    if reason is not None:
-        yield "here", f"dnnl bench skips this: {reason}"
-        return
     try:
+        reason = skipped(case, kind.operation)
+        if reason is not None:
+            yield "here", f"dnnl bench skips this: {reason}"
+            return
         pd = create(case, kind).pd
     except Unimplemented as error:
         reasons = [str(reason) for reason in error.reasons]

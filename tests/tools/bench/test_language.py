@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from dnnl.language import attributes
 from dnnl.language.descriptor import Descriptor
 from dnnl.language.errors import BadValue, UnknownOption
 from dnnl.language.problem import Dims
 from dnnl.language.tags import expand
+from dnnl.primitives.reorder import ReorderDesc
 from dnnl.tools.bench.cases import Case, Interpreter
+from dnnl.tools.bench.creation import describe
 from dnnl.tools.bench.drivers import DRIVERS
+from dnnl.tools.bench.execute import Executor
 from dnnl.tools.bench.lexer import tokens
+from dnnl.tools.bench.result import State
 
 
 def cases(line: str) -> list[Case]:
@@ -235,6 +238,11 @@ def test_any_case_where_it_is_allowed() -> None:
         ("ABx4b16a4b", 3, "ABc4b16a4b"),
         ("nhwc", 4, "nhwc"),
         ("any", 4, "any"),
+        ("aby", 1, "a"),
+        ("aby", 2, "ba"),
+        ("aby", 5, "abced"),
+        ("bay", 4, "badc"),
+        ("aBy16b", 4, "aBdc16b"),
     ],
 )
 def test_meta_tags(tag: str, ndims: int, expected: str) -> None:
@@ -295,13 +303,77 @@ def test_a_name_has_any_characters() -> None:
 
 
 def test_groups_as_profiles_and_with_deep_weights() -> None:
-    found = [case["grouped"].sizes(32) for case in cases(
-        "--matmul --grouped=0:4:8+0+16+8,M:4:balanced,0:5:hot.90:30,0:40:decode 32x64:4x64x8"
-    )]  # fmt: skip
+    found = [
+        grouped.sizes(32, grouped.number((4, 64, 8)))
+        for case in cases(
+            "--matmul --grouped=0:4:8+0+16+8,M:4:balanced,0:5:hot.90:30,0:40:decode 32x64:4x64x8"
+        )
+        for grouped in (case["grouped"],)
+    ]
     assert found == [[8, 0, 16, 8], [8] * 4, [28, 1, 1, 1, 1], [1] * 32 + [0] * 8]
     for wrong in ("0:4:8+8", "2:4", "0:4:cold", "0:4:hot.101"):
         with pytest.raises(BadValue, match="grouped"):
             cases(f"--matmul --grouped={wrong} 32x64:4x64x8")
+
+
+@pytest.mark.parametrize(
+    ("value", "weights", "sizes"),
+    [
+        ("M:balanced", (3, 64, 8), [16, 16, 16]),
+        ("0:hot.50", (3, 64, 8), [24, 12, 12]),
+        ("1:balanced", (48, 8), [2] * 16 + [1] * 16),
+        ("1:30+0+18", (48, 8), [30, 0, 18]),
+    ],
+)
+def test_groups_without_a_count(value: str, weights: tuple[int, ...], sizes: list[int]) -> None:
+    problem = "48x64:" if len(weights) > 2 else "64x48:"
+    (case,) = cases(f"--matmul --grouped={value} {problem}{'x'.join(map(str, weights))}")
+    grouped = case["grouped"]
+    assert grouped.sizes(48, grouped.number(weights)) == sizes
+    assert lines(case.repro) == [case.repro]
+
+
+@pytest.mark.parametrize(
+    ("line", "reasons"),
+    [
+        ("--matmul --dt=f16:u2:f16 --attr-scales=wei:1:f16 2x3:3x4", ["data type u2"]),
+        ("--reorder --sdt=f4_e3m0 --ddt=u3 2x3", ["data type f4_e3m0", "data type u3"]),
+        ("--matmul --attr-zero-points=wei:common:1:s2 2x3:3x4", ["data type s2"]),
+        ("--conv --attr-post-ops=relu+mul_inplace:f32 ic2ih3oc2oh3kh1ph0", ["post-op mul_inplace"]),
+        ("--reduction --alg=Dynamic_Quantize 2x3:2x3", ["algorithm Dynamic_Quantize"]),
+    ],
+)
+def test_what_only_onednn_has_is_listed_and_not_run(line: str, reasons: list[str]) -> None:
+    (case,) = cases(line)
+    assert case.repro == line or line.startswith("--reorder")
+    assert case.lacking == [f"there is no {reason}" for reason in reasons]
+    result = Executor().run(case)
+    assert (result.state, result.reason) == (State.UNIMPLEMENTED, "; ".join(case.lacking))
+    (listed,) = cases(f"--mode=L {line}")
+    assert Executor().run(listed).state is State.LISTED
+
+
+def test_reorders_name_both_types_at_once() -> None:
+    found = cases("--reorder --dt=f32:s8,bf16 --sdt=u8 2x3")
+    kinds = [
+        [tensor.desc.data_type.name for tensor in describe(case, ReorderDesc).tensors]
+        for case in found
+    ]
+    assert kinds == [["f32", "s8"], ["bf16", "bf16"]]
+
+
+def test_masks_of_open_dims_that_are_left_out() -> None:
+    found = cases("--matmul --runtime_dims_masks=,2,:1,3:0 2x3:3x4")
+    masks = [case["runtime_dims_masks"].items for case in found]
+    assert masks == [(0, 0), (2, 0), (0, 1), (3, 0)]
+
+
+def test_as_many_sources_as_there_are_arguments() -> None:
+    shapes, tags = ":".join(["2x3"] * 300), ":".join(["ab"] * 300)
+    (case,) = cases(f"--concat --stag={tags} {shapes}")
+    assert len(case.shapes.tensors) == len(case["stag"]) == 300
+    with pytest.raises(BadValue, match="tensors"):
+        cases(f"--concat {':'.join(['2'] * 1025)}")
 
 
 def test_an_unnamed_problem_has_no_name() -> None:
@@ -363,62 +435,6 @@ def test_bad_descriptors(driver: str, token: str) -> None:
 def test_padding_behind() -> None:
     problem = descriptor("conv", "ic3ih224oc64oh112kh7sh2ph3")
     assert problem.padding_r == (2, 2)
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("src:common:2+dst:PER_OC", "src:common:2+dst:per_oc"),
-        ("wei:per_oc:bf16:1x32", "wei:per_oc:bf16:1x32"),
-        ("src:0", "src:0:1"),
-        ("msrc1:common:2.5", "msrc1:common:2.5"),
-        ("src:common:4294967296+dst:common:1e+20", "src:common:4294967296+dst:common:1e20"),
-        ("src:common:0.33333333", "src:common:0.33333333"),
-        ("src:common:4.29497e+09:f32:2x3+dst:1", "src:common:4.29497e09:f32:2x3+dst:1"),
-        ("dst:mx:e8m0:1x32", "dst:mx:e8m0:1x32"),
-        ("", ""),
-    ],
-)
-def test_scales(text: str, shown: str) -> None:
-    assert str(attributes.scales(text)) == shown
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("sum", "sum"),
-        ("sum:0.5", "sum:0.5"),
-        ("sum:1:3", "sum:1:3"),
-        ("sum:1:0:u8", "sum:1:0:u8"),
-        ("relu:-0.01", "relu:-0.01"),
-        ("eltwise_linear:2:0.125", "linear:2:0.125"),
-        ("linear:0:1", "linear:0:1"),
-        ("linear:2:1:3", "linear:2:1:3"),
-        ("eltwise_relu:0:0:0.5", "relu:0:0:0.5"),
-        ("tanh:0:0:1", "tanh"),
-        ("eltwise_relu_use_dst_for_bwd", "relu_dst"),
-        ("binary_add:f32", "add:f32"),
-        ("add:f32:per_oc", "add:f32:per_oc"),
-        ("mul:s8:3:axb", "mul:s8:3:axb"),
-        ("add:f32:2:abx:8x1x1", "add:f32:2:abx:8x1x1"),
-        ("select:f32.2.axb:1", "select:f32.2.axb:1"),
-        ("prelu:per_oc", "prelu:per_oc"),
-        ("dw:k3s1p1", "dw:k3s1p1"),
-        ("dw:k3s2p1:s8", "dw:k3s2p1:s8"),
-        ("mul:s8:per_oc+sum:0.25+add:f32:per_tensor", "mul:s8:per_oc+sum:0.25+add:f32:per_tensor"),
-    ],
-)
-def test_post_ops(text: str, shown: str) -> None:
-    assert str(attributes.post_ops(text)) == shown
-    assert attributes.post_ops(shown) == attributes.post_ops(text)
-
-
-@pytest.mark.parametrize(
-    ("name", "ndims", "bits"),
-    [("common", 3, 0), ("per_oc", 3, 2), ("per_dim_3", 4, 8), ("per_tensor", 3, 7), ("5", 3, 5)],
-)
-def test_masks(name: str, ndims: int, bits: int) -> None:
-    assert attributes.mask(name).bits(ndims) == bits
 
 
 @pytest.mark.parametrize(
