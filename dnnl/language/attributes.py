@@ -40,6 +40,7 @@ _ARGUMENTS = {
     "attr_post_op_dw_wei": Arg.POST_OP_DW | Arg.WEIGHTS,
     "attr_post_op_dw_dst": Arg.POST_OP_DW | Arg.DST,
 }  # fmt: skip
+_ROUNDED = ("dst", "diff_src", "diff_weights")
 _WITH_DST = ("clip_v2", "elu", "exp", "logistic", "relu", "sqrt", "tanh")
 _ELTWISE = tuple(
     name.removeprefix("eltwise_")
@@ -389,12 +390,29 @@ def dropout(value: str) -> Dropout | Text:
     return Dropout(probability, seed, str(layout), offset, bool(host), value)
 
 
-def rounding_mode(value: str) -> Text:
-    """``dst:environment`` or ``dst:stochastic[:SEED]``."""
-    parts = value.split(":")
-    modes = ("environment", "stochastic")
-    if parts[0] != "dst" or len(parts) > 3 or len(parts) < 2 or parts[1] not in modes:
-        raise ValueError("expected dst:environment or dst:stochastic[:SEED]")
-    for seed in parts[2:]:
-        integer(seed)
-    return Text("dst:environment" if parts[1] == "environment" else value)
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """How one result is rounded; ``seed`` is that of ``stochastic``, None where it is not given."""
+
+    name: str
+    mode: str
+    seed: int | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.name}:{self.mode}"
+        return text if self.seed is None else f"{text}:{self.seed}"
+
+
+def rounding_modes(value: str) -> Entries:
+    """``ARG:environment`` or ``ARG:stochastic[:SEED]``, joined by plus signs."""
+    return Entries(tuple(map(_rounding, entries(value))))
+
+
+def _rounding(entry: str) -> Rounding:
+    name, _, rest = entry.partition(":")
+    mode, *seed = rest.split(":")
+    if name not in _ROUNDED or mode not in ("environment", "stochastic") or len(seed) > 1:
+        form = "ARG:environment or ARG:stochastic[:SEED]"
+        raise ValueError(f"expected {form}, ARG one of {', '.join(_ROUNDED)}")
+    given = integer(seed[0]) if seed else None
+    return Rounding(name, mode, given if mode == "stochastic" else None)

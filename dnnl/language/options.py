@@ -347,7 +347,7 @@ ATTRIBUTES = (
     Option("attr-acc-mode", "strict", one_of("strict", "relaxed", "any", "f32", "s32", "f16")),
     Option("attr-deterministic", "false", flag),
     Option("attr-dropout", "", attr.dropout),
-    Option("attr-rounding-mode", "dst:environment", attr.rounding_mode),
+    Option("attr-rounding-mode", "dst:environment", attr.rounding_modes),
     Option("ctx-init", "", _threads),
     Option("ctx-exe", "", _threads),
 )

@@ -64,8 +64,8 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
         fpmath_apply_to_int=bool(whole),
         accumulation_mode=str(case["attr-acc-mode"]),
     )
-    arg, mode, *_ = str(case["attr-rounding-mode"]).split(":")
-    attr.set_rounding_mode(arg.upper(), mode)
+    for rounding in case["attr-rounding-mode"].items:
+        attr.set_rounding_mode(rounding.name.upper(), rounding.mode)
 
     def told(entry: parsed.Quantization) -> tuple[int, int, tuple[int, ...], DataType]:
         bits = _bits(case, operation, entry, ndims.get(entry.argument, 0))
@@ -176,8 +176,8 @@ def add_reductions(made: Parameters, inputs: Mapping[int, Array], pd: PrimitiveD
 
 def _seed(case: Case) -> int:
     """The seed of a case's rounding."""
-    seed = str(case["attr-rounding-mode"]).split(":")[2:]
-    return int(seed[0]) if seed else 0
+    entries = case["attr-rounding-mode"].items
+    return next((entry.seed for entry in entries if entry.seed is not None), 0)
 
 
 def _add_dropout(made: Parameters, asked: object, attr: PrimitiveAttr) -> None:

@@ -60,6 +60,25 @@ def test_post_ops(text: str, shown: str) -> None:
     assert attributes.post_ops(shown) == attributes.post_ops(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("dst:environment", "dst:environment"),
+        ("dst:environment:5", "dst:environment"),
+        ("dst:stochastic", "dst:stochastic"),
+        ("diff_src:stochastic:7+diff_weights:stochastic", ""),
+    ],
+)
+def test_rounding_modes(text: str, shown: str) -> None:
+    assert str(attributes.rounding_modes(text)) == (shown or text)
+
+
+@pytest.mark.parametrize("text", ["dst", "src:stochastic", "dst:up", "dst:stochastic:1:2", "+"])
+def test_rounding_modes_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(ValueError, match="ARG one of dst, diff_src"):
+        attributes.rounding_modes(text)
+
+
 @pytest.mark.parametrize("text", ["select:f32:2.zz", "select:f32:x", "select:f32:1:2", "add:g32"])
 def test_post_ops_that_cannot_be_read(text: str) -> None:
     with pytest.raises((ValueError, BadValue), match=r"expected|unknown"):
