@@ -9,6 +9,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from dnnl.errors import InvalidArguments
 from dnnl.framework.graph import Array, Graph, ModelError, Shape, TensorType, with_inputs
 from dnnl.framework.onnx_check import refusal
@@ -161,7 +163,15 @@ def load(path: str | os.PathLike[str]) -> Model:
     if not isinstance(path, str | os.PathLike):
         raise InvalidArguments("path", path, "expected the path of a file", "load('model.onnx')")
     proto = read_model(Path(path))
-    graph = graph_from_proto(proto, str(path))
+    try:
+        return _checked(proto, str(path))
+    except UnicodeDecodeError as error:  # protobuf looks at a text when it is asked for
+        raise ModelError(f"{path} is damaged: a text in it is no UTF-8: {error}") from None
+
+
+def _checked(proto: onnx.ModelProto, path: str) -> Model:
+    """The model of a file's contents, see `load`."""
+    graph = graph_from_proto(proto, path)
     check_operators(graph)
     reason = refusal(proto)
     if reason:

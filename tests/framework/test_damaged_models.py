@@ -94,7 +94,8 @@ def test_attributes_named_as_parts_of_a_node(name: str) -> None:
 
 def test_damaged_names(tmp_path: Path) -> None:
     proto = make_model([node("Neg", ["x"], "y", marker=1)], {"x": (4,)}, ["y"])
-    for name in (b"marker", b"node_y", b"Neg", b"x"):
+    proto.graph.name = "whole"
+    for name in (b"marker", b"node_y", b"Neg", b"x", b"whole"):
         content = proto.SerializeToString().replace(name, b"\xff" * len(name))
         with pytest.raises(ModelError, match="damaged"):
             compile_file(content, tmp_path)
