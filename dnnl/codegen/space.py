@@ -187,12 +187,13 @@ class Space:
     def still(self, access: Access) -> bool:
         """Whether an operand does not move with a reduction."""
         unmoved = all(stride(access, axis) == 0 for axis in self.inner)
-        return unmoved and not self.is_found(access)
+        return unmoved and not self.steps_found(access)
 
-    def is_found(self, access: Access) -> bool:
-        """Whether bodies say where an operand is touched."""
+    def steps_found(self, access: Access) -> set[int | None]:
+        """How far steps go in an operand along the axes whose values only bodies know, those left
+        out along which it stays."""
         pieces = (piece for form in self.found.values() for piece in form.strides)
-        return any(stride(access, piece) != 0 for piece in pieces)
+        return {stride(access, piece) for piece in pieces} - {0}
 
     def step(self, access: Access, axis: Axis) -> int:
         """How far a step along an axis goes in an operand whose offset is affine, in elements;

@@ -105,8 +105,9 @@ def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
 
 def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: bool) -> float:
     step = stride(access, axis)
-    if step == 0 and space.is_found(access):
-        return _GATHER * lanes  # what does not move itself may be found elsewhere
+    found = space.steps_found(access)
+    if step == 0 and found and 1 not in found:
+        return _GATHER * lanes  # it may be found elsewhere, and not among neighbours
     if step in (0, 1):
         return 1.0
     if written and turns_of(space, access, axis) > 1:

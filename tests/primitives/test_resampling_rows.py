@@ -161,3 +161,13 @@ def test_nothing_is_gathered(width: tuple[int, int], kind: str) -> None:
         for alg in ALGS:
             desc = ResamplingDesc.forward("forward_inference", alg, *ends(width, kind))
             assert "gather" not in Primitive(PrimitiveDesc(desc, ENGINE)).llvm_ir()
+
+
+@wide
+def test_nothing_is_gathered_beside_many_channels() -> None:
+    """Which are more than a row has elements."""
+    src, dst = (MemoryDesc((1, 64, size, size), "f32") for size in (40, 17))
+    for isa in {"avx2", "avx512_core"} & {*ISAS}:
+        with config.override("max_cpu_isa", isa):
+            desc = ResamplingDesc.forward("forward_inference", ALGS[1], src, dst)
+            assert "gather" not in Primitive(PrimitiveDesc(desc, ENGINE)).llvm_ir()
