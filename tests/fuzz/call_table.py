@@ -131,7 +131,7 @@ GIVEN: dict[str, Arguments] = {
         "layout": "'plain'", "progress": "lambda *_: 0",
     },
     "model.with_batch": {"batch": "2"},
-    "model.with_inputs": {"*": "('x',)"},
+    "model.with_inputs": {"*": "()"},
     "model.with_shapes": {"input_shapes": "{'x': (2, 3, 4, 5)}"},
     "model.with_random_weights": {"seed": "1"},
     "session": {"": "array"},
