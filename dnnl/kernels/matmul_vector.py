@@ -28,8 +28,8 @@ from dnnl.types.post_ops import PostOp
 _NONE = MemoryDesc.zero()
 # Fewer terms are as fast by tiles.
 _LEAST_TERMS = 64
-# Rows of so many bytes are read faster by tiles, which go along several of them at once.
-_LONG_ROW = 4096
+# Rows that fill a cache line are read faster by tiles, which go along several of them at once.
+_LONG_ROW = 64
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,8 @@ def test_as_pytorch() -> None:
 
 def test_no_elements() -> None:
     memory = source((0, 3, 2, 2), "nchw")
-    execute(normalization(memory.desc, memory.desc, GIVEN), {Arg.SRC: memory, **channels(3)})
+    desc = normalization(memory.desc, memory.desc, f"{GIVEN}|use_scale|use_shift")
+    execute(desc, {Arg.SRC: memory, **channels(3)})
 
 
 def test_verbose_fields() -> None:

@@ -16,7 +16,6 @@ from dnnl import (
     MemoryDesc,
     PrimitiveAttr,
     PrimitiveDesc,
-    Unimplemented,
     config,
 )
 from dnnl.reference import binary as reference
@@ -159,14 +158,6 @@ def test_bad_arguments() -> None:
         BinaryDesc("binary_select", a, a, a, a)
     with pytest.raises(InvalidArguments, match=r"src2_desc = \(2, 1\).*the dims of src0"):
         BinaryDesc("binary_select", a, a, a, MemoryDesc((2, 1), "s8"))
-
-
-def test_scales_are_of_sources() -> None:
-    a = MemoryDesc((2, 3), "f32")
-    attr = PrimitiveAttr()
-    attr.set_scales(Arg.DST, mask=0)
-    with pytest.raises(Unimplemented, match="unsupported attribute: scales of DST"):
-        PrimitiveDesc(BinaryDesc("binary_add", a, a, a), ENGINE, attr)
 
 
 def condition_of(dims: tuple[int, ...], layout: str, seed: int = 9) -> Memory:

