@@ -112,6 +112,9 @@ def prelu(lowering: Lowering, node: Node) -> None:
 
 def softmax(lowering: Lowering, node: Node) -> None:
     """Before operator set 13 all dimensions from ``axis`` on are one. A row of -inf is NaN."""
+    dtype = lowering.graph.type_of(node.inputs[0]).dtype
+    if is_whole(dtype):
+        raise Unimplemented(f"{node}: {node.op} of {dtype} is not computed; Cast makes f32 of it")
     shape = lowering.graph.shape_of(node.output)
     axis = normal_axis(node.attrs.get("axis", 1 if lowering.graph.opset < 13 else -1), len(shape))
     seen = shape

@@ -118,6 +118,7 @@ GIVEN: dict[str, Arguments] = {
     "pd.next_impl": {},
     "pd.info": {"num_threads": "1"},
     "Primitive": {"pd": "pd"},
+    "prim": {"stream": "stream", "args": "args", "after": "()"},
     "prim.execute": {"stream": "stream", "args": "args", "after": "()"},
     "prim.bind": {"stream": "stream", "args": "args"},
     **{f"{name}.forward": {"prop_kind": "'forward_training'", "data_desc": "md", "axis": "1"}
