@@ -78,5 +78,5 @@ pictures: $(VENV)/onnx.stamp
 	sed -n 's|^    dnnl layout |$(BIN)/dnnl layout |p' docs/layouts.md | sh -ex
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find dnnl tests bench examples -name __pycache__ -type d -exec rm -rf {} +
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests bench examples -name __pycache__ -type d -exec rm -rf {} +

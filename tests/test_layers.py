@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = sorted((ROOT / "dnnl").rglob("*.py"))
+PACKAGE = ROOT / "src" / "dnnl"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
 MAX_LINES = 500
 
 BASE = ("errors", "config", "forks", "interrupts", "lazy", "log", "onednn")
@@ -68,8 +69,8 @@ class Import:
 
 
 def module_name(path: Path) -> str:
-    """``dnnl/types/tag.py`` -> ``types.tag``; a package is called by its name alone."""
-    parts = path.relative_to(ROOT / "dnnl").with_suffix("").parts
+    """``src/dnnl/types/tag.py`` -> ``types.tag``; a package is called by its name alone."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
@@ -136,7 +137,7 @@ def test_layers_are_ordered() -> None:
     graphlib.TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("folder", ["dnnl", "tests", "bench", "examples"])
+@pytest.mark.parametrize("folder", ["src", "tests", "bench", "examples"])
 def test_files_stay_short(folder: str) -> None:
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())

@@ -14,7 +14,7 @@ from dnnl.language.planned import PLANNED
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
 
-ROOT = Path(__file__).resolve().parents[1] / "dnnl"
+ROOT = Path(__file__).resolve().parents[1] / "src" / "dnnl"
 POST_OPS = {"sum", "eltwise", "binary", "prelu"}
 """Kinds whose names are those of post-ops as well, which attributes spell."""
 EXPORTS = ("__init__.py", "primitives/registry.py", "ops/")

@@ -332,7 +332,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_interrupted_while_it_starts(start: list[str], tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("raise KeyboardInterrupt")
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2] / "src")])
     done = subprocess.run(
         [sys.executable, *start],
         env={**os.environ, "PYTHONPATH": path},

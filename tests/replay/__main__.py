@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -64,9 +65,10 @@ def _generated(tree: Path, side: str, asked: Sequence[Replayed]) -> list[str]:
     folder = FOLDER / side
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    source = tree / "src" if (tree / "src").is_dir() else tree
     subprocess.run(
         [sys.executable, "-m", "tests.replay.generate", str(folder)],
-        cwd=tree, text=True, check=True,
+        cwd=tree, text=True, check=True, env={**os.environ, "PYTHONPATH": str(source)},
         input=json.dumps([[case.target, case.line] for case in asked]),
     )  # fmt: skip
     hashes: list[str] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
