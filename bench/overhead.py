@@ -8,7 +8,7 @@ from bench.contest import Contest, read
 from bench.context import Context
 from bench.report import Column, Report, Row, Target
 from dnnl import Arg, Memory
-from dnnl.codegen import jit
+from dnnl.codegen.compile import jit
 from dnnl.tools.bench.cases import Case
 from dnnl.tools.measure import Contender, measure
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from dnnl.codegen import sharing
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
-from dnnl.kernels import boxes
+from dnnl.codegen.nest import sharing
+from dnnl.kernels.reorder import boxes
 
 SMALL_ITEM = 256
 SMALL_STREAM = 8192

@@ -62,8 +62,8 @@ def test_nothing_is_imported_that_was_not_asked_for() -> None:
     assert run(memory) == "['numpy']"
     kernels = "sorted(m for m in sys.modules if m.startswith('dnnl.kernels.'))"
     found = run(f"import sys, dnnl; dnnl.EltwiseDesc, dnnl.Primitive; print({kernels})")
-    assert "dnnl.kernels.eltwise" in found
-    assert "dnnl.kernels.convolution" not in found
+    assert "dnnl.kernels.pointwise.eltwise" in found
+    assert "dnnl.kernels.convolution.direct.convolution" not in found
 
 
 MODULES = "sorted(m for m in sys.modules if m.startswith('dnnl.'))"
@@ -77,7 +77,7 @@ def test_operations_import_what_they_need_when_they_are_asked_for() -> None:
     assert len(names) < 10
     code = f"import sys; from dnnl.ops import exp; print(*{MODULES}, *{OF_PEERS})"
     names = run(code).split()
-    assert "dnnl.kernels.eltwise" in names
+    assert "dnnl.kernels.pointwise.eltwise" in names
     assert not [name for name in names if "convolution" in name or not name.startswith("dnnl.")]
 
 

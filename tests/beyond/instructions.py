@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from dnnl.codegen.builder import F32, F64, I1, I8, I16, I32, I64
+from dnnl.codegen.ir.builder import F32, F64, I1, I8, I16, I32, I64
 
 Builder: TypeAlias = Any
 Value: TypeAlias = ir.Value

@@ -13,8 +13,10 @@ import pytest
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from dnnl.codegen import isa, jit, vector
-from dnnl.codegen.builder import BF16, I1, I16, I32, Emitter, i64
+from dnnl.codegen import isa
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import BF16, I1, I16, I32, Emitter, i64
 from dnnl.codegen.isa import Isa
 from dnnl.primitives import primitive
 from dnnl.runtime.engine import Engine

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
-from dnnl.codegen.builder import I64, PTR
+from dnnl.codegen.ir.builder import I64, PTR
 
 _TILES, _ROWS, _ROW = 8, 16, 64
 _COLUMNS, _HEIGHTS = 16, 48  # where ldtilecfg reads the shapes

@@ -15,9 +15,9 @@ import pytest
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from dnnl.codegen import jit
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe
 from dnnl.primitives import primitive, primitive_desc
 from dnnl.runtime.engines import cpu, cpu_jit
 from dnnl.runtime.engines.cpu_jit import Linked

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from dnnl import config
 from dnnl.codegen import isa as rows
-from dnnl.codegen import jit, vector
-from dnnl.codegen.builder import F32, Module
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F32, Module
+from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.runtime.engine import Engine
 from tests.launch import launch
 

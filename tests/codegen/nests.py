@@ -10,10 +10,10 @@ from math import prod
 from typing import Any, TypeAlias
 
 from dnnl import MemoryDesc, config
-from dnnl.codegen import jit
-from dnnl.codegen.builder import Module
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Recipe
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.image import Phase
 from dnnl.runtime.memory import Memory

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnl.codegen import isa
-from dnnl.codegen.address import ZERO, Affine, Axis, block_boundaries, linear_offset
-from dnnl.codegen.builder import Module, i64
-from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.ir.builder import Module, i64
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries, linear_offset
+from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.types.memory_desc import MemoryDesc
 
 SMALL = st.integers(-7, 7)

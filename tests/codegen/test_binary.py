@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dnnl.codegen import binary
 from dnnl.codegen import isa as rows
-from dnnl.codegen.builder import Emitter, Value
+from dnnl.codegen.functions import binary
+from dnnl.codegen.ir.builder import Emitter, Value
 from dnnl.codegen.isa import Isa
 from dnnl.reference import binary as reference
 from dnnl.types.kinds import Alg

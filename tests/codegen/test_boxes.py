@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnl import MemoryDesc
-from dnnl.codegen import sharing
-from dnnl.kernels import boxes
-from dnnl.kernels.boxes import View, Way
+from dnnl.codegen.nest import sharing
+from dnnl.kernels.reorder import boxes
+from dnnl.kernels.reorder.boxes import View, Way
 from tests.check import offsets
 
 HEAD, SHARES = 6, 64

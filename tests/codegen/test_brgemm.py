@@ -17,8 +17,13 @@ from numpy.typing import NDArray
 
 from dnnl import config
 from dnnl.codegen import isa as rows
-from dnnl.codegen import jit, vector
-from dnnl.codegen.brgemm import (
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F32, Emitter, Module, i64
+from dnnl.codegen.ir.kernel import Kernel, Recipe
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.codegen.product.brgemm import (
     Factors,
     Level,
     Tile,
@@ -27,11 +32,7 @@ from dnnl.codegen.brgemm import (
     max_rows,
     merge_levels,
 )
-from dnnl.codegen.builder import F32, Emitter, Module, i64
-from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.multiply import multiply
-from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.product.multiply import multiply
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.codegen.lanes import runnable_rows

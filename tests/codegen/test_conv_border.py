@@ -6,7 +6,7 @@ import pytest
 
 from dnnl import MemoryDesc
 from dnnl.codegen import isa as rows
-from dnnl.kernels.conv_border_rows import Around, Rows
+from dnnl.kernels.product.base.border_rows import Around, Rows
 
 (ISA,) = (row for row in rows.ROWS if row.name == "avx512_core_amx")
 LAST = "acdb"

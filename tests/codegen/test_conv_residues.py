@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from dnnl.kernels.conv_residues import parts
-from dnnl.kernels.conv_tiles import Spatial
+from dnnl.kernels.convolution.direct.residues import parts
+from dnnl.kernels.product.base.pixel_tiles import Spatial
 
 Pairs = dict[int, set[tuple[int, int]]]
 

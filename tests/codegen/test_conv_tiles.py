@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnl.codegen.brgemm import SUMS_UNDER_WAY, TileShape
-from dnnl.kernels.conv_tiles import (
+from dnnl.codegen.product.brgemm import SUMS_UNDER_WAY, TileShape
+from dnnl.kernels.product.base.pixel_tiles import (
     BandRun,
     Spatial,
     band_runs,

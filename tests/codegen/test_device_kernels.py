@@ -15,7 +15,8 @@ import pytest
 
 import dnnl
 from dnnl import config
-from dnnl.codegen import emit_apart, isa, jit
+from dnnl.codegen import isa
+from dnnl.codegen.compile import emit_apart, jit
 from dnnl.runtime.backend import Features
 from dnnl.runtime.image import Image
 from tests.codegen.cases import CASES, plain

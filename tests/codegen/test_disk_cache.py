@@ -11,7 +11,7 @@ from time import time
 
 import pytest
 
-from dnnl.codegen.disk_cache import DiskCache
+from dnnl.codegen.compile.disk_cache import DiskCache
 from dnnl.runtime.image import Image, Phase
 
 HOUR = 3600

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dnnl.codegen import eltwise
 from dnnl.codegen import isa as rows
-from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.functions import eltwise
 from dnnl.codegen.isa import Isa
-from dnnl.kernels.pointwise import pointwise, source
+from dnnl.kernels.shared.pointwise import pointwise, source
 from dnnl.reference import eltwise as reference
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg

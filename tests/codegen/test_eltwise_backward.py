@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dnnl.codegen import eltwise_backward
 from dnnl.codegen import isa as rows
+from dnnl.codegen.functions import eltwise_backward
 from dnnl.codegen.isa import Isa
 from dnnl.reference import eltwise as reference
 from dnnl.types.kinds import Alg

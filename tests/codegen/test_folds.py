@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from dnnl.codegen import isa as isa_rows
-from dnnl.codegen import jit, sharing
-from dnnl.codegen.access import Operand
-from dnnl.codegen.address import ZERO, Affine
-from dnnl.codegen.builder import Emitter, Module, Value, Values
-from dnnl.codegen.folds import (
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
+from dnnl.codegen.ir.vector import multiply_add
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import ZERO, Affine
+from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest.folds import (
     Fold,
     Reduction,
     at_once,
@@ -23,12 +26,10 @@ from dnnl.codegen.folds import (
     room,
     sums,
 )
-from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
-from dnnl.codegen.schedule import BESIDE
-from dnnl.codegen.vector import multiply_add
-from dnnl.kernels.pointwise import letters
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.codegen.nest.schedule import BESIDE
+from dnnl.kernels.shared.pointwise import letters
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.runtime.image import Phase

@@ -6,11 +6,11 @@ import pytest
 
 from dnnl import MemoryDesc, config
 from dnnl.codegen import isa
-from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.isa import Isa, x86
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.nest import Nest
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.nest import Nest
 from dnnl.errors import InvalidArguments
 
 CASCADE_LAKE = "cascadelake"

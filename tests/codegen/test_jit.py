@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dnnl import config
-from dnnl.codegen import jit
-from dnnl.codegen.builder import Module
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.nest.phase import PhaseFunction
 from tests.codegen.lanes import runnable_rows
 
 

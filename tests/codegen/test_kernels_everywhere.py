@@ -11,7 +11,8 @@ import pytest
 
 import dnnl
 from dnnl import config
-from dnnl.codegen import isa, jit
+from dnnl.codegen import isa
+from dnnl.codegen.compile import jit
 from tests.codegen.cases import FOR_PROCESSORS, plain
 
 SYMBOL = re.compile(

@@ -13,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dnnl.codegen import isa as rows
-from dnnl.codegen import math, trigonometry
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.math import f32 as math
+from dnnl.codegen.math import trigonometry
 from tests.codegen.lanes import (
     VectorFunction,
     all_magnitudes,

@@ -9,14 +9,15 @@ import pytest
 
 from dnnl import config
 from dnnl.codegen import isa as rows
-from dnnl.codegen import jit, vector
-from dnnl.codegen.brgemm import Tile, max_rows
-from dnnl.codegen.builder import F32, I8, I16, Module, i64
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F32, I8, I16, Module, i64
+from dnnl.codegen.ir.kernel import Kernel, Recipe
+from dnnl.codegen.ir.transpose import side_by_side
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.multiply import multiply
-from dnnl.codegen.phase import PhaseFunction
-from dnnl.codegen.transpose import side_by_side
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.codegen.product.brgemm import Tile, max_rows
+from dnnl.codegen.product.multiply import multiply
 from dnnl.runtime.engine import Engine
 from dnnl.types.dtype import DataType
 from tests.codegen.lanes import runnable_rows

@@ -13,11 +13,11 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from dnnl import config
-from dnnl.codegen import jit
-from dnnl.codegen.builder import I64, Module, i64
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.builder import I64, Module, i64
+from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.phase import PhaseFunction
+from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.backend import Executable
 from dnnl.runtime.engine import Engine

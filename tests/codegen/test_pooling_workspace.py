@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
 from dnnl.codegen.isa import Isa
-from dnnl.kernels import pooling
+from dnnl.kernels.windows import pooling
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import EXACT
 from dnnl.runtime.memory import Memory

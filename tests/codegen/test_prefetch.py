@@ -11,15 +11,16 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from dnnl import config
-from dnnl.codegen import jit, vector
-from dnnl.codegen.access import Operand
-from dnnl.codegen.builder import I8, I64, PTR, Emitter, i64
+from dnnl.codegen.compile import jit
+from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I8, I64, PTR, Emitter, i64
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa, caches
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.kernel import Recipe
-from dnnl.codegen.place import Place
-from dnnl.codegen.quantization import Quantization
-from dnnl.kernels import reorder
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.place import Place
+from dnnl.kernels.reorder import reorder
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.types.memory_desc import MemoryDesc

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnl.kernels.product_pending import Turns
+from dnnl.kernels.product.unit.deferred_epilogue import Turns
 
 
 @given(st.integers(1, 64), st.integers(1, 6), st.integers(1, 100))

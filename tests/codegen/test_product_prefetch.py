@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 import dnnl
 from dnnl import config
-from dnnl.codegen import vector
-from dnnl.codegen.builder import I64, PTR, Emitter, i64
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I64, PTR, Emitter, i64
 from dnnl.primitives.desc import Desc
 from dnnl.types.arg import Arg
 from tests.check import poisoned_memory, random_memory

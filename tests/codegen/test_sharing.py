@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dnnl.codegen import isa, sharing
-from dnnl.codegen.address import Axis
-from dnnl.codegen.walk import Loop
+from dnnl.codegen import isa
+from dnnl.codegen.memory.address import Axis
+from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest.walk import Loop
 
 PROCESSOR, DEVICE = isa.find("avx2"), isa.DEVICES[0]
 

@@ -8,8 +8,8 @@ import pytest
 
 from dnnl.codegen import isa as rows
 from dnnl.codegen.isa.row import Matrix
-from dnnl.codegen.tiles import Shape, block_of, max_parts, parts_of, through
-from dnnl.kernels.product_tiles import tile_rows
+from dnnl.codegen.product.tiles import Shape, block_of, max_parts, parts_of, through
+from dnnl.kernels.product.unit.tiles import tile_rows
 
 UNIT = Matrix(())
 ROWS = [row for row in rows.ROWS if row.matrix is not None]

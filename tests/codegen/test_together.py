@@ -20,8 +20,8 @@ from dnnl import (
     Stream,
     config,
 )
-from dnnl.codegen import jit, together
-from dnnl.codegen.kernel import Recipe
+from dnnl.codegen.compile import jit, parallel
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.primitives import primitive
 
 ENGINE = Engine("cpu")
@@ -46,7 +46,7 @@ def descriptions(count: int) -> list[PrimitiveDesc]:
 def test_the_kernels_are_those_that_this_process_builds() -> None:
     recipes = [pd.plan.recipe for pd in descriptions(48)]
     told: list[Recipe] = []
-    images = together.images([*recipes, *recipes], 3, told.append)
+    images = parallel.images([*recipes, *recipes], 3, told.append)
     assert images.keys() == set(recipes)
     assert len(told) == len(recipes)
     assert set(told) == set(recipes)
@@ -62,7 +62,7 @@ def test_what_is_called_may_end_the_building() -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        together.images([pd.plan.recipe for pd in descriptions(48)], 2, ready)
+        parallel.images([pd.plan.recipe for pd in descriptions(48)], 2, ready)
     assert len(calls) == 1
 
 
@@ -81,12 +81,12 @@ def test_primitives_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_few_kernels_and_those_on_disk_are_left_to_this_process(tmp_path: Path) -> None:
     pds = descriptions(48)
-    assert not together.images([pd.plan.recipe for pd in pds[:16]], 8)
-    assert not together.images([pd.plan.recipe for pd in pds], 1)
+    assert not parallel.images([pd.plan.recipe for pd in pds[:16]], 8)
+    assert not parallel.images([pd.plan.recipe for pd in pds], 1)
     with config.override("cache_limit", 64), config.override("cache_dir", tmp_path):
-        assert len(together.images([pd.plan.recipe for pd in pds], 2)) == 48
+        assert len(parallel.images([pd.plan.recipe for pd in pds], 2)) == 48
         told: list[Recipe] = []
-        again = together.images([pd.plan.recipe for pd in pds], 2, told.append)
+        again = parallel.images([pd.plan.recipe for pd in pds], 2, told.append)
         assert told == [pd.plan.recipe for pd in pds]
         assert [from_disk for _, from_disk in again.values()] == [True] * 48
 
@@ -100,7 +100,7 @@ def test_without_other_processes_everything_is_built_here(
         executable = str(tmp_path / "python")
     monkeypatch.setattr(sys, "executable", executable)
     pds = descriptions(40)
-    images = together.images([pd.plan.recipe for pd in pds], 2)
+    images = parallel.images([pd.plan.recipe for pd in pds], 2)
     assert len(images) in (0, 39, 40)  # one may be lost with its process
     for pd in pds:
         Primitive(pd, images=images)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Module
+from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
 from dnnl.reference.tolerance import EXACT
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc

@@ -7,9 +7,9 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnl.codegen.access import Bound
-from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.variants import Variants, cut
+from dnnl.codegen.memory.access import Bound
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.variants import Variants, cut
 
 
 def outcomes(bound: Bound, fixed: dict[Axis, int]) -> set[bool]:

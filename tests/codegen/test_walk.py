@@ -10,14 +10,14 @@ from math import prod
 import pytest
 
 from dnnl.codegen import isa
-from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis
 from dnnl.codegen.isa import Isa, caches
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.schedule import Schedule, schedule
-from dnnl.codegen.sharing import share_out
-from dnnl.codegen.space import Space
-from dnnl.codegen.walk import Loop
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.schedule import Schedule, schedule
+from dnnl.codegen.nest.sharing import share_out
+from dnnl.codegen.nest.space import Space
+from dnnl.codegen.nest.walk import Loop
 from dnnl.types.memory_desc import MemoryDesc
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dnnl.codegen import vector
-from dnnl.codegen.access import Operand
-from dnnl.codegen.address import Affine, Axis
-from dnnl.codegen.builder import Emitter, Module, Value, Values
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest import Nest, emit_nest
-from dnnl.codegen.point import Point
-from dnnl.kernels.pointwise import letters
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.pointwise import letters
 from dnnl.reference.tolerance import EXACT
 from dnnl.runtime.image import Phase
 from tests.check import check, logical, memory_of

@@ -24,9 +24,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dnnl.codegen import arithmetic, eltwise, trigonometry
-from dnnl.codegen import math as functions
+from dnnl.codegen.functions import eltwise
 from dnnl.codegen.isa import Isa
+from dnnl.codegen.math import arithmetic, trigonometry
+from dnnl.codegen.math import f32 as functions
 from dnnl.runtime.threads import available_cpus
 from dnnl.types.kinds import Alg
 from tests.codegen.lanes import F32Array, VectorFunction, prepared, runnable_rows

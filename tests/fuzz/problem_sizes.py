@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from dnnl.codegen.own_types import FUNCTIONS
+from dnnl.codegen.functions.own_types import FUNCTIONS
 from dnnl.language.descriptor import SPATIAL, Grammar
 from dnnl.language.options import Driver
 from dnnl.language.values import TYPES

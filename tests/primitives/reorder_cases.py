@@ -27,7 +27,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import isa
-from dnnl.codegen.epilogue import prelu_weights
+from dnnl.codegen.epilogue.post_ops import prelu_weights
 from dnnl.reference.arrays import Array
 from dnnl.reference.conversions import convert
 from dnnl.reference.post_ops import apply_post_ops

@@ -20,8 +20,8 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen import sharing
-from dnnl.kernels.batch_normalization import Conf
+from dnnl.codegen.nest import sharing
+from dnnl.kernels.normalization.batch import Conf
 from dnnl.primitives.desc import Tensor
 from dnnl.reference import batch_normalization as reference
 from dnnl.reference.arrays import Array

@@ -19,7 +19,7 @@ import pytest
 
 import dnnl
 from dnnl import Arg, config, forks
-from dnnl.codegen import jit
+from dnnl.codegen.compile import jit
 from dnnl.primitives import primitive as primitives
 from dnnl.primitives.cache import Cache
 from tests.forking import DONE, forked

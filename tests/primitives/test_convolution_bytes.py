@@ -21,7 +21,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import isa as rows
-from dnnl.kernels.conv_compute import Conf
+from dnnl.kernels.convolution.direct.compute import Conf
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical, memory_of
 from tests.primitives.harness import ENGINE, execute

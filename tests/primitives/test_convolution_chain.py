@@ -24,7 +24,7 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.kernels.convolution_chain import Conf
+from dnnl.kernels.convolution.chain import Conf
 from dnnl.reference import convolution_chain as reference
 from dnnl.reference.arrays import Array
 from dnnl.reference.convolution import TOLERANCE, convolution

@@ -28,7 +28,7 @@ from dnnl import (
     Stream,
     Unimplemented,
 )
-from dnnl.codegen.kernel import Reason
+from dnnl.codegen.ir.kernel import Reason
 from dnnl.primitives.implementation import Candidate
 from dnnl.reference.convolution import TOLERANCE
 from tests.check import check

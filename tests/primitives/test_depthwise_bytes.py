@@ -10,7 +10,7 @@ import pytest
 
 from dnnl import Arg, ConvolutionDesc, MemoryDesc, PrimitiveAttr, PrimitiveDesc, config
 from dnnl.codegen import isa as rows
-from dnnl.kernels import convolution_depthwise_bytes
+from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
 from tests.check import logical
 from tests.primitives.harness import ENGINE, execute
 from tests.primitives.products import Types, Window, convolution_desc, inputs, verify

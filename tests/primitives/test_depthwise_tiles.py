@@ -6,8 +6,7 @@ import pytest
 
 from dnnl import PrimitiveDesc, config
 from dnnl.codegen import isa as rows
-from dnnl.kernels import convolution_depthwise_tiles as tiles
-from dnnl.kernels import depthwise
+from dnnl.kernels.convolution.depthwise import depthwise, tiles
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.lines import conf_of, judged

@@ -20,7 +20,7 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen.own_types import FLOATS, FUNCTIONS, INTEGERS, TYPES
+from dnnl.codegen.functions.own_types import FLOATS, FUNCTIONS, INTEGERS, TYPES
 from dnnl.reference.arrays import f64
 from dnnl.reference.exact import exact
 from dnnl.types.dtype import DataType

@@ -20,8 +20,8 @@ from dnnl import (
     Stream,
     config,
 )
-from dnnl.codegen import sharing
-from dnnl.kernels.product_conf import Conf
+from dnnl.codegen.nest import sharing
+from dnnl.kernels.product.plan.conf import Conf
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, poisoned_memory, random_memory

@@ -22,7 +22,7 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen.kernel import Kernel, Recipe
+from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
 from dnnl.tools.bench.trial import Trial

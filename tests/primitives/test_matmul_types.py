@@ -19,8 +19,8 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import isa as isas
-from dnnl.codegen import sharing
 from dnnl.codegen.isa import caches
+from dnnl.codegen.nest import sharing
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import Fill, memory_of
 from tests.pairs import every_pair

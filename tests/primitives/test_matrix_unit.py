@@ -17,14 +17,15 @@ from llvmlite import ir
 
 from dnnl import Arg, ConvolutionDesc, Memory, MemoryDesc, PrimitiveAttr, PrimitiveDesc, config
 from dnnl.codegen import isa as rows
-from dnnl.codegen import jit, sharing
-from dnnl.codegen.builder import Module
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import caches
-from dnnl.codegen.kernel import Kernel, Recipe
-from dnnl.codegen.phase import PhaseFunction
-from dnnl.kernels import conv_compute
-from dnnl.kernels.conv_border import Border
-from dnnl.kernels.product_conf import Conf
+from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.kernels.convolution.direct import compute
+from dnnl.kernels.convolution.direct.border import Border
+from dnnl.kernels.product.plan.conf import Conf
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical
@@ -60,7 +61,7 @@ each_type = pytest.mark.parametrize("types", TYPES, ids="-".join)
 def border_of(desc: Desc) -> Border | None:
     """How src of a convolution is copied with a border."""
     conf = PrimitiveDesc(desc, ENGINE).plan.recipe.conf
-    assert isinstance(conf, conv_compute.Conf)
+    assert isinstance(conf, compute.Conf)
     return conf.border
 
 

@@ -22,12 +22,12 @@ from dnnl import (
     Stream,
     config,
 )
-from dnnl.codegen.attributes import Attributes
-from dnnl.codegen.epilogue import Arguments
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.open_fold import OpenFold
-from dnnl.codegen.open_plan import Loops
-from dnnl.kernels import reduction
+from dnnl.codegen.open_nest.fold import OpenFold
+from dnnl.codegen.open_nest.plan import Loops
+from dnnl.kernels.reduction import reduction
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.types.kinds import Alg
 from tests.check import check, logical, poisoned_memory, random_memory

@@ -30,8 +30,8 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen import open_plan
-from dnnl.codegen.kernel import Kernel, Recipe
+from dnnl.codegen.ir.kernel import Kernel, Recipe
+from dnnl.codegen.open_nest import plan
 from dnnl.primitives import primitive as module
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.registry import OPERATIONS
@@ -392,7 +392,7 @@ def test_what_has_no_code_for_all_sizes() -> None:
 def test_stores_past_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of tensors larger than the caches are; rows that begin anywhere are stored so in
     part."""
-    monkeypatch.setattr(open_plan, "_streams", lambda *_: True)
+    monkeypatch.setattr(plan, "_streams", lambda *_: True)
     module._cache.clear()
     for line in (
         "--eltwise --dir=FWD_I --alg=relu 4x128 3x5x35",

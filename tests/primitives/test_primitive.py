@@ -35,8 +35,8 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen import jit
-from dnnl.codegen.kernel import Recipe
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.primitives import primitive as module
 from tests.check import logical
 from tests.primitives.harness import ENGINE, describe, execute, source, vector

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from dnnl import Arg, InnerProductDesc, MatmulDesc, PrimitiveAttr, PrimitiveDesc, config
+from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.quantization import Quantization
-from dnnl.kernels.product_decompressed import Decompressing
-from dnnl.kernels.product_made import Making
-from dnnl.kernels.product_moved import Moving
-from dnnl.kernels.product_unpacked import Unpacking
+from dnnl.kernels.product.pack.decompressed import Decompressing
+from dnnl.kernels.product.pack.on_the_fly import Making
+from dnnl.kernels.product.pack.repacked import Moving
+from dnnl.kernels.product.pack.unpacked import Unpacking
 from tests.pairs import every_pair
 from tests.primitives.harness import ENGINE
 from tests.primitives.products import (

@@ -22,7 +22,7 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.kernels import resampling as kernel
+from dnnl.kernels.windows import resampling as kernel
 from dnnl.reference import resampling as reference
 from tests.check import check, logical, memory_of, random_memory
 from tests.primitives.harness import (

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from dnnl import DataType, Engine
-from dnnl.codegen import jit
+from dnnl.codegen.compile import jit
 from dnnl.codegen.isa import find
-from dnnl.codegen.multiply import multiply
-from dnnl.kernels.peak import PeakConf, build_peak
+from dnnl.codegen.product.multiply import multiply
+from dnnl.primitives.peak import PeakConf, build_peak
 from dnnl.tools import measure as timing
 from dnnl.tools.bench.beside import effort
 from dnnl.tools.bench.machine import peak, peaks

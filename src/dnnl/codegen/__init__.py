@@ -1,6 +1,7 @@
 """Everything that turns a kernel's configuration into machine code.
 
-``isa`` says what a target has, ``builder`` and ``vector`` write LLVM IR, ``address`` finds elements
-in memory, ``nest`` and ``brgemm`` are the two kernel generators, ``epilogue`` finishes what both
-compute, and ``jit`` compiles and caches the result.
+``isa`` says what a target has, and ``ir`` writes LLVM IR. ``math``, ``conversion`` and
+``functions`` compute on one vector; ``memory`` finds elements. ``nest`` and ``product`` are the two
+generators of kernels, ``epilogue`` finishes what both compute, and ``compile`` makes and caches
+the image.
 """

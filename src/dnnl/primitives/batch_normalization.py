@@ -8,11 +8,11 @@ from functools import partial
 
 import numpy as np
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import batch_normalization as forward_kernel
-from dnnl.kernels import batch_normalization_backward as backward_kernel
+from dnnl.kernels.normalization import batch as forward_kernel
+from dnnl.kernels.normalization import batch_backward as backward_kernel
 from dnnl.language.case import CaseValues, flags_of, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import binary as kernel
+from dnnl.kernels.pointwise import binary as kernel
 from dnnl.language.attributes import BINARY, Sum
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.options import (

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 
-from dnnl.codegen.address import block_boundaries
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
+from dnnl.codegen.memory.address import block_boundaries
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import concat as kernel
+from dnnl.kernels.data import concat as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import ATTRIBUTES, AXIS, DDT, DTAG, EACH_STAG, SDT, Driver
 from dnnl.language.problem import Dims

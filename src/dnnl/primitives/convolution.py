@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from functools import cached_property
 
+from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import convolution as kernel
-from dnnl.kernels import convolution_chain as chains
-from dnnl.kernels import depthwise
+from dnnl.kernels.convolution import chain as chains
+from dnnl.kernels.convolution.depthwise import depthwise
+from dnnl.kernels.convolution.direct import convolution as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
-from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.implementation import Implementation, laid_out_as
 from dnnl.primitives.operation import Operation, Role

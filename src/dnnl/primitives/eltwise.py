@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import eltwise as kernel
-from dnnl.kernels import eltwise_backward as gradient
+from dnnl.kernels.pointwise import eltwise as kernel
+from dnnl.kernels.pointwise import eltwise_backward as gradient
 from dnnl.language.attributes import ELTWISE
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.options import (

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from dnnl.codegen.functions.own_types import FUNCTIONS
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
-from dnnl.codegen.own_types import FUNCTIONS
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import exact as kernel
+from dnnl.kernels.pointwise import exact as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
     ATTRIBUTES,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import gather as kernel
+from dnnl.kernels.data import gather as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import ATTRIBUTES, AXIS, DTAG, Driver, sources, tags, types
 from dnnl.language.problem import Dims

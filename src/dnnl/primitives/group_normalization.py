@@ -9,11 +9,11 @@ from math import gcd
 
 import numpy as np
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import group_normalization as forward_kernel
-from dnnl.kernels import group_normalization_backward as backward_kernel
+from dnnl.kernels.normalization import group as forward_kernel
+from dnnl.kernels.normalization import group_backward as backward_kernel
 from dnnl.language.case import CaseValues, flags_of, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import ATTRIBUTES, DIR, INPLACE, MB, Driver, ends, flags, tags, types

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal, Sizes
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal, Sizes
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.open_nests import OpenKernel, refuse_groups
+from dnnl.kernels.shared.open_nests import OpenKernel, refuse_groups
 from dnnl.runtime.memory import Memory
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import Dropout

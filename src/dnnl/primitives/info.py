@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS
-from dnnl.codegen.kernel import Recipe
-from dnnl.codegen.multiply import Multiply
-from dnnl.codegen.pairs import Pairs
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.pairs import Pairs
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.kernels.inside import Inside, Inspectable, told
+from dnnl.kernels.product.plan.summary import Inside, Inspectable, told
 from dnnl.primitives.amounts import duration, scaled, size
 from dnnl.primitives.implementation import Plan
 from dnnl.primitives.limits import Limits, limits

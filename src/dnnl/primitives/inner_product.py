@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dnnl.codegen.ir.kernel import Recipe, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe, Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import inner_product as kernel
-from dnnl.kernels.product_problem import Problem
-from dnnl.kernels.product_types import narrowed
+from dnnl.kernels.matmul import inner_product as kernel
+from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import (

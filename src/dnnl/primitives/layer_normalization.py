@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import layer_normalization as kernel
-from dnnl.kernels import layer_normalization_backward as backward
-from dnnl.kernels import layer_normalization_gradients as gradients
+from dnnl.kernels.normalization import layer as kernel
+from dnnl.kernels.normalization import layer_backward as backward
+from dnnl.kernels.normalization import layer_gradients as gradients
 from dnnl.language.case import CaseValues, flags_of, tensor
 from dnnl.language.options import (
     ATTRIBUTES,

@@ -9,11 +9,11 @@ from functools import lru_cache
 from time import perf_counter
 
 from dnnl import config
-from dnnl.codegen import jit
+from dnnl.codegen.compile import jit
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Recipe
-from dnnl.codegen.multiply import Multiply
-from dnnl.kernels.peak import PeakConf, ReadConf, build_peak, build_read
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.primitives.peak import PeakConf, ReadConf, build_peak, build_read
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
 from dnnl.types.memory_desc import MemoryDesc

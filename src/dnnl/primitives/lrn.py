@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import lrn as kernel
-from dnnl.kernels import lrn_backward as gradient
+from dnnl.kernels.windows import lrn as kernel
+from dnnl.kernels.windows import lrn_backward as gradient
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar
 from dnnl.language.options import ATTRIBUTES, DIR, DT, MB, TAG, Driver, algorithm

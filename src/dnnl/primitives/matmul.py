@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.epilogue.stochastic import ROUNDED
+from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.stochastic import ROUNDED
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import matmul as kernel
-from dnnl.kernels import matmul_exact, matmul_open, matmul_vector, open_product
-from dnnl.kernels.product_problem import Problem
-from dnnl.kernels.product_types import narrowed
+from dnnl.kernels.matmul import exact, open, open_product, vector
+from dnnl.kernels.matmul import matmul as kernel
+from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.encodings import ENCODING, GROUPED
 from dnnl.language.errors import BadValue
@@ -201,13 +201,13 @@ def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal
-    problem = matmul_open.resolve(_problem(desc, attr, isa), isa)
+    problem = open.resolve(_problem(desc, attr, isa), isa)
     problem = replace(problem, post_ops=resolve_post_ops(problem.post_ops, problem.dst))
-    conf = matmul_open.configure(problem, isa)
+    conf = open.configure(problem, isa)
     if isinstance(conf, Refusal):
         return conf
-    recipe = Recipe(matmul_open.shared(conf), isa, open_product.build)
-    sizes = partial(matmul_open.sizes, conf, isa)
+    recipe = Recipe(open.shared(conf), isa, open_product.build)
+    sizes = partial(open.sizes, conf, isa)
     return Plan(_decided(desc, problem), problem.post_ops, recipe, sizes=sizes)
 
 
@@ -226,8 +226,8 @@ def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     decided = MatmulDesc(src, weights, dst, desc.bias_desc)
 
-    configure = partial(matmul_exact.configure, src, weights, desc.bias_desc, dst)
-    return plan_nest(decided, attr, isa, configure, matmul_exact.build)
+    configure = partial(exact.configure, src, weights, desc.bias_desc, dst)
+    return plan_nest(decided, attr, isa, configure, exact.build)
 
 
 def _fold(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -239,12 +239,12 @@ def _fold(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     decided = MatmulDesc(src, weights, dst, desc.bias_desc)
 
-    def configure(attributes: Attributes) -> matmul_vector.Conf | Refusal:
+    def configure(attributes: Attributes) -> vector.Conf | Refusal:
         bias, post_ops = desc.bias_desc, attributes.post_ops
         refusal = attributes.quantization.refuse({})
-        return refusal or matmul_vector.configure(src, weights, bias, dst, post_ops, isa)
+        return refusal or vector.configure(src, weights, bias, dst, post_ops, isa)
 
-    return plan_forward(decided, attr, isa, configure, matmul_vector.build)
+    return plan_forward(decided, attr, isa, configure, vector.build)
 
 
 def _dim_masks(text: str) -> Parts:

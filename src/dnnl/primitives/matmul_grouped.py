@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import matmul_grouped as kernel
-from dnnl.kernels.product_problem import Problem
-from dnnl.kernels.product_types import narrowed
+from dnnl.kernels.matmul import grouped as kernel
+from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.errors import BadValue
 from dnnl.primitives.implementation import (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Refusal
-from dnnl.kernels import matmul_sparse, matmul_sparse_weights
-from dnnl.kernels.matmul_sparse import Conf
+from dnnl.kernels.matmul import sparse as matmul_sparse
+from dnnl.kernels.matmul import sparse_weights
+from dnnl.kernels.matmul.sparse import Conf
 from dnnl.language.case import CaseValues
 from dnnl.primitives.implementation import Plan, laid_out_as, plan_forward
 from dnnl.types.attr import PrimitiveAttr
@@ -47,13 +48,13 @@ def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     by_rows = sparse == ["src_desc"]
 
-    def configure(attributes: Attributes) -> Conf | matmul_sparse_weights.Conf | Refusal:
+    def configure(attributes: Attributes) -> Conf | sparse_weights.Conf | Refusal:
         conf = Conf(
             decided.src_desc, decided.weights_desc, decided.bias_desc, decided.dst_desc,
             attributes.post_ops,
         )  # fmt: skip
-        own = matmul_sparse if by_rows else matmul_sparse_weights
+        own = matmul_sparse if by_rows else sparse_weights
         return attributes.quantization.refuse({}) or own.configure(conf, isa)
 
-    build = matmul_sparse.build if by_rows else matmul_sparse_weights.build
+    build = matmul_sparse.build if by_rows else sparse_weights.build
     return plan_forward(decided, attr, isa, configure, build)

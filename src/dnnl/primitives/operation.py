@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import Unimplemented
 from dnnl.language.case import CaseValues
 from dnnl.language.options import Driver

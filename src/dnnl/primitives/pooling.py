@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import pooling as kernel
-from dnnl.kernels import pooling_backward as gradient
+from dnnl.kernels.windows import pooling as kernel
+from dnnl.kernels.windows import pooling_backward as gradient
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (

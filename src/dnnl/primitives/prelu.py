@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import prelu as kernel
-from dnnl.kernels import prelu_backward as gradient
+from dnnl.kernels.pointwise import prelu as kernel
+from dnnl.kernels.pointwise import prelu_backward as gradient
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import ATTRIBUTES, DIR, Driver, open_tag, tags, types, weights
 from dnnl.language.problem import Dims

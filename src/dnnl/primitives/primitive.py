@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from dnnl import config, log
-from dnnl.codegen import jit, together
-from dnnl.codegen.kernel import Recipe
+from dnnl.codegen.compile import jit, parallel
+from dnnl.codegen.ir.kernel import Recipe
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Value
 from dnnl.primitives.cache import Cache
@@ -56,7 +56,7 @@ class Primitive(Value):
     """
 
     def __init__(
-        self, pd: PrimitiveDesc, *, images: Mapping[Recipe, together.Built] = MappingProxyType({})
+        self, pd: PrimitiveDesc, *, images: Mapping[Recipe, parallel.Built] = MappingProxyType({})
     ) -> None:
         if not isinstance(pd, PrimitiveDesc):
             raise InvalidArguments("pd", pd, "expected a dnnl.PrimitiveDesc")
@@ -251,7 +251,7 @@ def _logged(pd: PrimitiveDesc, run: Callable[..., Event], after: Sequence[Event]
 
 def build_ahead(
     pds: Iterable[PrimitiveDesc], ready: Callable[[PrimitiveDesc], object] = lambda _: None
-) -> dict[Recipe, together.Built]:
+) -> dict[Recipe, parallel.Built]:
     """Kernels for descriptions that the cache in memory does not have, where building them ahead
     pays: many new ones are built by as many processes as executions have threads.
 
@@ -266,10 +266,10 @@ def build_ahead(
         for pd in new[recipe]:
             ready(pd)
 
-    return together.images(new, get_num_threads(), built)
+    return parallel.images(new, get_num_threads(), built)
 
 
-def _compile(pd: PrimitiveDesc, images: Mapping[Recipe, together.Built]) -> _Compiled:
+def _compile(pd: PrimitiveDesc, images: Mapping[Recipe, parallel.Built]) -> _Compiled:
     if pd.desc.writes_nothing:
         arguments = tuple(int(tensor.argument) for tensor in pd.desc.tensors)
         image, from_disk = Image(pd.isa.target, b"", (), arguments), False

@@ -9,8 +9,8 @@ from time import perf_counter
 
 from dnnl import log
 from dnnl.codegen import isa as isas
-from dnnl.codegen.epilogue import prelu_weights
-from dnnl.codegen.kernel import Reason, Refusal
+from dnnl.codegen.epilogue.post_ops import prelu_weights
+from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.onednn import Value
 from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation, refuse_encoding

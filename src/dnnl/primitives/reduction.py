@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
 
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import reduction as kernel
-from dnnl.kernels import reduction_wrapping as wrapping
+from dnnl.kernels.reduction import reduction as kernel
+from dnnl.kernels.reduction import wrapping
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
     ATTRIBUTES,

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Reason, Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.kernels import reorder as kernel
-from dnnl.kernels import reorder_nibbles, reorder_packed, reorder_runtime
+from dnnl.kernels.reorder import nibbles
+from dnnl.kernels.reorder import packed as reorder_packed
+from dnnl.kernels.reorder import reorder as kernel
+from dnnl.kernels.reorder import runtime as reorder_runtime
 from dnnl.language.attributes import Sum
 from dnnl.language.case import INVALID, NOT_SUPPORTED, CaseValues, tensor
 from dnnl.language.options import (
@@ -85,9 +87,9 @@ def _nest(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     conf = _configure(desc, attr, kernel.configure)
     if isinstance(conf, Refusal):
         return conf
-    packed = reorder_nibbles.configure(conf, isa)
+    packed = nibbles.configure(conf, isa)
     if packed is not None:
-        recipe = Recipe(packed, isa, reorder_nibbles.build)
+        recipe = Recipe(packed, isa, nibbles.build)
         return Plan(desc, conf.post_ops, recipe, packed.scratchpad)
     return Plan(desc, conf.post_ops, Recipe(conf, isa, kernel.build))
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import resampling as kernel
+from dnnl.kernels.windows import resampling as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import IMAGE, OUTPUT, Grammar
 from dnnl.language.options import ATTRIBUTES, DDT, DIR, MB, SDT, TAG, Driver, algorithm, auxiliary

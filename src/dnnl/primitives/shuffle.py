@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
 from dnnl.errors import InvalidArguments
-from dnnl.kernels import shuffle as kernel
+from dnnl.kernels.data import shuffle as kernel
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import ATTRIBUTES, AXIS, DIR, DT, TAG, Driver, auxiliary
 from dnnl.language.problem import Dims

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Self, TypeVar
 
+from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.codegen.ir.kernel import Kernel, Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Kernel, Reason, Recipe, Refusal
-from dnnl.codegen.quantization import Quantization
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.conv_tiles import Spatial
-from dnnl.kernels.product_types import narrowed
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.types import narrowed
 from dnnl.primitives import parameters
 from dnnl.primitives.checks import check_dims, spelled_size
 from dnnl.primitives.desc import Desc

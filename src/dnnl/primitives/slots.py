@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, SupportsIndex
 import numpy as np
 
 from dnnl import config
-from dnnl.codegen.kernel import SIZES
+from dnnl.codegen.ir.kernel import SIZES
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.primitive_desc import PrimitiveDesc, describe, is_parameter
 from dnnl.primitives.surplus import check_surplus

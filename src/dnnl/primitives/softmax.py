@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
-from dnnl.codegen.attributes import Attributes
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.ir.kernel import Refusal
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.kernel import Refusal
-from dnnl.kernels import softmax as kernel
-from dnnl.kernels import softmax_backward as gradient
+from dnnl.kernels.reduction import softmax as kernel
+from dnnl.kernels.reduction import softmax_backward as gradient
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.options import (
     ATTRIBUTES,

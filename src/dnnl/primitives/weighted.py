@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dnnl.codegen.quantization import Quantization
+from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.language.case import CaseValues, bias_type
 from dnnl.primitives.operation import FORWARD, Operation, Role

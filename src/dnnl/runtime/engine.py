@@ -6,6 +6,7 @@ import importlib
 import operator
 import pkgutil
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Property
-from dnnl.runtime import engines
 from dnnl.runtime.backend import Backend, Buffer, Executable, Features, Queue
 from dnnl.runtime.image import Image
 
+_ENGINES = Path(__file__).with_name("engines")
 _added: dict[str, type[Backend]] = {}
 
 
@@ -38,7 +39,7 @@ def engine_kinds() -> tuple[str, ...]:
 
 @cache
 def _files() -> frozenset[str]:
-    names = (module.name for module in pkgutil.iter_modules(engines.__path__))
+    names = (module.name for module in pkgutil.iter_modules([str(_ENGINES)]))
     return frozenset(name for name in names if "_" not in name)
 
 
@@ -48,7 +49,7 @@ def _backend_class(kind: object) -> type[Backend]:
         raise InvalidArguments("kind", kind, rule)
     if kind in _added:
         return _added[kind]
-    module = importlib.import_module(f"{engines.__name__}.{kind}")
+    module = importlib.import_module(f"dnnl.runtime.engines.{kind}")
     return cast("type[Backend]", module.Engine)
 
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dnnl.codegen.multiply import multiply
+from dnnl.codegen.product.multiply import multiply
 from dnnl.errors import Unimplemented
-from dnnl.kernels.peak import PeakConf
 from dnnl.primitives.limits import products
+from dnnl.primitives.peak import PeakConf
 from dnnl.primitives.primitive_desc import select_isa
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory

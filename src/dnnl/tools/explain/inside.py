@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dnnl.codegen.multiply import multiply
+from dnnl.codegen.product.multiply import multiply
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.info import Info
 from dnnl.primitives.limits import operations

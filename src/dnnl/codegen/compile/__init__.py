@@ -1,0 +1,1 @@
+"""From LLVM IR to an image: optimisation, object code, the cache on disk, parallel builds."""

@@ -1,0 +1,207 @@
+"""From LLVM IR to machine code: optimisation, emission, inspection and the cached way to both."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from functools import cache, lru_cache
+from itertools import count
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import llvmlite
+from llvmlite import binding as llvm
+
+from dnnl import config, forks, log
+from dnnl.codegen.compile import emit_apart
+from dnnl.codegen.compile.disk_cache import DiskCache
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Recipe
+from dnnl.codegen.isa import Isa
+from dnnl.interrupts import Deferred
+from dnnl.runtime.image import Image
+
+# Over all that happens within LLVM: a fork waits for it.
+_lock = threading.RLock()
+forks.hold(_lock)
+
+_dumped = count()
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+@cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+
+
+@cache
+def _triple(isa: Isa) -> str:
+    """This process's triple where it can run the row, so that objects have the system's format;
+    the row's own for other architectures."""
+    with Deferred(), _lock:
+        host = llvm.get_process_triple()
+    arch = host.partition("-")[0].replace("arm64", "aarch64")
+    return host if isa.arch in (arch, "any") else isa.triple
+
+
+@lru_cache(maxsize=64)
+def _target_machine(isa: Isa) -> llvm.TargetMachine:
+    _initialize()
+    target = llvm.Target.from_triple(_triple(isa))
+    options: dict[str, Any] = {"cpu": isa.cpu, "features": isa.feature_string, "opt": 3}
+    if isa.device is None:
+        # Constants are next to the code. The C library may be further away than the small code
+        # model reaches: whoever loads an object has stubs for that.
+        options.update(reloc="pic", codemodel="small", jit=True)
+    return target.create_target_machine(**options)
+
+
+# LLVM does not give back all memory of a pass when it is disposed of: each is made once.
+@lru_cache(maxsize=64)
+def _builder(isa: Isa) -> llvm.PassBuilder:
+    return llvm.create_pass_builder(_target_machine(isa), llvm.create_pipeline_tuning_options(3))
+
+
+@cache
+def _passes(device: bool) -> llvm.ModulePassManager:
+    # Kernels come as vectors in tight loops without memory variables: these few passes do nearly
+    # all that LLVM's full pipeline would, in a quarter of its time.
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_new_gvn_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_loop_unroll_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    if device:
+        passes.add_lower_switch_pass()  # LLVM switches by single bits, SPIR-V does not
+    return passes
+
+
+def assembly(module: Module) -> str:
+    """The optimised machine code as text."""
+    return _emit(module, text=True).decode()
+
+
+def _code(module: Module) -> bytes:
+    """What an image holds: an object, or the text of a device's assembler."""
+    device = module.isa.device
+    return _emit(module, text=device is not None and device.text)
+
+
+def _emit(module: Module, *, text: bool) -> bytes:
+    isa, ir = module.isa, str(module)
+    # A context of its own is freed with all that LLVM remembers of the module. Everything is
+    # closed here and not by the garbage collector, which would do it without the lock.
+    with (
+        Deferred(),
+        _lock,
+        llvm.create_context() as context,
+        llvm.parse_assembly(ir, context) as parsed,
+    ):
+        machine = _target_machine(isa)
+        parsed.triple = _triple(isa)
+        parsed.data_layout = str(machine.target_data)
+        parsed.verify()
+        _passes(isa.device is not None).run(parsed, _builder(isa))
+        if isa.device is None or not isa.device.apart:
+            if text:
+                return str(machine.emit_assembly(parsed)).encode()
+            return bytes(machine.emit_object(parsed))
+        ir = str(parsed)
+    return emit_apart.run(ir, _triple(isa), isa.cpu, isa.feature_string, text=text)
+
+
+@cache
+def _generator_version() -> str:
+    """A hash of everything that generated code depends on besides its configuration."""
+    digest = hashlib.sha256(f"{llvmlite.__version__} {llvm.llvm_version_info}".encode())
+    for layer in ("types", "codegen", "kernels"):
+        for file in sorted((_PACKAGE / layer).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def key(recipe: Recipe) -> str:
+    """The name under which a recipe's image is kept on disk."""
+    build = f"{recipe.build.__module__}.{recipe.build.__qualname__}"
+    target = f"{recipe.isa!r} {_triple(recipe.isa)}"
+    text = "\n".join([_generator_version(), build, repr(recipe.conf), target])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def image(recipe: Recipe) -> tuple[Image, bool]:
+    """The recipe's machine code, and whether it came from the disk cache."""
+    found = stored(recipe)
+    if found is not None:
+        return found, True
+    made = built(recipe)
+    store(recipe, made)
+    return made, False
+
+
+def stored(recipe: Recipe) -> Image | None:
+    """What the disk cache has for a recipe: nothing while kernels are dumped."""
+    disk = _disk_cache()
+    found = None if disk is None or config.get("jit_dump") else disk.load(key(recipe))
+    if found is not None:
+        _report(recipe, found, "disk")
+    return found
+
+
+def store(recipe: Recipe, image: Image) -> None:
+    """Keep the image of a recipe in the disk cache, if there is one."""
+    disk = _disk_cache()
+    if disk is not None:
+        disk.store(key(recipe), image)
+
+
+def built(recipe: Recipe) -> Image:
+    """The recipe's machine code, made anew."""
+    kernel = recipe.kernel()
+    started = perf_counter()
+    made = Image(recipe.isa.target, _code(kernel.module), kernel.phases, kernel.arguments)
+    if log.enabled("profile_externals"):
+        ms = (perf_counter() - started) * 1e3
+        log.line("common", "profile_externals", "llvm", kernel.phases[-1].symbol, ms=ms)
+    _report(recipe, made, "generated")
+    if config.get("jit_dump"):
+        _dump(kernel, made.code)
+    return made
+
+
+def watched() -> bool:
+    """Whether somebody wants to see how each kernel is made, in files or verbose lines."""
+    return config.get("jit_dump") or any(map(log.enabled, ("profile_externals", "debuginfo=1")))
+
+
+def _report(recipe: Recipe, found: Image, origin: str) -> None:
+    """Lines about a kernel for those who work on the library: what it is and what it is made of."""
+    if log.enabled("debuginfo=1"):
+        phases = " ".join(f"{phase.symbol}:{phase.count}" for phase in found.phases)
+        size = f"{len(found.code)} bytes"
+        log.line(
+            "common", "debuginfo", "kernel", key(recipe), origin, recipe.isa.name, phases, size
+        )
+    if log.enabled("debuginfo=2"):
+        log.line("common", "debuginfo", "recipe", key(recipe), recipe.conf)
+
+
+def _disk_cache() -> DiskCache | None:
+    folder, limit = config.get("cache_dir"), config.get("cache_limit")
+    return DiskCache(folder, limit * 2**20) if folder is not None and limit else None
+
+
+def _dump(kernel: Kernel, code: bytes) -> None:
+    """Write IR, assembly and object of a kernel to the current folder, if it can be written."""
+    name = kernel.phases[-1].symbol
+    number = next(_dumped)
+    stem = f"dnnl_dump_{kernel.module.isa.target}_{name}.{number}"
+    try:
+        Path(f"{stem}.ll").write_text(str(kernel.module))
+        Path(f"{stem}.s").write_text(assembly(kernel.module))
+        Path(f"{stem}.o").write_bytes(code)
+    except OSError as error:
+        if log.enabled("warn"):
+            log.line("common", "warn", f"kernel dump {stem}: {error}")

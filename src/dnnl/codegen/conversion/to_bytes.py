@@ -1,0 +1,104 @@
+"""From f32 to s8 and u8 by instructions that round, and by others that halve and saturate.
+
+Rounding to s32 makes -2^31 of what that does not hold, so that large numbers are cut off before.
+What else no byte holds is left to saturation, and NaN, of which -2^31 is made as well, becomes the
+least one. Four registers of numbers become one of bytes:
+
+    a0 a1 a2 a3 | a4 ..     b0 b1 ..      c0 c1 ..      d0 d1 ..      numbers of 32 bits
+    a0 a1 a2 a3 b0 b1 b2 b3 | a4 ..       c0 c1 c2 c3 d0 d1 d2 d3 | c4 ..       of 16 bits
+    a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3 | a4 ..                      bytes
+
+always inside units of 128 bits, whose words are put in order at last.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I8, I16, I32, Emitter
+from dnnl.codegen.isa import Isa
+
+TOGETHER = 4
+"""How many registers of numbers fill one of bytes."""
+_TO_NEAREST = 4  # as the processor rounds
+_WORDS = 4  # in a unit of 128 bits
+_MASKED = 16  # lanes of a register whose instructions take masks
+
+
+def rounds(isa: Isa, lanes: int) -> bool:
+    """Whether a target has such instructions for vectors of so many f32."""
+    return isa.instruction("to integers", "f32", min(lanes, isa.lanes)) is not None
+
+
+def to_byte(e: Emitter, value: ir.Value, *, signed: bool) -> ir.Value:
+    """The s8, or u8, nearest to each f32, the even one of two; the least one for NaN."""
+    lanes = min(value.type.count, e.isa.lanes)
+    parts = vector.split(e, value, lanes)
+    if lanes == e.isa.lanes and len(parts) % TOGETHER == 0:
+        numbers = [nearest(e, _limited(e, part, signed)) for part in parts]
+        groups = [numbers[at : at + TOGETHER] for at in range(0, len(numbers), TOGETHER)]
+        return vector.join(e, [_packed(e, group, signed) for group in groups])
+    if lanes == _MASKED and not signed:
+        return _unsigned(e, parts)
+    number = vector.join(e, [nearest(e, _limited(e, part, signed)) for part in parts])
+    low, high = (-128, 127) if signed else (0, 255)
+    most, least = (vector.splat_constant(number.type, limit) for limit in (high, low))
+    number = e.b.select(e.b.icmp_signed("<", number, most), number, most)
+    number = e.b.select(e.b.icmp_signed(">", number, least), number, least)
+    return e.b.trunc(number, vector.vector_type(I8, number.type.count))
+
+
+def _limited(e: Emitter, value: ir.Value, signed: bool) -> ir.Value:
+    """What is not above the largest byte; NaN stays."""
+    return vector.minimum(e, vector.splat_constant(value.type, 127.0 if signed else 255.0), value)
+
+
+def nearest(e: Emitter, value: ir.Value, mask: ir.Value | None = None) -> ir.Value:
+    """The s32 nearest to each f32, zero where a mask is off."""
+    lanes = value.type.count
+    name = e.isa.instruction("to integers", "f32", lanes)
+    assert name is not None, "only where the target rounds"
+    kind = vector.vector_type(I32, lanes)
+    if lanes < _MASKED:
+        return e.intrinsic(name, kind, [value])
+    every = ir.Constant(ir.IntType(lanes), -1)
+    zero, rounding = vector.splat_constant(kind, 0), ir.Constant(I32, _TO_NEAREST)
+    return e.intrinsic(name, kind, [value, zero, every if mask is None else mask, rounding])
+
+
+def _packed(e: Emitter, numbers: list[ir.Value], signed: bool) -> ir.Value:
+    """The bytes of four registers of s32, saturated."""
+
+    def halved(operation: str, element: ir.IntType, a: ir.Value, b: ir.Value) -> ir.Value:
+        name = e.isa.instruction(operation, f"s{2 * element.width}", a.type.count)
+        assert name is not None, "what rounds saturates"
+        kind = vector.vector_type(element, 2 * a.type.count)
+        return e.intrinsic(name, kind, [a, b])
+
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    low, high = (halved("to s16", I16, a, b) for a, b in pairs)
+    packed = halved("to s8" if signed else "to u8", I8, low, high)
+    words = e.b.bitcast(packed, numbers[0].type)
+    units = words.type.count // _WORDS
+    order = [unit * _WORDS + place for place in range(_WORDS) for unit in range(units)]
+    return e.b.bitcast(vector.shuffle(e, words, words, order), packed.type)
+
+
+def _unsigned(e: Emitter, parts: list[ir.Value]) -> ir.Value:
+    """The u8 of registers with masks, by an instruction that takes -2^31 for the largest half of
+    the unsigned numbers, so that what is below zero has to be zero before.
+
+    It is masked where there is a matrix unit, beside which one port of two compares but does not
+    take maxima."""
+    zero, numbers = vector.splat_constant(parts[0].type, 0.0), []
+    for part in parts:
+        if e.isa.matrix is None:
+            numbers.append(nearest(e, vector.maximum(e, part, zero)))
+        else:
+            mask = e.b.fcmp_ordered(">", part, zero)
+            numbers.append(nearest(e, part, e.b.bitcast(mask, ir.IntType(_MASKED))))
+    number = vector.join(e, numbers)
+    most = vector.splat_constant(number.type, 255)
+    number = e.b.select(e.b.icmp_unsigned("<", number, most), number, most)
+    return e.b.trunc(number, vector.vector_type(I8, number.type.count))

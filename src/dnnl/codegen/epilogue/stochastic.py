@@ -1,0 +1,72 @@
+"""Stochastic rounding: results are rounded up or down by chance, so that they are right on the
+mean.
+
+What a narrower float drops of the digits of an f32 is the chance to be rounded away from zero::
+
+    f32     s eeeeeeee mmmmmmm dddddddddddddddd      + random d bits, then d = 0
+    bf16    s eeeeeeee mmmmmmm
+
+Infinity and what is beyond the largest number become that, and what would be denormal zero.
+"""
+
+from __future__ import annotations
+
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I32, Value
+from dnnl.codegen.math.arithmetic import absolute, clamp
+from dnnl.codegen.memory.access import Number, Operand
+from dnnl.codegen.memory.address import ZERO
+from dnnl.codegen.memory.place import Place
+from dnnl.codegen.random.uniform import RandomNumbers
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+SEED = MemoryDesc((1,), "s32")
+"""What an execution gets as ``Arg.ROUNDING_SEED``."""
+
+_LEAST = {
+    DataType.bf16: 2.0**-126, DataType.f16: 2.0**-14, DataType.f8_e5m2: 2.0**-14,
+    DataType.f8_e4m3: 2.0**-6,
+}  # fmt: skip
+ROUNDED = frozenset(_LEAST)
+"""The types to which results are rounded by chance; f32 and f64 hold them as they are."""
+
+
+class StochasticRounding:
+    """The rounding of a kernel's dst, if it is ``wanted`` and there is any."""
+
+    def __init__(self, wanted: bool, dst: Operand, arguments: Arguments) -> None:
+        self._kind = dst.data_type
+        self._random: RandomNumbers | None = None
+        self.inputs: tuple[Operand, ...] = ()
+        if wanted:
+            seed = Operand(arguments.slot(Arg.ROUNDING_SEED), SEED, (ZERO,))
+            self.inputs = (seed,)
+            self._random = RandomNumbers(dst, seed)
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """What a nest has to know of its iterations."""
+        return () if self._random is None else (self._random.number,)
+
+    def apply(self, place: Place, value: Value) -> Value:
+        """The values (f32) as dst holds them without a further rounding."""
+        if self._random is None or self._kind not in ROUNDED:
+            return value
+        b = place.e.b
+        dropped = (1 << DataType.f32.digits - self._kind.digits) - 1
+        words = vector.vector_type(I32, place.kind.count)
+        low = vector.splat_constant(words, dropped)
+        high = vector.splat_constant(words, ~dropped)
+        word = b.add(b.bitcast(value, words), b.and_(self._random.of(place), low))
+        rounded = b.bitcast(b.and_(word, high), place.kind)
+        rounded = self._within(place, rounded)
+        return b.select(b.fcmp_ordered("ord", value, value), rounded, value)
+
+    def _within(self, place: Place, value: Value) -> Value:
+        b, most = place.e.b, float(self._kind.max)
+        value = clamp(place.e, value, -most, most)
+        small = b.fcmp_ordered("<", absolute(place.e, value), place.constant(_LEAST[self._kind]))
+        return b.select(small, place.constant(0.0), value)

@@ -1,0 +1,36 @@
+"""Vectors whose elements lie in turns in memory: the first of each, the second of each, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I1, Emitter
+
+
+def weave(e: Emitter, vectors: Sequence[ir.Value]) -> list[ir.Value]:
+    """The elements of vectors in turns, in as many vectors: the first of each, the second ..."""
+    lanes, turns = vectors[0].type.count, len(vectors)
+    woven = []
+    for begin in range(0, lanes * turns, lanes):
+        at = range(begin, begin + lanes)
+        part = vectors[0]
+        picks = [place // turns if place % turns == 0 else 0 for place in at]
+        for turn, value in enumerate(vectors[1:], 1):
+            own = {n: lanes + place // turns for n, place in enumerate(at) if place % turns == turn}
+            kept = picks if turn == 1 else list(range(lanes))
+            part = vector.shuffle(e, part, value, [own.get(n, kept[n]) for n in range(lanes)])
+        woven.append(part)
+    return woven
+
+
+def weave_masks(e: Emitter, masks: Sequence[vector.Mask], lanes: int) -> list[vector.Mask]:
+    """The masks of vectors that are woven."""
+    if all(mask is None or isinstance(mask, ir.Constant) for mask in masks):
+        known = [[True] * lanes if mask is None else vector.flags(mask) for mask in masks]
+        every = [known[n % len(masks)][n // len(masks)] for n in range(lanes * len(masks))]
+        return [vector.known_lanes(every[at : at + lanes]) for at in range(0, len(every), lanes)]
+    full = vector.splat_constant(vector.vector_type(I1, lanes), 1)
+    return list(weave(e, [full if mask is None else mask for mask in masks]))

@@ -1,0 +1,61 @@
+"""Loads and stores of vectors that fill several registers: masked ones go register by register.
+
+LLVM 22 drops the masks of some registers where it takes a masked vector apart itself.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I32, Emitter, i64
+from dnnl.codegen.ir.vector import Mask
+
+
+def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, mask: Mask) -> ir.Value:
+    """Load neighbouring elements; masked-off lanes read as zero and touch no memory."""
+    masks = _masks(e, kind, mask)
+    if len(masks) == 1:
+        return vector.load(e, pointer, kind, mask)
+    part = vector.vector_type(kind.element, kind.count // len(masks))
+    starts = [e.element(pointer, i64(n * part.count), part.element) for n in range(len(masks))]
+    pairs = zip(starts, masks, strict=True)
+    return vector.join(e, [vector.load(e, start, part, own) for start, own in pairs])
+
+
+def store(
+    e: Emitter, value: ir.Value, pointer: ir.Value, mask: Mask, *, streamed: bool = False
+) -> None:
+    """Store to neighbouring elements; masked-off lanes touch no memory. Without a mask the store is
+    non-temporal if ``streamed``."""
+    masks = _masks(e, value.type, mask)
+    if len(masks) == 1:
+        vector.store(e, value, pointer, mask, streamed=streamed)
+        return
+    parts = vector.split(e, value, value.type.count // len(masks))
+    for number, (part, own) in enumerate(zip(parts, masks, strict=True)):
+        if not vector.is_empty(own):
+            where = e.element(pointer, i64(number * part.type.count), part.type.element)
+            vector.store(e, part, where, own)
+
+
+def _masks(e: Emitter, kind: ir.VectorType, mask: Mask) -> list[Mask]:
+    """The mask of each register that the vector fills; a single one where it stays whole."""
+    lanes = min(kind.count, e.isa.vector_bits // vector.bits(kind))
+    whole = lanes == kind.count or e.isa.device is not None
+    if mask is None or whole or vector.is_empty(mask):
+        return [mask]
+    if isinstance(mask, ir.Constant):
+        known = vector.flags(mask)
+        return [vector.known_lanes(known[at : at + lanes]) for at in range(0, len(known), lanes)]
+    return _split(e, mask, lanes)
+
+
+def _split(e: Emitter, mask: ir.Value, lanes: int) -> list[Mask]:
+    """A mask that is known at run time in pieces: as integers where no registers hold masks, since
+    LLVM 22 otherwise loads all of a register of which no lane is ever wanted."""
+    if e.isa.merging:
+        return list(vector.split(e, mask, lanes))
+    wide = e.b.sext(mask, vector.vector_type(I32, mask.type.count))
+    parts = vector.split(e, wide, lanes)
+    return [e.b.icmp_signed("<", part, vector.splat_constant(part.type, 0)) for part in parts]

@@ -1,0 +1,3 @@
+"""Elementary functions of f32 and f64 vectors, their constants and error bounds, and exact
+integer division by constants.
+"""

@@ -1,0 +1,192 @@
+"""Where elements lie: offsets of memory descriptors as linear forms over loop indices.
+
+A logical index is an :class:`Affine` form over the :class:`Axis` objects of a loop nest, for
+example ``h = 2 * oh + kh - 1`` or ``c = 16 * cb + ci``. When every blocked dimension splits along
+its blocks, the offset of an element is affine as well: each axis then has one constant stride in
+each operand, and everything that a schedule wants to know about an operand follows from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I64, Emitter, i64
+from dnnl.types.memory_desc import MemoryDesc
+
+
+class Axis:
+    """One loop: an extent, and a name for the generated code. Axes compare by identity."""
+
+    __slots__ = ("extent", "name")
+
+    def __init__(self, extent: int, name: str) -> None:
+        self.extent, self.name = extent, name
+
+    def __repr__(self) -> str:
+        return f"{self.name}<{self.extent}"
+
+
+@dataclass(frozen=True)
+class Affine:
+    """``const + sum(stride * axis)``; axes with stride 0 never appear, axes of extent 1 may."""
+
+    strides: Mapping[Axis, int]
+    const: int = 0
+
+    @staticmethod
+    def of(axis: Axis, stride: int = 1) -> Affine:
+        """``stride * axis``."""
+        return Affine({axis: stride} if stride else {})
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.strides.items()), self.const))
+
+    def __add__(self, other: Affine | int) -> Affine:
+        if isinstance(other, int):
+            return Affine(self.strides, self.const + other)
+        strides = dict(self.strides)
+        for axis, stride in other.strides.items():
+            total = strides.pop(axis, 0) + stride
+            if total:
+                strides[axis] = total
+        return Affine(strides, self.const + other.const)
+
+    def __mul__(self, factor: int) -> Affine:
+        if factor == 0:
+            return ZERO
+        strides = {axis: stride * factor for axis, stride in self.strides.items()}
+        return Affine(strides, self.const * factor)
+
+    @property
+    def low(self) -> int:
+        """The smallest value over all axes."""
+        return self.const + sum(s * (a.extent - 1) for a, s in self.strides.items() if s < 0)
+
+    @property
+    def high(self) -> int:
+        """The largest value over all axes."""
+        return self.const + sum(s * (a.extent - 1) for a, s in self.strides.items() if s > 0)
+
+    def stride(self, axis: Axis) -> int:
+        """How far one step along ``axis`` goes."""
+        return self.strides.get(axis, 0)
+
+    def without(self, *axes: Axis) -> Affine:
+        """This form with ``axes`` held at zero."""
+        return Affine({a: s for a, s in self.strides.items() if a not in axes}, self.const)
+
+    def along(self, axes: Container[Axis]) -> Affine:
+        """This form with all but ``axes`` held at zero."""
+        return Affine({a: s for a, s in self.strides.items() if a in axes}, self.const)
+
+    def within(self, axes: Container[Axis]) -> bool:
+        """Whether the value depends on these axes alone."""
+        return all(axis in axes or axis.extent == 1 for axis in self.strides)
+
+    def in_units(self, size: int) -> Affine:
+        """The form in units of so many elements, which all its steps are multiples of."""
+        strides = {axis: stride // size for axis, stride in self.strides.items()}
+        return Affine(strides, self.const // size)
+
+    def substitute(self, axis: Axis, form: Affine) -> Affine:
+        """This form with ``axis`` replaced by ``form``."""
+        stride = self.stride(axis)
+        return self.without(axis) + form * stride if stride else self
+
+    def joined(self, outer: Axis, inner: Axis, line: Axis) -> Affine:
+        """The form over two axes as one over the ``line`` that they make: ``outer`` goes as far as
+        all of ``inner``."""
+        return self.without(outer, inner) + Affine.of(line, self.stride(inner))
+
+    def divmod(self, divisor: int) -> tuple[Affine, Affine] | None:
+        """(self // divisor, self % divisor) where both are affine, else None."""
+        outer = {a: s // divisor for a, s in self.strides.items() if s % divisor == 0}
+        inner = {a: s for a, s in self.strides.items() if s % divisor}
+        rest = Affine(inner, self.const % divisor)
+        if rest.low < 0 or rest.high >= divisor:
+            return None
+        return Affine(outer, self.const // divisor), rest
+
+    def emit(self, e: Emitter, values: Mapping[Axis, ir.Value]) -> ir.Value:
+        """The value of the form, from the values of its axes; one of extent 1 may be missing."""
+        total: ir.Value = i64(self.const)
+        for axis, stride in self.strides.items():
+            if axis in values:
+                total = e.add(total, e.mul(values[axis], stride))
+            else:
+                assert axis.extent == 1, f"{axis!r} has no value here"
+        return total
+
+
+ZERO = Affine({})
+
+
+def linear_offset(desc: MemoryDesc, index: Sequence[Affine]) -> Affine | None:
+    """The element offset of ``index`` in ``desc`` as an affine form, or None if it is not one.
+
+    It is not one where a block boundary falls inside an axis, as when a dimension blocked by 16
+    is walked by an axis whose step does not divide it.
+    """
+    position = list(index)
+    offset = Affine({}, desc.offset0)
+    inner_stride = 1
+    for dim, block in reversed(desc.inner_blocks):
+        split = position[dim].divmod(block)
+        if split is None:
+            return None
+        position[dim], inner = split
+        offset = offset + inner * inner_stride
+        inner_stride *= block
+    for form, stride in zip(position, desc.strides, strict=True):
+        offset = offset + form * stride
+    return offset
+
+
+def emit_offset(e: Emitter, desc: MemoryDesc, index: Sequence[ir.Value]) -> ir.Value:
+    """The element offset of ``index`` in ``desc``, computed by divisions: any layout, no schedule.
+
+    ``index`` holds i64 scalars, or i64 vectors of one length for several elements at once.
+    """
+    position = list(index)
+    kind = position[0].type if position else I64
+
+    def constant(value: int) -> ir.Value:
+        return i64(value) if kind == I64 else vector.splat_constant(kind, value)
+
+    offset = constant(desc.offset0)
+    inner_stride = 1
+    for dim, block in reversed(desc.inner_blocks):
+        inner = e.b.urem(position[dim], constant(block))
+        position[dim] = e.b.udiv(position[dim], constant(block))
+        offset = e.b.add(offset, e.b.mul(inner, constant(inner_stride)))
+        inner_stride *= block
+    for value, stride in zip(position, desc.strides, strict=True):
+        offset = e.b.add(offset, e.b.mul(value, constant(stride)))
+    return offset
+
+
+def decode(e: Emitter, item: ir.Value, axes: Sequence[Axis]) -> dict[Axis, ir.Value]:
+    """The values of ``axes`` in iteration ``item`` of their product, the last one fastest."""
+    values: dict[Axis, ir.Value] = {}
+    for axis in reversed(axes):
+        if axis.extent == 1:
+            values[axis] = i64(0)
+            continue
+        values[axis] = e.b.urem(item, i64(axis.extent))
+        item = e.b.udiv(item, i64(axis.extent))
+    return values
+
+
+def block_boundaries(desc: MemoryDesc, dim: int) -> tuple[int, ...]:
+    """The sizes of the nested blocks of ``dim``, smallest first: (4, 16) for ABcd4b16a4b's b."""
+    sizes = []
+    size = 1
+    for blocked, block in reversed(desc.inner_blocks):
+        if blocked == dim:
+            size *= block
+            sizes.append(size)
+    return tuple(sizes)

@@ -1,0 +1,490 @@
+"""Touching operands: vectors of elements at a point of a loop nest, whatever the layout.
+
+A :class:`Place` is one vector of iterations, at which operands are loaded and stored as f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from llvmlite import ir
+
+from dnnl.codegen.conversion import nibbles
+from dnnl.codegen.conversion.convert import Conversion, storage
+from dnnl.codegen.ir import interleave, registers, vector
+from dnnl.codegen.ir.builder import F32, I1, I8, I32, I64, Emitter, i64
+from dnnl.codegen.memory.access import Access, Bound, Env, Number, Operand
+from dnnl.codegen.memory.address import Affine, Axis, emit_offset
+from dnnl.codegen.memory.deferred_store import Waiting
+from dnnl.types.dtype import DataType
+
+# Elements up to this far apart are loaded with all that lies between them, and picked out.
+NEAR = 4
+
+
+class Place:
+    """A vector of iterations: ``env`` fixes all axes but ``lane``, along which the vector lies.
+
+    A body sees vectors of the type ``core``; ``load`` and ``store`` convert. If ``masked``,
+    elements outside an operand's window or outside ``exists`` are not touched, and what is stored
+    outside ``domain``, which is padding, becomes zero. Whole vectors of the operands ``streamed``
+    are written by non-temporal stores, to addresses that are then multiples of a vector's size.
+    ``known`` says of some bounds that here they hold, or fail, for all lanes. Whole vectors of some
+    operands are ``waiting`` for those next to them.
+    """
+
+    def __init__(
+        self,
+        e: Emitter,
+        pointers: Mapping[Operand, ir.Value],
+        accesses: Mapping[Operand, Access],
+        env: Env,
+        lane: Axis | None,
+        lanes: int,
+        *,
+        masked: bool,
+        domain: Sequence[Bound] = (),
+        exists: Sequence[Bound] = (),
+        streamed: Collection[Operand] = (),
+        core: ir.Type = F32,
+        known: dict[Bound, bool] | None = None,
+        waiting: Waiting | None = None,
+    ) -> None:
+        self.e, self.masked, self.streamed = e, masked, streamed
+        self.kind = vector.vector_type(core, lanes)
+        self._pointers, self._accesses = pointers, accesses
+        self._env, self._lane, self._lanes = env, lane, lanes
+        self._domain, self._exists = domain, exists
+        self._known, self._waiting = known or {}, waiting
+
+    def constant(self, value: float) -> ir.Constant:
+        """A vector of one value."""
+        return vector.splat_constant(self.kind, value)
+
+    def address(self, operand: Operand) -> ir.Value:
+        """Where the operand begins."""
+        return self._pointers[operand]
+
+    def form_of(self, number: Number) -> Affine:
+        """A number as it follows from the axes that are walked."""
+        return number.form
+
+    def counted(self, form: Affine) -> tuple[ir.Value, int]:
+        """The value of a form in the first lane, and how much more it is in the next."""
+        return self._start(form), form.stride(self._lane) if self._lane is not None else 0
+
+    def load(self, operand: Operand) -> ir.Value:
+        """The operand's elements in the core type; zero, or any number, where there are none."""
+        return self.widen(operand, self.load_stored(operand))
+
+    def load_or_zero(self, operand: Operand) -> ir.Value:
+        """The operand's elements in the core type, zero where there are none."""
+        value = self.load(operand)
+        return value if self._masks_to_zero(operand) else self.where_there(operand, value)
+
+    def where_there(self, operand: Operand, value: ir.Value) -> ir.Value:
+        """``value`` where the operand has an element, else zero."""
+        mask = self.conditions(self._accesses[operand].window)
+        return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
+
+    def zero_outside(self, operand: Operand, bounds: Collection[Bound]) -> bool:
+        """Whether what is loaded of an operand is zero wherever one of the bounds fails."""
+        masked = {*self._exists, *self._domain, *self._accesses[operand].window}
+        return self._masks_to_zero(operand) and masked.issuperset(bounds)
+
+    def _masks_to_zero(self, operand: Operand) -> bool:
+        """Whether lanes that a mask leaves out are loaded as zeros. Two elements of 4 bits are
+        loaded together, though only one of them may be wanted."""
+        access = self._accesses[operand]
+        masked = not access.contained and self._lane_stride(access) != 0
+        return masked and operand.data_type.bits >= 8
+
+    def widen(self, operand: Operand, stored: ir.Value) -> ir.Value:
+        """Elements of the operand as they lie in memory, in the core type."""
+        return storage(operand.data_type, self.kind.element).to_core(self.e, stored)
+
+    def load_as(self, operand: Operand, data_type: DataType) -> ir.Value:
+        """The operand's elements in the core type, read as another type of the same size."""
+        stored = self.load_stored(operand)
+        row = storage(data_type, self.kind.element)
+        kind = vector.vector_type(row.element, self._lanes)
+        return row.to_core(self.e, self.e.b.bitcast(stored, kind))
+
+    def load_stored(self, operand: Operand) -> ir.Value:
+        """The operand's elements as they lie in memory."""
+        access = self._accesses[operand]
+        row = storage(operand.data_type, self.kind.element)
+        kind = vector.vector_type(row.element, self._lanes)
+        bounds = [*self._exists, *self._domain, *access.window]
+        pointer = self._pointers[operand]
+        stride = self._lane_stride(access)
+        mask = self.conditions(bounds)
+        if vector.is_empty(mask):
+            return vector.splat_constant(kind, 0)
+        if operand.desc.data_type.bits == 4:
+            return self._load_nibbles(access, pointer, mask)
+        if stride == 1:
+            where = self.e.element(pointer, self._base(access), row.element)
+            return registers.load(self.e, where, kind, None if access.contained else mask)
+        if stride == 0:
+            return self._broadcast(access, pointer, row.element, mask)
+        if stride is not None and 1 < stride <= NEAR:
+            return self._pick(access, pointer, kind, stride, bounds)
+        dim = self._between_vectors(access, bounds)
+        if dim is not None:
+            return self._neighbours(access, dim, pointer, kind, mask)
+        return vector.gather(self.e, pointer, self._lane_offsets(access), kind, mask)
+
+    def place(self, operand: Operand) -> ir.Value:
+        """The integers of a table here, for `Point.at`: one where it is the same for all lanes."""
+        stored = self.load_stored(operand)
+        if self.same(operand) or self.kind.count == 1:
+            return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
+        return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
+
+    def index(self, operand: Operand, extent: int) -> ir.Value:
+        """The signed integers of an operand here, for `Point.at`: below zero counted from the end
+        of ``extent`` elements, and the nearest one where they lie outside all the same."""
+        b, stored = self.e.b, self.load_stored(operand)
+        alone = self.same(operand) or self.kind.count == 1
+        number = vector.lane(self.e, stored, 0) if alone else stored
+        kind = I64 if alone else vector.vector_type(I64, self.kind.count)
+        if number.type != kind:
+            number = b.sext(number, kind)
+        zero, last = alike(number, 0), alike(number, extent - 1)
+        from_end = b.add(number, alike(number, extent))
+        number = b.select(b.icmp_signed("<", number, zero), from_end, number)
+        number = b.select(b.icmp_signed("<", number, zero), zero, number)
+        return b.select(b.icmp_signed(">", number, last), last, number)
+
+    def load_from(self, operand: Operand, further: int, count: int) -> ir.Value:
+        """Neighbours as they lie in memory, one for each lane, from ``further`` elements behind the
+        one here on, which is the same for all lanes; only the first ``count`` of them exist."""
+        access = self._accesses[operand]
+        element = storage(operand.data_type, self.kind.element).element
+        place = self.e.add(self._base(access), i64(further))
+        mask = vector.known_lanes([lane < count for lane in range(self._lanes)])
+        bounds = (*self._exists, *self._domain)
+        alike = [bound for bound in bounds if not (self._lane and bound.form.stride(self._lane))]
+        mask = vector.both(self.e, mask, self.conditions(alike))
+        kind = vector.vector_type(element, self._lanes)
+        where = self.e.element(self._pointers[operand], place, element)
+        return registers.load(self.e, where, kind, mask)
+
+    def first_place(self, operand: Operand) -> ir.Value:
+        """The integer of a table in the first lane."""
+        return self.e.b.zext(vector.lane(self.e, self.load_stored(operand), 0), I64)
+
+    def store(self, operand: Operand, value: ir.Value) -> None:
+        """Convert and store; what lies outside the domain becomes zero."""
+        self._store(operand, value, storage(operand.data_type, self.kind.element).from_core)
+
+    def store_stored(self, operand: Operand, stored: ir.Value) -> None:
+        """Store elements as they lie in memory; what lies outside the domain becomes zero."""
+        self._store(operand, stored, lambda _, value: value)
+
+    def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
+        access = self._accesses[operand]
+        mask = self.conditions([*self._exists, *access.window])
+        if vector.is_empty(mask):
+            return
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            value = self.e.b.select(inside, value, vector.splat_constant(value.type, 0))
+        pointer = self._pointers[operand]
+        stride = self._lane_stride(access)
+        streamed = operand in self.streamed
+        whole = stride == 1 and mask is None and inside is None
+        if whole and self._waiting is not None and operand in self._waiting.operands:
+            element = storage(operand.data_type, self.kind.element).element
+            where = self.e.element(pointer, self._base(access), element)
+
+            def write(several: ir.Value) -> None:
+                vector.store(self.e, convert(self.e, several), where, streamed=streamed)
+
+            self._waiting.put(self.e, operand, value, write)
+            return
+        raw = convert(self.e, value)
+        if operand.desc.data_type.bits == 4:
+            self._store_nibbles(access, pointer, raw, mask)
+            return
+        if stride == 0:  # one value for all lanes
+            one = vector.known_lanes([lane == 0 for lane in range(self._lanes)])
+            mask = vector.both(self.e, mask, one)
+        if stride in (0, 1):
+            where = self.e.element(pointer, self._base(access), raw.type.element)
+            registers.store(self.e, raw, where, mask, streamed=streamed)
+            return
+        vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
+
+    def store_in_turns(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
+        """Store vectors whose elements lie in turns in memory, the first of each, the second of
+        each, ..., where the vectors lie so; else each as it lies."""
+        first = self._accesses[operands[0]]
+        if self._lanes == 1 or not self._in_turns(operands):
+            for operand, value in zip(operands, values, strict=True):
+                self.store(operand, value)
+            return
+        row = storage(operands[0].data_type, self.kind.element)
+        windows = [self._accesses[operand].window for operand in operands]
+        masks = [self.conditions([*self._exists, *window]) for window in windows]
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            values = [self.e.b.select(inside, value, self.constant(0.0)) for value in values]
+        woven = interleave.weave(self.e, [row.from_core(self.e, value) for value in values])
+        for number, (part, mask) in enumerate(
+            zip(woven, interleave.weave_masks(self.e, masks, self._lanes), strict=True)
+        ):
+            if not vector.is_empty(mask):
+                place = self.e.add(self._base(first), i64(number * self._lanes))
+                where = self.e.element(self._pointers[operands[0]], place, row.element)
+                registers.store(self.e, part, where, mask, streamed=operands[0] in self.streamed)
+
+    def _in_turns(self, operands: Sequence[Operand]) -> bool:
+        """Whether the elements of operands of one tensor lie in turns along the lanes."""
+        accesses = [self._accesses[operand] for operand in operands]
+        starts = [access.offset.const for access in accesses if access.offset is not None]
+        follow = starts == [starts[0] + turn for turn in range(len(operands))] if starts else False
+        return follow and all(self._lane_stride(access) == len(operands) for access in accesses)
+
+    def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
+        if self._lane_stride(access) == 1 and self._lanes % 2 == 0:
+            return nibbles.unpack(self.e, self._load_pairs(access, pointer, mask))
+        return nibbles.load_each(self.e, pointer, self._lane_offsets(access), mask)
+
+    def load_pairs(self, operand: Operand) -> ir.Value:
+        """The bytes of neighbours of 4 bits, two elements in each."""
+        access = self._accesses[operand]
+        mask = self.conditions([*self._exists, *self._domain, *access.window])
+        if vector.is_empty(mask):
+            return vector.splat_constant(vector.vector_type(I8, self._lanes // 2), 0)
+        return self._load_pairs(access, self._pointers[operand], mask)
+
+    def _load_pairs(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
+        start = access.byte_offset(self._lane, self._lanes)
+        if start is None:
+            first = self._base(access)
+            return nibbles.load_pairs_anywhere(self.e, pointer, first, self._lanes, mask)
+        where = self.e.element(pointer, self._start(start), I8)
+        return nibbles.load_pairs(self.e, where, self._lanes, mask)
+
+    def store_pairs(self, operand: Operand, pairs: ir.Value) -> None:
+        """Store the bytes of neighbours of 4 bits; what lies outside the domain becomes zero."""
+        access = self._accesses[operand]
+        start = access.byte_offset(self._lane, self._lanes)
+        assert start is not None, "bytes that vectors share are stored one element at a time"
+        mask = self.conditions([*self._exists, *access.window])
+        if vector.is_empty(mask):
+            return
+        inside = self.conditions(self._domain)
+        if inside is not None:
+            pairs = nibbles.zero_outside(self.e, pairs, inside)
+        where = self.e.element(self._pointers[operand], self._start(start), I8)
+        nibbles.store_pairs(self.e, pairs, where, mask)
+
+    def _store_nibbles(
+        self, access: Access, pointer: ir.Value, codes: ir.Value, mask: vector.Mask
+    ) -> None:
+        start = access.byte_offset(self._lane, self._lanes)
+        if start is None:
+            assert self._lanes == 1, "bytes that vectors share are stored one element at a time"
+            nibbles.store_one(self.e, codes, pointer, self._lane_offsets(access), mask)
+        else:
+            where = self.e.element(pointer, self._start(start), I8)
+            nibbles.store_pairs(self.e, nibbles.pack(self.e, codes), where, mask)
+
+    def prefetch(self, operand: Operand, further: ir.Value | None = None) -> None:
+        """Fetch the line of the last element here, or of one ``further`` elements behind it: if its
+        neighbours are in another line, they have been fetched before."""
+        access = self._accesses[operand]
+        if access.offset is None:
+            return
+        last = (self._lanes - 1) * access.offset.stride(self._lane) if self._lane else 0
+        place = self.e.add(self._base(access), self.e.add(further or i64(0), i64(last)))
+        element = storage(operand.data_type, self.kind.element).element
+        if operand.desc.data_type.bits == 4:
+            place = self.e.b.lshr(place, i64(1))
+        vector.prefetch(self.e, self.e.element(self._pointers[operand], place, element))
+
+    def conditions(self, bounds: Sequence[Bound]) -> vector.Mask:
+        """The lanes for which all bounds hold; None if that is known to be all."""
+        return self._conditions(bounds, 0, 1)
+
+    def _conditions(self, bounds: Sequence[Bound], first: int, parts: int) -> vector.Mask:
+        """The mask of those points that lie ``first``, ``first + 1``, ... ``parts``-ths of a lane
+        behind the first lane for which all bounds hold."""
+        mask: vector.Mask = None
+        if not self.masked:
+            return mask
+        if any(self._known.get(bound) is False for bound in bounds):
+            return vector.known_lanes([False] * self._lanes)
+        for bound in dict.fromkeys(bounds):
+            if bound in self._known:
+                continue
+            base = self.e.mul(self._bounded(bound.form), parts)
+            step = bound.form.stride(self._lane) if self._lane is not None else 0
+            if bound.above:
+                room = self.e.add(i64((bound.limit - 1) * parts), self.e.mul(base, -1))
+                mask = vector.both(self.e, mask, self._within(room, step, first))
+            if bound.below_zero:
+                mask = vector.both(self.e, mask, self._within(base, -step, first))
+        return mask
+
+    def _within(self, room: ir.Value, step: int, first: int) -> vector.Mask:
+        """The lanes for which ``step * (first + lane) <= room``."""
+        if isinstance(room, ir.Constant):
+            limit = room.constant
+            return vector.known_lanes([step * (first + n) <= limit for n in range(self._lanes)])
+        if self._lanes == 1:
+            return self.e.b.icmp_signed(">=", room, i64(step * first))
+        kind = vector.vector_type(I1, self._lanes)
+        if step == 0:
+            yes = self.e.b.icmp_signed(">=", room, i64(0))
+            some = vector.splat_constant(kind, 1)
+            return self.e.b.select(yes, some, vector.splat_constant(kind, 0))
+        steps = [step * (first + lane) for lane in range(self._lanes)]
+        # What is compared with 32 bits is small; room may not be, but then its size is no matter.
+        limit = max(map(abs, steps)) + 1
+        low, high = i64(-limit), i64(limit)
+        room = self.e.b.select(self.e.b.icmp_signed("<", room, low), low, room)
+        room = self.e.b.select(self.e.b.icmp_signed(">", room, high), high, room)
+        rooms = vector.splat(self.e, self.e.b.trunc(room, I32), self._lanes)
+        return self.e.b.icmp_signed(
+            "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), rooms
+        )
+
+    def same(self, operand: Operand) -> bool:
+        """Whether an operand has one element for all lanes here."""
+        return self._lane_stride(self._accesses[operand]) == 0
+
+    def _apart(self, form: Affine) -> list[Axis]:
+        """The axes of a form that have another value in each lane."""
+        return [axis for axis in form.strides if _is_vector(self._env.get(axis))]
+
+    def _start(self, form: Affine) -> ir.Value:
+        """The value of ``form`` in the first lane."""
+        if self._lane is not None:
+            form = form.without(self._lane)
+        return form.emit(self.e, self._env)
+
+    def _bounded(self, form: Affine) -> ir.Value:
+        """The value in the first lane of a form that has a bound."""
+        return self._start(form)
+
+    def _spread(self, form: Affine) -> ir.Value:
+        """The value of ``form`` in every lane."""
+        kind = vector.vector_type(I64, self._lanes)
+        apart = self._apart(form)
+        start = vector.splat(self.e, self._start(form.without(*apart)), self._lanes)
+        for axis in apart:
+            steps = vector.splat_constant(kind, form.stride(axis))
+            start = self.e.b.add(start, self.e.b.mul(self._env[axis], steps))
+        stride = form.stride(self._lane) if self._lane is not None else 0
+        if stride == 0:
+            return start
+        steps = ir.Constant(kind, [stride * lane for lane in range(self._lanes)])
+        return self.e.b.add(start, steps)
+
+    def _lane_stride(self, access: Access) -> int | None:
+        if access.offset is None or self._apart(access.offset):
+            return None
+        return access.offset.stride(self._lane) if self._lane is not None else 0
+
+    def _base(self, access: Access) -> ir.Value:
+        assert access.offset is not None
+        return self._start(access.offset)
+
+    def _lane_offsets(self, access: Access) -> ir.Value:
+        if access.offset is not None:
+            return self._spread(access.offset)
+        index = [self._spread(form) for form in access.index]
+        for dim, size in enumerate(access.operand.groups):
+            index[dim] = self.e.b.udiv(index[dim], vector.splat_constant(index[dim].type, size))
+        return emit_offset(self.e, access.operand.desc, index)
+
+    def _broadcast(
+        self, access: Access, pointer: ir.Value, element: ir.Type, mask: vector.Mask
+    ) -> ir.Value:
+        """One element for all lanes; where no lane is valid, an element that surely exists."""
+        offset = self._base(access)
+        if mask is not None and not isinstance(mask, ir.Constant):
+            some = vector.any_lane(self.e, mask)
+            offset = self.e.b.select(some, offset, i64(access.operand.desc.offset0))
+        where = self.e.element(pointer, offset, element)
+        one = self.e.b.load(where, typ=element, align=vector.bits(element) // 8)
+        return vector.splat(self.e, one, self._lanes)
+
+    def _pick(
+        self,
+        access: Access,
+        pointer: ir.Value,
+        kind: ir.VectorType,
+        stride: int,
+        bounds: Sequence[Bound],
+    ) -> ir.Value:
+        """Elements ``stride`` apart: load the whole stretch from the first lane's to the last
+        lane's, vector by vector, and shuffle. Nothing outside of the stretch is touched."""
+        lanes = self._lanes
+        length = (lanes - 1) * stride + 1
+        starts = [min(first, length - lanes) for first in range(0, length, lanes)]
+        base = self._base(access)
+        picked: ir.Value = None
+        for start in starts:
+            where = self.e.element(pointer, self.e.add(base, i64(start)), kind.element)
+            part = registers.load(self.e, where, kind, self._conditions(bounds, start, stride))
+            inside = [lane * stride - start for lane in range(lanes)]
+            if picked is None:
+                picked = vector.shuffle(self.e, part, part, [at % lanes for at in inside])
+            else:
+                choose = [lanes + at if 0 <= at < lanes else lane for lane, at in enumerate(inside)]
+                picked = vector.shuffle(self.e, picked, part, choose)
+        return picked
+
+    def _between_vectors(self, access: Access, bounds: Sequence[Bound]) -> int | None:
+        """The dimension in which lanes are neighbours, if its blocks are whole vectors, the first
+        lane is inside of one, and nothing but that dimension has bounds here; else None."""
+        lane, lanes, desc = self._lane, self._lanes, access.operand.desc
+        blocks = desc.inner_blocks
+        if access.offset is not None or lane is None or not blocks or access.operand.groups:
+            return None
+        dim, size = blocks[-1]
+        form = access.index[dim]
+        if form.stride(lane) != 1 or form.const % lanes == 0:
+            return None
+        others = (other for number, other in enumerate(access.index) if number != dim)
+        if any(other.stride(lane) for other in others) or any(map(self._apart, access.index)):
+            return None
+        unknown = (bound for bound in bounds if bound not in self._known)
+        alone = all(form.strides.keys() >= bound.form.strides.keys() for bound in unknown)
+        # A region of a tensor may end inside of a block.
+        steps = (size, desc.padded_dims[dim], *form.without(lane).strides.values())
+        return dim if alone and all(step % lanes == 0 for step in steps) else None
+
+    def _neighbours(
+        self, access: Access, dim: int, pointer: ir.Value, kind: ir.VectorType, mask: vector.Mask
+    ) -> ir.Value:
+        """Elements that lie in two vectors along a dimension, each of which is loaded whole."""
+        e, lanes, desc = self.e, self._lanes, access.operand.desc
+        index, shift = [self._start(form) for form in access.index], access.index[dim].const % lanes
+
+        def part(step: int) -> ir.Value:
+            begin = e.add(index[dim], i64(step))
+            if mask is not None:  # one of both may not exist
+                begin = e.larger(i64(0), e.smaller(begin, i64(desc.padded_dims[dim] - lanes)))
+            offset = emit_offset(e, desc, [*index[:dim], begin, *index[dim + 1 :]])
+            return registers.load(e, e.element(pointer, offset, kind.element), kind, None)
+
+        chosen = [shift + lane for lane in range(lanes)]
+        value = vector.shuffle(e, part(-shift), part(lanes - shift), chosen)
+        return value if mask is None else e.b.select(mask, value, vector.splat_constant(kind, 0))
+
+
+def _is_vector(value: ir.Value | None) -> bool:
+    return value is not None and isinstance(value.type, ir.VectorType)
+
+
+def alike(value: ir.Value, number: int) -> ir.Constant:
+    """A number in each lane of such a value."""
+    if isinstance(value.type, ir.VectorType):
+        return vector.splat_constant(value.type, number)
+    return i64(number)

@@ -1,0 +1,269 @@
+"""Reductions over axes that are worth sharing out: statistics of a batch, gradients of scales.
+
+A kernel says what is folded and what becomes of it::
+
+    fold = Fold(
+        kept=(c,), reduced=(n, h, w), inputs=(src,), outputs=(mean, variance),
+        reduction=moments(lambda p: p.load(src)), finish=store_statistics,
+    )
+    phases = emit_fold(module, "statistics", fold, scratch)
+
+where ``scratch`` is room in the scratchpad as large as ``room`` says. Work items fold a part of
+the reduction each, for some of what is kept, and leave the results there; a second phase merges
+these, always in the same order. If there is too little work to share out, one phase does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F32, F64, Emitter, Module, Type, Value, Values
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.fold_loop import Merge, Step, added
+from dnnl.codegen.nest.nest import Nest, emit_nest, emit_planned
+from dnnl.codegen.nest.parts import cut_reduction, most_parts
+from dnnl.codegen.nest.point import Point
+from dnnl.codegen.nest.schedule import schedule
+from dnnl.codegen.nest.space import Space
+from dnnl.runtime.image import Phase
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+_NOWHERE = -1  # the slot of what is planned and not written
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """How many iterations become a few values.
+
+    ``partial(point)`` folds the reduced axes of a point, or of a part of them. ``merge(e, values,
+    others)`` makes one result of two; ``neutral`` changes nothing when merged. The values are
+    of ``data_type``: f32, f64, in which everything is then computed, or s32.
+    """
+
+    partial: Callable[[Point], Values]
+    merge: Merge
+    neutral: tuple[float, ...]
+    data_type: DataType = DataType.f32
+
+    @property
+    def element(self) -> Type:
+        """The type of a value in vectors."""
+        return storage(self.data_type).element
+
+
+def sums(step: Step, count: int = 1, data_type: DataType = DataType.f32) -> Reduction:
+    """``count`` sums: ``step(point, *totals)`` adds the terms of an iteration to them."""
+    neutral = (0.0,) * count
+    return Reduction(lambda point: point.fold(neutral, step, added), added, neutral, data_type)
+
+
+def moments(value: Callable[[Point], Value], data_type: DataType = DataType.f32) -> Reduction:
+    """What :func:`mean_and_variance` takes: the number of iterations, their mean, what rounding it
+    left over, and the sum of the squares of the differences from both together.
+
+    Nothing cancels, however far the mean is from zero: that of a part is known before differences
+    are squared, for which the part is read again, from the cache; two parts are merged by the
+    formula of Chan, Golub and LeVeque.
+    """
+
+    def partial(point: Point) -> Values:
+        b, count, some = point.e.b, point.folded, point.divisor
+        (total,) = sums(lambda p, before: (p.e.b.fadd(before, value(p)),)).partial(point)
+        mean = b.fdiv(total, some)
+
+        def step(p: Point, rest: Value, squares: Value) -> Values:
+            difference = p.e.b.fsub(value(p), mean)
+            more = vector.multiply_add(p.e, difference, difference, squares)
+            return p.e.b.fadd(rest, difference), more
+
+        total, squares = sums(step, 2).partial(point)
+        rest = b.fdiv(total, some)
+        return count, mean, rest, b.fsub(squares, b.fmul(total, rest))
+
+    return Reduction(partial, _merged_moments, (0.0,) * 4, data_type)
+
+
+def mean_and_variance(e: Emitter, values: Values) -> tuple[Value, Value]:
+    """The mean, and the mean of the squares of the differences from it, out of ``moments``."""
+    count, mean, rest, squares = values
+    some = vector.maximum(e, count, vector.splat_constant(count.type, 1.0))
+    return e.b.fadd(mean, rest), e.b.fdiv(squares, some)
+
+
+def _merged_moments(e: Emitter, a: Values, b: Values) -> Values:
+    (n, mean, rest, squares), (m, other, its_rest, more) = a, b
+    zero, one = (vector.splat_constant(n.type, value) for value in (0.0, 1.0))
+    count = e.b.fadd(n, m)
+    share = e.b.fdiv(m, vector.maximum(e, count, one))
+    # The mean stays that of the first part, to which ``rest`` is what is missing.
+    mean = e.b.select(e.b.fcmp_ordered("==", n, zero), other, mean)
+    difference = e.b.fadd(e.b.fsub(other, mean), e.b.fsub(its_rest, rest))
+    apart = e.b.fmul(e.b.fmul(difference, difference), e.b.fmul(n, share))
+    rest = vector.multiply_add(e, difference, share, rest)
+    return count, mean, rest, e.b.fadd(e.b.fadd(squares, more), apart)
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """For every point of ``kept``, the reduction of ``inputs`` over ``reduced``.
+
+    ``finish(point, values)`` stores what becomes of the values to ``outputs``, whose index is over
+    the kept axes alone, as is that of what it reads itself, ``after``. What the reduction stores on
+    its way, for each iteration, is ``stored``. ``reads_dst`` says that ``finish`` reads the first
+    output as well.
+    """
+
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    reduction: Reduction
+    finish: Callable[[Point, Values], None]
+    after: tuple[Operand, ...] = ()
+    stored: tuple[Operand, ...] = ()
+    reads_dst: bool = False
+
+    @property
+    def core(self) -> Type:
+        """The type that is computed in."""
+        return F64 if self.reduction.data_type is DataType.f64 else F32
+
+
+def room(
+    isa: Isa, kept: int, reduced: int, values: int, data_type: DataType = DataType.f32
+) -> MemoryDesc:
+    """The room that a fold of ``reduced`` elements to ``values`` of a type for each of ``kept``
+    takes for its partial results, or a little more than that."""
+    parts = most_parts(isa, kept, reduced)
+    return MemoryDesc((parts * values * kept if parts > 1 else 0,), data_type)
+
+
+def needed(isa: Isa, fold: Fold) -> MemoryDesc:
+    """The room that this fold takes, and no more: none where it stays in one piece. It takes a
+    millisecond to find out."""
+    kept, reduced, values = _sizes(fold)
+    data_type = fold.reduction.data_type
+    most = room(isa, kept, reduced, values, data_type)
+    if not most.nelems():
+        return most
+    _, _, count, _ = _in_parts(isa, fold, Parts.of(fold, _NOWHERE, most))
+    return MemoryDesc((count * values * kept if count > 1 else 0,), data_type)
+
+
+def emit_fold(
+    module: Module, symbol: str, fold: Fold, scratch: tuple[int, MemoryDesc]
+) -> tuple[Phase, ...]:
+    """Write the phases ``symbol``: all at once, or parts and their merger.
+
+    ``scratch`` is the slot of the scratchpad and the part of it that has ``room``, or as much as is
+    ``needed``.
+    """
+    isa, parts = module.isa, Parts.of(fold, *scratch)
+    nest, space, count, registers = _in_parts(isa, fold, parts)
+    if count == 1:
+        return (emit_nest(module, symbol, replace(at_once(fold), registers=registers)),)
+    plan = schedule(isa, space, replace(nest.style, registers=registers))
+    first = emit_planned(module, symbol, nest, plan)
+    return first, emit_nest(module, f"merged_{symbol}", parts.merger(count, fold))
+
+
+def _sizes(fold: Fold) -> tuple[int, int, int]:
+    """How much is kept, how much is reduced to each of it, and to how many values."""
+    kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
+    return kept, reduced, len(fold.reduction.neutral)
+
+
+def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int]:
+    """What folds one part, and the walk over all of them: its space, their number, and how many
+    registers vectors had better fill."""
+    nest = parts.part(fold)
+    written = nest.outputs[len(fold.stored) :]
+    kept, reduced, _ = _sizes(fold)
+    return nest, *cut_reduction(isa, nest.space, kept, reduced, written, fold.core)
+
+
+def at_once(fold: Fold) -> Nest:
+    """The fold as it is, without parts."""
+
+    def body(point: Point) -> None:
+        fold.finish(point, fold.reduction.partial(point))
+
+    inputs, outputs = (*fold.inputs, *fold.after), (*fold.stored, *fold.outputs)
+    return Nest(
+        fold.kept, fold.reduced, inputs, outputs, body, reads_dst=fold.reads_dst, core=fold.core
+    )
+
+
+def _padded(fold: Fold, axis: Axis) -> bool:
+    """Whether what is stored on the way has padding along an axis, also behind a single point."""
+    return any(
+        form.strides == {axis: 1} and operand.desc.padded_dims[dim] > operand.desc.dims[dim]
+        for operand in fold.stored
+        for dim, form in enumerate(operand.index)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The partial results of a fold to so many ``values`` for each point of ``kept``, in the
+    ``room`` of the scratchpad: each value by itself, one part behind the other."""
+
+    kept: tuple[Axis, ...]
+    values: int
+    slot: int
+    room: MemoryDesc
+    data_type: DataType = DataType.f32
+
+    @staticmethod
+    def of(fold: Fold, slot: int, room: MemoryDesc) -> Parts:
+        """Those of a fold."""
+        reduction = fold.reduction
+        kept = tuple(axis for axis in fold.kept if axis.extent != 1 or _padded(fold, axis))
+        return Parts(kept, len(reduction.neutral), slot, room, reduction.data_type)
+
+    def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
+        """The values of those parts over which ``part`` goes, the first of which has the number
+        ``first``; without an axis, of that one."""
+        axes = self.kept if part is None else (part, *self.kept)
+        dims, index = tuple(axis.extent for axis in axes), tuple(map(Affine.of, axes))
+        begin = self.room.offset0 + first * prod(axis.extent for axis in self.kept)
+        apart = self.room.nelems() // self.values
+        return tuple(
+            Operand(
+                self.slot, MemoryDesc(dims, self.data_type, offset0=begin + number * apart), index
+            )
+            for number in range(self.values)
+        )
+
+    def part(self, fold: Fold) -> Nest:
+        """What folds one part, as if there were no others."""
+        written = self.operands()
+
+        def body(point: Point) -> None:
+            for operand, value in zip(written, fold.reduction.partial(point), strict=True):
+                point.store_stored(operand, value)
+
+        outputs = (*fold.stored, *written)
+        return Nest(fold.kept, fold.reduced, fold.inputs, outputs, body, core=fold.core)
+
+    def merger(self, count: int, fold: Fold) -> Nest:
+        """What merges the first ``count`` parts, and goes on as ``fold`` does."""
+        part = Axis(count, "part")
+        read, own = self.operands(part), fold.reduction
+
+        def step(p: Point, *values: Value) -> Values:
+            return own.merge(p.e, values, tuple(p.load_stored(operand) for operand in read))
+
+        def partial(point: Point) -> Values:
+            return point.fold(own.neutral, step, own.merge, element=own.element)
+
+        merged = replace(own, partial=partial)
+        whole = replace(fold, reduced=(part,), inputs=read, reduction=merged, stored=())
+        return at_once(whole)

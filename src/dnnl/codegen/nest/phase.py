@@ -1,0 +1,110 @@
+"""The function of a phase: what it is given, and its way through the work items.
+
+On a processor it takes the list of the kernel's arguments, a range of items and the number of the
+thread that does them::
+
+    void symbol(void **args, int64_t begin, int64_t end, int64_t thread)
+
+On a device it is an entry point that takes the arguments which it touches, each as a pointer to
+global memory, and is started once for each item::
+
+    kernel void symbol(global void *first, global void *second, ...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from llvmlite import ir
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.ir.builder import I8, I64, PTR, Emitter, Module, Values, i64
+from dnnl.codegen.memory.access import Operand
+from dnnl.runtime.image import Phase
+
+_RANGE = ir.FunctionType(ir.VoidType(), [PTR, I64, I64, I64])
+_SCRATCH_UNIT = 64  # bytes: a cache line, so that threads do not share one
+
+
+class PhaseFunction:
+    """One phase while it is written: ``e`` writes its code, ``arguments`` are the addresses of the
+    kernel's arguments in ``slots``, which are those that it touches."""
+
+    def __init__(self, module: Module, symbol: str, slots: Iterable[int]) -> None:
+        self._symbol, self._slots = symbol, tuple(sorted(set(slots)))
+        self._scratch = 0
+        device = module.isa.device
+        if device is None:
+            self.e = Emitter(module, module.function(symbol, _RANGE))
+            self.arguments = dict(zip(self._slots, self._loaded(), strict=True))
+        else:
+            pointer = ir.PointerType(addrspace=device.memory)
+            signature = ir.FunctionType(ir.VoidType(), [pointer] * len(self._slots))
+            self.e = Emitter(module, module.function(symbol, signature, device.convention))
+            self.arguments = dict(zip(self._slots, self.e.function.args, strict=True))
+
+    @staticmethod
+    def of(module: Module, symbol: str, operands: Iterable[Operand]) -> PhaseFunction:
+        """A phase that touches ``operands``."""
+        held = (operand.slot for operand in operands if operand.contents is None)
+        return PhaseFunction(module, symbol, held)
+
+    def pointers(self, operands: Iterable[Operand]) -> dict[Operand, ir.Value]:
+        """The address of each operand."""
+        return {operand: self._pointer(operand) for operand in operands}
+
+    def _pointer(self, operand: Operand) -> ir.Value:
+        if operand.contents is None:
+            return self.arguments[operand.slot]
+        return self.e.module.table(storage(operand.data_type).element, operand.contents)
+
+    def _loaded(self) -> Iterator[ir.Value]:
+        """The addresses out of the list of all arguments."""
+        b, given = self.e.b, self.e.function.args[0]
+        for slot in self._slots:
+            yield b.load(b.gep(given, [i64(slot)], source_etype=PTR), typ=PTR)
+
+    def each_item(self, count: int, item: Callable[[ir.Value], None]) -> None:
+        """Run ``item(number)`` for those of the ``count`` work items that the function is to do."""
+        e, device = self.e, self.e.isa.device
+        if device is None:
+            _, begin, end, _ = e.function.args
+            e.loop(begin, end, item, unroll=False, name="item")
+            return
+        number = device.item(e.b)
+
+        def one() -> Values:
+            item(number)
+            return ()
+
+        # More may be started than there are, since they come in groups.
+        e.branch(e.b.icmp_unsigned("<", number, i64(count)), one, lambda: ())
+
+    def each_range(self, run: Callable[[ir.Value, ir.Value], None]) -> None:
+        """Run ``run(begin, end)`` for ranges of items that are all that a call is to do; on
+        processors only."""
+        _, begin, end, _ = self.e.function.args
+        run(begin, end)
+
+    @property
+    def thread(self) -> ir.Value:
+        """The number of the thread; on processors only. No two have the same at the same time."""
+        assert self.e.isa.device is None
+        return self.e.function.args[3]
+
+    def scratch(self, nbytes: int) -> ir.Value:
+        """The address of so many bytes of the thread's own, aligned to 64; on processors only.
+
+        To be called once, where the function begins. The bytes are undefined when the function is
+        called.
+        """
+        e = self.e
+        self._scratch = -(-nbytes // _SCRATCH_UNIT) * _SCRATCH_UNIT
+        place = e.b.gep(e.function.args[0], [i64(-1)], source_etype=PTR)
+        own = e.b.mul(self.thread, i64(self._scratch))
+        return e.b.gep(e.b.load(place, typ=PTR), [own], source_etype=I8)
+
+    def end(self, count: int) -> Phase:
+        """Finish the function; there are ``count`` work items."""
+        self.e.b.ret_void()
+        return Phase(self._symbol, count, self._slots, self._scratch)

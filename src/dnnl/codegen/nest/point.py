@@ -1,0 +1,347 @@
+"""A point of a loop nest, as the body of a kernel sees it: a place that can fold over loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from functools import partial, reduce
+from math import prod
+
+from llvmlite import ir
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I32, Values, i64
+from dnnl.codegen.ir.horizontal import across
+from dnnl.codegen.memory.access import Bound, Env, Number, Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.deferred_store import Waiting
+from dnnl.codegen.memory.place import alike
+from dnnl.codegen.nest.fold_loop import WAYS, Folding, FoldLoop, Merge, Step, added
+from dnnl.codegen.nest.predicates import CountedPlace, Site, Span
+
+Body = Callable[["Point"], None]
+# Bytes that a point may put by: half of the smallest first-level caches.
+ROOM = 16384
+
+
+class Point(CountedPlace):
+    """One vector of the iteration space, as the body of a nest sees it.
+
+    ``e`` writes instructions. Besides loading and storing, a point can fold over the reduced axes.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        env: Env,
+        masked: bool,
+        loaded: dict[Operand, ir.Value],
+        known: dict[Bound, bool],
+        *,
+        along: Axis | None = None,
+        absent: float | None = None,
+        waiting: Waiting | None = None,
+    ) -> None:
+        super().__init__(site, env, masked, known, along, waiting)
+        self._loaded, self._absent = loaded, absent
+
+    def load(self, operand: Operand) -> ir.Value:
+        """The operand's elements here in the core type; zero, or any number, outside bounds; in an
+        iteration that a fold leaves out, what it wants there."""
+        value = super().load(operand)
+        if self._absent is None:
+            return value
+        counting = self._site.plan.counting
+        if (
+            self._absent == 0
+            and operand not in self._loaded
+            and self.zero_outside(operand, counting)
+        ):
+            return value
+        return self._where_it_counts(value, self.constant(self._absent))
+
+    def made(self, compute: Callable[[Point], ir.Value]) -> ir.Value:
+        """What ``compute`` makes of operands here; in an iteration that a fold leaves out, what it
+        wants there."""
+        if self._absent is None:
+            return compute(self)
+        bare = copy(self)
+        bare._absent = None
+        return self._where_it_counts(compute(bare), self.constant(self._absent))
+
+    def load_stored(self, operand: Operand) -> ir.Value:
+        """The operand's elements as they lie in memory."""
+        loaded = self._loaded.get(operand)
+        return super().load_stored(operand) if loaded is None else loaded
+
+    def same(self, operand: Operand) -> bool:
+        """Whether an operand has one element for all lanes; those of a square have been turned
+        into vectors, whatever its layout says."""
+        return operand not in self._loaded and super().same(operand)
+
+    def _where_it_counts(self, value: ir.Value, other: ir.Value) -> ir.Value:
+        """``value`` in the lanes for which this iteration of a fold counts, else ``other``."""
+        mask = self.valid
+        return value if mask is None else self.e.b.select(mask, value, other)
+
+    def form_of(self, number: Number) -> Affine:
+        """A number as it follows from the axes that are walked."""
+        return self._site.plan.space.numbers[number]
+
+    def number(self, number: Number) -> ir.Value:
+        """A number that follows from the iteration, in the core type."""
+        kind = self.kind
+        start, step = self.counted(self.form_of(number))
+        first = self.e.b.trunc(start, I32)
+        steps = ir.Constant(
+            vector.vector_type(I32, kind.count), [step * lane for lane in range(kind.count)]
+        )
+        every = self.e.b.add(vector.splat(self.e, first, kind.count), steps)
+        return every if kind.element == I32 else self.e.b.sitofp(every, kind)
+
+    def fold(
+        self,
+        init: Sequence[float],
+        step: Step,
+        merge: Merge,
+        absent: float | None = None,
+        element: ir.Type | None = None,
+    ) -> Values:
+        """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``.
+
+        Values are vectors of the core type, or of ``element``.
+
+        Iterations outside a source's window do not count. Where ``absent`` is given, they load it
+        from every operand, and a step that loads nothing else leaves values as they are; otherwise
+        values are kept by a selection behind each step. ``merge(e, values, others)`` combines two
+        partial results, for when the lanes of a vector are themselves reduced; every lane of the
+        result then holds the answer.
+        """
+        kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
+        carried = tuple(vector.splat_constant(kind, value) for value in init)
+        fold = Folding(step, merge, carried)
+        result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
+        if not self._site.plan.vectors.reduced:
+            return result
+        return across(self.e, result, merge)
+
+    def room(self) -> ir.Value | None:
+        """Memory for a vector of every iteration of the reduced axes, see `keep`; None where that
+        is more than stays in a first-level cache beside the operands."""
+        nbytes = vector.bits(self.kind) // 8 * self._iterations
+        if nbytes > ROOM or self.e.isa.device is not None:
+            return None
+        with self.e.b.goto_entry_block():
+            return self.e.b.alloca(self.kind, self._iterations)
+
+    def keep(self, room: ir.Value, value: ir.Value) -> None:
+        """Put the value of this iteration by, for a later pass over the reduced axes."""
+        self.e.b.store(value, self._place_in(room))
+
+    def kept(self, room: ir.Value) -> ir.Value:
+        """What an earlier pass has put by in this iteration; any number if it left that out."""
+        return self.e.b.load(self._place_in(room), typ=self.kind)
+
+    def _place_in(self, room: ir.Value) -> ir.Value:
+        index: ir.Value = i64(0)
+        for axis in self._site.plan.space.inner:
+            index = self.e.add(self.e.b.mul(index, i64(axis.extent)), self._env[axis])
+        return self.e.b.gep(room, [index], source_etype=self.kind)
+
+    @property
+    def _iterations(self) -> int:
+        return prod(axis.extent for axis in self._site.plan.space.inner)
+
+    def each(self, body: Body) -> None:
+        """Run ``body`` over the reduced axes."""
+
+        def step(point: Point) -> Values:
+            body(point)
+            return ()
+
+        fold = Folding(step, lambda _e, _values, _others: (), ())
+        self._first()._loops(self._open, fold, ())
+
+    def outermost(self, body: Body, count: int | None = None) -> None:
+        """Run ``body`` for each iteration of the outermost reduced axis, or the first ``count``,
+        in order; what is folded there goes over the other reduced axes.
+
+        The outermost one is that along which steps are longest.
+        """
+        axis = self._open[0]
+
+        def step(index: ir.Value) -> None:
+            body(self._with({axis: index}))
+
+        end = axis.extent if count is None else count
+        self.e.loop(i64(0), i64(end), step, name=axis.name)
+
+    def at(self, found: Mapping[Axis, ir.Value]) -> Point:
+        """The point where axes that no loop walks have these values, all of them inside what is
+        indexed by them: i64, or vectors of them with one for each lane."""
+        env: Env = {}
+        for axis, value in found.items():
+            rest, pieces = value, self._site.plan.space.found[axis].strides
+            for piece, step in sorted(pieces.items(), key=lambda pair: -pair[1]):
+                size = alike(rest, step)
+                env[piece] = rest if step == 1 else self.e.b.udiv(rest, size)
+                rest = rest if step == 1 else self.e.b.urem(rest, size)
+        return self._with(env)
+
+    def _first(self) -> Point:
+        """Where a fold starts: with masks if its only vector is a tail."""
+        loop = self._site.plan.vectors.loop
+        only = loop is not None and loop.extent == 1
+        return self._with({}, masked=True) if self._site.plan.tails and only else self
+
+    def _loops(self, axes: list[Axis], fold: Folding, carried: Values) -> Values:
+        plan = self._site.plan
+        if not axes:
+            return self._step(fold.step, carried)
+        axis = axes[0]
+        tails = plan.tails if axis is plan.vectors.loop else ()
+        if not tails:
+            return self._loop(axes, axis.extent, fold, carried)
+        whole = min(bound.limit // plan.vectors.lanes for bound in tails)
+        carried = self._loop(axes, whole, fold, carried)
+        if whole == axis.extent:
+            return carried
+        tail = self._with({axis: i64(whole)}, masked=True)
+        carried = tail._loops(axes[1:], fold, carried)
+        if not carried:
+            self._padding(axes, whole + 1, fold)
+        return carried
+
+    def _padding(self, axes: list[Axis], begin: int, fold: Folding) -> None:
+        """The vectors behind the end of the vector axis: they hold no value that counts, but what
+        is stored there is padding."""
+        axis, *rest = axes
+
+        def body(index: ir.Value) -> None:
+            self._with({axis: index}, masked=True)._loops(rest, fold, ())
+
+        if begin < axis.extent:
+            self.e.loop(i64(begin), i64(axis.extent), body, name=axis.name)
+
+    def _loop(self, axes: list[Axis], extent: int, fold: Folding, carried: Values) -> Values:
+        """The first ``extent`` iterations of the outermost of ``axes``.
+
+        If it is the innermost as well and long, several iterations are done at a time with results
+        of their own, so that none waits for the one before.
+        """
+        axis, *rest = axes
+        if not (carried or rest) and axis is self._site.plan.vectors.loop:
+            self._side_by_side(axis, extent, fold)
+            return ()
+        span = self._span(axis, extent) if carried else Span(i64(0), i64(extent), {})
+        inside = self._with({}, known=span.known)
+        ways = self._ways
+        if rest or extent < 2 * (WAYS if span.known else ways):
+            ways = 1
+
+        def one(index: ir.Value, *values: ir.Value) -> Values:
+            return inside._with({axis: index})._loops(rest, fold, values)
+
+        terms = prod(other.extent for other in rest)
+        written = bool(carried) and span.fixed and inside._differs(axis, extent)
+        loop = FoldLoop(fold, ways, most=extent, terms=terms, written=written, name=axis.name)
+        return loop.run(self.e, span.begin, span.end, one, carried)
+
+    def _side_by_side(self, axis: Axis, extent: int, fold: Folding) -> None:
+        """The first ``extent`` iterations along the vector axis, of which nothing is kept: as many
+        at a time as are best converted together, and fewer of those that are left."""
+        plan = self._site.plan
+
+        def some(count: int, index: ir.Value) -> None:
+            waiting = Waiting(count, plan.joined)
+            for way in range(count):
+                place = {axis: self.e.add(index, i64(way))}
+                self._with(place, waiting=waiting)._step(fold.step, ())
+            waiting.end()
+
+        begin, count = 0, plan.together
+        while count:
+            end = extent - (extent - begin) % count
+            several = partial(some, count)
+            self.e.loop(i64(begin), i64(end), several, step=count, name=axis.name)
+            begin, count = end, count // 2
+
+    def _with(
+        self,
+        env: Env,
+        masked: bool | None = None,
+        known: Mapping[Bound, bool] | None = None,
+        absent: float | None = None,
+        waiting: Waiting | None = None,
+    ) -> Point:
+        """The point with more axes fixed, or more known, or in a fold that wants ``absent``, or
+        with ``waiting`` stores."""
+        return Point(
+            self._site,
+            {**self._env, **env},
+            self.masked if masked is None else masked,
+            self._loaded,
+            {**self._known, **known} if known else self._known,
+            along=self._lane,
+            absent=self._absent if absent is None else absent,
+            waiting=self._waiting if waiting is None else waiting,
+        )
+
+    def _step(self, step: Step, carried: Values) -> Values:
+        mask = self.valid if carried else None
+        if vector.is_empty(mask):
+            return carried
+        results = step(self, *carried)
+        if mask is None or self._absent is not None:
+            return results
+        return tuple(
+            self.e.b.select(mask, new, old) for new, old in zip(results, carried, strict=True)
+        )
+
+    @property
+    def _ways(self) -> int:
+        """How many results to keep apart: fewer where a value fills several registers."""
+        filled: int = self.kind.count * vector.bits(self.kind) // self.e.isa.vector_bits
+        return max(1, WAYS // max(1, filled))
+
+    @property
+    def folded(self) -> ir.Value:
+        """How many iterations a fold has here, as values of the core type, which is a float."""
+        plan, tails = self._site.plan, self._site.plan.tails
+        unknown = [bound for bound in self._unknown if bound not in tails]
+        if self.masked and unknown:
+            apart = not plan.vectors.reduced and all(
+                sum(axis in bound.form.strides for axis in self._open) == 1 for bound in unknown
+            )
+            if apart:
+                return reduce(self.e.b.fmul, map(self._count, self._open))
+            return self.fold((0.0,), _one_more, added)[0]
+        number = prod(axis.extent for axis in self._open)
+        if plan.vectors.reduced:
+            assert plan.vectors.loop is not None
+            whole = plan.vectors.loop.extent * plan.vectors.lanes
+            number = number // plan.vectors.loop.extent * min([whole, *(b.limit for b in tails)])
+        return self.constant(float(number))
+
+    @property
+    def divisor(self) -> ir.Value:
+        """What the sum of a fold is divided by for its mean: `folded`, or 1 where that is 0."""
+        return vector.maximum(self.e, self.folded, self.constant(1.0))
+
+    def _count(self, axis: Axis) -> ir.Value:
+        """How many iterations along one of the reduced axes count, where bounds join none."""
+        others = [bound for bound in self._unknown if axis not in bound.form.strides]
+        here = self._with({}, known=dict.fromkeys(others, True))
+        span = here._span(axis, axis.extent)
+        if not span.known.keys() >= set(here._unknown):
+            zero = self.constant(0.0)
+            return here._loops([axis], Folding(_one_more, added, (zero,)), (zero,))[0]
+        if span.fixed:
+            return self.constant(float(max(0, span.end.constant - span.begin.constant)))
+        count = self.e.larger(self.e.b.sub(span.end, span.begin), i64(0))
+        number = self.e.b.sitofp(count, self.kind.element)
+        return vector.splat(self.e, number, self.kind.count)
+
+
+def _one_more(p: Point, number: ir.Value) -> Values:
+    return (p.e.b.fadd(number, p.constant(1.0)),)

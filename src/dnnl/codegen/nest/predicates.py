@@ -1,0 +1,144 @@
+"""Which iterations of a fold count at a place: those inside the windows of its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, i64
+from dnnl.codegen.memory.access import Bound, Env, Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.deferred_store import Waiting
+from dnnl.codegen.memory.place import Place
+from dnnl.codegen.nest.fold_loop import is_fixed
+from dnnl.codegen.nest.schedule import Schedule
+from dnnl.codegen.nest.variants import MOST_WRITTEN
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Where the code of a nest is written: by whom, after which plan, on which tensors.
+
+    Whole vectors of the outputs ``streamed`` are written by non-temporal stores.
+    """
+
+    e: Emitter
+    plan: Schedule
+    pointers: Mapping[Operand, ir.Value]
+    core: ir.Type
+    reads_dst: bool
+    streamed: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The iterations of a loop that are run, in which some bounds are known to hold."""
+
+    begin: ir.Value
+    end: ir.Value
+    known: Mapping[Bound, bool]
+
+    @property
+    def fixed(self) -> bool:
+        """Whether its ends are known to the generator."""
+        return is_fixed(self.begin, self.end)
+
+
+class CountedPlace(Place):
+    """A place in a nest some of whose iterations do not count, as they are outside a window."""
+
+    def __init__(
+        self,
+        site: Site,
+        env: Env,
+        masked: bool,
+        known: dict[Bound, bool],
+        along: Axis | None,
+        waiting: Waiting | None,
+    ) -> None:
+        space, vectors = site.plan.space, site.plan.vectors
+        lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
+        super().__init__(
+            site.e, site.pointers, space.accesses, env, lane, lanes,
+            masked=masked, domain=space.domain, exists=space.exists,
+            streamed=site.streamed, core=site.core, known=known, waiting=waiting,
+        )  # fmt: skip
+        self._site = site
+
+    @property
+    def valid(self) -> vector.Mask:
+        """The lanes for which this iteration of a fold counts."""
+        return self.conditions(self._site.plan.counting)
+
+    @property
+    def stored(self) -> vector.Mask:
+        """The lanes of which results are stored, all but those behind the end of an axis."""
+        space = self._site.plan.space
+        own = (*space.exists, *space.domain)
+        return self.conditions(tuple(bound for bound in own if bound.needed))
+
+    @property
+    def _open(self) -> list[Axis]:
+        """The reduced axes that have no value yet, the outermost first."""
+        return [axis for axis in self._site.plan.space.inner if axis not in self._env]
+
+    @property
+    def _unknown(self) -> list[Bound]:
+        """The bounds within which an iteration of a fold counts, where it is not known whether."""
+        return [bound for bound in self._site.plan.counting if bound not in self._known]
+
+    def _bounded(self, form: Affine) -> ir.Value:
+        """The value of a form in the first lane; outside of a fold, in its first iteration."""
+        ahead = [axis for axis in self._site.plan.space.inner if axis not in self._env]
+        return super()._bounded(form.without(*ahead))
+
+    def _span(self, axis: Axis, extent: int) -> Span:
+        """The first ``extent`` iterations of a fold along ``axis``, without those that count for no
+        lane: of a window that hangs over an edge, those inside. Where lanes differ, all."""
+        begin, end = i64(0), i64(extent)
+        if not self.masked:
+            return Span(begin, end, {})
+        later = {other for other in self._site.plan.space.inner if other not in self._env}
+        apart = (later - {axis}) | {self._lane}
+        found = [
+            bound
+            for bound in self._unknown
+            if bound.form.stride(axis) and apart.isdisjoint(bound.form.strides)
+        ]
+        for bound in found:
+            step, rest = bound.form.stride(axis), bound.form.without(axis)
+            zero, limit = rest, rest + -bound.limit
+            if step > 0:
+                # The first iteration at zero or above, and the first at the limit or above.
+                first, behind = (
+                    self._quotient(form * -1 + (step - 1), step) for form in (zero, limit)
+                )
+                starts, ends = bound.below_zero, bound.above
+            else:
+                # The first iteration below the limit, and the first below zero.
+                first, behind = (self._quotient(form + -step, -step) for form in (limit, zero))
+                starts, ends = bound.above, bound.below_zero
+            begin = self.e.larger(begin, first) if starts else begin
+            end = self.e.smaller(end, behind) if ends else end
+        return Span(begin, end, dict.fromkeys(found, True))
+
+    def _quotient(self, form: Affine, divisor: int) -> ir.Value:
+        """The value of a form divided by a number, rounded down."""
+        if divisor == 1:
+            return self._start(form)
+        whole = max(0, -(form.low // divisor))
+        quotient, _ = self.e.divmod(self._start(form + whole * divisor), divisor)
+        return self.e.add(quotient, i64(-whole))
+
+    def _differs(self, axis: Axis, extent: int) -> bool:
+        """Whether the iterations along ``axis`` count for lanes that differ and that are known to
+        the generator: written out, each has a constant mask, and some have none."""
+        if not self.masked or extent > MOST_WRITTEN:
+            return False
+        fixed = {own for own, value in self._env.items() if isinstance(value, ir.Constant)}
+        fixed |= {axis} if self._lane is None else {axis, self._lane}
+        moving = [bound.form for bound in self._unknown if bound.form.stride(axis)]
+        return bool(moving) and all(form.within(fixed) for form in moving)

@@ -1,0 +1,288 @@
+"""The iterations of a nest: their axes, and where each operand is touched.
+
+A :class:`Space` is a value. The steps of a schedule make one of another: axes are split at block
+boundaries, merged where every operand is contiguous, joined where one operand is, and cut into
+vectors or squares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, permutations
+
+from dnnl.codegen.memory.access import Access, Bound, Number, Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Two axes that one operand has behind each other in memory, walked by it as one: ``form`` is
+    ``inner.extent * outer + inner``. Other operands need the values of both axes."""
+
+    form: Affine
+    outer: Axis
+    inner: Axis
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """What remains to be walked: the parallel ``axes``, and ``inner``, those of a reduction.
+
+    Of the operands in ``accesses`` those in ``outputs`` are written; the first decides the walk.
+    Inside the bounds ``domain`` an iteration has a value; outside them, but inside ``exists``, it
+    only writes the zeros of padding. ``numbers`` are what bodies may ask for besides. ``lines`` are
+    the axes that have been made of two, the inner ones first. ``found`` are axes whose values only
+    bodies know, each as the axes that it has been split into.
+    """
+
+    axes: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    accesses: Mapping[Operand, Access]
+    outputs: tuple[Operand, ...]
+    numbers: Mapping[Number, Affine]
+    domain: tuple[Bound, ...] = ()
+    exists: tuple[Bound, ...] = ()
+    lines: tuple[Line, ...] = ()
+    found: Mapping[Axis, Affine] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        parallel: Sequence[Axis],
+        reduced: Sequence[Axis],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        where: Sequence[Bound] = (),
+        numbers: Sequence[Number] = (),
+        filled: Sequence[Bound] = (),
+        found: Sequence[Axis] = (),
+    ) -> Space:
+        """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``,
+        which is what their descriptors say it is: an axis that walks an output from its beginning
+        reaches all of its elements. Outside the bounds ``filled`` iterations are padding too. Axes
+        that an operand blocks are split at the block boundaries, so that its offset becomes affine:
+        ``c -> 16 * c_o + c_i``."""
+        extents = {axis: _extent(axis, outputs) for axis in (*parallel, *reduced, *found)}
+        split = {
+            axis: _split(axis, extent, (*outputs, *inputs)) for axis, extent in extents.items()
+        }
+        ends = [Bound(split[axis], axis.extent) for axis in (*parallel, *reduced)]
+
+        # What is looked up lies inside, though blocks may have room for more.
+        within = {piece for axis in found for piece in split[axis].strides}
+
+        def access(operand: Operand) -> Access:
+            index = tuple(_substitute(form, split) for form in operand.index)
+            made = Access.of(operand, index, bounds(operand.inside))
+            ends = tuple(end for end in made.ends if not set() < end.form.strides.keys() <= within)
+            return replace(made, ends=ends)
+
+        def bounds(given: Sequence[Bound]) -> tuple[Bound, ...]:
+            return tuple(Bound(_substitute(bound.form, split), bound.limit) for bound in given)
+
+        others = (Bound(split[axis], extents[axis]) for axis in _apart(parallel, outputs))
+        return Space(
+            axes=tuple(piece for axis in parallel for piece in split[axis].strides),
+            inner=tuple(piece for axis in reduced for piece in split[axis].strides),
+            accesses={operand: access(operand) for operand in (*inputs, *outputs)},
+            outputs=tuple(outputs),
+            numbers={number: _substitute(number.form, split) for number in numbers},
+            domain=tuple(bound for bound in (*ends, *bounds(filled)) if bound.above),
+            exists=tuple(bound for bound in (*bounds(where), *others) if bound.needed),
+            found={axis: split[axis] for axis in found},
+        )
+
+    @property
+    def dst(self) -> Access:
+        """The first output."""
+        return self.accesses[self.outputs[0]]
+
+    @property
+    def parts_of_dst(self) -> tuple[Operand, ...]:
+        """The outputs that are elements of the same tensor as those of the first."""
+        slot = self.outputs[0].slot
+        return tuple(output for output in self.outputs if output.slot == slot)
+
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        """What is only read."""
+        return tuple(a for operand, a in self.accesses.items() if operand not in self.outputs)
+
+    @property
+    def bounds(self) -> tuple[Bound, ...]:
+        """Everything that limits iterations, or what they may touch, once each."""
+        windows = (bound for access in self.accesses.values() for bound in access.window)
+        return tuple(dict.fromkeys((*self.domain, *self.exists, *windows)))
+
+    def merged(self) -> Space:
+        """The space with axes merged that are contiguous in every operand, so that a dense tensor
+        is one line whatever its shape."""
+        pairs = (pair for axes in (self.axes, self.inner) for pair in permutations(axes, 2))
+        for outer, inner in pairs:
+            if self._mergeable(outer, inner):
+                line = _line(outer, inner)
+                accesses = {o: a.joined(outer, inner, line) for o, a in self.accesses.items()}
+                numbers = {n: f.joined(outer, inner, line) for n, f in self.numbers.items()}
+                own = replace(self, accesses=accesses, numbers=numbers)
+                return own._with(outer, (line,))._with(inner, ()).merged()
+        return self
+
+    def _mergeable(self, outer: Axis, inner: Axis) -> bool:
+        if self.bounded(outer, inner):
+            return False
+        offsets = [access.offset for access in self.accesses.values()]
+        return all(
+            form is not None and form.stride(outer) == form.stride(inner) * inner.extent
+            for form in (*offsets, *self.numbers.values())
+        )
+
+    def bounded(self, *axes: Axis) -> bool:
+        """Whether any bound depends on one of the axes."""
+        return any(bound.form.stride(axis) for bound in self.bounds for axis in axes)
+
+    def cut(self, old: Axis, loop: Axis, inside: Affine, size: int) -> Space:
+        """The space with ``old`` cut into a loop over blocks of ``size`` iterations, and what lies
+        ``inside`` one, over which something else than a loop of the space goes."""
+        form = Affine.of(loop, size) + inside
+        end = (Bound(form, old.extent),) if old.extent % size else ()
+        own = replace(
+            self,
+            accesses={o: access.substitute(old, form) for o, access in self.accesses.items()},
+            numbers={n: number.substitute(old, form) for n, number in self.numbers.items()},
+            domain=tuple(bound.substitute(old, form) for bound in self.domain),
+            exists=(*(bound.substitute(old, form) for bound in self.exists), *end),
+            lines=tuple(replace(line, form=line.form.substitute(old, form)) for line in self.lines),
+        )
+        return own._with(old, (loop,) if loop.extent > 1 else ())
+
+    def cut_off(self, old: Axis, part: Axis, size: int) -> Space:
+        """The space with a reduced axis cut into parts of ``size`` iterations, over which goes a
+        parallel axis."""
+        rest = (Axis(size, old.name),) if size > 1 else ()
+        own = self.cut(old, part, sum(map(Affine.of, rest), ZERO), size)._with(part, rest)
+        return replace(own, axes=(*own.axes, part))
+
+    def displaced(self, outputs: Sequence[Operand], number: Affine) -> Space:
+        """The space in which these outputs of iterations with that ``number`` lie behind those of
+        the number before."""
+        moved = {output: self.accesses[output].displaced(number) for output in outputs}
+        return replace(self, accesses={**self.accesses, **moved})
+
+    def _with(self, old: Axis, new: tuple[Axis, ...]) -> Space:
+        """The space with ``new`` axes in the place of the ``old`` one."""
+
+        def changed(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            return tuple(x for axis in axes for x in (new if axis is old else (axis,)))
+
+        return replace(self, axes=changed(self.axes), inner=changed(self.inner))
+
+    def joined(self, operand: Operand, outer: Axis, inner: Axis) -> tuple[Space, Axis]:
+        """The space in which one operand walks two parallel axes as a line, and that line."""
+        line = _line(outer, inner)
+        access = self.accesses[operand].joined(outer, inner, line)
+        lines = (*self.lines, Line(Affine.of(line), outer, inner))
+        own = replace(self, accesses={**self.accesses, operand: access}, lines=lines)
+        return own._with(outer, (line,))._with(inner, ()), line
+
+    def still(self, access: Access) -> bool:
+        """Whether an operand does not move with a reduction."""
+        unmoved = all(stride(access, axis) == 0 for axis in self.inner)
+        return unmoved and not self.steps_found(access)
+
+    def steps_found(self, access: Access) -> set[int | None]:
+        """How far steps go in an operand along the axes whose values only bodies know, those left
+        out along which it stays."""
+        pieces = (piece for form in self.found.values() for piece in form.strides)
+        return {stride(access, piece) for piece in pieces} - {0}
+
+    def step(self, access: Access, axis: Axis) -> int:
+        """How far a step along an axis goes in an operand whose offset is affine, in elements;
+        about how far where a line is walked whose axes lie apart in this operand."""
+        assert access.offset is not None
+        distance = access.offset.stride(axis)
+        for line in self.lines:
+            count = line.form.stride(axis)
+            if count == 1:
+                distance = distance or self.step(access, line.inner)
+            elif count:
+                distance = distance or self.step(access, line.outer) * count // line.inner.extent
+        return distance
+
+    def far(self, access: Access, axis: Axis) -> int:
+        """The length of a step along an axis in bytes; 0 where it differs from place to place."""
+        if access.offset is None:
+            return 0
+        return abs(self.step(access, axis)) * access.operand.desc.data_type.bits // 8
+
+
+def stride(access: Access, axis: Axis) -> int | None:
+    """How far a step along ``axis`` goes; None if that differs from place to place."""
+    if access.offset is not None:
+        return access.offset.stride(axis)
+    return None if any(form.stride(axis) for form in access.index) else 0
+
+
+def _line(outer: Axis, inner: Axis) -> Axis:
+    return Axis(outer.extent * inner.extent, f"{outer.name}{inner.name}")
+
+
+def _extent(axis: Axis, outputs: Sequence[Operand]) -> int:
+    """How far an axis goes, the padding of outputs included that it walks from their beginning."""
+    extent = axis.extent
+    for operand in outputs:
+        for dim, form in enumerate(operand.index):
+            if form.strides == {axis: 1} and form.const == 0:
+                end = operand.desc.dims[dim]
+                assert end <= axis.extent, f"{axis!r} does not reach {end} elements of an output"
+                extent = max(extent, operand.desc.padded_dims[dim])
+    return extent
+
+
+def _apart(axes: Sequence[Axis], outputs: Sequence[Operand]) -> list[Axis]:
+    """Axes behind whose ends some output has elements of other iterations: none of its dimensions
+    ends where they do, as those of ``c`` where it is indexed by ``16 * g + c``."""
+
+    def ends(axis: Axis, operand: Operand) -> bool:
+        own = [form for form in operand.index if form.stride(axis)]
+        return not own or any(form.strides == {axis: 1} and form.const == 0 for form in own)
+
+    return [axis for axis in axes if not all(ends(axis, operand) for operand in outputs)]
+
+
+def _split(axis: Axis, extent: int, operands: Sequence[Operand]) -> Affine:
+    """Cut so many iterations of an axis at the block boundaries of the operands that it walks one
+    by one."""
+    boundaries: set[int] = set()
+    for operand in operands:
+        for dim, form in enumerate(operand.index):
+            if form.strides != {axis: 1}:
+                continue
+            sizes = operand.boundaries(dim)
+            if sizes and form.const % sizes[-1] == 0 and divide_each_other(boundaries | set(sizes)):
+                boundaries |= set(sizes)
+    return in_pieces(axis.name, extent, boundaries)
+
+
+def in_pieces(name: str, extent: int, boundaries: Collection[int]) -> Affine:
+    """``extent`` iterations, or a few more, on an axis inside each of the boundaries, which divide
+    each other, and one over the largest."""
+    pieces = ZERO
+    step = 1
+    for number, size in enumerate(sorted(size for size in boundaries if 1 < size < extent)):
+        pieces = pieces + Affine.of(Axis(size // step, f"{name}{number}"), step)
+        step = size
+    outer = -(-extent // step)
+    return pieces + Affine.of(Axis(outer, name), step) if outer > 1 else pieces
+
+
+def divide_each_other(sizes: Collection[int]) -> bool:
+    """Whether each size divides the next larger one."""
+    ordered = sorted(sizes)
+    return all(b % a == 0 for a, b in pairwise(ordered))
+
+
+def _substitute(form: Affine, splitting: Mapping[Axis, Affine]) -> Affine:
+    result = Affine({}, form.const)
+    for axis, step in form.strides.items():
+        result = result + splitting[axis] * step
+    return result

@@ -1,0 +1,135 @@
+"""Squares of elements, loaded in rows and transposed in registers, and software prefetch."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from dnnl.codegen.conversion import nibbles
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import i64
+from dnnl.codegen.isa.caches import LINE
+from dnnl.codegen.memory.access import Access, Bound, Env, Operand
+from dnnl.codegen.nest.point import Body, Point
+from dnnl.codegen.nest.predicates import Site
+from dnnl.codegen.nest.vectorize import Squares
+
+Known = dict[Bound, bool]
+
+
+class SquareWriter:
+    """Writes a body for each column of what is loaded of ``squares`` at a time.
+
+    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
+    """
+
+    def __init__(self, site: Site, squares: Squares, body: Body, moved: Operand | None) -> None:
+        self.e, self._site, self._plan, self._squares = site.e, site, site.plan, squares
+        self._body = body
+        self._dst = site.plan.space.dst
+        self._loaded = [access for access in site.plan.space.reads if site.plan.transposed(access)]
+        # Elements of 4 bits that become those of dst as they are may stay two to a byte.
+        both = () if moved is None else (moved, self._dst.operand)
+        four = all(operand.desc.data_type.bits == 4 for operand in both)
+        self._pairs = next((a for a in self._loaded if four and a.operand is moved), None)
+
+    def write(self, env: Env, masked: bool, known: Known) -> None:
+        """Load, transpose, and write the body for all columns."""
+        squares = self._squares
+        loaded = {access.operand: self._load(env, access, masked, known) for access in self._loaded}
+        for k in range(squares.columns):
+            piece, column = divmod(k, squares.tile.extent)
+            here = self._both({**env, squares.pieces: i64(piece), squares.tile: i64(column)})
+            columns = {operand: rows[k] for operand, rows in loaded.items()}
+            point = Point(self._site, here, masked, columns, known)
+            self._prefetch_dst(point)
+            if self._pairs is None:
+                self._body(point)
+            else:
+                point.store_pairs(self._dst.operand, columns[self._pairs.operand])
+
+    def _both(self, env: Env) -> Env:
+        """``env`` with both axes of each line whose place is known."""
+        for line in reversed(self._plan.space.lines):
+            if all(axis in env or axis.extent == 1 for axis in line.form.strides):
+                place = line.form.emit(self.e, env)
+                outer, inner = self.e.divmod(place, line.inner.extent)
+                env = {**env, line.outer: outer, line.inner: inner}
+        return env
+
+    def _load(self, env: Env, access: Access, masked: bool, known: Known) -> list[ir.Value]:
+        """Load a row along the tile axis for every lane, and transpose."""
+        lane, lanes = self._plan.vectors.lane, self._plan.vectors.lanes
+        assert lane is not None
+        tile, pieces = self._squares.tile, self._squares.pieces
+        self._prefetch(env, access)
+        # Two elements of 4 bits stay together until they are in columns.
+        paired = access.operand.desc.data_type.bits == 4
+
+        def load(row: int, piece: int) -> ir.Value:
+            here = self._both({**env, lane: i64(row), pieces: i64(piece)})
+            point = Point(self._site, here, masked, {}, known, along=tile)
+            load = point.load_pairs if paired else point.load_stored
+            return load(access.operand)
+
+        def every_other(first: int) -> list[ir.Value]:
+            def load_row(row: int, piece: int) -> ir.Value:
+                return load(2 * row + first, piece)
+
+            return vector.transpose(self.e, lanes // 2, pieces.extent, load_row)
+
+        if self._pairs is access:
+            both = zip(every_other(0), every_other(1), strict=True)
+            return [pairs for two in both for pairs in nibbles.exchange(self.e, *two)]
+        columns = vector.transpose(self.e, lanes, pieces.extent, load)
+        if paired:
+            return [codes for column in columns for codes in nibbles.halves(self.e, column)]
+        return columns
+
+    def _prefetch_dst(self, point: Point) -> None:
+        """Software prefetch of what a later square overwrites, if that is not a whole reduction."""
+        if not self._plan.space.still(self._dst):
+            return
+        step = self._ahead(self._dst) if self._site.reads_dst else self._next_in_row()
+        if step:
+            point.prefetch(self._dst.operand, i64(step))
+
+    def _next_in_row(self) -> int:
+        """How many elements behind this place the next vector of the same row will be written, if
+        that is no less than two lines from the next row's and dst is not in the cache: processors
+        do not follow as many rows as squares write. 0 if it need not be fetched."""
+        dst, loop = self._dst, self._plan.vectors.loop
+        if self._site.streamed or dst.offset is None or loop is None:
+            return 0
+        near = self._plan.space.far(dst, self._squares.tile) < 2 * LINE
+        if near or dst.operand.desc.size <= self.e.isa.caches.near:
+            return 0
+        return dst.offset.stride(loop)
+
+    def _ahead(self, access: Access) -> int:
+        """How many elements behind this place an operand is to be fetched; 0 if it is not."""
+        ahead, small = self._plan.ahead, access.operand.desc.size <= self.e.isa.caches.near
+        if ahead is None or access.offset is None or small:
+            return 0
+        return access.offset.stride(ahead)
+
+    def _prefetch(self, env: Env, access: Access) -> None:
+        """Software prefetch of the rows of a later square.
+
+        Where that has the next parts of the same rows, a line of a row has those of several
+        squares, which take turns: each prefetches the lines of some rows.
+        """
+        plan, squares, step = self._plan, self._squares, self._ahead(access)
+        lane, lanes = plan.vectors.lane, plan.vectors.lanes
+        assert access.offset is not None
+        assert lane is not None
+        turns, further = 1, i64(step)
+        if squares.along is plan.ahead and step and not plan.space.lines:
+            length = squares.columns * access.operand.desc.data_type.bits // 8
+            turns = max(1, min(lanes, LINE // length))
+            _, turn = self.e.divmod(env[squares.along], turns)
+            further = self.e.mul(turn, access.offset.stride(lane))
+            further = self.e.add(further, i64(step * turns))
+        for row in range(0, lanes if step else 0, turns):
+            here = {**env, lane: i64(row), squares.pieces: i64(squares.pieces.extent - 1)}
+            point = Point(self._site, self._both(here), False, {}, {}, along=squares.tile)
+            point.prefetch(access.operand, further)

@@ -1,0 +1,253 @@
+"""Along which axis vectors lie, and which operands are read in squares across it.
+
+The axis along which the destination is contiguous is the best for vectors nearly always. An
+operand that is read, and contiguous along another axis, gets that axis as its tile axis: rows of
+128 bits are loaded along it, one for each lane, and transposed in registers. An axis that would
+fill vectors or rows badly is walked as one line with what lies around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log2, prod
+
+from dnnl.codegen.isa.caches import LINE, Caches
+from dnnl.codegen.memory.access import Access, Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.place import NEAR
+from dnnl.codegen.nest.space import Space, stride
+from dnnl.codegen.nest.walk import Square
+
+# What a gather and a scatter cost for each lane, and a step of a reduction across lanes, in loads.
+_GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
+# How much of its last block an axis must fill, on average, not to be made longer.
+_WELL_FILLED = 0.8
+# The units of which the registers of all machines are made.
+_UNIT_BITS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors:
+    """Vectors of ``lanes`` iterations: ``lane`` is the axis along one, ``loop`` that over whole
+    vectors. They lie inside the loops of a reduction if ``reduced``."""
+
+    lanes: int
+    lane: Axis | None = None
+    loop: Axis | None = None
+    reduced: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Squares:
+    """Squares that are transposed in registers: ``tile`` is the axis along the rows of one,
+    ``pieces`` how many of them are loaded side by side, ``along`` the loop over what is loaded at
+    a time in the direction of the rows; ``shape`` is what the order of loops depends on."""
+
+    tile: Axis
+    pieces: Axis
+    along: Axis
+    shape: Square
+
+    @property
+    def columns(self) -> int:
+        """How many vectors are loaded at a time."""
+        return self.tile.extent * self.pieces.extent
+
+
+def across(space: Space, vectors: Vectors, access: Access) -> bool:
+    """Whether an operand lies across the lanes, and does not move with a reduction."""
+    if access.offset is None or vectors.lane is None:
+        return False
+    return space.still(access) and space.step(access, vectors.lane) not in (0, 1)
+
+
+def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors, Squares | None]:
+    """The space with the vector axis cut into vectors of at most ``lanes`` iterations and, where an
+    operand runs across it, another axis into squares."""
+    every = (*space.axes, *space.inner)
+    line = min(every, key=lambda axis: _cost(space, axis, lanes), default=None)
+    if line is None:
+        return space, Vectors(1), None
+    reduced = line in space.inner
+    if not reduced:
+        space, line = _lengthened(space, space.outputs[0], line, lanes)
+    lanes = min(lanes, _round_up_power(line.extent))
+    lane, loop = Axis(lanes, "lane"), Axis(-(-line.extent // lanes), line.name)
+    space = space.cut(line, loop, Affine.of(lane), lanes)
+    vectors = Vectors(lanes, lane, loop, reduced)
+    if reduced or lanes == 1:
+        return space, vectors, None
+    for access in space.reads:
+        tile = _tile_axis(space, vectors, access)
+        if tile is not None:
+            return _in_squares(space, vectors, access, tile, caches)
+    return space, vectors, None
+
+
+def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
+    """What memory access costs for each point, in loads of a vector, if vectors of at most ``most``
+    lanes lie along ``axis``; of equal ones the longest axis is the best."""
+    lanes = min(most, _round_up_power(axis.extent))
+    share = -(-axis.extent // lanes) / axis.extent
+    inside = axis in space.inner
+    repeats = prod(inner.extent for inner in space.inner)
+    total = _ACROSS * log2(lanes) if inside else 0.0
+    for operand, access in space.accesses.items():
+        still = space.still(access)
+        if inside and still:
+            total += 1.0
+        else:
+            count = 1 if still else repeats
+            written = operand in space.outputs
+            total += count * share * _vector_cost(space, access, axis, lanes, written)
+    return total, -axis.extent
+
+
+def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: bool) -> float:
+    step = stride(access, axis)
+    found = space.steps_found(access)
+    if step == 0 and found and 1 not in found:
+        return _GATHER * lanes  # it may be found elsewhere, and not among neighbours
+    if step in (0, 1):
+        return 1.0
+    if written and turns_of(space, access, axis) > 1:
+        return 2.0
+    if written:
+        return _SCATTER * lanes
+    if step is not None and 1 < step <= NEAR:
+        return step + 1.0
+    rows = _rows(access, lanes)
+    tiled = space.still(access) and any(
+        other is not axis and stride(access, other) == 1 and 2 * other.extent >= rows
+        for other in space.axes
+    )
+    return 2.0 if tiled else _GATHER * lanes
+
+
+def turns_of(space: Space, access: Access, axis: Axis | None) -> int:
+    """How many outputs fill the gaps between each other's elements along an axis; 1 where there are
+    none, or where they stay."""
+    step = stride(access, axis) if axis is not None else None
+    slot = access.operand.slot
+    parts = sum(output.slot == slot for output in space.outputs)
+    return step if step is not None and parts >= step > 1 else 1
+
+
+def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:
+    """The loop along which ``access`` is contiguous, if it runs across the vector axis."""
+    if not across(space, vectors, access):
+        return None
+    others = (axis for axis in space.axes if axis is not vectors.loop)
+    return next((axis for axis in others if _row_axis(space, access, axis, vectors.lanes)), None)
+
+
+def _in_squares(
+    space: Space, vectors: Vectors, read: Access, tile: Axis, caches: Caches
+) -> tuple[Space, Vectors, Squares]:
+    """Squares with rows of what is ``read`` along ``tile``, one for each lane, of which registers
+    hold 16 columns."""
+    assert vectors.lane is not None
+    lanes = vectors.lanes
+    rows = _row_length(read, tile, lanes)
+    most = max(1, min(4, min(lanes, 16) // rows, -(-tile.extent // rows)))
+    apart = space.far(read, vectors.lane), space.far(space.dst, tile)
+    shape = Square(*apart, lanes, most, fills_lines(space.dst, vectors), caches)
+    space, line = _lengthened(space, read.operand, tile, rows, vectors)
+    # Where rows lie along a line, their addresses cost more than the sets they share.
+    divided = line is tile and space.lines
+    pieces = Axis(shape.most_pieces if divided else shape.pieces, "piece")
+    row = Axis(rows, "tile")
+    at_once = rows * pieces.extent
+    loop = Axis(-(-line.extent // at_once), line.name)
+    space = space.cut(line, loop, Affine.of(pieces, rows) + Affine.of(row), at_once)
+    return space, vectors, Squares(row, pieces, loop, shape)
+
+
+def _lengthened(
+    space: Space, operand: Operand, axis: Axis, size: int, vectors: Vectors | None = None
+) -> tuple[Space, Axis]:
+    """The axis, or where blocks of ``size`` would be badly filled, the line that it makes with the
+    axis that lies around it in the operand, if that is only read across it. ``vectors`` are given
+    if they are chosen already."""
+    while axis.extent < _WELL_FILLED * size * -(-axis.extent // size):
+        access = space.accesses[operand]
+        others = (other for other in space.axes if vectors is None or other is not vectors.loop)
+        outer = next((other for other in others if _lies_around(space, access, other, axis)), None)
+        if outer is None or not _only_across(space, access, outer, axis, size, vectors):
+            break
+        space, axis = space.joined(operand, outer, axis)
+    return space, axis
+
+
+def _lies_around(space: Space, access: Access, outer: Axis, inner: Axis) -> bool:
+    """Whether a step along ``outer`` goes as far as all of ``inner``; neither has bounds."""
+    if access.offset is None or outer is inner:
+        return False
+    far = access.offset.stride(inner) * inner.extent
+    return access.offset.stride(outer) == far and not space.bounded(outer, inner)
+
+
+def _only_across(
+    space: Space, access: Access, outer: Axis, inner: Axis, lanes: int, vectors: Vectors | None
+) -> bool:
+    """Whether no other operand needs vectors along the two axes: before there are lanes, each must
+    stay where it is along both or be read in rows along one other axis, the same for all, and not
+    be written; when there are, none may be read in rows along these."""
+    if any(form.stride(axis) for form in space.numbers.values() for axis in (outer, inner)):
+        return False
+    row_axes = set()
+    for other in space.accesses.values():
+        if other is access:
+            continue
+        if other.offset is None:
+            return False
+        steps = {other.offset.stride(axis) for axis in (outer, inner)}
+        if 1 in steps:
+            return False
+        if vectors is None and steps != {0}:
+            rows = [axis for axis in space.axes if _row_axis(space, other, axis, lanes)]
+            if 0 in steps or len(rows) != 1 or other.operand in space.outputs:
+                return False
+            row_axes.add(rows[0])
+    return len(row_axes) <= 1
+
+
+def _row_axis(space: Space, access: Access, axis: Axis, lanes: int) -> bool:
+    """Whether an operand can be read in rows along an axis."""
+    contiguous = space.still(access) and stride(access, axis) == 1
+    return contiguous and 2 * axis.extent >= _rows(access, lanes)
+
+
+def _row_length(access: Access, axis: Axis, lanes: int) -> int:
+    """The length of the rows along an axis in which squares of an operand are loaded: 128 bits, if
+    not more than there are lanes; half of that where a short axis has no more of 4 bits."""
+    rows = _rows(access, lanes)
+    longer = _UNIT_BITS // access.operand.desc.data_type.bits
+    return min(lanes, longer) if axis.extent > rows else rows
+
+
+def _rows(access: Access, lanes: int) -> int:
+    """The length of the shortest rows in which squares of an operand are loaded: 128 bits in
+    registers, where elements of 4 bits may have bytes, if not more than there are lanes."""
+    return min(lanes, _UNIT_BITS // max(8, access.operand.desc.data_type.bits))
+
+
+def fills_lines(dst: Access, vectors: Vectors, turns: int = 1) -> bool:
+    """Whether every whole vector, or as many as are woven in ``turns``, is stored to whole cache
+    lines."""
+    nbits = turns * vectors.lanes * dst.operand.desc.data_type.bits
+    return aligned(dst, vectors, turns) and nbits % (8 * LINE) == 0
+
+
+def aligned(dst: Access, vectors: Vectors, turns: int = 1) -> bool:
+    """Whether every whole vector is stored to a multiple of its size, perhaps woven with others in
+    ``turns``."""
+    if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != turns:
+        return False
+    apart = dst.offset.without(vectors.lane).strides.values()
+    first = dst.offset.const % vectors.lanes < turns
+    return first and all(step % vectors.lanes == 0 for step in apart)
+
+
+def _round_up_power(value: int) -> int:
+    return 1 << (value - 1).bit_length()

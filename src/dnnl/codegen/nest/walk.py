@@ -1,0 +1,246 @@
+"""In which order the loops of a nest are walked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen.isa.caches import LINE, Caches
+from dnnl.codegen.memory.access import Access
+from dnnl.codegen.memory.address import Axis
+
+# Bytes that are written side by side before the next row is: 8 lines, as one row of a page has
+# as many sets as there are lines.
+_RUN = 512
+# Bytes written side by side of operands that are not in the second cache.
+_LONG_RUN = 1024
+# Rows that begin anywhere in a line, of which so many are written before their next parts are.
+_SPLIT_ROWS = 128
+# The lines of so many rows are still in a cache when their next part is read.
+_ROWS_AT_ONCE = 512
+# Vectors side by side that are worth a loop of their own.
+_LEAST_BLOCK = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A loop over ``axis`` in steps of ``step`` iterations; or, if ``within`` is not zero, over the
+    iterations of a block of that many, in which an outer loop over the same axis stands."""
+
+    axis: Axis
+    step: int = 1
+    within: int = 0
+
+    @property
+    def count(self) -> int:
+        """How often it runs, at most."""
+        return self.within or -(-self.axis.extent // self.step)
+
+
+@dataclass(frozen=True)
+class Square:
+    """A square of elements that is transposed in registers: how many bytes the rows that it reads
+    are apart, and those that it writes; how many ``lanes`` those have, and in how many pieces its
+    own may be loaded; whether it writes whole lines; through which ``caches``."""
+
+    read_apart: int
+    written_apart: int
+    lanes: int
+    most_pieces: int
+    fills_lines: bool
+    caches: Caches
+
+    @property
+    def conflicts_in_dst(self) -> bool:
+        """Whether lines that squares write have conflict misses, and those they read have fewer."""
+        kept, enough = self.caches.lines_kept(self.written_apart), self.lanes * (_RUN // LINE)
+        return kept < 16 or (kept == 16 and self.caches.lines_kept(self.read_apart) >= enough)
+
+    def writes_runs(self, memory: bool) -> bool:
+        """Whether operands that are in ``memory`` or in the third cache had better be written in
+        long runs than be read side by side: because single lines of dst would have
+        conflict misses, or because more rows would be read at a time than processors foresee."""
+        if self.caches.lines_kept(self.written_apart) <= 16:
+            return True
+        short_rows = _LONG_RUN <= self.written_apart <= 4 * _LONG_RUN
+        many = self.lanes > self.caches.rows_foreseen or short_rows
+        return memory and many and self.read_apart >= self.written_apart
+
+    @property
+    def pieces(self) -> int:
+        """How many pieces of a row are loaded side by side: one, or a line's worth if lines would
+        not stay in the cache until their next part is wanted."""
+        rows = self.lanes * (_RUN // LINE if self.conflicts_in_dst else 1)
+        return 1 if self.caches.lines_kept(self.read_apart) > rows else self.most_pieces
+
+
+def arrange(
+    axes: Sequence[Axis],
+    reads: Sequence[Access],
+    dst: Access,
+    square: Square | None,
+    far: Callable[[Access, Axis], int],
+    caches: Caches,
+) -> tuple[list[Loop], Axis | None]:
+    """The loops, and the axis along which squares of a source that is not in the cache should be
+    fetched ahead, if any: that of the loop around the innermost one.
+
+    ``far(access, axis)`` is the length of a step in bytes.
+    """
+
+    def nearest(access: Access) -> Axis | None:
+        """The axis along which a step goes the least far."""
+        moving = [axis for axis in axes if far(access, axis)]
+        return min(moving, key=lambda axis: far(access, axis), default=None)
+
+    source = _main_source(reads)
+    written = nearest(dst)
+    read = None if source is None else nearest(source)
+    if source is not None and written is not None and square is None and not far(source, written):
+        read = written  # a row of dst is made of few elements
+    if source is None or written is None or read is None or read is written:
+        alone = [Loop(axis) for axis in sorted(axes, key=lambda axis: -far(dst, axis))]
+        # Rows that share lines are read faster than processors fetch by themselves; few rows far
+        # apart are not.
+        return alone, read if square is not None and square.read_apart < LINE else None
+    crossing = _Crossing(
+        ordered=sorted(axes, key=lambda axis: -far(source, axis)),
+        read=read,
+        written=written,
+        read_step=far(source, read),
+        written_step=far(dst, written),
+        size=max(dst.operand.desc.size, source.operand.desc.size),
+        src_bits=source.operand.desc.data_type.bits,
+        caches=caches,
+    )
+    if square is None:
+        return crossing.moved(far(dst, read)), None
+    return crossing.squares(square)
+
+
+@dataclass(frozen=True)
+class _Crossing:
+    """Source and destination that are contiguous along different axes: all axes ordered as in the
+    source, the axis along which it is ``read`` and that along which dst is ``written``, the steps
+    along each there in bytes, and the size of the larger operand in bytes."""
+
+    ordered: Sequence[Axis]
+    read: Axis
+    written: Axis
+    read_step: int
+    written_step: int
+    size: int
+    src_bits: int
+    caches: Caches
+
+    @property
+    def read_across_lines(self) -> bool:
+        """Whether a row of the source is longer than a line."""
+        return self.read.extent * self.read_step > LINE
+
+    @property
+    def row(self) -> int:
+        """The bytes of a row of dst."""
+        return self.written.extent * self.written_step
+
+    def in_source_order(self) -> list[Loop]:
+        """What is read lies side by side."""
+        return [Loop(axis) for axis in self.ordered]
+
+    def runs_of_dst(self, nbytes: int) -> list[Loop]:
+        """So many bytes of each row of dst written side by side."""
+        return _in_blocks(self.ordered, self.read, self.written, nbytes // self.written_step)
+
+    def runs_of_src(self, nbytes: int) -> list[Loop]:
+        """So many bytes of each row of the source read side by side."""
+        return _in_blocks(self.ordered, self.written, self.read, nbytes // self.read_step)
+
+    def moved(self, written_apart: int) -> list[Loop]:
+        """The loops over vectors that are moved as they are; rows of dst are ``written_apart``
+        bytes apart."""
+        kept, ways = self.caches.lines_kept(written_apart), self.caches.l1_ways
+        near = list(self.ordered[-2:]) == [self.written, self.read]
+        cached = self.size < self.caches.memory and 2 * self.read.extent <= kept
+        if near and cached and not self.caches.follows_rows:
+            return self.in_source_order()
+        # Few rows of the source at a time, if that does not write short runs to a single set.
+        return self.runs_of_dst(_RUN if kept <= ways else min(_RUN, ways * self.written_step))
+
+    def squares(self, square: Square) -> tuple[list[Loop], Axis | None]:
+        """The loops over squares, and the axis along which to fetch."""
+        in_memory = self.size >= self.caches.memory
+        follows = in_memory and self.caches.follows_rows
+        far_away = self.size >= self.caches.near and self.read_across_lines
+        if far_away and not follows and square.writes_runs(in_memory):
+            return self.runs_of_dst(_LONG_RUN), self.read
+        if not in_memory:
+            return self.from_cache(square)
+        if self.joins_lines(square):
+            return self.runs_of_dst(self.row), self.read
+        return self.in_source_order(), self.read if follows else self.ordered[-2]
+
+    def joins_lines(self, square: Square) -> bool:
+        """Whether parts of lines of dst had better be followed by their other parts: rows lie side
+        by side, and each is a few vectors that are no whole lines."""
+        few = self.written.extent * square.lanes <= _ROWS_AT_ONCE
+        return few and not square.fills_lines and self.row >= square.written_apart
+
+    def from_cache(self, square: Square) -> tuple[list[Loop], Axis | None]:
+        """The loops over squares of what a cache holds, if others leave it there, and the axis
+        along which to fetch."""
+        uncertain = self.size >= self.caches.shared
+        if square.conflicts_in_dst:
+            run = _RUN if square.pieces == 1 else _RUN // 2
+            return self.runs_of_dst(run), self.read if uncertain else None
+        if 2 * self.written.extent * square.lanes <= self.caches.lines_kept(square.read_apart):
+            return self.runs_of_dst(self.row), self.read if uncertain else None
+        run = min(_RUN, self.caches.lines_kept(square.written_apart) * 4) * square.pieces
+        if square.written_apart % LINE:
+            # What begins in one line ends in the next, which is written again when its turn comes.
+            run = min(run, _SPLIT_ROWS * self.src_bits // 8 * square.pieces)
+        return self.runs_of_src(run), self.written if uncertain else None
+
+
+def kept_near(
+    loops: list[Loop], reads: Sequence[Access], reduced: Sequence[Axis], lanes: int, caches: Caches
+) -> list[Loop]:
+    """The loops over vectors of so many ``lanes``, the innermost one in blocks outside of those in
+    which windows meet the same weights again, where the first-level cache does not keep all that
+    they read."""
+    if len(loops) < 2 or loops[-1].within or loops[-1].step > 1:
+        return loops
+    *outer, inner = loops
+    forms = [access.offset for access in reads if access.offset is not None]
+    windows = [
+        form for form in forms
+        if form.stride(inner.axis) and any(form.stride(axis) for axis in reduced)
+    ]  # fmt: skip
+    weights = [form for form in windows if not form.stride(outer[-1].axis)]
+    if not 0 < len(weights) < len(windows):
+        return loops
+    taps = prod(axis.extent for axis in reduced)
+    bits = max(access.operand.desc.data_type.bits for access in reads)
+    point = len(windows) * taps * lanes * bits // 8
+    block = caches.l1 // 2 // point
+    if inner.count * point <= caches.l1 * 3 // 4 or block < _LEAST_BLOCK:
+        return loops
+    place = len(outer)
+    while place and not any(form.stride(outer[place - 1].axis) for form in weights):
+        place -= 1
+    parts = Loop(inner.axis, block), Loop(inner.axis, within=block)
+    return [*outer[:place], parts[0], *outer[place:], parts[1]]
+
+
+def _main_source(reads: Sequence[Access]) -> Access | None:
+    """The largest operand that is read, if its offset is affine."""
+    largest = max(reads, key=lambda access: access.operand.desc.size, default=None)
+    return None if largest is None or largest.offset is None else largest
+
+
+def _in_blocks(ordered: Sequence[Axis], middle: Axis, inner: Axis, block: int) -> list[Loop]:
+    """``inner`` walked in blocks of that many iterations, all of ``middle`` for each."""
+    loops = [Loop(axis) for axis in ordered if axis not in (middle, inner)]
+    if not 1 < block < inner.extent:
+        return [*loops, Loop(middle), Loop(inner)]
+    return [*loops, Loop(inner, block), Loop(middle), Loop(inner, within=block)]

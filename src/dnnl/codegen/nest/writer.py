@@ -1,0 +1,160 @@
+"""The loops of a nest in LLVM IR: its work items, and its body for each combination of ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from llvmlite import ir
+
+from dnnl.codegen.ir.builder import I1, Values, i64
+from dnnl.codegen.memory.access import Bound, Env, Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.point import Body, Point
+from dnnl.codegen.nest.predicates import Site
+from dnnl.codegen.nest.sharing import Items
+from dnnl.codegen.nest.squares import SquareWriter
+from dnnl.codegen.nest.variants import Range, cut
+from dnnl.codegen.nest.walk import Loop
+
+
+class Writer:
+    """Writes the loops around ``body``.
+
+    ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
+    """
+
+    def __init__(self, site: Site, body: Body, moved: Operand | None) -> None:
+        plan = site.plan
+        self.e, self._site, self._loops, self._body = site.e, site, plan.loops, body
+        self._squares = None
+        if plan.squares is not None:
+            self._squares = SquareWriter(site, plan.squares, body, moved)
+        self._bounds = plan.bounds
+        taps = prod(axis.extent for axis in plan.space.inner)
+        axes = [loop.axis for loop in plan.loops]
+        self._variants = cut(axes, plan.bounds, plan.columns, taps, plan.vectors.lane)
+
+    def item(self, item: ir.Value, items: Items) -> None:
+        """One work item: decode its number into the outer loops, walk the inner ones."""
+        b, loops = self.e.b, self._loops
+        env: Env = {}
+        rest = item
+        chunk: tuple[ir.Value, ir.Value] | None = None
+        if items.step:
+            loop = loops[items.whole]
+            chunks = -(-loop.count // items.step)
+            first = self.e.mul(b.urem(rest, i64(chunks)), items.step)
+            rest = b.udiv(rest, i64(chunks))
+            last = b.add(first, i64(items.step))
+            chunk = first, self.e.smaller(last, i64(loop.count))
+        for loop in reversed(loops[: items.whole]):
+            env[loop.axis] = self.e.mul(b.urem(rest, i64(loop.count)), loop.step)
+            rest = b.udiv(rest, i64(loop.count))
+        self._walk(env, list(loops[items.whole :]), chunk)
+
+    def _walk(
+        self, env: Env, loops: list[Loop], chunk: tuple[ir.Value, ir.Value] | None = None
+    ) -> None:
+        if not loops:
+            self._choose(env, list(self._variants.ranges.items()), {})
+            return
+        loop = loops[0]
+        begin, end = chunk if chunk else (i64(0), self._trips(env, loop))
+
+        def body(index: ir.Value) -> None:
+            start = env[loop.axis] if loop.within else i64(0)
+            here = self.e.add(start, self.e.mul(index, loop.step))
+            self._walk({**env, loop.axis: here}, loops[1:])
+
+        self.e.loop(begin, end, body, name=loop.axis.name)
+
+    def _trips(self, env: Env, loop: Loop) -> ir.Value:
+        """How often a loop runs: inside the last block of its axis perhaps less than elsewhere."""
+        if not loop.within or loop.axis.extent % loop.within == 0:
+            return i64(loop.count)
+        left = self.e.b.sub(i64(loop.axis.extent), env[loop.axis])
+        return self.e.smaller(left, i64(loop.within))
+
+    def _choose(
+        self, env: Env, cuts: list[tuple[Axis, tuple[Range, ...]]], known: dict[Bound, bool]
+    ) -> None:
+        """One point, or one square of them, written out for each combination of ranges."""
+        if not cuts:
+            self._point(env, known)
+            return
+        axis, ranges = cuts[0]
+        self._ranges(env, axis, ranges, cuts[1:], known)
+
+    def _ranges(
+        self,
+        env: Env,
+        axis: Axis,
+        ranges: tuple[Range, ...],
+        cuts: list[tuple[Axis, tuple[Range, ...]]],
+        known: dict[Bound, bool],
+    ) -> None:
+        first, *others = ranges
+
+        def here() -> Values:
+            only = first.end - first.begin == 1
+            inside = {**env, axis: i64(first.begin)} if only else env
+            self._choose(inside, cuts, {**known, **first.known})
+            return ()
+
+        def behind() -> Values:
+            self._ranges(env, axis, tuple(others), cuts, known)
+            return ()
+
+        if others:
+            self.e.branch(self.e.b.icmp_signed("<", env[axis], i64(first.end)), here, behind)
+        else:
+            here()
+
+    def _point(self, env: Env, known: dict[Bound, bool]) -> None:
+        """What must be tested here, is, and a point that is not to be stored at all is left out."""
+        tested = self._variants.tested
+        gates = [b for b in tested if b in self._site.plan.space.exists and b.form.within(env)]
+        if not gates:
+            self._settled(env, known, tested)
+            return
+
+        def exists() -> Values:
+            others = [bound for bound in tested if bound not in gates]
+            self._settled(env, {**known, **dict.fromkeys(gates, True)}, others)
+            return ()
+
+        self.e.branch(self._inside(env, gates), exists, lambda: ())
+
+    def _settled(self, env: Env, known: dict[Bound, bool], tested: Sequence[Bound]) -> None:
+        """The way without masks is for where all that is ``tested`` holds."""
+        settled = {**known, **dict.fromkeys(tested, True)}
+        masked = any(not settled.get(bound) for bound in self._bounds)
+
+        def run(masked: bool, known: dict[Bound, bool]) -> Values:
+            if self._squares is None:
+                self._body(Point(self._site, env, masked, {}, known))
+            else:
+                self._squares.write(env, masked, known)
+            return ()
+
+        if tested:
+            inside = self._inside(env, tested)
+            self.e.branch(inside, lambda: run(masked, settled), lambda: run(True, known))
+        else:
+            run(masked, known)
+
+    def _inside(self, env: Env, bounds: Sequence[Bound]) -> ir.Value:
+        """Whether all bounds hold for all values of the axes that are not in ``env``."""
+        b = self.e.b
+        result: ir.Value = ir.Constant(I1, 1)
+        for bound in bounds:
+            base = bound.form.along(env).emit(self.e, env)
+            rest = Affine({a: s for a, s in bound.form.strides.items() if a not in env})
+            if bound.above:
+                top = self.e.add(base, i64(rest.high))
+                result = b.and_(result, b.icmp_signed("<", top, i64(bound.limit)))
+            if bound.below_zero:
+                bottom = self.e.add(base, i64(rest.low))
+                result = b.and_(result, b.icmp_signed(">=", bottom, i64(0)))
+        return result

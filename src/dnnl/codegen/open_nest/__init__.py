@@ -1,0 +1,1 @@
+"""The same nests for sizes that only the execution knows."""

@@ -1,0 +1,90 @@
+"""Places of operands whose strides only the execution knows.
+
+Each operand is at an offset of its own, and along the lanes of a vector it either goes from element
+to element or stays where it is, which may be known when the code runs and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from dnnl.codegen.ir.builder import Emitter, Value, Values, i64
+from dnnl.codegen.ir.vector import Mask
+from dnnl.codegen.memory.access import Access, Bound, Env, Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.place import Place
+
+_FAR = 2**62  # a limit that nothing reaches
+
+
+def moved(e: Emitter, places: Sequence[Value], steps: Value, strides: Sequence[Value]) -> Values:
+    """The places ``steps`` further along a loop."""
+    pairs = zip(places, strides, strict=True)
+    return tuple(e.b.add(place, e.b.mul(steps, stride)) for place, stride in pairs)
+
+
+class Lanes:
+    """Along which axis vectors lie, and how operands are touched at places of their own.
+
+    The elements of the operands ``paired`` have 4 bits, two to a byte, and their vectors begin with
+    whole bytes.
+    """
+
+    def __init__(
+        self, e: Emitter, operands: Sequence[Operand], lanes: int, paired: Collection[Operand] = ()
+    ) -> None:
+        self.e, self.operands = e, operands
+        self.lane = Axis(lanes, "lane")
+        self._last = Axis(2, "last")  # how far the last lane that exists is away
+        self._at = {operand: Axis(1, f"at{number}") for number, operand in enumerate(operands)}
+        self._paired = paired
+
+    def at(
+        self, places: Sequence[Value], lanes: int, moving: Collection[Operand], left: Value | None
+    ) -> tuple[dict[Operand, Access], Env, list[Bound]]:
+        """The accesses of vectors that begin at ``places``, the values of their axes, and the
+        bounds inside which lanes exist: all of them, or so many as are ``left``."""
+        accesses: dict[Operand, Access] = {}
+        env: Env = {}
+        exists = []
+        if left is not None:
+            env[self._last] = self.e.b.sub(left, i64(1))
+            exists.append(Bound(Affine.of(self._last) + Affine.of(self.lane, -1), _FAR))
+        for operand, where in zip(self.operands, places, strict=True):
+            paired = lanes > 1 and operand in self._paired
+            env[self._at[operand]] = self.e.b.ashr(where, i64(1)) if paired else where
+            form = Affine.of(self._at[operand], 2 if paired else 1)
+            along = Affine.of(self.lane, int(operand in moving))
+            accesses[operand] = Access(operand, (), form + along)
+        return accesses, env, exists
+
+
+class StillPlace(Place):
+    """A place at which some operands may stay still along the lanes: the flags ``still`` say so."""
+
+    still: Mapping[Operand, Value]
+
+    @property
+    def existing(self) -> Mask:
+        """The lanes that exist; None if all do."""
+        return self.conditions(self._exists)
+
+    def load_stored(self, operand: Operand) -> Value:
+        """The operand's elements as they lie in memory."""
+        if operand not in self.still:
+            return super().load_stored(operand)
+
+        def broadcast() -> Values:
+            access = self._accesses[operand]
+            assert access.offset is not None
+            assert self._lane is not None
+            alone = {operand: Access(operand, (), access.offset.without(self._lane))}
+            at = Place(
+                self.e, self._pointers, alone, self._env, self._lane, self._lanes,
+                masked=False, core=self.kind.element,  # the first lane exists
+            )  # fmt: skip
+            return (at.load_stored(operand),)
+
+        own = super().load_stored
+        (value,) = self.e.branch(self.still[operand], broadcast, lambda: (own(operand),))
+        return value

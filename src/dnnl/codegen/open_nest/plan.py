@@ -1,0 +1,269 @@
+"""How a nest is walked whose sizes only the execution knows: the numbers that its code reads.
+
+The code of such a nest (`open_nest`) has one canonical walk. What is particular about an execution
+is planned here, when its memories are known: which loops are one, which of them the vectors lie
+along, and how work is shared out. The code reads that from a block of 64-bit words::
+
+    way | units of work | whether stores pass the caches by | iterations that a fold stands for
+    the loop over lines: extent, how much of it one unit does; the lane loop inside: the same
+    where each operand begins; its stride from line to line; its stride along the lane loop
+    (extent, stride in each operand) of each outer loop, those over pieces of the lines and of the
+    lane loop last
+    (extent, stride in each operand) of each loop of the reduction, the innermost one last
+    if that may be in parts, (the most of it that a part has, how much of it is done before the
+    next part) of each loop of the reduction
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest.nest import Nest
+
+HEAD = 8
+"""How many words a block has before those of the operands."""
+UNITS = 1
+"""The word that says how many units of work there are."""
+_LINE = 64  # elements; whole cache lines of any type
+# In elements: lines that are too short to be walked one by one, and all those of a unit.
+_SHORT, _ROOM = 63, 4096
+
+
+class Way(IntEnum):
+    """Where vectors lie."""
+
+    EACH = 0  # nowhere: every point is done by itself
+    LINES = 1  # along the lane loop: outputs are contiguous there, inputs too or they stay
+    ROWS = 2  # along the innermost loop of the reduction, in the same way
+    COLUMNS = 3  # as in LINES; the first vectors of all lines, then the second ones, ...
+
+
+@dataclass(frozen=True)
+class Form:
+    """The numbers of operands and of loops, which are those of the code: every description with
+    as many axes has the same ones. A reduction may be in ``parts``, over which go outer loops, the
+    first one over the pieces of a loop."""
+
+    operands: int
+    outer: int
+    reduced: int
+    parts: bool
+
+    @staticmethod
+    def of(nest: Nest, *, parts: bool = False) -> Form:
+        """The form of a nest. Its two innermost loops are cut into pieces, over which go loops of
+        their own."""
+        reduced = len(nest.reduced)
+        outer = max(2, len(nest.parallel)) + (1 + reduced if parts else 0)
+        return Form(len(nest.operands), outer, reduced, parts)
+
+    def loop(self, number: int) -> int:
+        """Where the words of a loop begin, outer ones before those of the reduction."""
+        return HEAD + 3 * self.operands + number * (1 + self.operands)
+
+    def cut(self, number: int) -> int:
+        """Where the words begin that tell how much a part has of a loop of the reduction."""
+        return self.loop(self.outer + self.reduced) + 2 * number
+
+    @property
+    def words(self) -> int:
+        """How long a block is."""
+        return self.cut(self.reduced if self.parts else 0)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop, and how far it steps in each operand."""
+
+    extent: int
+    strides: tuple[int, ...]
+
+    def times(self, count: int) -> tuple[int, ...]:
+        """How far so many iterations go."""
+        return tuple(count * stride for stride in self.strides)
+
+
+@dataclass(frozen=True)
+class Loops:
+    """How a nest over tensors without blocks is walked: neighbours are one loop, and the longest
+    steps are outside. ``starts`` are where operands begin.
+
+    A part of a reduction has a ``piece`` of its outermost loop, or all of it if that is zero.
+    ``part`` goes over these.
+    """
+
+    starts: tuple[int, ...]
+    outer: tuple[Loop, ...]
+    lines: Loop
+    lane: Loop
+    reduced: tuple[Loop, ...]
+    way: Way
+    part: Loop
+    piece: int = 0
+
+    @staticmethod
+    def of(nest: Nest, pattern: Nest) -> Loops:
+        """The loops of a nest of which everything is known; its code has been written from
+        ``pattern``."""
+        offsets = [operand.offset(operand.index) for operand in nest.operands]
+        known = [offset for offset in offsets if offset is not None]
+        assert len(known) == len(offsets), "tensors in blocks have no strides"
+        dst = len(nest.inputs)
+        outer = _merged(_loops(nest.parallel, known, dst))
+        reduced = _merged(_loops(nest.reduced, known, 0 if nest.inputs else dst))
+        once = Loop(1, (0,) * len(known))
+        lane = outer.pop() if outer else once
+        lines = outer.pop() if outer else once
+        way = _way(pattern, lane, reduced)
+        starts = tuple(offset.const for offset in known)
+        return Loops(starts, tuple(outer), lines, lane, tuple(reduced), way, once)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The words of a nest, and the most threads for which there is work."""
+
+    words: tuple[int, ...]
+    threads: int
+
+    @staticmethod
+    def idle(form: Form) -> Plan:
+        """That of a nest in which nothing is to be done."""
+        return Plan((0,) * form.words, 1)
+
+
+def plan(nest: Nest, pattern: Nest, isa: Isa) -> Plan:
+    """Plan a nest of which everything is known, see `Loops`."""
+    loops = Loops.of(nest, pattern)
+    return plan_loops(Form.of(nest), loops, nest, isa, prod(axis.extent for axis in nest.reduced))
+
+
+def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> Plan:
+    """Plan loops for a code of that form. A fold stands for ``folded`` iterations, if that is not
+    what a part has."""
+    outer, lines, lane, way = list(loops.outer), loops.lines, loops.lane, loops.way
+    rest = prod(loop.extent for loop in (loops.part, *outer))
+    inner = prod(loop.extent for loop in loops.reduced[1:])
+    inner *= loops.piece or prod(loop.extent for loop in loops.reduced[:1])
+    threads = max(1, rest * lines.extent * lane.extent * inner // sharing.LEAST_WORK)
+    pieces = max(1, lines.extent), max(1, lane.extent)
+    if way is Way.LINES and not loops.reduced and lane.extent <= _SHORT and lines.extent > 1:
+        way = Way.COLUMNS
+    if threads > 1:
+        least = 1 if way in (Way.ROWS, Way.EACH) else _LINE
+        pieces = _pieces(-(-min(sharing.SHARES, 2 * threads) // rest), lines, lane, least)
+    if way is Way.COLUMNS:
+        pieces = min(pieces[0], max(1, _ROOM // max(1, lane.extent))), pieces[1]
+    for loop, piece in zip((lines, lane), pieces, strict=True):
+        outer.append(Loop(-(-loop.extent // piece), loop.times(piece)))
+    units = rest * outer[-2].extent * outer[-1].extent
+    streams = _streams(nest, isa, way) and _in_lines(nest, loops, (*outer, lines, lane))
+    words = [way, units, int(streams), folded]
+    words += [lines.extent, pieces[0], lane.extent, pieces[1]]
+    words += [*loops.starts, *lines.strides, *lane.strides]
+    once = Loop(1, (0,) * form.operands)
+    parts = [loops.part] if form.parts else []
+    missing = [once] * (form.reduced - len(loops.reduced))
+    outer = [*parts, *[once] * (form.outer - len(parts) - len(outer)), *outer]
+    for loop in (*outer, *missing, *loops.reduced):
+        words += [loop.extent, *loop.strides]
+    if form.parts:
+        cuts = [(loop.extent, 0) for loop in (*missing, *loops.reduced)]
+        if loops.piece:
+            cuts[len(missing)] = loops.piece, loops.piece
+        words += [word for own in cuts for word in own]
+    assert len(words) == form.words
+    return Plan(tuple(words), threads)
+
+
+def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]:
+    """How much of the loop over lines, and of the lane loop, a unit does, if there are to be about
+    so many: some lines, or else a part of one, of which neighbours share no cache line."""
+    if lines.extent >= wanted:
+        return lines.extent // wanted, max(1, lane.extent)
+    parts = -(-wanted // max(1, lines.extent))
+    return 1, -(-max(1, lane.extent // parts) // least) * least
+
+
+def _streams(nest: Nest, isa: Isa, way: Way) -> bool:
+    """Whether stores had better pass the caches by: as in nests of known sizes where all tensors
+    are large together, and those of a line are neighbours."""
+    caches, neighbours = isa.caches, way is Way.ROWS or (way is Way.LINES and not nest.reduced)
+    if nest.reads_dst or not (caches.steered and neighbours):
+        return False
+    descs = {operand.slot: operand.desc for operand in nest.operands if operand.contents is None}
+    nbytes = sum(desc.data_type.nbytes(desc.nelems()) for desc in descs.values())
+    return nbytes >= caches.streamed_rows
+
+
+def _in_lines(nest: Nest, loops: Loops, over: Sequence[Loop]) -> bool:
+    """Whether rows of dst, of which there may be several side by side, begin with cache lines if
+    the first one does: a part of a line that is stored past the caches costs more than it saves."""
+    if loops.way is not Way.ROWS:
+        return True
+    begin, dst = len(nest.inputs), nest.outputs[0]
+    numbers = [begin + n for n, own in enumerate(nest.outputs) if own.slot == dst.slot]
+    steps = [loop.strides[number] for loop in over for number in numbers]
+    steps += [loops.starts[number] - loops.starts[begin] for number in numbers]
+    return all(step * dst.desc.data_type.size % LINE == 0 for step in steps)
+
+
+def _loops(axes: Sequence[Axis], offsets: Sequence[Affine], first: int) -> list[Loop]:
+    """The loops over ``axes`` in the order of the operand ``first``, the longest steps outside."""
+    loops = (
+        Loop(axis.extent, tuple(offset.stride(axis) for offset in offsets))
+        for axis in axes
+        if axis.extent != 1
+    )
+    return sorted(loops, key=lambda loop: -abs(loop.strides[first]))
+
+
+def _merged(loops: Sequence[Loop]) -> list[Loop]:
+    """Neighbours that are neighbours in all operands become one loop."""
+    done: list[Loop] = []
+    for loop in loops:
+        if done and done[-1].strides == loop.times(loop.extent):
+            done[-1] = Loop(done[-1].extent * loop.extent, loop.strides)
+        else:
+            done.append(loop)
+    return done
+
+
+def _way(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Way:
+    lines = _contiguous(nest, nest.parallel, lane) and not nest.in_rows
+    if not reduced or (lines and lane.strides[0] == 1):
+        return Way.LINES if lines else Way.EACH
+    if _contiguous(nest, nest.reduced, reduced[-1]):
+        return Way.ROWS
+    return Way.LINES if lines else Way.EACH
+
+
+def _contiguous(nest: Nest, axes: Sequence[Axis], loop: Loop) -> bool:
+    """Whether all operands that move along a loop over some of ``axes`` are contiguous there; those
+    that may stay still may also do so."""
+    for operand, stride in zip(nest.operands, loop.strides, strict=True):
+        if stride != 1 and moves(operand, axes) and (stride or not may_stay(nest, operand, axes)):
+            return False
+    return True
+
+
+def moves(operand: Operand, axes: Sequence[Axis]) -> bool:
+    """Whether the index of an operand has one of the axes."""
+    return bool(_own_axes(operand) & set(axes))
+
+
+def may_stay(nest: Nest, operand: Operand, axes: Sequence[Axis]) -> bool:
+    """Whether an operand that moves along one of the axes may stay still along another one."""
+    return operand in nest.inputs and not _own_axes(operand) >= set(axes)
+
+
+def _own_axes(operand: Operand) -> set[Axis]:
+    return {axis for form in operand.index for axis in form.strides}

@@ -1,0 +1,263 @@
+"""A point of a nest whose sizes only the execution knows, as the body of a kernel sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from dnnl.codegen.conversion.convert import Conversion
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, Values, i64
+from dnnl.codegen.ir.horizontal import across
+from dnnl.codegen.ir.vector import Mask
+from dnnl.codegen.memory.access import Bound, Operand
+from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.place import Place
+from dnnl.codegen.nest.fold_loop import WAYS, Folding, FoldLoop, Merge, Step
+from dnnl.codegen.nest.point import Body, Point
+from dnnl.codegen.open_nest.place import Lanes, StillPlace, moved
+
+
+@dataclass(frozen=True, eq=False)
+class OpenLoop:
+    """A loop whose extent, and whose stride in each operand, are known when the code runs."""
+
+    extent: ir.Value
+    strides: tuple[ir.Value, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenSite:
+    """Where the code of such a nest is written, and how its vectors lie: along the lane loop, or
+    ``inside``, along the innermost loop of the reduction. The loops of that are ``reduced``, and
+    ``folded`` is how many iterations they stand for.
+
+    Along a vector the operands ``moving`` go from element to element, but for those whose flag
+    ``still`` is set then; ``along`` are the strides of all. Whole vectors of outputs go past the
+    caches where the flag beside these is set, as ``streamed``. If there is a ``room``, it holds a
+    vector of each iteration of the only loop of a reduction. ``mask`` is that of what whole vectors
+    leave of the innermost one.
+    """
+
+    e: Emitter
+    lanes: Lanes
+    count: int
+    pointers: Mapping[Operand, ir.Value]
+    core: ir.Type
+    reduced: tuple[OpenLoop, ...]
+    folded: ir.Value
+    moving: frozenset[Operand]
+    still: Mapping[Operand, ir.Value]
+    inside: bool
+    along: tuple[ir.Value, ...]
+    streamed: tuple[tuple[Operand, ...], ir.Value] | None = None
+    room: ir.Value | None = None
+    mask: Mask = None
+
+
+class OpenPoint(StillPlace, Point):
+    """One vector of the iterations, or a single one, of a walk over sizes that only the execution
+    knows: it can load and store, and fold over the reduced axes.
+
+    ``places`` are the offsets of the operands here. If ``left`` is given, only so many lanes exist.
+    In a fold ``index`` is the iteration of its innermost loop.
+    """
+
+    def __init__(
+        self,
+        site: OpenSite,
+        places: Sequence[ir.Value],
+        left: ir.Value | None = None,
+        index: ir.Value | None = None,
+    ) -> None:
+        accesses, env, exists = site.lanes.at(places, site.count, site.moving, left)
+        Place.__init__(
+            self, site.e, site.pointers, accesses, env, site.lanes.lane, site.count,
+            masked=left is not None, exists=exists, core=site.core,
+        )  # fmt: skip
+        self.still = site.still
+        self._on, self._places, self._left, self._index = site, places, left, index
+        self._loaded, self._absent = {}, None
+        self._mask: Mask = None
+
+    def fold(
+        self,
+        init: Sequence[float],
+        step: Step,
+        merge: Merge,
+        absent: float | None = None,
+        element: ir.Type | None = None,
+    ) -> Values:
+        """Run ``step(point, *values) -> values`` over the reduced axes, starting from ``init``;
+        every lane of the result holds the answer where the lanes themselves are reduced."""
+        kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
+        neutral = tuple(vector.splat_constant(kind, value) for value in init)
+        result = self._over(self._on.reduced, self._places, Folding(step, merge, neutral), neutral)
+        return across(self.e, result, merge, single=True) if self._on.inside else result
+
+    def each(self, body: Body) -> None:
+        """Run ``body`` over the reduced axes."""
+
+        def step(point: Point) -> Values:
+            body(point)
+            return ()
+
+        fold = Folding(step, lambda _e, _values, _others: (), ())
+        self._over(self._on.reduced, self._places, fold, ())
+
+    def conditions(self, bounds: Sequence[Bound]) -> Mask:
+        """The lanes for which all bounds hold; None if that is known to be all."""
+        return self._mask if self._mask is not None and bounds else super().conditions(bounds)
+
+    def _store(self, operand: Operand, value: ir.Value, convert: Conversion) -> None:
+        streamed = self._on.streamed
+        if streamed is None or operand not in streamed[0] or self.masked:
+            super()._store(operand, value, convert)
+            return
+        raw = convert(self.e, value)
+
+        def write(streamed: tuple[Operand, ...]) -> Values:
+            self.streamed = streamed
+            super(OpenPoint, self)._store(operand, raw, lambda _, stored: stored)
+            self.streamed = ()
+            return ()
+
+        self.e.branch(streamed[1], lambda: write((operand,)), lambda: write(()))
+
+    def room(self) -> ir.Value | None:
+        """Memory for a vector of every iteration of the reduced axes, see `Point.keep`; None where
+        that may be more than stays in a first-level cache beside the operands."""
+        return self._on.room
+
+    def _place_in(self, room: ir.Value) -> ir.Value:
+        unit = self.kind.element if self._on.inside else self.kind
+        return self.e.b.gep(room, [self._index], source_etype=unit)
+
+    @property
+    def folded(self) -> ir.Value:
+        """How many iterations a fold has, as values of the core type, which is a float."""
+        return self._number(self._on.folded)
+
+    @property
+    def divisor(self) -> ir.Value:
+        """What the sum of a fold is divided by for its mean: `folded`, or 1 where that is 0."""
+        return self._number(self.e.larger(self._on.folded, i64(1)))
+
+    def _number(self, scalar: ir.Value) -> ir.Value:
+        """An integer as values of the core type."""
+        number = self.e.b.sitofp(scalar, self.kind.element)
+        return vector.splat(self.e, number, self.kind.count)
+
+    def _bounded(self, form: Affine) -> ir.Value:
+        """The value of a form in the first lane."""
+        return self._start(form)
+
+    def _over(
+        self, loops: Sequence[OpenLoop], places: Sequence[ir.Value], fold: Folding, carried: Values
+    ) -> Values:
+        if not loops:
+            return fold.step(self, *carried)
+        loop, *rest = loops
+        if not rest:
+            return self._along(loop, places, fold, carried)
+
+        def body(index: ir.Value, *values: ir.Value) -> Values:
+            return self._over(rest, moved(self.e, places, index, loop.strides), fold, values)
+
+        def nested() -> Values:
+            around = FoldLoop(fold, 1, name="reduced")
+            return around.run(self.e, i64(0), loop.extent, body, carried)
+
+        if len(rest) > 1 or not (self._on.inside and carried):
+            return nested()
+        limit = i64(WAYS * self._on.count)
+        short = self.e.b.icmp_signed("<=", rest[0].extent, limit)
+        return self.e.branch(
+            short, lambda: self._stacked(loop, rest[0], places, fold, carried), nested
+        )
+
+    def _stacked(
+        self,
+        outer: OpenLoop,
+        loop: OpenLoop,
+        places: Sequence[ir.Value],
+        fold: Folding,
+        carried: Values,
+    ) -> Values:
+        """The two innermost loops of a reduction over rows that are short: the first vector of each
+        row, then the next one of each."""
+        b, size = self.e.b, self._on.count
+        whole = b.and_(loop.extent, i64(-size))
+        left = b.sub(loop.extent, whole)
+
+        def column(begin: ir.Value, values: Values, left: ir.Value | None) -> Values:
+            top = moved(self.e, places, begin, loop.strides)
+
+            def one(index: ir.Value, *own: ir.Value) -> Values:
+                return self._iteration(
+                    moved(self.e, top, index, outer.strides), begin, left, fold, own
+                )
+
+            return self._turns(outer.extent, 1, one, fold, values)
+
+        results = self.e.loop(
+            i64(0), whole, lambda begin, *values: column(begin, values, None), carried,
+            step=size, unroll=False, name="column",
+        )  # fmt: skip
+        some = b.icmp_signed(">", left, i64(0))
+        return self.e.branch(some, lambda: column(whole, results, left), lambda: results)
+
+    def _along(
+        self, loop: OpenLoop, places: Sequence[ir.Value], fold: Folding, carried: Values
+    ) -> Values:
+        """The innermost loop of a reduction; what whole vectors leave of it under a mask."""
+        b, size = self.e.b, self._on.count if self._on.inside else 1
+        whole = b.and_(loop.extent, i64(-size))
+
+        def one(index: ir.Value, *values: ir.Value) -> Values:
+            at = moved(self.e, places, index, loop.strides)
+            return self._iteration(at, index, None, fold, values)
+
+        results = self._turns(whole, size, one, fold, carried)
+        if size == 1:
+            return results
+        left = b.sub(loop.extent, whole)
+
+        def rest() -> Values:
+            at = moved(self.e, places, whole, loop.strides)
+            return self._iteration(at, whole, left, fold, results)
+
+        return self.e.branch(b.icmp_signed(">", left, i64(0)), rest, lambda: results)
+
+    def _iteration(
+        self,
+        places: Sequence[ir.Value],
+        index: ir.Value,
+        left: ir.Value | None,
+        fold: Folding,
+        carried: Values,
+    ) -> Values:
+        """One step of a fold; if ``left`` is given, for as many lanes as whole vectors leave of the
+        innermost loop."""
+        if left is None:
+            return fold.step(self._at(places, index), *carried)
+        point = self._at(places, index, left)
+        point._mask = self._on.mask
+        results = fold.step(point, *carried)
+        pairs = zip(results, carried, strict=True)
+        return tuple(self.e.b.select(self._on.mask, new, old) for new, old in pairs)
+
+    def _turns(self, end: ir.Value, size: int, one: Step, fold: Folding, carried: Values) -> Values:
+        """Run ``one(index, *values)`` for each ``size``-th index: several at a time, with results
+        of their own, so that none waits for the one before."""
+        registers = max(1, self._on.count // self._on.lanes.lane.extent)
+        ways = min(WAYS, max(1, self.e.isa.registers // 2 // registers)) if carried else 2
+        loop = FoldLoop(fold, ways, step=size, name="folded")
+        return loop.run(self.e, i64(0), end, one, carried)
+
+    def _at(
+        self, places: Sequence[ir.Value], index: ir.Value, left: ir.Value | None = None
+    ) -> OpenPoint:
+        return OpenPoint(self._on, places, self._left if left is None else left, index)

@@ -1,0 +1,400 @@
+"""The generator for compute-bound work: batch-reduce matrix products on a tile of registers.
+
+A *tile* is what the registers hold: rows x vectors of sums. Its product with a panel of weights is
+a sum over nested *levels*, the innermost over neighbouring k, the outer ones over whatever the
+operation reduces besides: blocks of channels, taps of a convolution, a batch::
+
+             vectors x lanes columns of B
+             +-----------+-----------+
+       k ->  |  b0       |  b1       |    one vector load each
+             +-----------+-----------+
+    row 0  a | sum[0][0] | sum[0][1] |    one broadcast load a row,
+    row 1  a | sum[1][0] | sum[1][1] |    one multiply-add a cell
+     ...     |           |           |
+             +-----------+-----------+
+
+A k is one element of f32, or a group of smaller ones (`dnnl.codegen.product.multiply`). Rows of A
+are anywhere (a constant offset each), their k at any constant stride; columns of B are contiguous.
+The tile never leaves the registers until the last level is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from llvmlite import ir
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I8, Emitter, Values, i64
+from dnnl.codegen.ir.transpose import transpose_registers
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.caches import LINE
+from dnnl.codegen.product.multiply import Multiply
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """How many rows of how many vectors of the target's width a tile has."""
+
+    rows: int
+    vectors: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What registers hold: ``vectors`` values of one vector type in each row, row by row."""
+
+    vectors: int
+    cells: Values
+
+    @staticmethod
+    def of(value: ir.Value, rows: int, vectors: int) -> Tile:
+        """A tile with one value in all cells."""
+        return Tile(vectors, (value,) * (rows * vectors))
+
+    @staticmethod
+    def load(e: Emitter, pointer: ir.Value, kind: ir.VectorType, rows: int, vectors: int) -> Tile:
+        """A tile of cells of type ``kind`` that `store` has left at ``pointer``."""
+        starts = (_cell(e, pointer, kind, number) for number in range(rows * vectors))
+        return Tile(vectors, tuple(vector.load(e, start, kind) for start in starts))
+
+    def store(self, e: Emitter, pointer: ir.Value) -> None:
+        """Write the cells to ``pointer``, one behind the other."""
+        for number, value in enumerate(self.cells):
+            vector.store(e, value, _cell(e, pointer, value.type, number))
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.cells) // self.vectors
+
+    def row(self, number: int) -> Values:
+        """The vectors of one row."""
+        return self.cells[number * self.vectors : (number + 1) * self.vectors]
+
+    def take(self, rows: Iterable[int]) -> Tile:
+        """The tile of some rows."""
+        return Tile(self.vectors, tuple(cell for row in rows for cell in self.row(row)))
+
+    def put(self, rows: Iterable[int], part: Tile) -> Tile:
+        """This tile with the rows of ``part`` in the places of ``rows``."""
+        kept = [self.row(number) for number in range(self.rows)]
+        for number, row in enumerate(rows):
+            kept[row] = part.row(number)
+        return Tile(self.vectors, tuple(cell for row in kept for cell in row))
+
+    def map(self, function: Callable[[int, int, ir.Value], ir.Value]) -> Tile:
+        """The tile of ``function(row, vector, value)``."""
+        values = [
+            function(*divmod(number, self.vectors), value)
+            for number, value in enumerate(self.cells)
+        ]
+        return Tile(self.vectors, tuple(values))
+
+    def added_up(self, e: Emitter, rows: int) -> Tile:
+        """The tile of the first ``rows``, to which those behind are added: as many, or several
+        times as many."""
+        parts = [self.take(range(first, first + rows)) for first in range(0, self.rows, rows)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            add = e.b.add if isinstance(self.cells[0].type.element, ir.IntType) else e.b.fadd
+            parts = [
+                Tile(self.vectors, tuple(map(add, one.cells, other.cells))) for one, other in pairs
+            ]
+        return parts[0]
+
+    def transposed(self, e: Emitter) -> Tile:
+        """The tile whose rows are the columns of this one, in the order of the lanes. What lies
+        behind the last element of each is any value."""
+        lanes = self.cells[0].type.count
+        strips = []
+        for first in range(0, self.rows, lanes):
+            rows = [self.row(min(row, self.rows - 1)) for row in range(first, first + lanes)]
+            columns = zip(*rows, strict=True)
+            strips.append([c for part in columns for c in transpose_registers(e, part)])
+        return Tile(len(strips), tuple(cell for row in zip(*strips, strict=True) for cell in row))
+
+
+def _cell(e: Emitter, pointer: ir.Value, kind: ir.VectorType, number: int) -> ir.Value:
+    """The address of one cell of a tile in memory."""
+    return e.element(pointer, i64(number * kind.count), kind.element)
+
+
+def registers(rows: int, vectors: int, parts: int = 1, *, ones: bool = False) -> int:
+    """How many registers a tile fills beside ``vectors`` columns of B and one broadcast.
+
+    Operands of several ``parts`` fill as many registers each, and one more holds products. A row of
+    ``ones`` has sums as others have; beside operands of several parts, of which each is made by
+    arithmetic, loads and stores are idle, so that its sums may be in memory.
+    """
+    return (rows + (ones and parts == 1)) * vectors + (vectors + 1) * parts + (parts > 1)
+
+
+def max_rows(isa: Isa, vectors: int, parts: int = 1, *, ones: bool = False) -> int:
+    """How many rows the largest tile has that is so many vectors wide, one at least."""
+    return max(1, (isa.registers - registers(0, vectors, parts, ones=ones)) // vectors)
+
+
+def choose_vectors(
+    isa: Isa,
+    columns: int,
+    row_step: int = 0,
+    span: int = 1,
+    rows: int | None = None,
+    *,
+    far: bool = False,
+) -> int:
+    """How many vectors wide a tile should be for this many columns.
+
+    Two vectors need the fewest loads a product of those shapes whose rows still divide common
+    sizes; another width is taken only where it leaves fewer columns idle, and more than a few where
+    it is one, which takes a load for each product. ``row_step`` is the
+    distance of the rows of A in bytes: where the rows of such a tile, as many as there are
+    ``rows``, would fall into the same few sets of the first-level cache and evict each other, the
+    tile is made wide and low. So it is for very few rows, whose sums would wait for each other but
+    that B comes from ``far``, beyond the second-level cache.
+    Of scalars a tile is as square as registers allow: idle ones cost little. Vectors that ``span``
+    two registers are two side by side already.
+    """
+    if isa.lanes == 1:
+        return 4 if columns > 2 else 2
+    if span > 1:
+        return 1
+    if columns >= 4 * isa.lanes and rows is not None and rows < 4 and not far:
+        return 4
+    side_by_side = max_rows(isa, 2) if rows is None else min(rows, max_rows(isa, 2))
+    if columns >= 4 * isa.lanes and side_by_side > isa.caches.lines_kept(row_step):
+        return 4
+
+    def cost(vectors: int) -> int:
+        width = vectors * isa.lanes
+        return -(-columns // width) * width * (9 if vectors == 1 else 8)
+
+    return min((2, 3, 1), key=cost)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One loop of the reduction: where it begins and ends, and how far one step goes in A and in
+    B, in elements; a value where only the execution knows it."""
+
+    begin: ir.Value
+    end: ir.Value
+    a_step: int
+    b_step: int | ir.Value
+
+    @property
+    def count(self) -> int | None:
+        """The number of steps, None if it is only known at run time."""
+        constant = isinstance(self.begin, ir.Constant) and isinstance(self.end, ir.Constant)
+        return int(self.end.constant - self.begin.constant) if constant else None
+
+    @property
+    def from_zero(self) -> bool:
+        """Whether it begins with step 0 and its end is known."""
+        return self.count is not None and self.begin.constant == 0
+
+    def continues(self, inner: Level) -> bool:
+        """Whether a step of this level goes where the steps of ``inner`` end."""
+        steps = inner.count
+        if steps is None or not (self.from_zero and inner.from_zero):
+            return False
+        return (self.a_step, self.b_step) == (inner.a_step * steps, inner.b_step * steps)
+
+    @staticmethod
+    def over(extent: int, a_step: int, b_step: int) -> Level:
+        """A level with a constant number of steps."""
+        return Level(i64(0), i64(extent), a_step, b_step)
+
+
+def merge_levels(levels: Sequence[Level]) -> list[Level]:
+    """The levels, with those joined that step through A and B as one longer line."""
+    merged: list[Level] = []
+    for level in reversed(levels):
+        inner = merged[0] if merged else None
+        if level.from_zero and level.count == 1 and inner is not None:
+            continue
+        if inner is not None and level.continues(inner):
+            steps = (level.count or 0) * (inner.count or 0)
+            merged[0] = Level.over(steps, inner.a_step, inner.b_step)
+        else:
+            merged.insert(0, level)
+    return merged
+
+
+SUMS_UNDER_WAY = 8
+"""Sums to which products are added at the same time: both multiply-add units of most processors are
+busy then."""
+_LEAST_STEPS = 16
+
+_FIRST = i64(0)
+AHEAD = 8192
+"""Bytes by which a single stream is fetched ahead."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What is asked for while a product is computed: ``step`` bytes in each step of the innermost
+    level, ``distance`` bytes behind where that begins in B, or in A if ``of_rows``. Of what several
+    products ask for, this one does the part with the number ``part``. A level whose length only the
+    execution knows has ``steps``."""
+
+    distance: ir.Value
+    step: int
+    part: ir.Value = _FIRST
+    steps: int = 0
+    of_rows: bool = False
+
+    def begin(self, e: Emitter, factors: Factors, level: Level) -> ir.Value:
+        """Where the first step of the innermost level asks, at the beginning of which ``factors``
+        are."""
+        size = (level.count or self.steps) * self.step
+        first = factors.a if self.of_rows else factors.b
+        return e.element(first, e.add(self.distance, e.mul(self.part, size)), I8)
+
+    def ask(self, e: Emitter, pointer: ir.Value, steps: int = 1) -> ir.Value:
+        """Ask for the lines of some steps; where the next step does."""
+        for offset in range(0, steps * self.step, LINE):
+            vector.prefetch(e, e.element(pointer, i64(offset), I8), second_level=True)
+        return e.element(pointer, i64(steps * self.step), I8)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The operands of a product: the addresses of A and B, the offset of each row in A and of each
+    vector in B, in elements, and how they are multiplied. A row of offset None is all ones.
+
+    The k of a group are side by side in B, or else ``apart``, in elements. ``zeros``, of each
+    vector, are taken off what is loaded of B. Meanwhile it is asked for what lies ``ahead``."""
+
+    a: ir.Value
+    b: ir.Value
+    rows: tuple[int | None, ...]
+    vectors: tuple[int, ...]
+    multiply: Multiply
+    apart: int | ir.Value = 0
+    ahead: Ahead | None = None
+    zeros: Values = ()
+
+    def columns(self, e: Emitter) -> Iterator[list[Values]]:
+        """The operands of all vectors of B, for each step in which a word of A is multiplied."""
+        multiply, (_, element) = self.multiply, self.multiply.element
+        step = multiply.group if self.apart else 1
+        starts = [e.element(self.b, i64(offset), element) for offset in self.vectors[::step]]
+        if self.apart:
+            yield [part for start in starts for part in multiply.load_rows(e, start, self.apart)]
+        elif self.zeros:
+            for loaded in multiply.columns(e, starts):
+                pairs = zip(loaded, self.zeros, strict=True)
+                yield [(e.b.fsub(value, zero),) for (value,), zero in pairs]
+        else:
+            yield from multiply.columns(e, starts)
+
+    def moved(self, e: Emitter, a_step: ir.Value, b_step: ir.Value) -> Factors:
+        """The operands of the product so many elements further on in A and in B."""
+        a_element, b_element = self.multiply.element
+        a, b = e.element(self.a, a_step, a_element), e.element(self.b, b_step, b_element)
+        return replace(self, a=a, b=b)
+
+    def of_rows(self, numbers: Iterable[int]) -> Factors:
+        """Some of the rows."""
+        return replace(self, rows=tuple(self.rows[number] for number in numbers))
+
+    def opaque(self, e: Emitter) -> Factors:
+        """The operands at addresses of which LLVM knows nothing more."""
+        return replace(self, a=e.opaque(self.a), b=e.opaque(self.b))
+
+
+Leaf = Callable[[Emitter, Tile, Factors], Tile]
+
+
+def accumulate(
+    e: Emitter, tile: Tile, factors: Factors, levels: Sequence[Level], leaf: Leaf | None = None
+) -> Tile:
+    """tile + the sum over all levels of A's column times B's row.
+
+    ``leaf`` does what is inside the innermost level instead of one such product.
+    """
+    if not levels:
+        return leaf(e, tile, factors) if leaf else _rank_one(e, tile, factors)
+    level = levels[0]
+    if e.isa.device is not None:
+        return _by_index(e, tile, factors, levels, leaf)
+    first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
+    first = first.opaque(e)
+
+    ahead = factors.ahead if len(levels) == 1 else None
+    asked = () if ahead is None else (e.opaque(ahead.begin(e, first, level)),)
+    head, size, begin = 2 + len(asked), len(tile.cells), level.begin
+
+    def body(_: ir.Value, *state: ir.Value) -> Values:
+        """A step for each tile of sums that is carried behind the addresses."""
+        here, asked, cells = replace(factors, a=state[0], b=state[1]), state[2:head], state[head:]
+        sums: Values = ()
+        for first in range(0, len(cells), size):
+            if ahead is not None:
+                asked = (ahead.ask(e, asked[0]),)
+            part = Tile(tile.vectors, cells[first : first + size])
+            sums += accumulate(e, part, here, levels[1:], leaf).cells
+            here = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))
+        return (here.a, here.b, *asked, *sums)
+
+    state = (first.a, first.b, *asked, *tile.cells)
+    ways = 1 if leaf is not None or len(levels) > 1 else _ways(tile, level)
+    if ways > 1:
+        begin = _even(e, level, ways)
+        state += tuple(ir.Constant(cell.type, None) for cell in tile.cells) * (ways - 1)
+        state = e.loop(level.begin, begin, body, state, step=ways, unroll=False, name="ways")
+        state = (*state[:head], *Tile(tile.vectors, state[head:]).added_up(e, tile.rows).cells)
+    state = e.loop(begin, level.end, body, state, unroll=False, name="k")
+    return Tile(tile.vectors, state[head:])
+
+
+def _ways(tile: Tile, level: Level) -> int:
+    """How many sums each cell keeps, of steps in turns: a small tile would wait for each of them.
+    More than a few steps are worth it."""
+    ways = max(1, SUMS_UNDER_WAY // len(tile.cells))
+    ways = 1 << (ways.bit_length() - 1)
+    return ways if level.count is None or level.count >= _LEAST_STEPS * ways else 1
+
+
+def _even(e: Emitter, level: Level, ways: int) -> ir.Value:
+    """Where the last of as many steps as are done ``ways`` at a time ends."""
+    if level.count is not None:
+        return i64(level.end.constant - level.count % ways)
+    count = e.larger(e.b.sub(level.end, level.begin), i64(0))
+    return e.add(level.begin, e.b.and_(count, i64(-ways)))
+
+
+def _by_index(
+    e: Emitter, tile: Tile, factors: Factors, levels: Sequence[Level], leaf: Leaf | None
+) -> Tile:
+    """`accumulate` with addresses from the number of the step: pointers that a loop carries lose
+    their types on the way to SPIR-V."""
+    level = levels[0]
+
+    def body(index: ir.Value, *cells: ir.Value) -> Values:
+        here = factors.moved(e, e.mul(index, level.a_step), e.mul(index, level.b_step))
+        return accumulate(e, Tile(tile.vectors, cells), here, levels[1:], leaf).cells
+
+    cells = e.loop(level.begin, level.end, body, tile.cells, unroll=False, name="k")
+    return Tile(tile.vectors, cells)
+
+
+def _rank_one(e: Emitter, tile: Tile, factors: Factors) -> Tile:
+    """One k, or a group of them. A tile that has the rows several times gets the steps of a group
+    in turns."""
+    multiply, rows = factors.multiply, len(factors.rows)
+    a_element, _ = multiply.element
+    cells = list(tile.cells)
+    for step, columns in enumerate(factors.columns(e)):
+        first = step * rows % tile.rows
+        for number, offset in enumerate(factors.rows, first):
+            if offset is None:
+                row = multiply.ones(e)
+            else:
+                row = multiply.broadcast(e, e.element(factors.a, i64(offset), a_element), step)
+            for cell, column in enumerate(columns, number * tile.vectors):
+                cells[cell] = multiply.add(e, row, column, cells[cell])
+    return Tile(tile.vectors, tuple(cells))

@@ -1,0 +1,230 @@
+"""Products by a matrix unit, whose registers are *tiles* (`dnnl.codegen.isa.row.Matrix`).
+
+A register tile of `brgemm` is cut into *parts* of rows, each with one tile of sums for each vector
+of columns. One step multiplies a block of words at once::
+
+                       a vector of columns: 16 words
+                       +--------+--------+
+      word 0 .. 15 ->  |   B0   |   B1   |    one load each: 16 words of 16 columns
+                       +--------+--------+
+    part 0     A0      | sum 00 | sum 01 |    one load a part: up to 16 rows of a block of words
+    part 1     A1      | sum 10 | sum 11 |    one instruction a cell
+                       +--------+--------+
+
+Rows of A are loaded from where they lie, panels of B as vectors read them. Sums go to memory, in
+the order of the cells of a `brgemm.Tile`, from where vectors take them. Words that fill no block
+are left to vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from llvmlite import ir
+
+from dnnl.codegen.ir.builder import I8, Emitter, Value, Values, i64
+from dnnl.codegen.isa.row import Matrix
+from dnnl.codegen.product.brgemm import Factors, Level
+from dnnl.codegen.product.multiply import Multiply
+
+_WORD = 4
+"""The bytes of a word."""
+
+_LEAST = 8
+"""The fewest words of a block that is not all there is: fewer take as long."""
+
+Beside = Callable[[int], None]
+"""What vectors do behind the product, or the store, of the tile of sums of a number."""
+
+_SIZE = 64
+"""The bytes that set the shapes of all tiles."""
+
+
+def block_of(matrix: Matrix, words: int) -> int:
+    """How many of ``words`` side by side one step takes: what leaves none, or as many as a row of a
+    tile has."""
+    most = matrix.row_bytes // _WORD
+    if words <= most:
+        return words
+    even = (size for size in range(most, _LEAST - 1, -1) if words % size == 0)
+    return next(even, most)
+
+
+def max_parts(matrix: Matrix, vectors: int) -> int:
+    """Into how many parts the rows of a register tile that is so many vectors wide may be cut: each
+    has sums and a tile of A, beside those of B."""
+    return (matrix.tiles - vectors) // (vectors + 1)
+
+
+def parts_of(matrix: Matrix, vectors: int, rows: Sequence[int]) -> tuple[int, ...] | None:
+    """The number of rows of each part, as even as possible, where rows at these offsets in A are
+    the same distance apart within each; None if there are too many."""
+    most, begins = max_parts(matrix, vectors), [0]
+    for number in range(2, len(rows)):
+        distance = rows[begins[-1] + 1] - rows[begins[-1]]
+        if number > begins[-1] + 1 and rows[number] - rows[number - 1] != distance:
+            begins.append(number)
+    sizes = []
+    for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
+        count = -(-(end - begin) // matrix.rows)
+        low, more = divmod(end - begin, count)
+        sizes += [low + 1] * more + [low] * (count - more)
+    return tuple(sizes) if len(sizes) <= most else None
+
+
+def through(rows: Sequence[int]) -> Sequence[int]:
+    """Rows at these offsets in A with all that lie between, where they are multiples of the first
+    distance apart; else the rows themselves."""
+    if len(rows) < 2:
+        return rows
+    step = rows[1] - rows[0]
+    between = range(rows[0], rows[-1] + 1, step) if step > 0 else ()
+    return between if set(rows) <= set(between) else rows
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The tiles of a product: the rows of each part, the vectors of columns, the words of a
+    block."""
+
+    parts: tuple[int, ...]
+    vectors: int
+    block: int
+
+    @property
+    def rows(self) -> int:
+        """The rows of all parts."""
+        return sum(self.parts)
+
+    @property
+    def contents(self) -> bytes:
+        """What the instruction reads that sets the shapes: the bytes of each tile's rows from the
+        16th byte on, and the numbers of rows from the 48th."""
+        whole = self.vectors * len(self.parts)
+        rows = [rows for rows in self.parts for _ in range(self.vectors)]
+        rows += [*self.parts, *[self.block] * self.vectors]
+        widths = [_SIZE] * whole + [self.block * _WORD] * len(self.parts) + [_SIZE] * self.vectors
+        content = bytearray(_SIZE)
+        content[0] = 1  # the palette
+        for number, (count, width) in enumerate(zip(rows, widths, strict=True)):
+            content[16 + 2 * number] = width
+            content[48 + number] = count
+        return bytes(content)
+
+
+class Tiles:
+    """Writes products by the matrix unit of a target."""
+
+    def __init__(self, e: Emitter, multiply: Multiply) -> None:
+        assert e.isa.matrix is not None
+        assert multiply.tiles is not None
+        self.e, self.matrix = e, e.isa.matrix
+        self.multiply, self.dot = multiply, multiply.tiles
+
+    def _do(self, name: str, *operands: Value) -> None:
+        self.e.intrinsic(name, ir.VoidType(), operands)
+
+    def configure(self, shape: Shape) -> None:
+        """Give the tiles their shapes, and forget what they hold."""
+        table = self.e.module.table(I8, list(shape.contents))
+        self._do(self.matrix.configure, table)
+
+    def release(self) -> None:
+        """Leave the unit as it was before any configuration."""
+        self._do(self.matrix.release)
+
+    def begin(self, shape: Shape) -> None:
+        """The sums of nothing."""
+        for number in range(len(shape.parts) * shape.vectors):
+            self._do(self.matrix.zero, _tile(number))
+
+    def fill(self, shape: Shape, pointer: Value) -> None:
+        """Let all rows of the operands be the row at ``pointer``."""
+        sums, parts = len(shape.parts) * shape.vectors, len(shape.parts)
+        for number in range(sums, sums + parts + shape.vectors):
+            self._do(self.matrix.load, _tile(number), pointer, i64(0))
+
+    def multiply_once(self, shape: Shape) -> None:
+        """Add the products of the operands that tiles hold, one instruction for each sum."""
+        parts = len(shape.parts)
+        sums = parts * shape.vectors
+        for number in range(sums):
+            part, v = divmod(number, shape.vectors)
+            operands = _tile(sums + part), _tile(sums + parts + v)
+            self._do(self.dot.instruction, _tile(number), *operands)
+
+    def load(self, shape: Shape, pointer: Value) -> None:
+        """Take the sums that `store` has left at ``pointer``."""
+        self._move(self.matrix.load, shape, pointer)
+
+    def store(self, shape: Shape, pointer: Value, beside: Beside | None = None) -> None:
+        """Write the sums to ``pointer``, row by row."""
+        self._move(self.matrix.store, shape, pointer, beside)
+
+    def _move(self, name: str, shape: Shape, pointer: Value, beside: Beside | None = None) -> None:
+        width = shape.vectors * _SIZE
+        row = 0
+        for number, rows in enumerate(shape.parts):
+            for v in range(shape.vectors):
+                where = self.e.element(pointer, i64(row * width + v * _SIZE), I8)
+                self._do(name, _tile(number * shape.vectors + v), where, i64(width))
+                if beside is not None:
+                    beside(number * shape.vectors + v)
+            row += rows
+
+    def accumulate(
+        self, shape: Shape, factors: Factors, levels: Sequence[Level], beside: Beside | None = None
+    ) -> None:
+        """Add the sum over all levels; the innermost one counts words side by side, whose number is
+        a multiple of the block."""
+        e, (level, *inner) = self.e, levels
+        step = 1 if inner else shape.block
+        first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
+        first = first.opaque(e)
+        ahead = None if inner else factors.ahead
+        further = () if ahead is None else (e.opaque(ahead.begin(e, first, level)),)
+
+        def body(_: Value, a: Value, b: Value, *asked: Value) -> Values:
+            here = replace(factors, a=a, b=b)
+            if inner:
+                self.accumulate(shape, here, inner, beside)
+            else:
+                self._step(shape, here, level.b_step, beside)
+            if ahead is not None:
+                asked = (ahead.ask(e, asked[0], shape.block),)
+            following = here.moved(e, i64(step * level.a_step), i64(step * level.b_step))
+            return following.a, following.b, *asked
+
+        carried = (first.a, first.b, *further)
+        e.loop(level.begin, level.end, body, carried, step=step, unroll=False, name="k")
+
+    def _step(self, shape: Shape, factors: Factors, b_step: int, beside: Beside | None) -> None:
+        """One block of words."""
+        (a_element, b_element), (a_size, b_size) = self.multiply.element, self._sizes
+        sums = len(shape.parts) * shape.vectors
+        columns = [_tile(sums + len(shape.parts) + v) for v in range(shape.vectors)]
+        row = 0
+        for number, rows in enumerate(shape.parts):
+            first, second = factors.rows[row], factors.rows[row + min(1, rows - 1)]
+            assert first is not None
+            assert second is not None
+            part = _tile(sums + number)
+            start = self.e.element(factors.a, i64(first), a_element)
+            self._do(self.matrix.load, part, start, i64((second - first) * a_size))
+            for v, offset in enumerate(factors.vectors):
+                if number == 0:
+                    start = self.e.element(factors.b, i64(offset), b_element)
+                    self._do(self.matrix.load, columns[v], start, i64(b_step * b_size))
+                self._do(self.dot.instruction, _tile(number * shape.vectors + v), part, columns[v])
+                if beside is not None:
+                    beside(number * shape.vectors + v)
+            row += rows
+
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return self.multiply.a.size, self.multiply.b.size
+
+
+def _tile(number: int) -> ir.Constant:
+    return ir.Constant(I8, number)

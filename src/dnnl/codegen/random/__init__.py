@@ -1,0 +1,1 @@
+"""Random numbers that follow from the index of an element alone."""

@@ -1,0 +1,1 @@
+"""Convolution and deconvolution, and chains of a convolution and a depthwise one."""

@@ -1,0 +1,152 @@
+"""A 1x1 convolution and the depthwise one behind it, in one kernel.
+
+The result of the first, the *intermediate*, is quantized to a type of its own, and nobody else
+reads it. Where layouts allow it, parts of it are computed, used and forgotten in the cache of a
+thread (`convolution_chain_bands`); else it lies in the scratchpad, and the two are phases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.epilogue.quantization import Quantization, Specs
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.kernels.convolution.chain_bands import Bands, emit_bands, open_weights, plan_bands
+from dnnl.kernels.convolution.depthwise import depthwise
+from dnnl.kernels.convolution.direct import convolution
+from dnnl.kernels.convolution.direct.compute import Conf as FirstConf
+from dnnl.kernels.convolution.direct.compute import products
+from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.product.loops import phases as product_phases
+from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+
+_POST_OP = Arg.post_op(0)
+_QUANTIZATION = Arg.SCALES | Arg.ZERO_POINTS
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The two problems, each with the arguments that it would have by itself; ``number`` is that of
+    the depthwise convolution among the post-ops."""
+
+    first: Problem
+    second: Problem
+    number: int
+
+    def argument(self, own: int) -> int:
+        """What the second convolution's ``own`` argument is called in the chain: its src is the
+        dst of the first."""
+        if own >= _POST_OP:
+            return own + (self.number + 1) * _POST_OP
+        flag = own & _QUANTIZATION
+        if own - flag == Arg.SRC:
+            return flag | Arg.DST if flag else int(Arg.SCRATCHPAD)
+        if own == Arg.DST:
+            return own
+        return own | Arg.POST_OP_DW
+
+
+@dataclass(frozen=True)
+class Conf:
+    """A chain with every layout decided, done in ``bands``, or in phases of which ``first`` are the
+    earlier ones. ``scratchpad`` is in bytes."""
+
+    chain: Chain
+    bands: Bands | None
+    first: FirstConf | None
+    scratchpad: int
+
+
+class _OfSecond(Arguments):
+    """The arguments of a chain as its second convolution calls them."""
+
+    def __init__(self, chain: Chain, every: Arguments) -> None:
+        super().__init__()
+        self._chain, self._every = chain, every
+
+    def slot(self, argument: int) -> int:
+        """The place of the argument that is meant."""
+        return self._every.slot(self._chain.argument(argument))
+
+
+def split(given: Quantization) -> tuple[Quantization, Quantization]:
+    """What is said of the arguments of the first convolution, and of those of the second."""
+
+    def of_first(specs: Specs) -> Specs:
+        return tuple((arg, spec) for arg, spec in specs if not arg & Arg.POST_OP_DW)
+
+    def of_second(specs: Specs) -> Specs:
+        between = [(int(Arg.SRC), spec) for arg, spec in specs if arg == Arg.DST]
+        own = [(arg - Arg.POST_OP_DW, spec) for arg, spec in specs if arg & Arg.POST_OP_DW]
+        return (*between, *own)
+
+    return (
+        Quantization(of_first(given.scales), of_first(given.zero_points), given.adjust),
+        Quantization(of_second(given.scales), of_second(given.zero_points)),
+    )
+
+
+def resolve(chain: Chain, isa: Isa) -> Chain:
+    """Decide the layouts that are ``any``; weights lie as the bands read them."""
+    first = convolution.resolve_activations(chain.first, isa)
+    second = depthwise.resolve(replace(chain.second, src=first.dst), isa)
+    if first.weights.format_kind is FormatKind.any:
+        first = replace(first, weights=open_weights(first, second, isa))
+    return replace(chain, first=convolution.resolve(first, isa), second=second)
+
+
+def configure(chain: Chain, isa: Isa) -> Conf | Refusal:
+    """Plan a chain whose layouts are all decided."""
+    refusal = product_conf.refuse_problem(chain.first)
+    refusal = refusal or convolution.refuse_quantization(chain.first)
+    if refusal is not None:
+        return refusal
+    second = depthwise.configure(chain.second, isa)
+    if isinstance(second, Refusal):
+        return second
+    bands = plan_bands(chain.first, chain.second, isa)
+    if bands is not None:
+        return Conf(chain, bands, None, 0)
+    first = convolution.plan(convolution.flatten(chain.first), isa)
+    scratchpad = Scratchpad(first.scratchpad)
+    between = scratchpad.take(chain.first.dst)
+    _, last = first.dst if first.copy_out is None else first.copy_out[1]
+    last = _moved(last, between[1].offset0)
+    if first.copy_out is None:
+        first = replace(first, dst=(between[0], last))
+    else:
+        first = replace(first, copy_out=(first.copy_out[0], (between[0], last)))
+    moved = replace(chain, second=replace(chain.second, src=between[1]))
+    return Conf(moved, None, first, scratchpad.size)
+
+
+def _moved(desc: MemoryDesc, begin: int) -> MemoryDesc:
+    return MemoryDesc(
+        desc.dims, desc.data_type, desc.strides, inner_blocks=desc.inner_blocks, offset0=begin
+    )
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """The bands, or the phases of one convolution and then those of the other."""
+    module, arguments = Module("convolution", isa), Arguments()
+    chain = conf.chain
+    if conf.bands is not None:
+        phase = emit_bands(
+            module, conf.bands, chain.first, chain.second, arguments,
+            lambda every: _OfSecond(chain, every), chain.argument,
+        )  # fmt: skip
+        return Kernel(module, (phase,), arguments.ids)
+    assert conf.first is not None
+    phases = product_phases.emit(
+        module, conf.first, arguments, products, convolution.before_products
+    )
+    own = _OfSecond(chain, arguments)
+    last = depthwise.emit(module, "depthwise", chain.second, own)
+    return Kernel(module, (*phases, last), arguments.ids)

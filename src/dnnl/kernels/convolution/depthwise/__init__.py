@@ -1,0 +1,1 @@
+"""Convolutions of a channel or a few by themselves."""

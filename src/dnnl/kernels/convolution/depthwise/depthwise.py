@@ -1,0 +1,201 @@
+"""Depthwise convolution: every channel has its own filter, so vectors of channels, or of pixels,
+are multiplied element by element. Where channels lie side by side, rows of outputs are computed at
+a time; elsewhere it is a nest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue
+from dnnl.codegen.epilogue.quantization import Quantizer
+from dnnl.codegen.ir.builder import Module, Value, Values
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.vector import multiply_add
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS
+from dnnl.codegen.memory.access import Bound, Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.nest.fold_loop import added
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
+from dnnl.kernels.convolution.depthwise import tiles
+from dnnl.kernels.convolution.depthwise.rows import RowsConf, build_rows
+from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
+from dnnl.kernels.convolution.direct.convolution import (
+    Problem,
+    refuse_quantization,
+    resolve_activations,
+)
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.summary import Inside
+from dnnl.kernels.shared.pointwise import BYTES, core_of, symbol
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
+from dnnl.types.tag import FormatTag
+
+# Products of bytes less their zero points, whose sums f32 holds exactly.
+_MOST_EXACT = 2**24 // 255**2
+# Registers of outputs, which share each weight, where there are more taps than so many.
+_SIDE_BY_SIDE, _MANY_TAPS = 4, 64
+
+
+@dataclass(frozen=True)
+class Conf:
+    """The problem with every layout decided."""
+
+    problem: Problem
+
+    @property
+    def scratchpad(self) -> int:
+        """Its bytes: nothing is copied."""
+        return 0
+
+    @property
+    def inside(self) -> Inside:
+        """What was decided, for people: products are those of f32, whatever lies in memory."""
+        return Inside(Multiply(DataType.f32, DataType.f32, 1, FLOATS))
+
+
+def is_depthwise(problem: Problem) -> bool:
+    """Whether every group has one channel on both sides."""
+    return problem.grouped and problem.weights.dims[1:3] == (1, 1)
+
+
+def resolve(problem: Problem, isa: Isa) -> Problem:
+    """Decide the layouts that are ``any``: all tensors with channels in blocks of a vector."""
+    problem = resolve_activations(problem, isa)
+    if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
+        letters = "bcdefg"[: problem.weights.ndims - 1]
+        whole = problem.src.data_type in BYTES  # as their activations have channels
+        blocked = problem.weights.dims[0] >= isa.lanes > 1 and not whole
+        tag = f"A{letters}{isa.lanes}a" if blocked else f"{letters}a"
+        problem = replace(problem, weights=problem.weights.with_tag(FormatTag(tag)))
+    return problem
+
+
+def configure(problem: Problem, isa: Isa) -> Conf | RowsConf | Refusal:
+    """Accept any layout of a depthwise convolution."""
+    if not is_depthwise(problem):
+        return Refusal(Reason.SHAPE, "not one channel a group")
+    taps = prod(problem.weights.dims[3:])
+    if problem.src.data_type in BYTES and taps > _MOST_EXACT:
+        rule = f"f32 holds the sums of {_MOST_EXACT} exactly"
+        return Refusal(Reason.SHAPE, f"{taps} taps of bytes; {rule}")
+    refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
+    if refusal is not None:
+        return refusal
+    return _in_rows(problem, isa) or Conf(problem)
+
+
+def _in_rows(problem: Problem, isa: Isa) -> RowsConf | None:
+    """The convolution by rows, if it can be done so."""
+    by_bytes = convolution_depthwise_bytes.plan(problem, isa)
+    return by_bytes or tiles.plan(problem, isa)
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """One spatial dimension: the axes of the outputs, which exist inside ``where`` and are padding
+    outside of ``filled``, and that of their taps; what an iteration is about in each tensor.
+    Elements of src and taps meet inside ``pairs`` only."""
+
+    parallel: tuple[Axis, ...]
+    reduced: Axis
+    src: Affine
+    tap: Affine
+    dst: Affine
+    pairs: tuple[Bound, ...] = ()
+    where: tuple[Bound, ...] = ()
+    filled: tuple[Bound, ...] = ()
+
+
+def _walk(space: Spatial, name: str) -> Walk:
+    out, tap = Axis(space.dst, f"o{name}"), Axis(space.kernel, f"k{name}")
+    seen = Affine.of(out, space.stride) + Affine.of(tap, space.dilation) + -space.padding
+    return Walk((out,), tap, seen, Affine.of(tap), Affine.of(out))
+
+
+def build(conf: Conf | RowsConf, isa: Isa) -> Kernel:
+    """One nest over the output that folds over the taps, unless rows are computed at a time."""
+    if isinstance(conf, RowsConf):
+        return build_rows(conf, isa)
+    return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
+
+
+def walks_of(problem: Problem) -> list[Walk]:
+    """Depth, height and width of a convolution."""
+    return [_walk(space, name) for space, name in zip(problem.space, "dhw", strict=True)]
+
+
+def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> Kernel:
+    """The kernel ``name``, one nest along ``walks``: depth, height and width."""
+    module, arguments = Module(name, isa), Arguments()
+    phase = emit_walk(module, name, problem, walks, arguments)
+    return Kernel(module, (phase,), arguments.ids)
+
+
+def emit(module: Module, name: str, problem: Problem, arguments: Arguments) -> Phase:
+    """Write the phase ``name`` of a convolution all of whose tensors are read where they are."""
+    in_rows = _in_rows(problem, module.isa)
+    if in_rows is None or in_rows.copies_in:
+        return emit_walk(module, name, problem, walks_of(problem), arguments)
+    return in_rows.emit(module, name, arguments)
+
+
+def emit_walk(
+    module: Module, name: str, problem: Problem, walks: Sequence[Walk], arguments: Arguments
+) -> Phase:
+    """Write the phase ``name``, one nest along ``walks``: depth, height and width."""
+    n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
+    outs = [axis for walk in walks for axis in walk.parallel]
+    taps = [walk.reduced for walk in walks]
+    pairs = tuple(bound for walk in walks for bound in walk.pairs)
+    batch, channel = Affine.of(n), Affine.of(c)
+    seen = activation_index(problem.src, batch, (channel,), [walk.src for walk in walks])
+    bare = frozenset(range(2, problem.src.ndims))  # what pads a block is no tap
+    src = Operand(arguments.slot(Arg.SRC), problem.src, seen, inside=pairs, bare=bare)
+    offsets = [walk.tap for walk in walks]
+    index = weights_index(problem.weights, True, channel, ZERO, ZERO, offsets)
+    weights = Operand(arguments.slot(Arg.WEIGHTS), problem.weights, index, inside=pairs)
+    where = activation_index(problem.dst, batch, (channel,), [walk.dst for walk in walks])
+    dst = Operand(arguments.slot(Arg.DST), problem.dst, where)
+    inputs = [src, weights]
+    bias = None
+    if not problem.bias.is_zero:
+        bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
+        inputs.append(bias)
+    epilogue = Epilogue(problem.post_ops, dst, arguments)
+    factors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights}
+    tensors = {**factors, int(Arg.DST): dst}
+    quantizer = Quantizer(problem.quantization, tensors, arguments, requantizes=True)
+
+    def tap(point: Point, total: Value) -> Values:
+        a, w = (quantizer.centred(point, arg, point.load(op)) for arg, op in factors.items())
+        return (multiply_add(point.e, a, w, total),)
+
+    def body(point: Point) -> None:
+        (value,) = point.fold((0.0,), tap, added)
+        for argument in factors:
+            value = quantizer.scaled(point, argument, value)
+        if bias is not None:
+            value = point.e.b.fadd(value, point.load(bias))
+        value = epilogue.apply(point, value)
+        point.store(dst, quantizer.quantize(point, Arg.DST, value))
+
+    entry = symbol(name, (problem.src, problem.weights, problem.dst), module.isa)
+    read = (*inputs, *epilogue.operands, *quantizer.operands)
+    nest = Nest(
+        (n, c, *outs), tuple(taps), read, (dst,), body,
+        where=tuple(bound for walk in walks for bound in walk.where),
+        filled=tuple(bound for walk in walks for bound in walk.filled),
+        reads_dst=epilogue.reads_dst, core=core_of(problem.src, problem.weights, problem.dst),
+        registers=_SIDE_BY_SIDE if prod(s.kernel for s in problem.space) > _MANY_TAPS else 1,
+    )  # fmt: skip
+    return emit_nest(module, entry, nest)

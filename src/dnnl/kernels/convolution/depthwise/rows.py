@@ -1,0 +1,197 @@
+"""What depthwise convolutions share that compute a row of outputs for some vectors of channels.
+
+Channels lie side by side. A work item is a row of a panel of channels: what its taps meet above and
+below is known for all of it, and what lies to the left and the right for all rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.epilogue.finish import Depth, Finish
+from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue
+from dnnl.codegen.epilogue.quantization import Quantizer
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, Module, Type, Value
+from dnnl.codegen.ir.kernel import Kernel
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Env, Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.codegen.product.brgemm import TileShape
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
+from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.product.base.store import Columns
+from dnnl.kernels.product.plan.summary import Inside
+from dnnl.kernels.shared.pointwise import emit_copies, symbol
+from dnnl.kernels.shared.scratchpad import Argument, Relayout
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class RowsConf(ABC):
+    """A problem whose activations have channels side by side, the ``weights`` with their channels
+    side by side, ``vectors`` of which a panel has, and the ``scratchpad`` in bytes."""
+
+    problem: Problem
+    weights: Argument
+    multiply: Multiply
+    core: DataType
+    vectors: int
+    copies_in: tuple[Relayout, ...]
+    scratchpad: int
+
+    @property
+    def inside(self) -> Inside:
+        """What was decided, for people."""
+        return Inside(self.multiply, copies_in=self.copies_in)
+
+    @abstractmethod
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
+        """Write the phase ``name`` of the convolution, behind the copies."""
+
+
+@dataclass(frozen=True)
+class RowsWalk:
+    """The axes of dst: images, places and channels."""
+
+    batch: Axis
+    places: tuple[Axis, Axis, Axis]
+    columns: Columns
+
+    @staticmethod
+    def of(conf: RowsConf, isa: Isa) -> RowsWalk:
+        """The axes of a problem's dst."""
+        problem = conf.problem
+        depth, height, width = (
+            Axis(space.dst, name)
+            for space, name in zip(problem.space, ("od", "oh", "ow"), strict=True)
+        )
+        columns = Columns.of(problem.groups, TileShape(1, conf.vectors), isa.lanes)
+        return RowsWalk(Axis(problem.dst.dims[0], "n"), (depth, height, width), columns)
+
+    @property
+    def items(self) -> tuple[Axis, ...]:
+        """The axes of a work item, which is a row of a panel."""
+        return (self.batch, *self.places[:2], self.columns.panel)
+
+
+@dataclass(frozen=True, eq=False)
+class RowsTensors:
+    """What the convolution reads, and what is done with its sums; the zero point of src, if it has
+    one, is taken off before that."""
+
+    src: Operand
+    weights: Operand
+    zero_point: Operand | None
+    finish: Finish
+
+    @staticmethod
+    def of(conf: RowsConf, walk: RowsWalk, arguments: Arguments) -> RowsTensors:
+        """The tensors of a problem along the axes of dst."""
+        problem, channel, zeros = conf.problem, walk.columns.form, [ZERO] * 3
+        image, there = Affine.of(walk.batch), list(map(Affine.of, walk.places))
+
+        def activation(arg: Arg, desc: MemoryDesc, at: list[Affine]) -> Operand:
+            index = activation_index(desc, image, (channel,), at)
+            return Operand(arguments.slot(arg), desc, index)
+
+        src = activation(Arg.SRC, problem.src, zeros)
+        dst = activation(Arg.DST, problem.dst, there)
+        slot, desc = conf.weights
+        index = weights_index(desc, True, channel, ZERO, ZERO, zeros)
+        weights = Operand(arguments.slot(slot), desc, index)
+        bias = None
+        if not problem.bias.is_zero:
+            bias = Operand(arguments.slot(Arg.BIAS), problem.bias, (channel,))
+        tensors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights, int(Arg.DST): dst}
+        whole, later = (
+            Quantizer(given, tensors, arguments, requantizes=True)
+            for given in (
+                problem.quantization, problem.quantization.without_zero_points(Arg.SRC)
+            )
+        )  # fmt: skip
+        finish = Finish(
+            conf.multiply, conf.core, dst, bias, Epilogue(problem.post_ops, dst, arguments),
+            later, (Arg.SRC, Arg.WEIGHTS), Depth(0, 0),
+        )  # fmt: skip
+        return RowsTensors(src, weights, whole.zero_point(Arg.SRC), finish)
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All that is touched."""
+        given = () if self.zero_point is None else (self.zero_point,)
+        return (self.src, self.weights, *given, *self.finish.operands)
+
+
+class RowsWriter(ABC):
+    """Writes such a convolution."""
+
+    def __init__(self, module: Module, name: str, conf: RowsConf, arguments: Arguments) -> None:
+        self.space = conf.problem.space
+        self.walk = RowsWalk.of(conf, module.isa)
+        self.tensors = RowsTensors.of(conf, self.walk, arguments)
+        problem = conf.problem
+        entry = symbol(name, (problem.src, problem.weights, problem.dst), module.isa)
+        self.function = PhaseFunction.of(module, entry, self.tensors.operands)
+        self.e = self.function.e
+        self.pointers = self.function.pointers(self.tensors.operands)
+        self.steps = three(problem.src.strides[2:])
+
+    @property
+    def items(self) -> tuple[Axis, ...]:
+        """The axes of a work item."""
+        return self.walk.items
+
+    def phase(self) -> Phase:
+        """The phase."""
+        count = prod(axis.extent for axis in self.items)
+
+        def item(number: Value) -> None:
+            env: dict[Axis, Value] = {}
+            for axis in reversed(self.items):
+                number, env[axis] = self.e.divmod(number, axis.extent)
+            self.item(env)
+
+        self.function.each_item(count, item)
+        return self.function.end(count)
+
+    @abstractmethod
+    def item(self, env: Env) -> None:
+        """Write one work item."""
+
+
+def build_rows(conf: RowsConf, isa: Isa) -> Kernel:
+    """The weights in order, and the convolution."""
+    module, arguments = Module("depthwise", isa), Arguments()
+    phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
+    phases.append(conf.emit(module, "depthwise", arguments))
+    return Kernel(module, tuple(phases), arguments.ids)
+
+
+def shifted_alike(problem: Problem) -> bool:
+    """Whether src has one zero point at most, of whole bytes, and weights have none."""
+    points = dict(problem.quantization.zero_points)
+    of_src = points.get(Arg.SRC)
+    one = of_src is None or not (of_src.mask or of_src.data_type.bits < 8)
+    return Arg.WEIGHTS not in points and one
+
+
+def load_one(e: Emitter, pointer: Value, operand: Operand, core: Type) -> Value:
+    """The single number that an operand has, in all lanes."""
+    row = storage(operand.data_type, core)
+    one = e.b.load(pointer, typ=row.element, align=operand.data_type.size)
+    return row.to_core(e, vector.splat(e, one, e.isa.lanes))
+
+
+def three(strides: Sequence[int]) -> list[int]:
+    """The steps along depth, height and width, of which the first ones may be missing."""
+    return [0] * (3 - len(strides)) + list(strides)

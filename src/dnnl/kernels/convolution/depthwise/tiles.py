@@ -1,0 +1,331 @@
+"""Depthwise convolution in f32, several outputs of a row at a time.
+
+A tile has a vector of channels of neighbouring outputs. For each row of taps it loads the weights
+and then one pixel after the other, each of which several outputs meet::
+
+    pixels    p0    p1    p2    p3
+    outputs   o0 += w0*p0 + w1*p1 + w2*p2
+              o1 +=         w0*p1 + w1*p2 + w2*p3
+
+Of a row of taps a tile of 8 outputs loads 10 pixels and 3 weights for 24 multiplications. Rows of
+taps above and below the image are left out by a loop that does not reach them; the first and the
+last tiles of a row, whose taps may lie beside it, are written out for their places. Bytes become
+f32, which holds their sums exactly, once for a tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import prod
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.epilogue.finish import core_type
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
+from dnnl.codegen.memory.access import Env, Operand
+from dnnl.codegen.memory.address import Affine, Axis, linear_offset
+from dnnl.codegen.product.brgemm import Tile, TileShape
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.convolution.depthwise.rows import (
+    RowsConf,
+    RowsWriter,
+    load_one,
+    shifted_alike,
+    three,
+)
+from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.store import Columns, Store
+from dnnl.kernels.shared.pointwise import BYTES, FLOATS
+from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.tag import FormatTag
+
+_MOST_PLACES = 8
+_MOST_TAPS = 16  # of a row of them, which is written out
+_MOST_BORDERS = 4  # tiles, which are written out
+_MOST_LINES = 2**12  # multiplications that are written out for them
+_ITEMS = 64  # at least, where there are so many rows of panels
+
+Meets = dict[int, list[tuple[int, int]]]
+"""Of each pixel of a row that a tile reads, the outputs and the taps that meet there."""
+
+
+@dataclass(frozen=True)
+class Conf(RowsConf):
+    """A tile has so many ``places`` side by side."""
+
+    places: int
+
+    def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
+        return _Writer(module, name, self, arguments).phase()
+
+
+def plan(problem: Problem, isa: Isa) -> Conf | None:
+    """The configuration of a depthwise convolution, or None where nests have to do it."""
+    src, weights, dst = problem.src, problem.weights, problem.dst
+    if isa.device is not None or isa.lanes == 1 or dst.has_zero_dim:
+        return None
+    types = {src.data_type, weights.data_type}
+    if not types <= FLOATS | BYTES or dst.data_type.bits < 8 or not shifted_alike(problem):
+        return None
+    width = problem.space[2]
+    places = _places(width, isa)
+    if places is None or width.kernel > _MOST_TAPS:
+        return None
+    scratchpad = Scratchpad()
+    read: Argument = (Arg.WEIGHTS, weights)
+    if not _in_vectors(weights, 0, isa):
+        letters = "bcdefg"[: weights.ndims - 1]
+        read = scratchpad.copy(read, weights.with_tag(FormatTag(f"{letters}a")))
+    if not all(_in_vectors(desc, 1, isa) and _whole(desc, isa) for desc in (src, dst)):
+        return None
+    way = Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
+    bare = problem.bias.is_zero and not problem.post_ops
+    core = core_type(way, dst.data_type, problem.quantization, bare=bare)
+    return Conf(problem, read, way, core, 1, tuple(scratchpad.copies), scratchpad.size, places)
+
+
+def _places(width: Spatial, isa: Isa) -> int | None:
+    """How many outputs of a row a tile has beside the weights of a row of taps; None where too many
+    tiles would have borders."""
+    most = max(2, min(_MOST_PLACES, isa.registers - width.kernel - 2))
+    places = -(-width.dst // -(-width.dst // most))
+    inner, last = _inner(width, places)
+    borders = inner + -(-width.dst // places) - last
+    written = (borders + 1) * places * width.kernel
+    return places if borders <= _MOST_BORDERS and written <= _MOST_LINES else None
+
+
+def _inner(width: Spatial, places: int) -> tuple[int, int]:
+    """The whole tiles whose taps all lie inside of a row, as a half-open range."""
+    low, high = width.inner
+    first = -(-low // places)
+    return first, max(first, high // places)
+
+
+def _in_vectors(desc: MemoryDesc, dim: int, isa: Isa) -> bool:
+    """Whether vectors of elements along ``dim`` lie side by side, at affine places."""
+    columns = Columns.of(desc.dims[dim], TileShape(1, 1), isa.lanes)
+    index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
+    index[dim] = columns.form
+    form = linear_offset(desc, index)
+    return form is not None and form.stride(columns.lane) == 1
+
+
+def _whole(desc: MemoryDesc, isa: Isa) -> bool:
+    """Whether nothing is padded but the last vector of channels."""
+    channels = desc.dims[1]
+    wanted = [
+        -(-channels // isa.lanes) * isa.lanes if n == 1 else size
+        for n, size in enumerate(desc.dims)
+    ]
+    return desc.padded_dims in (desc.dims, tuple(wanted))
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of outputs of some panels: where it is, how far its first taps are from the beginning
+    of src, the first tap of depth and of height that lies inside of the image and the one behind
+    the last, the first panel, and the one behind the last."""
+
+    env: Env
+    offset: Value
+    inside: tuple[tuple[Value, Value], tuple[Value, Value]]
+    panels: tuple[Value, Value]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """A panel of a row: where it is, the lanes that are channels, and what the first taps meet in
+    src and in weights."""
+
+    env: Env
+    mask: vector.Mask
+    src: Value
+    weights: Value
+
+
+class _Writer(RowsWriter):
+    """Writes the convolution. Channels last, a work item goes over the panels of a tile before it
+    goes on in the row, so that pixels are read as they lie in memory."""
+
+    def __init__(self, module: Module, name: str, conf: Conf, arguments: Arguments) -> None:
+        super().__init__(module, name, conf, arguments)
+        self.conf, problem, columns = conf, conf.problem, self.walk.columns
+        self.shift = self._shift()
+        self.weight_steps = three(conf.weights[1].strides[3:])
+        self.rest = columns.count % columns.width
+        padded = self.rest and problem.dst.dims != problem.dst.padded_dims
+        self.store = Store(
+            self.e, self.pointers, self.tensors.finish, self.walk.places, columns,
+            (columns.inside,) if padded else (), (), banded=False,
+        )  # fmt: skip
+        *rows, panel = self.walk.items
+        in_pixels = self._form(self.tensors.src).stride(panel) == columns.width
+        least = -(-_ITEMS // prod(axis.extent for axis in rows)) if in_pixels else panel.extent
+        self.each = -(-panel.extent // min(panel.extent, least))
+        self.part = Axis(-(-panel.extent // self.each), "part")
+
+    @property
+    def items(self) -> tuple[Axis, ...]:
+        return (*self.walk.items[:-1], self.part)
+
+    def item(self, env: Env) -> None:
+        e, panels = self.e, self.walk.columns.panel.extent
+        low = e.mul(env[self.part], self.each)
+        high = e.smaller(e.add(low, i64(self.each)), i64(panels))
+        (depth, height, _), offset, inside = self.walk.places, i64(0), []
+        for axis, space, step in zip((depth, height), self.space, self.steps, strict=False):
+            first = e.add(e.mul(env[axis], space.stride), i64(-space.padding))
+            offset = e.add(offset, e.mul(first, step))
+            inside.append(self._inside(first, space))
+        offset = e.add(offset, i64(-self.space[2].padding * self.steps[2]))
+        self._row(_Row(env, offset, (inside[0], inside[1]), (low, high)))
+
+    def _each_panel(self, row: _Row, tile: Callable[[_Panel], None]) -> None:
+        """``tile(panel)`` for the panels of a row."""
+        e, columns, (low, high) = self.e, self.walk.columns, row.panels
+
+        def whole(number: Value) -> None:
+            tile(self._panel(row, number, None))
+
+        if not self.rest:
+            e.loop(low, high, whole, unroll=False, name="panel")
+            return
+        last = i64(columns.panel.extent - 1)
+        e.loop(low, e.smaller(high, last), whole, unroll=False, name="panel")
+        mask = vector.known_lanes([lane < self.rest for lane in range(columns.width)])
+
+        def partly() -> Values:
+            tile(self._panel(row, last, mask))
+            return ()
+
+        e.branch(e.b.icmp_signed(">", high, last), partly, lambda: ())
+
+    def _panel(self, row: _Row, number: Value, mask: vector.Mask) -> _Panel:
+        e, env = self.e, {**row.env, self.walk.columns.panel: number}
+        places = []
+        for operand, more in ((self.tensors.src, row.offset), (self.tensors.weights, i64(0))):
+            at = e.add(self._form(operand).along(env).emit(e, env), more)
+            places.append(e.element(self.pointers[operand], at, storage(operand.data_type).element))
+        return _Panel(env, mask, *places)
+
+    @staticmethod
+    def _form(operand: Operand) -> Affine:
+        form = operand.offset(operand.index)
+        assert form is not None, "plan takes affine layouts"
+        return form
+
+    def _inside(self, first: Value, space: Spatial) -> tuple[Value, Value]:
+        """The taps that lie inside if the first one is at ``first``."""
+        e, step = self.e, space.dilation
+        if not space.padded:
+            return i64(0), i64(space.kernel)
+        before = e.larger(e.b.neg(first), i64(0))
+        low, _ = e.divmod(e.add(before, i64(step - 1)), step)
+        behind = e.larger(e.b.sub(i64(space.src), first), i64(0))
+        high, _ = e.divmod(e.add(behind, i64(step - 1)), step)
+        return low, e.smaller(high, i64(space.kernel))
+
+    def _row(self, row: _Row) -> None:
+        """All tiles of a row; those that are inside by a loop."""
+        e, width, places = self.e, self.space[2], self.conf.places
+        first, last = _inner(width, places)
+        for number in range(first):
+            self._at(row, number)
+
+        def inner(number: Value) -> None:
+            self._tile(row, e.mul(number, places), places, lambda _output, _tap: True)
+
+        e.loop(i64(first), i64(last), inner, unroll=False, name="tile")
+        for number in range(last, -(-width.dst // places)):
+            self._at(row, number)
+
+    def _at(self, row: _Row, number: int) -> None:
+        """A tile whose place is known, and with it which of its taps lie inside."""
+        width, begin = self.space[2], number * self.conf.places
+
+        def inside(output: int, tap: int) -> bool:
+            place = (begin + output) * width.stride + tap * width.dilation - width.padding
+            return 0 <= place < width.src
+
+        self._tile(row, i64(begin), min(self.conf.places, width.dst - begin), inside)
+
+    def _tile(
+        self, row: _Row, begin: Value, places: int, inside: Callable[[int, int], bool]
+    ) -> None:
+        """The outputs of a tile in all panels, with those taps of a row that lie ``inside``."""
+        width = self.space[2]
+        meets: Meets = {}
+        for output, tap in product(range(places), range(width.kernel)):
+            if inside(output, tap):
+                at = output * width.stride + tap * width.dilation
+                meets.setdefault(at, []).append((output, tap))
+
+        def of_panel(panel: _Panel) -> None:
+            self._sum(row, panel, begin, places, meets)
+
+        self._each_panel(row, of_panel)
+
+    def _sum(self, row: _Row, panel: _Panel, begin: Value, places: int, meets: Meets) -> None:
+        """The outputs of a tile in one panel."""
+        e, width, (depths, heights) = self.e, self.space[2], row.inside
+        column = e.mul(begin, width.stride * self.steps[2])
+
+        def of_height(d: Value, h: Value, *sums: Value) -> Values:
+            there, own = column, i64(0)
+            for tap, space, step, wide in zip(
+                (d, h), self.space, self.steps, self.weight_steps, strict=False
+            ):
+                there = e.add(there, e.mul(tap, space.dilation * step))
+                own = e.add(own, e.mul(tap, wide))
+            return self._of_taps(panel, there, own, meets, sums)
+
+        def of_depth(d: Value, *sums: Value) -> Values:
+            return e.loop(*heights, partial(of_height, d), sums, unroll=False, name="kh")
+
+        kind = vector.vector_type(F32, e.isa.lanes)
+        zeros = (vector.splat_constant(kind, 0.0),) * places
+        sums = e.loop(*depths, of_depth, zeros, unroll=False, name="kd")
+        env = {**panel.env, self.walk.places[2]: begin}
+        self.store.at(env, width.dst, places).finish(Tile(1, sums))
+
+    def _of_taps(
+        self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values
+    ) -> Values:  # fmt: skip
+        """The sums with a row of taps, of pixels from one on and weights from one on."""
+        e, results = self.e, list(sums)
+        src, weights = self.tensors.src.data_type, self.tensors.weights.data_type
+        taps = {tap for met in meets.values() for _, tap in met}
+        loaded = {
+            tap: self._load(panel, panel.weights, weights, own, tap * self.weight_steps[2])
+            for tap in sorted(taps)
+        }
+        for at in sorted(meets):
+            pixel = self._load(panel, panel.src, src, there, at * self.steps[2])
+            pixel = pixel if self.shift is None else e.b.fsub(pixel, self.shift)
+            for output, tap in meets[at]:
+                results[output] = vector.multiply_add(e, pixel, loaded[tap], results[output])
+        return tuple(results)
+
+    def _load(self, panel: _Panel, start: Value, kind: DataType, offset: Value, more: int) -> Value:
+        """A vector of channels as f32."""
+        e, stored = self.e, storage(kind)
+        place = e.element(start, e.add(offset, i64(more)), stored.element)
+        lanes = vector.vector_type(stored.element, e.isa.lanes)
+        return stored.to_core(e, vector.load(e, place, lanes, panel.mask))
+
+    def _shift(self) -> Value | None:
+        """The zero point of src in all lanes, if it has one."""
+        operand = self.tensors.zero_point
+        return None if operand is None else load_one(self.e, self.pointers[operand], operand, F32)

@@ -1,0 +1,1 @@
+"""Convolution as a product over taps and channels."""

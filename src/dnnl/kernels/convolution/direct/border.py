@@ -1,0 +1,101 @@
+"""A copy of src with a border of zeros, so that every tap of a convolution finds an element.
+
+A matrix unit multiplies all rows of a tile at each step: it cannot leave out those pixels of which
+a tap lies outside the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.conversion.convert import bare_core
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.product.base.border_rows import Rows
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.shared.pointwise import letters
+from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
+
+Space = tuple[Spatial, Spatial, Spatial]
+"""Depth, height and width; a missing one has size 1."""
+
+
+NOWHERE = -1
+"""The argument of what lies in no argument."""
+
+
+@dataclass(frozen=True)
+class Border:
+    """The ``copy`` of ``src``, which has so many zeros in depth, height and width before its first
+    pixel as ``before`` says, and ``sizes`` with all of them. Both have ``pixels`` dimensions of
+    space. Where it can be made in ``rows`` it is; ``in_bands`` is one of a single image that each
+    thread makes as it needs it."""
+
+    src: Argument
+    copy: Argument
+    before: tuple[int, ...]
+    sizes: tuple[int, ...]
+    pixels: int
+    rows: Rows | None
+    in_bands: bool
+
+    def space(self, given: Space) -> Space:
+        """What a convolution of src is as one of the copy."""
+        d, h, w = (
+            replace(own, src=size, padding=own.padding - before)
+            for own, size, before in zip(given, self.sizes, self.before, strict=True)
+        )
+        return d, h, w
+
+
+def take(
+    scratchpad: Scratchpad, src: Argument, layout: MemoryDesc, pixels: int,
+    spaces: Sequence[Space], isa: Isa, *, in_bands: bool,
+) -> Border | None:  # fmt: skip
+    """Room for a copy in which all taps of these convolutions lie, with the tag of ``layout``; None
+    if they lie in src itself. Both have ``pixels`` dimensions of space. Where possible it is made
+    ``in_bands``, if that is wanted."""
+    if not any(own.padded for space in spaces for own in space):
+        return None
+    dims = tuple(zip(*spaces, strict=True))
+    before = tuple(max(0, *(own.padding for own in each)) for each in dims)
+    ends = (max(each[0].src, *(own.last + 1 for own in each)) for each in dims)
+    sizes = tuple(border + end for border, end in zip(before, ends, strict=True))
+    head = layout.dims[: layout.ndims - pixels]
+    assert layout.tag is not None, "copies have layouts that a tag spells"
+    desc = MemoryDesc((*head, *sizes[3 - pixels :]), layout.data_type, layout.tag)
+    rows = Rows.of(isa, src[1], desc, before[3 - pixels :])
+    if in_bands and rows is not None and pixels == 2:
+        one = MemoryDesc((1, *desc.dims[1:]), desc.data_type, desc.tag)
+        return Border(src, (NOWHERE, one), before, sizes, pixels, rows, in_bands=True)
+    return Border(src, scratchpad.take(desc), before, sizes, pixels, rows, in_bands=False)
+
+
+def emit(module: Module, border: Border, arguments: Arguments) -> Phase:
+    """Write the phase that makes the copy."""
+    isa, (slot, desc) = module.isa, border.copy
+    symbol = f"{module.ir.name}_border__{desc.data_type}__{isa.lanes}x1__{isa.name}"
+    if border.rows is not None:
+        src, copy = arguments.slot(border.src[0]), arguments.slot(slot)
+        return border.rows.emit(module, symbol, src, copy, desc.offset0 * desc.data_type.size)
+    axes = letters(desc.dims)
+    index = [Affine.of(axis) for axis in axes]
+    pixels = border.pixels
+    shifts = (*[0] * (desc.ndims - pixels), *border.before[3 - pixels :])
+    moved = tuple(form + -shift for form, shift in zip(index, shifts, strict=True))
+    given = Operand(arguments.slot(border.src[0]), border.src[1], moved)
+    made = Operand(arguments.slot(slot), desc, tuple(index))
+
+    def body(point: Point) -> None:
+        point.store(made, point.load_or_zero(given))
+
+    core = bare_core(border.src[1].data_type, desc.data_type)
+    return emit_nest(module, symbol, Nest(axes, (), (given,), (made,), body, core=core))

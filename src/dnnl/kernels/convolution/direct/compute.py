@@ -1,0 +1,210 @@
+"""The product of a convolution: pixels times panels of weights, summed over channels and taps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.epilogue.finish import Depth
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.kernels.convolution.direct.border import NOWHERE, Border
+from dnnl.kernels.convolution.direct.residues import Residues
+from dnnl.kernels.product.base.border_bands import Bands
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.store import Columns
+from dnnl.kernels.product.loops import phases
+from dnnl.kernels.product.loops.form import Axes, Product
+from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.types.memory_desc import MemoryDesc
+
+Space = tuple[Spatial, Spatial, Spatial]
+"""Depth, height and width; a missing one has size 1."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A convolution of a part of dst with a part of the weights: its sizes, and which outputs and
+    which taps those of ``space`` are. By default all of both."""
+
+    space: Space
+    residues: tuple[Residues, Residues, Residues] = (Residues(), Residues(), Residues())
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """The axes of a piece, each for depth, height and width, and what an iteration is about: the
+    pixel ``at`` in dst, the tap ``offsets`` in the weights, the pixel ``seen`` in src."""
+
+    residues: Axes
+    places: Axes
+    taps: Axes
+    at: list[Affine]
+    offsets: list[Affine]
+    seen: list[Affine]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conf(product_conf.Conf):
+    """A convolution whose layouts the product can walk.
+
+    ``channels`` and ``outputs`` are those of one group; ``pieces`` make up dst. Out of
+    ``channel_sums`` and ``tap_sums``, parts of the scratchpad, ``row_sums`` and ``column_sums`` are
+    added up (`conv_sums`), the latter for all pixels alike unless there are ``borders``. Where src
+    is read as the copy with a ``border``, the sums are those of src all the same.
+    """
+
+    groups: int
+    channels: int
+    outputs: int
+    pieces: tuple[Piece, ...]
+    borders: bool
+    channel_sums: Argument | None
+    tap_sums: Argument | None
+    border: Border | None = None
+
+    @property
+    def read(self) -> Argument:
+        """What the product reads as src."""
+        return (self.widened or self.src) if self.border is None else self.border.copy
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the weights have a dimension of groups."""
+        return self.weights[1].ndims > self.dst[1].ndims
+
+    def src_index(
+        self, n: Affine, g: Affine, c: Affine, at: Sequence[Affine]
+    ) -> tuple[Affine, ...]:
+        """The index of src for a channel of a group, which may be a dimension of its own."""
+        src = self.src[1]
+        split = src.ndims > self.dst[1].ndims
+        channel = (g, c) if split else (g * self.channels + c,)
+        return activation_index(src, n, channel, at)
+
+    def weights_index(
+        self, g: Affine, o: Affine, i: Affine, taps: Sequence[Affine]
+    ) -> tuple[Affine, ...]:
+        """The index of the weights."""
+        return weights_index(self.weights[1], self.grouped, g, o, i, taps)
+
+
+def activation_index(
+    desc: MemoryDesc, n: Affine, channel: tuple[Affine, ...], spatial: Sequence[Affine]
+) -> tuple[Affine, ...]:
+    """The index of an activation from its three spatial ones, of which it may have fewer."""
+    head = (n, *channel)
+    return (*head, *spatial[3 - (desc.ndims - len(head)) :])
+
+
+def weights_index(
+    desc: MemoryDesc, groups: bool, g: Affine, o: Affine, i: Affine, taps: Sequence[Affine]
+) -> tuple[Affine, ...]:
+    """The index of the weights, with the dimension of groups if they have one."""
+    head = (g, o, i) if groups else (o, i)
+    return (*head, *taps[3 - (desc.ndims - len(head)) :])
+
+
+def channel_block(src: MemoryDesc) -> int:
+    """How many channels of src are side by side before the next block, 0 if it has no blocks."""
+    sizes = block_boundaries(src, 1)
+    return sizes[-1] if sizes else 0
+
+
+def walk(piece: Piece) -> Walk:
+    """Walk all outputs and taps of a piece."""
+    d, h, w = piece.space
+    places = Axis(d.dst, "od"), Axis(h.dst, "oh"), Axis(w.dst, "ow")
+    taps = Axis(d.kernel, "kd"), Axis(h.kernel, "kh"), Axis(w.kernel, "kw")
+    in_d, in_h, in_w = (Axis(own.count, "residue") for own in piece.residues)
+    residues = in_d, in_h, in_w
+    each = list(zip(piece.space, piece.residues, residues, places, taps, strict=True))
+    return Walk(
+        residues, places, taps,
+        at=[own.outputs.of(residue, out) for _, own, residue, out, _ in each],
+        offsets=[own.taps.of(residue, tap) for _, own, residue, _, tap in each],
+        seen=[
+            Affine.of(out, s.stride) + Affine.of(tap, s.dilation) + -s.padding
+            for s, _, _, out, tap in each
+        ],
+    )  # fmt: skip
+
+
+def _channels(conf: Conf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
+    """The axes around the taps and inside of them, and the channel of a group."""
+    block, group = channel_block(conf.read[1]), conf.multiply.group
+    if not block:
+        inner = Axis(-(-conf.channels // group), "ic")
+        return (), (inner,), Affine.of(inner, group)
+    outer, inner = Axis(-(-conf.channels // block), "icb"), Axis(block // group, "ic")
+    return (outer,), (inner,), Affine.of(outer, block) + Affine.of(inner, group)
+
+
+def products(conf: Conf, isa: Isa, arguments: Arguments) -> list[Product]:
+    """What is to be multiplied."""
+    return [_product(conf, piece, isa, arguments) for piece in conf.pieces]
+
+
+def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Product:
+    if conf.border is not None:
+        piece = replace(piece, space=conf.border.space(piece.space))
+    dst, here = conf.dst[1], walk(piece)
+    n, g = Axis(dst.dims[0], "n"), Axis(conf.groups, "g")
+    around, inside, c = _channels(conf)
+    columns = Columns.of(conf.outputs, conf.blocking.tile, isa.lanes)
+    batch, group = Affine.of(n), Affine.of(g)
+    oc, nothing = Affine.of(g, conf.outputs) + columns.form, (ZERO,) * 3
+
+    def operand(part: Argument, index: tuple[Affine, ...]) -> Operand:
+        return Operand(arguments.slot(part[0]), part[1], index)
+
+    bands = _bands(conf, piece, batch, arguments)
+    if bands is None:
+        src = operand(conf.read, conf.src_index(batch, group, c, here.seen))
+    else:
+        src = Operand(NOWHERE, conf.read[1], conf.src_index(ZERO, group, c, here.seen))
+    weights = operand(conf.weights, conf.weights_index(group, columns.form, c, here.offsets))
+    out = operand(conf.dst, activation_index(dst, batch, (oc,), here.at))
+    values = phases.Indices(
+        bias=(oc,),
+        src=conf.src_index(batch, group, ZERO, nothing),
+        weights=conf.weights_index(group, columns.form, ZERO, nothing),
+        row_sums=(batch, group, *here.at),
+        column_sums=(*here.at, oc),
+    )
+    padded = -(-conf.channels // conf.multiply.group) * conf.multiply.group
+    depth = Depth(conf.channels, padded)
+    # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
+    tail = (columns.inside,) if columns.inside.needed else ()
+    return Product(
+        (*here.residues, *_order(conf, n, g, columns)), piece.space, here.places, here.taps,
+        around, inside, columns, src, weights, conf.multiply,
+        phases.finish(conf, arguments, out, values, depth), conf.blocking,
+        domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
+        narrow=phases.other_way(conf, arguments, src, isa),
+        bands=bands,
+    )  # fmt: skip
+
+
+def _bands(conf: Conf, piece: Piece, batch: Affine, arguments: Arguments) -> Bands | None:
+    """What threads copy before they multiply it."""
+    border = conf.border
+    if border is None or border.rows is None or not border.in_bands:
+        return None
+    slot, desc = border.src
+    given = Operand(arguments.slot(slot), desc, ())
+    return Bands(given, border.rows, batch, piece.space[1])
+
+
+def _order(conf: Conf, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
+    """Groups outside. If panels are kept, each image meets all of them before the next one, which
+    reads the weights once an image; or each panel meets all images, which reads src once a panel:
+    what is less."""
+    if conf.blocking.places or not conf.blocking.panels:
+        return (g, n)
+    src, weights = conf.read[1], conf.weights[1]
+    images_outside = weights.size * n.extent < src.size * columns.panel.extent
+    return (g, n, columns.panel) if images_outside else (g, columns.panel, n)

@@ -1,0 +1,488 @@
+"""Convolution on register tiles, for any layouts.
+
+The compute phase broadcasts words of src, of one channel or as many as are multiplied at once, and
+reads whole vectors of weights. So channels of a word must be side by side in src, which may lie in
+any order besides; weights must have neighbouring output channels side by side, and dst is best
+written in vectors of channels. What does not fit is copied to the scratchpad and back by phases of
+its own: weights into panels, src and dst into channels-last order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+
+from dnnl.codegen.epilogue.finish import core_type, needs_row_sums
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.errors import InvalidArguments
+from dnnl.kernels.convolution.direct import border as conv_border
+from dnnl.kernels.convolution.direct import sums
+from dnnl.kernels.convolution.direct.border import Border
+from dnnl.kernels.convolution.direct.compute import Conf, Piece, Space, channel_block, products
+from dnnl.kernels.product.base import problem as product_problem
+from dnnl.kernels.product.base.blocking import Blocking
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.problem import LETTERS, NONE, becomes_floats
+from dnnl.kernels.product.base.types import way_of
+from dnnl.kernels.product.compensation.rows import RowSums
+from dnnl.kernels.product.loops import phases
+from dnnl.kernels.product.pack.pairs import take_flags
+from dnnl.kernels.product.pack.up_converted import take_widened, widened
+from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.unit import tiles as product_tiles
+from dnnl.kernels.shared.pointwise import BYTES
+from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg, name_of
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpPrelu
+from dnnl.types.tag import FormatTag
+
+_PANELS_OF_COPY = 8
+"""Panels that meet pixels for which a copy of them is worth its time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(product_problem.Problem):
+    """A forward convolution. The layout of src, weights and dst may be ``any``."""
+
+    space: Space
+
+    @property
+    def grouped(self) -> bool:
+        """Whether the weights have a dimension of groups."""
+        return self.weights.ndims > self.dst.ndims
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
+        return self.weights.dims[0] if self.grouped else 1
+
+    @property
+    def outputs(self) -> int:
+        """The output channels of a group."""
+        return self.weights.dims[1 if self.grouped else 0]
+
+    @property
+    def channels(self) -> int:
+        """The channels of src in a group."""
+        return self.weights.dims[2 if self.grouped else 1]
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """How many pixels apart the neighbouring rows of a tile are, in src and in dst."""
+        return self.space[2].stride, 1
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The convolutions that dst is made of."""
+        return (Piece(self.space),)
+
+    @property
+    def borders(self) -> bool:
+        """Whether some outputs have fewer taps inside src than others."""
+        return any(s.padded for s in self.space)
+
+
+def resolve(problem: Problem, isa: Isa) -> Problem:
+    """Decide the layouts that are ``any``.
+
+    Activations are channels-last where the first-level cache keeps all rows of a tile, however far
+    apart they are. Where tiles are higher, they get their channels in blocks of a vector, so that a
+    tile reads neighbouring lines; with too few channels for either they stay plain. Where groups
+    would cut blocks, and where bytes are multiplied, as models of bytes have them, they are
+    channels-last, and so they are for a matrix unit, which takes lines of channels.
+    """
+    problem = resolve_activations(problem, isa)
+    way = _way(problem, isa)
+    if problem.weights.format_kind is FormatKind.any and way is not None:
+        as_it_is = _reads(problem, way) and not _bordered(problem, way)
+        src = problem.src if as_it_is else _packed(problem, way)
+        if _apart(problem, isa):
+            src = _channels_last(src)
+        problem = replace(problem, weights=_panels(problem, src, way, isa))
+    return problem
+
+
+def _way(problem: Problem, isa: Isa) -> Multiply | None:
+    """How src and weights are multiplied: by a matrix unit, if it takes their sizes."""
+    types = problem.src.data_type, problem.weights.data_type
+    tiled = way_of(isa, *types, problem.narrow, tiled=True)
+    if tiled is not None and tiled.tiles is not None:
+        pixels = prod(problem.dst.dims[2:])
+        if product_tiles.takes(tiled, pixels, _words(problem, tiled)):
+            return tiled
+    return way_of(isa, *types, problem.narrow)
+
+
+def _words(problem: Problem, way: Multiply) -> int:
+    """How many words of a sum are side by side in src, or in the copy that is made of it."""
+    src, group = problem.src, way.group
+    words = -(-problem.channels // group)
+    if src.format_kind is not FormatKind.any and not _bordered(problem, way):
+        block = channel_block(src)
+        if _reads(problem, way) and (block or src.strides[-1] != words * group):
+            return block // group or words
+    w = problem.pieces[0].space[2]
+    return words * w.kernel if problem.groups == w.dilation == 1 else words
+
+
+def _bordered(problem: Problem, way: Multiply) -> bool:
+    """Whether the product reads a copy of src with a border."""
+    return way.tiles is not None and any(
+        own.padded for piece in problem.pieces for own in piece.space
+    )
+
+
+def resolve_activations(problem: Problem, isa: Isa) -> Problem:
+    """Decide src and dst only."""
+    way = _way(problem, isa)
+    last = problem.src.data_type in BYTES or bool(way and way.tiles)
+    decide = partial(_activation, groups=problem.groups, isa=isa, last=last)
+    return replace(problem, src=decide(problem.src), dst=decide(problem.dst))
+
+
+def _activation(desc: MemoryDesc, groups: int, isa: Isa, last: bool) -> MemoryDesc:
+    if desc.format_kind is not FormatKind.any:
+        return desc
+    channels = desc.dims[1]
+    spatial = LETTERS[2 : desc.ndims]
+    cut = 1 < groups < channels and channels // groups % isa.lanes
+    if last or cut:
+        return _channels_last(desc)
+    if channels < isa.lanes or isa.lanes == 1:
+        return desc.with_tag(f"ab{spatial}")
+    if max_rows(isa, 2) <= isa.caches.l1_ways:
+        return _channels_last(desc)
+    return desc.with_tag(f"aB{spatial}{isa.lanes}b")
+
+
+def _channels_last(desc: MemoryDesc) -> MemoryDesc:
+    return desc.with_tag(FormatTag(f"a{LETTERS[2 : desc.ndims]}b"))
+
+
+def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> MemoryDesc:
+    """The weights as the compute phase reads them: panels of a tile's output channels, each with
+    all that is summed in one stream, ordered as ``src`` is walked."""
+    first = 1 if problem.grouped else 0
+    width = _vectors(problem, src, way, isa) * isa.lanes
+    o, i = LETTERS[first], LETTERS[first + 1]
+    taps = LETTERS[first + 2 : problem.weights.ndims]
+    head, block, group = LETTERS[:first] + o.upper(), channel_block(src), way.group
+    word = f"{group}{i}" if group > 1 else ""
+    if block:
+        step = f"{block // group}{i}" if block > group else ""
+        tag = f"{head}{i.upper()}{taps}{step}{width}{o}{word}"
+    else:
+        tag = f"{head}{taps}{i.upper() if word else i}{width}{o}{word}"
+    return problem.weights.with_tag(FormatTag(tag))
+
+
+def _vectors(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> int:
+    """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
+    step = src.strides[-1] * src.data_type.size
+    if way.tiles is not None:
+        return product_tiles.panel_vectors(isa, problem.outputs)
+    return choose_vectors(isa, problem.outputs, step * problem.step[0])
+
+
+def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
+    """Whether all offsets of an activation are affine in channel blocks, which belong to it as a
+    whole, and pixels."""
+    block = channel_block(desc)
+    if len(desc.inner_blocks) != bool(block):
+        return False
+    if block and desc.padded_dims[1] % block:
+        return False
+    return problem.groups == 1 or not block or channels % block == 0
+
+
+def _in_vectors(problem: Problem) -> bool:
+    """Whether tiles are stored in vectors: of channels, or turned, of pixels side by side."""
+    dst = problem.dst
+    return problem.step[1] == 1 or bool(dst.inner_blocks) or dst.strides[1] == 1
+
+
+def _reads(problem: Problem, way: Multiply) -> bool:
+    """Whether the product reads src as it is."""
+    src = problem.src
+    if src.data_type is not way.a or not _walkable(problem, src, problem.channels):
+        return False
+    block = channel_block(src)
+    if way.group == 1 or block:
+        return block % way.group == 0
+    return src.strides[1] == 1 and problem.channels % way.group == 0
+
+
+def _packed(problem: Problem, way: Multiply) -> MemoryDesc:
+    """The layout to which src is copied where the product does not read it as it is. Words that the
+    channels of a group do not fill are padded: there groups have a dimension of their own."""
+    src = problem.src.with_data_type(way.a)
+    if problem.channels % way.group:
+        dims = (src.dims[0], problem.groups, problem.channels, *src.dims[2:])
+        spatial = LETTERS[3 : len(dims)]
+        return MemoryDesc(dims, way.a, FormatTag(f"a{spatial}bC{way.group}c"))
+    if way.group == 1 and _walkable(problem, src, problem.channels) and src.tag is not None:
+        return src
+    return _channels_last(src)
+
+
+def _covered(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> bool:
+    """Whether the panels reach over all of dst's padding, which is to become zero."""
+    dst = problem.dst
+    if any(dst.dims[dim] != dst.padded_dims[dim] for dim in range(dst.ndims) if dim != 1):
+        return False
+    width = _vectors(problem, src, way, isa) * isa.lanes
+    return problem.groups > 1 or dst.padded_dims[1] <= -(-problem.outputs // width) * width
+
+
+def flatten(problem: Problem) -> Problem:
+    """A 1x1 convolution as one along a single line of pixels, where the layouts allow it."""
+    plain = all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
+    in_line = all(_fits_line(problem.dst, entry) for entry in problem.post_ops)
+    given = problem.quantization
+    in_line &= all(spec.mask <= 3 for _, spec in (*given.scales, *given.zero_points))
+    if not (plain and in_line) or problem.src.ndims == 3:
+        return problem
+    try:
+        src, dst = _in_line(problem.src), _in_line(problem.dst)
+        post_ops = tuple(entry.mapped(_in_line) for entry in problem.post_ops)
+        weights = _in_line(problem.weights, 3 if problem.grouped else 2)
+    except InvalidArguments:
+        return problem
+    line = Spatial(src.dims[2], dst.dims[2], 1, 1, 0, 1)
+    one = Spatial(1, 1, 1, 1, 0, 1)
+    return replace(
+        problem, src=src, dst=dst, weights=weights, post_ops=post_ops, space=(one, one, line)
+    )
+
+
+def _fits_line(dst: MemoryDesc, entry: PostOp) -> bool:
+    """Whether the post-op treats all pixels alike or each by itself, not rows or columns."""
+    if isinstance(entry, PostOpPrelu):
+        return entry.mask <= 3
+    found = (desc.dims[2:] for _, desc in entry.operands)
+    return all(spatial == dst.dims[2:] or set(spatial) == {1} for spatial in found)
+
+
+def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
+    pixels = 1
+    for extent in desc.dims[keep:]:
+        pixels *= extent
+    return desc.reshape((*desc.dims[:keep], pixels))
+
+
+def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+    """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
+    refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
+    if refusal is not None:
+        return refusal
+    if not _apart(problem, isa):
+        return plan(flatten(problem), isa)
+    scratchpad, seen = Scratchpad(), _seen(problem)
+    slot, src = scratchpad.copy((Arg.SRC, seen), _channels_last(seen))
+    d, h, w = (replace(own, src=own.dst, stride=1) for own in problem.space)
+    return plan(flatten(replace(problem, src=src, space=(d, h, w))), isa, slot, scratchpad)
+
+
+def _apart(problem: Problem, isa: Isa) -> bool:
+    """Whether a 1x1 convolution had better see a copy of the pixels that are a stride apart: as a
+    copy they are one line, which rows of few pixels leave no tile of empty, and fill whole lines of
+    the cache. Enough panels have to meet them."""
+    way, (_, _, w) = _way(problem, isa), problem.space
+    points = all(own.kernel == 1 and not own.padded for own in problem.space)
+    strided = problem.step[1] == 1 and any(own.stride > 1 for own in problem.space)
+    blocked = any(dim > 1 for dim, _ in problem.src.inner_blocks)
+    if way is None or not (points and strided) or blocked:
+        return False
+    if way.tiles is not None:
+        return w.dst < product_tiles.part_rows(isa)
+    return problem.outputs >= _PANELS_OF_COPY * _vectors(problem, problem.src, way, isa) * isa.lanes
+
+
+def _seen(problem: Problem) -> MemoryDesc:
+    """The pixels of src that a 1x1 convolution meets."""
+    src, count = problem.src, problem.src.ndims - 2
+    by = (1, 1, *(own.stride for own in problem.space[3 - count :]))
+    strides = [stride * factor for stride, factor in zip(src.strides, by, strict=True)]
+    dims = (*src.dims[:2], *problem.dst.dims[2:])
+    return MemoryDesc(
+        dims, src.data_type, strides, inner_blocks=src.inner_blocks, offset0=src.offset0
+    )
+
+
+def plan(
+    problem: Problem, isa: Isa, slot: int = Arg.SRC, scratchpad: Scratchpad | None = None,
+    *, whole: bool = True,
+) -> Conf:  # fmt: skip
+    """Plan a convolution that nothing refuses, along the places that it has. Its src is that of an
+    argument, or what ``scratchpad`` has copied before. Unless that is the ``whole`` of a src, it is
+    not widened before it is multiplied."""
+    scratchpad = scratchpad or Scratchpad()
+    copy_out: Relayout | None = None
+    dst: Argument = (Arg.DST, problem.dst)
+    weights: Argument = (Arg.WEIGHTS, problem.weights)
+    dequantized = NONE
+    if becomes_floats(problem) and Arg.WEIGHTS in dict(problem.quantization.zero_points):
+        dequantized = problem.quantization.of_arguments((Arg.WEIGHTS,))
+        problem = replace(
+            problem, weights=problem.weights.with_data_type(DataType.f32),
+            quantization=problem.quantization.of_arguments((Arg.SRC, Arg.DST)),
+        )  # fmt: skip
+    way = _way(problem, isa)
+    assert way is not None, "refused before"
+    border = None
+    if _bordered(problem, way):
+        border = _take_border(problem, way, slot, scratchpad, isa)
+    src = border.src if border else _source(problem, way, slot, scratchpad)
+    read = border.copy[1] if border else src[1]
+    bare = problem.bias.is_zero and not problem.post_ops
+    core = core_type(way, problem.dst.data_type, problem.quantization, bare=bare)
+    direct = _walkable(problem, problem.dst, problem.outputs) and _in_vectors(problem)
+    direct &= problem.dst.data_type.bits >= 8
+    if not (direct and _covered(problem, read, way, isa)):
+        computed = scratchpad.take(_channels_last(problem.dst).with_data_type(core))
+        copy_out = (computed, dst)
+        dst = computed
+    panels = _panels(problem, read, way, isa).with_data_type(way.b)
+    wide = flags = None
+    if border is None and whole:
+        terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
+        products = terms * problem.dst.nelems()
+        way = widened(way, read, products)
+        wide = take_widened(scratchpad, read) if way.widened else None
+        flags = take_flags(scratchpad, isa, way, panels, products)
+    if weights[1] != panels:
+        weights = scratchpad.copy(weights, panels)
+    zero_points = dict(problem.quantization.zero_points)
+    channel_sums = rows = tap_sums = columns = None
+    if needs_row_sums(way, zero_points, Arg.WEIGHTS):
+        batch = problem.src.dims[0]
+        channel_sums, rows = sums.take_row_sums(scratchpad, batch, problem.groups, problem.space)
+    if Arg.SRC in zero_points:
+        outputs = problem.groups * problem.outputs
+        tap_sums, columns = sums.take_column_sums(
+            scratchpad, outputs, problem.space, borders=problem.borders
+        )
+    return Conf(
+        src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
+        quantization=problem.quantization, dequantized=dequantized,
+        factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
+        blocking=_blocking(problem, read, panels, way, isa),
+        row_sums=None if rows is None else RowSums(rows, None, 0),
+        column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
+        copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
+        groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
+        pieces=problem.pieces, borders=problem.borders, border=border, widened=wide,
+        flags=flags,
+    )  # fmt: skip
+
+
+def refuse_quantization(problem: Problem) -> Refusal | None:
+    """Why scales and zero points cannot be generated, or None.
+
+    What changes within a sum can be taken off the sums only where it is added: zero points of src.
+    A group of one channel has no other scale within a sum.
+    """
+    given = problem.quantization
+    tensors = {
+        int(Arg.SRC): problem.src,
+        int(Arg.WEIGHTS): problem.weights,
+        int(Arg.DST): problem.dst,
+    }
+    per_output = 0b11 if problem.grouped else 0b1
+    refusal = given.refuse(tensors)
+    alone = 2 if problem.grouped and problem.channels == 1 else 0
+    kinds = ("scales", given.scales, alone), ("zero points", given.zero_points, 2)
+    for what, specs, of_src in kinds:
+        allowed = {int(Arg.SRC): of_src, int(Arg.WEIGHTS): per_output}
+        for arg, spec in specs:
+            if refusal is None and arg in allowed and spec.mask & ~allowed[arg]:
+                rule = f"it takes 0 or {allowed[arg]}" if allowed[arg] else "it takes 0"
+                detail = f"{what} of {name_of(arg)} with mask {spec.mask}; {rule}"
+                refusal = Refusal(Reason.ATTRIBUTE, detail)
+    return refusal
+
+
+def _source(problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad) -> Argument:
+    """src, which lies in ``slot``, as the product reads it."""
+    src: Argument = (slot, problem.src)
+    if _reads(problem, way):
+        return src
+    packed = _packed(problem, way)
+    return scratchpad.copy(_of_dims(src, packed.dims, scratchpad), packed)
+
+
+def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Argument:
+    """src with these dimensions: its own, or besides one of groups."""
+    slot, desc = src
+    if len(dims) == desc.ndims:
+        return src
+    try:
+        return slot, desc.reshape(dims)
+    except InvalidArguments:  # blocks of channels that groups cut
+        slot, plain = scratchpad.copy(src, _channels_last(desc))
+        return slot, plain.reshape(dims)
+
+
+def _take_border(
+    problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad, isa: Isa
+) -> Border | None:
+    """The copy of src, which lies in ``slot``, with a border in the layout that the product
+    reads. It is made in bands unless images are met by several products, groups or panels, each
+    of which would make it anew."""
+    layout = _packed(problem, way)
+    src = _of_dims((slot, problem.src), layout.dims, scratchpad)
+    spaces = [piece.space for piece in problem.pieces]
+    small = problem.weights.nelems() * way.b.size <= isa.caches.l2 // 2
+    once = len(spaces) == problem.groups == 1 and (small or src[1].dims[0] == 1)
+    return conv_border.take(
+        scratchpad, src, layout, problem.dst.ndims - 2, spaces, isa, in_bands=once
+    )
+
+
+def _blocking(
+    problem: Problem, src: MemoryDesc, panels: MemoryDesc, way: Multiply, isa: Isa
+) -> Blocking:
+    """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
+    together would not."""
+    vectors = _vectors(problem, src, way, isa)
+    rows = max_rows(isa, vectors * way.span, way.parts)
+    if way.tiles is not None:
+        rows = min(
+            product_tiles.tile_rows(isa, vectors, piece.space[2].dst, _pitch(piece, src))
+            for piece in problem.pieces
+        )
+    tile = TileShape(rows, vectors)
+    return Blocking(tile, panels=1 if panels.size > isa.caches.l2 // 2 else 0)
+
+
+def _pitch(piece: Piece, src: MemoryDesc) -> int:
+    """How many pixels of a row of dst lie between the pixels of src that it and the next one see
+    first; 0 if that is no whole number."""
+    if src.ndims < 4:
+        return 0
+    _, h, w = piece.space
+    steps, rest = divmod(src.strides[-2] * h.stride, src.strides[-1] * w.stride)
+    return 0 if rest else steps
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One product, with the sums that compensate it."""
+    return phases.build("convolution", conf, isa, products, before_products)
+
+
+def before_products(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
+    """Write the sums that compensate products, and the copy of src with a border."""
+    yield from sums.emit(module, conf, arguments)
+    if conf.border is not None and not conf.border.in_bands:
+        yield conv_border.emit(module, conf.border, arguments)

@@ -1,0 +1,83 @@
+"""Transposed convolution: every element of src spreads its weighted value over dst.
+
+It is computed the other way round, each element of dst from what reaches it (`conv_residues`), so
+that it takes the layouts, copies and tiles that a convolution has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Bound
+from dnnl.codegen.nest.windows import Window, containing
+from dnnl.kernels.convolution.depthwise import depthwise
+from dnnl.kernels.convolution.depthwise.depthwise import Walk
+from dnnl.kernels.convolution.direct import convolution
+from dnnl.kernels.convolution.direct.compute import Conf, Piece, products
+from dnnl.kernels.convolution.direct.residues import parts
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.loops import phases
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem(convolution.Problem):
+    """A forward deconvolution: in ``space``, the strides and dilations of src and the taps are
+    distances in dst."""
+
+    @property
+    def step(self) -> tuple[int, int]:
+        """The pixels of a residue are neighbours in src, and a stride apart in dst."""
+        return 1, self.space[2].stride
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """One convolution for all residues of the stride that are alike."""
+        found = []
+        for chosen in product(*(parts(space) for space in self.space)):
+            (d, h, w), (in_d, in_h, in_w) = zip(*chosen, strict=True)
+            found.append(Piece((d, h, w), (in_d, in_h, in_w)))
+        return tuple(found)
+
+    @property
+    def borders(self) -> bool:
+        """Residues have taps of their own."""
+        return True
+
+
+def resolve(problem: Problem, isa: Isa) -> convolution.Problem:
+    """Decide the layouts that are ``any`` as a convolution does."""
+    return convolution.resolve(problem, isa)
+
+
+def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+    """Plan the convolutions of all residues, whose layouts are all decided."""
+    return convolution.configure(problem, isa)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """A product for each piece of dst, with the sums that compensate them."""
+    return phases.build("deconvolution", conf, isa, products, convolution.before_products)
+
+
+def build_depthwise(conf: depthwise.Conf, isa: Isa) -> Kernel:
+    """One nest over the elements of dst that folds over the elements of src that reach each."""
+    problem = conf.problem
+    spatial = problem.dst.padded_dims[2:]
+    sizes = (*(1,) * (3 - len(spatial)), *spatial)
+    given = zip(problem.space, sizes, "dhw", strict=True)
+    walks = [_walk(space, size, name) for space, size, name in given]
+    return depthwise.build_walk("depthwise_transposed", problem, walks, isa)
+
+
+def _walk(space: Spatial, size: int, name: str) -> Walk:
+    """One dimension of dst, which has the ``size`` with its padding."""
+    dim = Window(size, space.src, space.kernel, space.stride, space.dilation, space.padding)
+    each = containing(dim, name)
+    inside = Bound(each.element, space.dst)
+    return Walk(
+        each.parallel, each.reduced, each.window, each.tap, each.element, each.pairs, each.where,
+        filled=(inside,) if space.dst < size else (),
+    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Lay tensors side by side along one dimension: a copy for each, to its own place in dst."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.conversion import convert
+from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Bound, Operand
+from dnnl.codegen.memory.address import Affine, Axis, block_boundaries
+from dnnl.codegen.nest.nest import Nest, emit_nest, emit_side_by_side
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.open_nests import OpenKernel
+from dnnl.kernels.shared.pointwise import WHOLE_BYTES, core_of, letters, refuse_types, symbol
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOpSum
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = srcs[0], srcs[1], ... one behind the other along ``axis``, with ``attributes``."""
+
+    axis: int
+    srcs: tuple[MemoryDesc, ...]
+    dst: MemoryDesc
+    attributes: Attributes
+
+
+def configure(
+    axis: int,
+    srcs: tuple[MemoryDesc, ...],
+    dst: MemoryDesc,
+    attributes: Attributes,
+) -> Conf | Refusal:
+    """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
+    is done to them."""
+    arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
+    refusal = refuse_types(*srcs, dst, allowed=WHOLE_BYTES)
+    refusal = refusal or attributes.refuse(arguments, dst) or _refuse_sums(attributes)
+    return refusal or Conf(axis, srcs, dst, attributes)
+
+
+def _refuse_sums(attributes: Attributes) -> Refusal | None:
+    if any(isinstance(entry, PostOpSum) for entry in attributes.post_ops):
+        return Refusal(Reason.POST_OP, "a sum with dst, of which each source writes a part")
+    return None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one source covers of dst, from ``begin`` on: ``region`` describes it in whole blocks, of
+    which the first ``shift`` elements belong to the sources before and all from ``end`` on to those
+    behind."""
+
+    number: int
+    src: MemoryDesc
+    begin: int
+    region: MemoryDesc
+    shift: int
+    end: int
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One phase where all sources can take turns, else one for each."""
+    module = Module("concat", isa)
+    arguments = Arguments()
+    nests = [_copy(conf, part, arguments) for part in _parts(conf)]
+    descs = [*conf.srcs, conf.dst]
+    together = symbol("concat", descs, isa)
+    phase = emit_side_by_side(module, together, nests)
+    if phase is not None:
+        return Kernel(module, (phase,), arguments.ids)
+    names = [symbol(f"concat{number}", descs, isa) for number in range(len(nests))]
+    phases = [emit_nest(module, name, nest) for name, nest in zip(names, nests, strict=True)]
+    return Kernel(module, tuple(phases), arguments.ids)
+
+
+def _parts(conf: Conf) -> Iterator[_Part]:
+    axis, dst = conf.axis, conf.dst
+    block = (1, *block_boundaries(dst, axis))[-1]
+    sources = [entry for entry in enumerate(conf.srcs) if not entry[1].has_zero_dim]
+    place = 0
+    for number, src in sources:
+        after = place + src.dims[axis]
+        first = place // block
+        shift = place - first * block
+        last = number == sources[-1][0]
+        extent = after - first * block
+        padded = dst.padded_dims[axis] - first * block if last else -(-extent // block) * block
+        region = MemoryDesc(
+            _replaced(dst.dims, axis, extent),
+            dst.data_type,
+            dst.strides,
+            inner_blocks=dst.inner_blocks,
+            padded_dims=_replaced(dst.padded_dims, axis, padded),
+            offset0=dst.offset0 + first * dst.strides[axis],
+        )
+        yield _Part(number, src, place, region, shift, padded if last else extent)
+        place = after
+
+
+def _replaced(dims: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
+    return (*dims[:axis], extent, *dims[axis + 1 :])
+
+
+def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
+    axes = letters(part.region.dims)
+    index = [Affine.of(axis) for axis in axes]
+    dst = Operand(arguments.slot(Arg.DST), part.region, tuple(index))
+    own = index[conf.axis] + -part.shift
+    index[conf.axis] = own
+    where = (Bound(own, part.end - part.shift),)
+    nest = _moved(conf, part.number, axes, index, part.begin, dst, arguments)
+    return replace(nest, where=where)
+
+
+def _moved(
+    conf: Conf,
+    number: int,
+    axes: Sequence[Axis],
+    index: Sequence[Affine],
+    begin: int,
+    dst: Operand,
+    arguments: Arguments,
+) -> Nest:
+    """One source with its ``index``, which goes to its own part of dst, from ``begin`` on along the
+    axis."""
+    argument, desc = Arg.multiple_src(number), conf.srcs[number]
+    src = Operand(arguments.slot(argument), desc, tuple(index))
+    given = Sources(conf.attributes, {argument: src}, arguments)
+    place = (*index[: conf.axis], index[conf.axis] + begin, *index[conf.axis + 1 :])
+    result = Result(conf.attributes, Operand(dst.slot, conf.dst, place), arguments)
+
+    def body(point: Point) -> None:
+        point.store(dst, result.finished(point, given.load(point, argument)))
+
+    kinds = desc.data_type, conf.dst.data_type
+    core = convert.bare_core(*kinds) if conf.attributes.plain else core_of(desc, conf.dst)
+    return Nest(tuple(axes), (), (*given.operands, *result.inputs), (dst,), body, core=core)
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """A nest for each source, for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    """A copy for each source to its place in dst, which is known if its size is."""
+    place = 0
+    for number, src in enumerate(conf.srcs):
+        axes = letters(src.dims)
+        index = [Affine.of(axis) for axis in axes]
+        there = [*index]
+        there[conf.axis] = there[conf.axis] + place
+        dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(there))
+        yield _moved(conf, number, axes, index, place, dst, arguments)
+        place += max(0, src.dims[conf.axis])
+
+
+OPEN = OpenKernel("concat", _nests, {"srcs": Arg.MULTIPLE_SRC, "dst": Arg.DST})

@@ -1,0 +1,264 @@
+"""Products of matrices in groups, whose sizes only the execution knows: mixtures of experts.
+
+    groups of rows    dst[rows of g] = src[rows of g] x weights[g]
+    groups of terms   dst[g] = src[columns of g] x weights[rows of g]
+
+One kernel serves all sizes of groups. A work item is a panel of columns of one group: it reads from
+two offsets what the group has, and walks its rows in tiles, the last of which get lower and lower.
+
+Nobody has checked the offsets. They are held inside of the tensors, and a group that ends before it
+begins is empty: wrong ones give wrong results and touch nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dnnl.codegen.epilogue.finish import Depth, Finish
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.builder import I32, I64, Module, Value, i64
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Env, Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, decode
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.codegen.product.brgemm import (
+    AHEAD,
+    Ahead,
+    Factors,
+    Level,
+    Tile,
+    accumulate,
+    max_rows,
+    registers,
+)
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.matmul import matmul
+from dnnl.kernels.product.base.problem import Panels, Problem, Shape
+from dnnl.kernels.product.base.store import Columns, Store
+from dnnl.kernels.product.loops import phases as product_phases
+from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.conf import Conf as ProductConf
+from dnnl.kernels.shared.pointwise import emit_copies
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """``product`` of matrices with three dimensions, in which what all groups share has size 1,
+    and how many ``groups`` there are: of rows, or of the terms of sums if ``of_terms``."""
+
+    product: ProductConf
+    groups: int
+    of_terms: bool
+
+    @property
+    def scratchpad(self) -> int:
+        """Temporary memory in bytes."""
+        return self.product.scratchpad
+
+
+def resolve(problem: Problem, isa: Isa, groups: int) -> Problem:
+    """Decide the layouts that are ``any``: weights in panels."""
+    return product_conf.resolve(problem, isa, _shape(isa, problem, groups))
+
+
+def configure(problem: Problem, isa: Isa, groups: int, *, of_terms: bool) -> Conf | Refusal:
+    """Plan a product whose layouts are all decided; src, weights, bias and dst have three
+    dimensions, the first of which is 1 where the groups lie behind each other."""
+    refusal = product_conf.refuse_matrices(problem)
+    if refusal is not None:
+        return refusal
+    if isa.device is not None:
+        return Refusal(Reason.ISA, f"groups on the device {isa.name}")
+    src, weights = (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights)
+    if of_terms:
+        if problem.src.data_type.is_integer or problem.weights.data_type.is_integer:
+            return Refusal(Reason.DATA_TYPE, "integers in groups of terms; floats have such")
+        if problem.src.data_type is not DataType.f64:  # a group may begin between two k of a word
+            wide = {n: getattr(problem, n).with_data_type("f32") for n in ("src", "weights")}
+            problem = replace(problem, **wide, narrow=DataType.f32)
+    terms = problem.src.dims[-1]
+    product = product_conf.plan(problem, isa, src, weights, terms, _shape(isa, problem, groups))
+    if product.copy_out is not None:
+        return Refusal(Reason.LAYOUT, f"dst {problem.dst}; it takes rows of whole bytes")
+    return Conf(product, groups, of_terms)
+
+
+def _shape(isa: Isa, problem: Problem, groups: int) -> Shape:
+    shared = problem.weights.dims[0] == 1
+    average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
+    panels = partial(_panels, isa, average)
+    # Groups of any number of rows are multiplied by vectors: no line is long enough for more.
+    return replace(matmul.shape(isa), panels=panels, line=lambda _: 0, simple=True)
+
+
+def _panels(
+    isa: Isa, average: int, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool
+) -> Panels:
+    """Weights in rows stay as they are if whole panels lie in them and most groups are one tile:
+    each row of a panel is in a line of its own, and few of those stay in a cache."""
+    vectors = max(2, way.group)
+    _, k, n = weights.dims
+    whole = k % way.group == 0 and n % (vectors * isa.lanes) == 0 and isa.lanes > 1
+    plain = weights.is_plain and weights.data_type is way.b and weights.strides[-1] == 1
+    lowest = registers(1, vectors, way.parts, ones=ones)
+    few = average <= max_rows(isa, vectors, way.parts, ones=ones) and way.span == 1
+    if whole and plain and few and lowest <= isa.registers:
+        return Panels(weights, vectors)
+    rows = MemoryDesc((1, max(1, average), k), src.data_type)
+    return matmul.shape(isa).panels(rows, weights, way, ones)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """The copies in, the sums that correct bytes, the products."""
+    arguments, module, product = Arguments(), Module("matmul", isa), conf.product
+    phases = emit_copies(module, "matmul", product.copies_in, arguments, product.dequantized)
+    phases.extend(product_phases.emit_sums(module, product, arguments))
+    phases.append(_Writer(module, conf, arguments).phase())
+    return Kernel(module, tuple(phases), arguments.ids)
+
+
+class _Writer:
+    """Writes the phase of the products."""
+
+    def __init__(self, module: Module, conf: Conf, arguments: Arguments) -> None:
+        isa, product = module.isa, conf.product
+        self.conf, self.multiply = conf, product.multiply
+        rows, columns = product.dst[1].dims[-2:]
+        terms, group = product.src[1].dims[-1], self.multiply.group
+        self.tile = product.blocking.tile
+        self.columns = Columns.of(columns, self.tile, isa.lanes)
+        self.group, self.row = Axis(conf.groups, "group"), Axis(rows, "row")
+        self.k = Axis(max(1, -(-terms // group)), "k")
+        self.places = Axis(1, "depth"), Axis(1, "height"), self.row
+        own, row = Affine.of(self.group), Affine.of(self.row)
+        depth, column = Affine.of(self.k, group), self.columns.form
+
+        def operand(given: tuple[int, MemoryDesc], *index: Affine) -> Operand:
+            first = own if given[1].dims[0] > 1 else ZERO
+            return Operand(arguments.slot(given[0]), given[1], (first, *index))
+
+        self.src = operand(product.src, row, depth)
+        self.weights = operand(product.weights, depth, column)
+        self.dst = operand(product.dst, row, column)
+        at = product_phases.Indices(
+            (own, row, column), (*self.src.index[:2], ZERO),
+            (self.weights.index[0], ZERO, column), row_sums=self.src.index[:2],
+        )  # fmt: skip
+        depths = Depth(terms, self.k.extent * group)
+        self.end: Finish = product_phases.finish(product, arguments, self.dst, at, depths)
+        self.terms, self.rows = terms, rows
+        operands = (self.src, self.weights, *self.end.operands)
+        self.offsets = arguments.slot(Arg.part(Arg.SRC, 1))
+        types = "_".join(str(d.data_type) for d in (product.src[1], product.weights[1]))
+        shape = f"{self.tile.rows}x{self.columns.width}"
+        slots = (*(operand.slot for operand in operands), self.offsets)
+        self.function = PhaseFunction(
+            module, f"matmul_grouped__{types}__{shape}__{isa.name}", slots
+        )
+        self.e, self.pointers = self.function.e, self.function.pointers(operands)
+        domain = (self.columns.inside,) if self.columns.inside.needed else ()
+        self.store = Store(
+            self.e, self.pointers, self.end, self.places, self.columns, domain, (), False
+        )
+        src_form, weights_form = (
+            own.offset(own.index) for own in (self.src, self.weights)
+        )  # fmt: skip
+        assert src_form is not None, "configure admits only affine layouts"
+        assert weights_form is not None, "panels are affine"
+        self.src_form, self.weights_form = src_form, weights_form
+        plain = not product.weights[1].inner_blocks and group > 1
+        self.apart = product.weights[1].strides[-2] if plain else 0
+
+    def phase(self) -> Phase:
+        """Write it."""
+        loops = (self.group, self.columns.panel)
+        count = self.group.extent * self.columns.panel.extent
+        self.function.each_item(count, lambda number: self._item(decode(self.e, number, loops)))
+        return self.function.end(count)
+
+    def _item(self, env: Env) -> None:
+        """One panel of one group."""
+        first, last = self._ends(env[self.group])
+        if self.conf.of_terms:
+            self._rows(env, i64(0), i64(self.rows), self._level(first, last))
+        else:
+            whole = i64(self.k.extent if self.terms else 0)
+            self._rows(env, first, last, self._level(i64(0), whole))
+
+    def _level(self, first: Value, last: Value) -> Level:
+        """The terms of the sums."""
+        steps = self.src_form.stride(self.k), self.weights_form.stride(self.k)
+        return Level(first, last, *steps)
+
+    def _ends(self, group: Value) -> tuple[Value, Value]:
+        """Where a group begins and ends, inside of the tensor."""
+        e = self.e
+        most = i64(self.terms if self.conf.of_terms else self.rows)
+
+        def offset(number: Value) -> Value:
+            where = e.element(self.function.arguments[self.offsets], number, I32)
+            value = e.b.sext(e.b.load(where, typ=I32, align=4), I64)
+            return e.larger(i64(0), e.smaller(value, most))
+
+        before = offset(e.larger(i64(0), e.add(group, i64(-1))))
+        first = e.b.select(e.b.icmp_signed("==", group, i64(0)), i64(0), before)
+        return first, offset(group)
+
+    def _heights(self) -> Iterator[int]:
+        """The rows of tiles: as many as registers hold, and the powers of two below."""
+        highest = self.tile.rows
+        yield highest
+        for power in reversed(range((highest - 1).bit_length())):
+            yield 1 << power
+
+    def _rows(self, env: Env, begin: Value, end: Value, level: Level) -> None:
+        """The tiles of rows ``begin`` .. ``end - 1``."""
+        e = self.e
+        for height in self._heights():
+            room = e.larger(i64(0), e.add(end, e.mul(begin, -1)))
+            tiles, _ = e.divmod(room, height)
+            whole = e.add(begin, e.mul(tiles, height))
+
+            def one(row: Value, height: int = height) -> None:
+                self._tile({**env, self.row: row}, height, level)
+
+            e.loop(begin, whole, one, step=height, unroll=False, name="tile")
+            begin = whole
+
+    def _ahead(self) -> Ahead | None:
+        """What a tile asks for of panels that lie one behind the other."""
+        form, bits = self.weights_form, self.multiply.b.bits
+        step = form.stride(self.k) * bits // 8
+        if form.stride(self.columns.panel) * bits // 8 != step * self.k.extent:
+            return None
+        return Ahead(i64(AHEAD), step)
+
+    def _tile(self, env: Env, height: int, level: Level) -> None:
+        """One register tile: all products, then its end."""
+        e, vectors = self.e, self.columns.vector
+        env = {**env, self.places[0]: i64(0), self.places[1]: i64(0)}
+        step = self.src_form.stride(self.row)
+        rows: list[int | None] = [number * step for number in range(height)]
+        if self.end.needs_column_sums:
+            rows.append(None)
+        src, weights = (
+            e.element(self.pointers[operand], form.along(env).emit(e, env), element)
+            for operand, form, element in zip(
+                (self.src, self.weights), (self.src_form, self.weights_form),
+                self.multiply.element, strict=True,
+            )
+        )  # fmt: skip
+        steps = tuple(self.weights_form.stride(vectors) * v for v in range(vectors.extent))
+        factors = Factors(
+            src, weights, tuple(rows), steps, self.multiply, self.apart, self._ahead()
+        )
+        zero = Tile.of(self.multiply.zero(e), len(rows), vectors.extent)
+        at = self.store.at(env, height, height)
+        at.finish(accumulate(e, zero, factors, [level]))

@@ -1,0 +1,177 @@
+"""Inner product on register tiles: rows are the batch, everything else of src is summed."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+
+from dnnl.codegen.epilogue.finish import Depth
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.codegen.product.decompress import Words
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.base.problem import LETTERS, Panels, Problem, Shape, plain
+from dnnl.kernels.product.base.store import Columns
+from dnnl.kernels.product.loops import phases
+from dnnl.kernels.product.loops.form import Product, along_line
+from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.product.plan.conf import Conf
+from dnnl.kernels.product.plan.dot_kind import panel_vectors
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.tag import FormatTag
+
+
+def resolve(problem: Problem, isa: Isa) -> Problem:
+    """Decide the layouts that are ``any``: activations plain, weights in panels in src's order."""
+    return product_conf.resolve(problem, isa, _shape(isa))
+
+
+def _shape(isa: Isa) -> Shape:
+    summed = slice(1, None)
+    both = summed, summed
+    return Shape(_walkable, _packed, partial(_panels, isa), _plain, both, _apart, _line)
+
+
+def _order(src: MemoryDesc) -> tuple[int, ...]:
+    """The summed dimensions as src has them in memory, outermost first; those of size 1, which lie
+    anywhere, before all others."""
+    return tuple(
+        sorted(range(1, src.ndims), key=lambda dim: (src.dims[dim] != 1, -src.strides[dim], dim))
+    )
+
+
+def _block(src: MemoryDesc) -> int:
+    """The size of src's channel blocks, 0 without."""
+    sizes = block_boundaries(src, 1)
+    return sizes[-1] if sizes else 0
+
+
+def _innermost(src: MemoryDesc) -> int:
+    """The dimension whose elements are side by side."""
+    return 1 if _block(src) else _order(src)[-1]
+
+
+def _line(src: MemoryDesc) -> int:
+    """How many elements of a sum are side by side."""
+    block = _block(src)
+    if block and src.strides[1] == block:
+        return src.padded_dims[1]
+    return block or src.dims[_innermost(src)]
+
+
+def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
+    """Panels of a tile's output channels, each with all that is summed in one stream."""
+    if isinstance(way, Words) and way.apart:
+        return Panels(weights, 1)
+    step = src.strides[0] * src.data_type.size
+    vectors = panel_vectors(isa, way, weights, 0, src.dims[0], step)
+    group, block, inner = way.group, _block(src), _innermost(src)
+    cut = bool(block) or group > 1
+    names = "".join(
+        LETTERS[dim].upper() if cut and dim == inner else LETTERS[dim] for dim in _order(src)
+    )
+    groups = f"{block // group}{LETTERS[inner]}" if block > group else ""
+    words = f"{group}{LETTERS[inner]}" if group > 1 else ""
+    tag = FormatTag(f"A{names}{groups}{vectors * isa.lanes}a{words}")
+    return Panels(weights.with_data_type(way.b).with_tag(tag), vectors)
+
+
+def _walkable(src: MemoryDesc, way: Multiply) -> bool:
+    """Whether all offsets of src are affine in channel blocks, with blocks of channels only, all of
+    which belong to src as a whole, and whether those that are side by side are whole groups."""
+    sizes = block_boundaries(src, 1)
+    whole = not sizes or src.padded_dims[1] % sizes[-1] == 0
+    if not (len(src.inner_blocks) == len(sizes) <= 1 and whole):
+        return False
+    if way.group == 1:
+        return True
+    inner = _innermost(src)
+    line, step = (sizes[-1], 1) if sizes else (src.dims[inner], src.strides[inner])
+    return step == 1 and line % way.group == 0
+
+
+def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
+    """Row-major, or groups of neighbouring channels, behind each other as the channels are."""
+    src = src.with_data_type(way.a)
+    if way.group == 1:
+        return plain(src)
+    return src.with_tag(FormatTag(f"a{LETTERS[2 : src.ndims]}B{way.group}b"))
+
+
+def _plain(dst: MemoryDesc) -> bool:
+    """Whether dst has neither blocks nor padding to be kept zero."""
+    return not dst.inner_blocks and dst.dims == dst.padded_dims
+
+
+def _apart(weights: MemoryDesc) -> int:
+    """How far the weights of output channels lie apart, if each has them side by side, else 0."""
+    plain = weights.format_kind is FormatKind.blocked and _plain(weights) and weights.ndims == 2
+    if not plain or weights.strides[1] != 1:
+        return 0
+    return weights.strides[0] if weights.strides[0] > 1 else 0
+
+
+def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+    """Plan an inner product whose layouts are all decided (see :func:`resolve`): dst is (N, OC),
+    bias (OC), weights have the dimensions of src with OC for N."""
+    return product_conf.refuse_matrices(problem) or product_conf.plan(
+        problem, isa, (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights),
+        prod(problem.src.dims[1:]), _shape(isa),
+    )  # fmt: skip
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One product."""
+    return phases.build("inner_product", conf, isa, _products)
+
+
+def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
+    src, weights = conf.src[1], conf.weights[1]
+    group, block, inner = conf.multiply.group, _block(src), _innermost(src)
+    row = Axis(src.dims[0], "n")
+    columns = Columns.of(weights.dims[0], conf.blocking.tile, isa.lanes)
+    terms = prod(src.dims[1:])
+    size = conf.segment or terms
+    part = Axis(terms // size if conf.segment else 1, "segment")
+    summed: list[Axis] = [part] if conf.segment else []
+    begin = Affine.of(part, size) if part.extent > 1 else ZERO
+    forms: dict[int, Affine] = {}
+    for dim in _order(src):
+        step = (block or group) if dim == inner else 1
+        extent = size if part.extent > 1 else src.dims[dim]
+        axis = Axis(-(-extent // step), LETTERS[dim])
+        summed.append(axis)
+        forms[dim] = begin + Affine.of(axis, step)
+    if block:
+        groups = Axis(block // group, "block")
+        summed.append(groups)
+        forms[inner] = forms[inner] + Affine.of(groups, group)
+    depth = Depth(size, prod(axis.extent for axis in summed) // part.extent * group)
+    tail = tuple(forms[dim] for dim in range(1, src.ndims))
+    rows, first = Affine.of(row), (begin,) * len(tail)
+    dst = Operand(arguments.slot(conf.dst[0]), conf.dst[1], (rows, columns.form))
+    at = phases.Indices(
+        bias=(columns.form,),
+        src=(rows, *first),
+        weights=(columns.form, *first),
+        row_sums=(rows, Affine.of(part)) if conf.segment else (rows,),
+    )
+    read = Operand(arguments.slot(conf.read[0]), conf.read[1], (rows, *tail))
+    space, places, taps = along_line(row)
+    product = Product(
+        (), space, places, taps, (), tuple(summed), columns,
+        read,
+        Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
+        conf.multiply, phases.finish(conf, arguments, dst, at, depth),
+        conf.blocking,
+        domain=(columns.inside,) if columns.inside.needed else (),
+        segments=phases.segments(conf, arguments, dst, at, depth, part),
+        narrow=phases.other_way(conf, arguments, read, isa),
+        made=phases.made(conf, arguments, lambda k: (columns.form, k)),
+    )  # fmt: skip
+    return (product,)

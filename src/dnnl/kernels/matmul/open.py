@@ -1,0 +1,365 @@
+"""Products of matrices whose sizes and strides only the execution knows, by one kernel.
+
+The code knows types, the numbers of dimensions, and which elements are neighbours; the rest is read
+from a block of words that each execution brings::
+
+    what `Word` names
+    of src and weights: where they begin, and the steps along lines and k; weights in panels have a
+    step from panel to panel
+    of each tensor at the end of a tile: where it begins, and the steps along rows and columns
+    (extent, step in src, weights and each of those tensors) of each dimension of the batch
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from math import prod
+from typing import Any
+
+from dnnl.codegen.epilogue.finish import Depth, Finish, core_type, needs_row_sums
+from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, broadcast
+from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
+from dnnl.codegen.ir.kernel import Reason, Refusal, Sizes
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.product.brgemm import choose_vectors
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.matmul.matmul import column_major, panels_of, transposed, turned
+from dnnl.kernels.matmul.open_blocks import Extents, Room, choose_blocks
+from dnnl.kernels.matmul.open_pack import Order
+from dnnl.kernels.product.base.problem import Problem, plain
+from dnnl.kernels.product.base.types import multiplies_integers, way_of
+from dnnl.kernels.product.plan import conf as product_conf
+from dnnl.kernels.shared.open_nests import refuse_groups, refuse_open, with_operands
+from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+_WIDEST = 4  # vectors of a panel
+
+
+class Word(IntEnum):
+    """The first words of a block."""
+
+    UNITS = 0  # blocks of dst
+    ROWS = 1
+    COLUMNS = 2
+    PANELS = 3
+    WORDS = 4  # of a line: groups of k
+    TERMS = 5  # of a sum: k
+    BLOCK_ROWS = 6
+    BLOCK_PANELS = 7
+    BLOCK_WORDS = 8
+    PARTS = 9  # of a sum
+    SRC_ORDER = 10
+    WEIGHTS_ORDER = 11
+    VECTORS = 12  # whether all tensors at the end of a tile have columns for neighbours
+    AS_THEY_ARE = 13  # whether weights in rows are read where they lie
+    TILE_ROWS = 14  # at most
+    TILE_COLUMNS = 15
+
+
+HEAD = len(Word)
+
+
+@dataclass(frozen=True)
+class Conf:
+    """A product; ``src`` is what is broadcast, which is the weights of one that is ``turned``.
+    Weights lie in panels, or in any plain layout; panels are ``vectors`` wide."""
+
+    src: Argument
+    weights: Argument
+    bias: MemoryDesc
+    dst: MemoryDesc
+    post_ops: tuple[PostOp, ...]
+    quantization: Quantization
+    multiply: Multiply
+    core: DataType
+    turned: bool
+    panels: bool
+    vectors: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """The tensors of a configuration: the element of each at a place of the product."""
+
+    src: Operand
+    weights: Operand
+    finish: Finish
+    row_sums: Operand | None
+    batch: tuple[Axis, ...]
+    row: Axis
+    column: Axis
+    depth: Axis
+
+    @property
+    def ends(self) -> tuple[Operand, ...]:
+        """Those at the end of a tile."""
+        return self.finish.operands
+
+
+def resolve(problem: Problem, isa: Isa) -> Problem:
+    """Decide the layouts that are ``any``: weights whose sizes are known are in panels, if rows of
+    dst are; all others are row-major."""
+    weights = problem.weights
+    decided: dict[str, Any] = {
+        name: plain(desc)
+        for name in ("src", "dst", "bias")
+        if (desc := getattr(problem, name)).format_kind is FormatKind.any
+    }
+    problem = replace(problem, **decided)
+    if weights.format_kind is not FormatKind.any:
+        return problem
+    way = _way(problem, isa)
+    if way is None or weights.data_type is not way.b or column_major(problem):
+        return replace(problem, weights=plain(weights))
+    found = panels_of(weights, way, isa, choose_vectors(isa, weights.dims[-1], 0, way.span))
+    return replace(problem, weights=found.with_data_type(weights.data_type))
+
+
+def _way(problem: Problem, isa: Isa) -> Multiply | None:
+    """How vectors multiply src and weights. Beside a matrix unit, which takes fixed sizes alone,
+    they are slower with pairs of bf16 than with f32."""
+    types = problem.src.data_type, problem.weights.data_type
+    return way_of(isa, *types, problem.narrow, grouped=isa.matrix is None)
+
+
+def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+    """Accept a product whose layouts are decided (see `resolve`) and plain, but for weights."""
+    refusal = _refuse(problem, isa)
+    if refusal is not None:
+        return refusal
+    given = problem
+    ids = int(Arg.SRC), int(Arg.WEIGHTS)
+    is_turned = column_major(problem) and not problem.weights.inner_blocks
+    if is_turned:
+        problem, ids = transposed(problem), ids[::-1]
+    way = _way(problem, isa)
+    assert way is not None, "refused before"
+    refusal = _refuse_sums(problem, ids)
+    if refusal is not None:
+        return refusal
+    vectors = _vectors(problem.weights, way, isa)
+    if vectors is None:
+        return Refusal(Reason.LAYOUT, f"{given.weights} beside run-time sizes")
+    bare = problem.bias.is_zero and not problem.post_ops
+    return Conf(
+        (ids[0], problem.src), (ids[1], problem.weights), problem.bias, problem.dst,
+        problem.post_ops, problem.quantization, way,
+        core_type(way, problem.dst.data_type, problem.quantization, bare=bare),
+        is_turned, bool(problem.weights.inner_blocks), vectors,
+    )  # fmt: skip
+
+
+def _refuse(problem: Problem, isa: Isa) -> Refusal | None:
+    refusal = product_conf.refuse_matrices(problem) or refuse_groups(problem.quantization)
+    if refusal is not None:
+        return refusal
+    if problem.quantization.computed is not None:
+        rule = "scales of DST that the library computes beside run-time sizes"
+        return Refusal(Reason.ATTRIBUTE, rule)
+    operands = [desc for entry in problem.post_ops for _, desc in entry.operands]
+    plain = (problem.src, problem.dst, problem.bias, *operands)
+    return refuse_open(isa, plain, (problem.weights,))
+
+
+def _refuse_sums(problem: Problem, factors: tuple[int, int]) -> Refusal | None:
+    """A refusal of scales and zero points that cannot be left to the end of a sum."""
+    given = problem.quantization.of_arguments(factors)
+    if given.zero_points and not multiplies_integers(
+        problem.src.data_type, problem.weights.data_type
+    ):
+        return Refusal(Reason.ATTRIBUTE, "zero points beside a float and run-time sizes")
+    depths = {factors[0]: 1, factors[1]: 2}  # how far k is from the end
+    for arg, spec in (*given.scales, *given.zero_points):
+        if spec.mask >> (problem.dst.ndims - depths[arg]) & 1:
+            return Refusal(Reason.ATTRIBUTE, "scales along k beside run-time sizes")
+    return None
+
+
+def _vectors(weights: MemoryDesc, way: Multiply, isa: Isa) -> int | None:
+    """How wide the panels of weights are; None if these lie in blocks that are none."""
+    if not weights.inner_blocks:
+        known = weights.dims[-1] != RUNTIME_DIM
+        return choose_vectors(isa, weights.dims[-1] if known else 4 * isa.lanes, 0, way.span)
+    for vectors in range(1, _WIDEST + 1):
+        if weights.data_type is way.b and _same_blocks(
+            weights, panels_of(weights, way, isa, vectors)
+        ):
+            return vectors
+    return None
+
+
+def _same_blocks(given: MemoryDesc, wanted: MemoryDesc) -> bool:
+    """Whether two layouts are alike within a matrix."""
+    return (given.inner_blocks, given.strides[-2]) == (wanted.inner_blocks, wanted.strides[-2])
+
+
+def shared(conf: Conf) -> Conf:
+    """The configuration of all descriptions with the same code."""
+
+    def some(desc: MemoryDesc) -> MemoryDesc:
+        """The descriptor with all open but dims of 1, and which elements are neighbours."""
+        if desc.is_zero:
+            return desc
+        dims = [1 if extent == 1 else RUNTIME_DIM for extent in desc.dims]
+        known = not desc.inner_blocks
+        strides = [1 if known and stride == 1 else RUNTIME_DIM for stride in desc.strides]
+        return MemoryDesc(dims, desc.data_type, strides, offset0=RUNTIME_DIM)
+
+    return replace(
+        conf,
+        src=(conf.src[0], some(conf.src[1])),
+        weights=(conf.weights[0], some(conf.weights[1])),
+        bias=some(conf.bias),
+        dst=some(conf.dst),
+        post_ops=tuple(entry.mapped(some) for entry in conf.post_ops),
+    )
+
+
+def _known(conf: Conf, descs: Mapping[int, MemoryDesc]) -> Conf:
+    """The configuration with the descriptors of an execution, by argument."""
+
+    def given(argument: int, own: MemoryDesc) -> MemoryDesc:
+        desc = descs.get(argument, own)
+        return turned(desc) if conf.turned and argument in descs else desc
+
+    entries = enumerate(conf.post_ops)
+    return replace(
+        conf,
+        src=(conf.src[0], given(*conf.src)),
+        weights=(conf.weights[0], given(*conf.weights)),
+        bias=given(Arg.BIAS, conf.bias),
+        dst=given(Arg.DST, conf.dst),
+        post_ops=tuple(with_operands(number, entry, given) for number, entry in entries),
+    )
+
+
+def tensors(conf: Conf, arguments: Arguments) -> Tensors:
+    """The tensors of a product and their places."""
+    *batch_dims, rows, columns = conf.dst.dims
+    batch = tuple(Axis(extent, "batch") for extent in batch_dims)
+    row, column, depth = Axis(rows, "m"), Axis(columns, "n"), Axis(conf.src[1].dims[-1], "k")
+    m, n, k = map(Affine.of, (row, column, depth))
+    outer = tuple(map(Affine.of, batch))
+
+    def place(desc: MemoryDesc, *last: Affine) -> tuple[Affine, ...]:
+        return broadcast(desc, (*outer, *last))
+
+    src_desc, weights_desc = conf.src[1], conf.weights[1]
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, (*outer, m, n))
+    bias = None
+    if not conf.bias.is_zero:
+        bias = Operand(arguments.slot(Arg.BIAS), conf.bias, place(conf.bias, m, n))
+    factors = conf.src[0], conf.weights[0]
+    quantized = {
+        factors[0]: Operand(0, src_desc, (*place(src_desc, m, ZERO),)),
+        factors[1]: Operand(0, weights_desc, (*place(weights_desc, ZERO, n),)),
+        int(Arg.DST): dst,
+    }
+    row_sums = None
+    if needs_row_sums(conf.multiply, dict(conf.quantization.zero_points), factors[1]):
+        row_sums = Operand(dst.slot, MemoryDesc((conf.dst.dims[-2],), "s32"), (m,))
+    finish = Finish(
+        conf.multiply, conf.core, dst, bias, Epilogue(conf.post_ops, dst, arguments),
+        Quantizer(conf.quantization, quantized, arguments, requantizes=True),
+        factors, Depth(0, 0), row_sums,
+    )  # fmt: skip
+    return Tensors(
+        Operand(arguments.slot(factors[0]), src_desc, place(src_desc, m, k)),
+        Operand(arguments.slot(factors[1]), weights_desc, place(weights_desc, k, n)),
+        finish, row_sums, batch, row, column, depth,
+    )  # fmt: skip
+
+
+def room(conf: Conf, isa: Isa, of: Tensors) -> Room:
+    """What a thread has memory for."""
+    return Room.of(isa, conf.multiply, conf.vectors, ones=of.finish.needs_column_sums)
+
+
+def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
+    """What the code needs to know of an execution on memories of these descriptors, by argument."""
+    known = _known(conf, descs)
+    found = tensors(known, Arguments())
+    here, group = room(conf, isa, found), conf.multiply.group
+    *batch, rows, columns = known.dst.dims
+    terms = known.src[1].dims[-1]
+    src = _steps(found.src, found, (found.row, found.depth))
+    weights = _steps(found.weights, found, (found.column, found.depth))
+    order = _order(weights)
+    words = -(-terms // group)
+    in_rows = order is Order.LINES and may_stay(conf) and not terms % group
+    blocks = choose_blocks(isa, here, Extents(
+        prod(batch), rows, columns, words, terms, conf.panels, in_rows,
+    ))  # fmt: skip
+    width = blocks.tile.vectors * here.lanes
+    panels = -(-columns // width)
+    units = prod(batch) * -(-rows // blocks.rows) * -(-panels // blocks.panels)
+    ends = [_steps(operand, found, (found.row, found.column)) for operand in found.ends]
+    pattern = tensors(shared(conf), Arguments()).ends
+    lasting = [step[2] for step, operand in zip(ends, pattern, strict=True) if moves(operand)]
+    vectors = columns == 1 or all(step == 1 for step in lasting)
+    head = {
+        Word.UNITS: units, Word.ROWS: rows, Word.COLUMNS: columns, Word.PANELS: panels,
+        Word.WORDS: words, Word.TERMS: terms, Word.BLOCK_ROWS: blocks.rows,
+        Word.BLOCK_PANELS: blocks.panels, Word.BLOCK_WORDS: blocks.words,
+        Word.PARTS: max(1, -(-words // blocks.words)), Word.SRC_ORDER: _order(src),
+        Word.WEIGHTS_ORDER: order, Word.VECTORS: vectors,
+        Word.AS_THEY_ARE: blocks.as_they_are, Word.TILE_ROWS: blocks.tile.rows,
+        Word.TILE_COLUMNS: width,
+    }  # fmt: skip
+    made = [int(head[word]) for word in Word]
+    for steps in (src, weights, *ends):
+        made += steps[:3]
+    for number, extent in enumerate(batch):
+        made += [extent, *(steps[3 + number] for steps in (src, weights, *ends))]
+    return Sizes(struct.pack(f"={len(made)}q", *made), blocks.threads)
+
+
+def _steps(operand: Operand, of: Tensors, axes: tuple[Axis, Axis]) -> list[int]:
+    """Where an operand begins, its steps along two axes and along the batch."""
+    if operand.desc.inner_blocks:
+        desc = operand.desc
+        outer = (
+            0 if size == 1 else step for size, step in zip(desc.dims, desc.strides, strict=True)
+        )
+        return [desc.offset0, desc.strides[-1], desc.strides[-2], *list(outer)[:-2]]
+    offset = operand.offset(operand.index)
+    assert offset is not None, "plain tensors have strides"
+    return [offset.const, *(offset.stride(axis) for axis in (*axes, *of.batch))]
+
+
+def _order(steps: Sequence[int]) -> Order:
+    _, lines, depth, *_ = steps
+    if depth == 1:
+        return Order.DEPTH
+    return Order.LINES if lines == 1 else Order.NONE
+
+
+def orders(desc: MemoryDesc, depth: int) -> tuple[Order, ...]:
+    """The orders that a factor may have whose k are dimension ``depth``, -1 or -2."""
+    if desc.strides[depth] == 1:
+        return (Order.DEPTH,)
+    if desc.strides[-3 - depth] == 1:
+        return (Order.LINES,)
+    return tuple(Order)
+
+
+def may_stay(conf: Conf) -> bool:
+    """Whether there is code for weights in rows that are multiplied where they lie."""
+    _, weights = conf.weights
+    in_rows = Order.LINES in orders(weights, -2)
+    return not conf.panels and in_rows and weights.data_type is conf.multiply.b
+
+
+def moves(operand: Operand) -> bool:
+    """Whether an operand goes on from column to column."""
+    return operand.desc.ndims > 1 and operand.desc.dims[-1] != 1

@@ -1,0 +1,278 @@
+"""Packing the factors of a product whose sizes only the execution knows.
+
+What a work item multiplies is first copied into memory of its thread, where distances are the same
+for all sizes. A factor is a number of *lines*, rows of src or columns of weights, of *words*, each
+a group of neighbouring k::
+
+    rows     line 0 | w0 w1 w2 ...            panels    k 0 | line 0, line 1, ...  a panel's width
+             line 1 | w0 w1 w2 ...                      k 1 | line 0, line 1, ...
+
+A factor is read by vectors along k or along the lines, wherever its elements are neighbours; where
+they are neighbours in neither, one by one. What lies the other way is transposed in registers. A
+word that ends behind the last k is filled up with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from dnnl.codegen.conversion.convert import bare_core, storage
+from dnnl.codegen.ir import registers, vector
+from dnnl.codegen.ir.builder import I32, I64, Emitter, Type, Value, Values, i64
+from dnnl.codegen.ir.transpose import transpose_registers
+from dnnl.types.dtype import DataType
+
+Across = Callable[[Value, Value, Callable[[Value, Value], Value]], None]
+"""What writes words of a vector of lines: those from a line and a word on, which its last parameter
+reads."""
+
+
+class Order(IntEnum):
+    """Which elements of a factor are neighbours."""
+
+    DEPTH = 0  # those along k
+    LINES = 1  # those of neighbouring lines
+    NONE = 2
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a factor that is packed: ``lines`` of ``words`` words, of which ``depth`` k
+    exist. ``pointer`` is where it begins, distances are in elements."""
+
+    pointer: Value
+    lines: Value
+    words: Value
+    depth: Value
+    line_step: Value
+    depth_step: Value
+
+
+class Packer:
+    """Writes the packing of one factor of type ``given`` into words of ``group`` elements of type
+    ``held``."""
+
+    def __init__(self, e: Emitter, given: DataType, held: DataType, group: int) -> None:
+        self.e, self._given, self._held, self._group = e, given, held, group
+        self._lanes = e.isa.lanes
+        self._core = bare_core(given, held)
+        self._stored = storage(given, self._core).element
+        self._word = I32 if group > 1 else storage(held).element
+
+    @property
+    def word(self) -> Type:
+        """The type by which words are addressed."""
+        return self._word
+
+    def rows(
+        self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, pitch: int
+    ) -> None:
+        """Write the lines one behind the other, ``pitch`` words apart. What is written behind the
+        last word and the last line are whole vectors and whole squares."""
+
+        def along_depth() -> None:
+            def line(number: Value) -> None:
+                start = self.e.element(to, self.e.mul(number, pitch), self._word)
+                self._each_vector(part, number, start)
+
+            self.e.loop(i64(0), part.lines, line, unroll=False, name="line")
+
+        def square(line: Value, word: Value, read: Callable[[Value, Value], Value]) -> None:
+            rows = [read(line, self.e.add(word, i64(n))) for n in range(self._lanes)]
+            for number, row in enumerate(transpose_registers(self.e, rows)):
+                at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), word)
+                vector.store(self.e, row, self.e.element(to, at, self._word))
+
+        def apart(line: Value, word: Value, read: Callable[[Value, Value], Value]) -> None:
+            for number, value in enumerate(vector.each_lane(self.e, read(line, word))):
+                at = self.e.add(self.e.mul(self.e.add(line, i64(number)), pitch), word)
+                self.e.b.store(value, self.e.element(to, at, self._word), align=1)
+
+        across = {Order.LINES: (square, self._lanes), Order.NONE: (apart, 1)}
+        self._by_order(part, orders, order, along_depth, across)
+
+    def panels(
+        self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, vectors: int,
+        panel: Value,
+    ) -> None:  # fmt: skip
+        """Write panels of ``vectors`` vectors of lines, ``panel`` words apart. What is written
+        behind the last word and the last line are whole squares and whole panels."""
+        e, lanes = self.e, self._lanes
+        width = vectors * lanes
+
+        def start(line: Value) -> Value:
+            number, rest = e.divmod(line, width)
+            return e.element(to, e.add(e.b.mul(number, panel), rest), self._word)
+
+        def along_depth() -> None:
+            def square(line: Value, word: Value) -> None:
+                last = e.b.sub(part.lines, i64(1))
+                rows = [
+                    self._along_depth(part, e.smaller(e.add(line, i64(n)), last), word)
+                    for n in range(lanes)
+                ]
+                for number, row in enumerate(transpose_registers(e, rows)):
+                    at = e.mul(e.add(word, i64(number)), width)
+                    vector.store(e, row, e.element(start(line), at, self._word))
+
+            self._squares(part, square)
+
+        def row(line: Value, word: Value, read: Callable[[Value, Value], Value]) -> None:
+            where = e.element(start(line), e.mul(word, width), self._word)
+            vector.store(e, read(line, word), where)
+
+        across = dict.fromkeys((Order.LINES, Order.NONE), (row, 1))
+        self._by_order(part, orders, order, along_depth, across)
+
+    def _by_order(
+        self,
+        part: Part,
+        orders: tuple[Order, ...],
+        order: Value,
+        along_depth: Callable[[], None],
+        across: Mapping[Order, tuple[Across, int]],
+    ) -> None:
+        """Write the code of all ``orders`` that there may be; ``order`` says which one there is.
+        ``across`` is what does a number of words of a vector of lines."""
+
+        def run(one: Order) -> Values:
+            if one is Order.DEPTH:
+                along_depth()
+            else:
+                self._across(part, one, *across[one])
+            return ()
+
+        def choose(left: tuple[Order, ...]) -> Values:
+            if len(left) == 1:
+                return run(left[0])
+            here = self.e.b.icmp_signed("==", order, i64(left[0]))
+            return self.e.branch(here, lambda: run(left[0]), lambda: choose(left[1:]))
+
+        choose(orders)
+
+    def _across(
+        self,
+        part: Part,
+        order: Order,
+        across: Across,
+        step: int,
+    ) -> None:
+        """Vectors of lines, word by word: those that are there as a whole without masks."""
+        e, lanes = self.e, self._lanes
+        whole_lines = e.b.and_(part.lines, i64(-lanes))
+        whole_words = e.b.sdiv(part.depth, i64(self._group * step))
+        whole_words = e.mul(whole_words, step)
+
+        def some(words: tuple[Value, Value], lines: tuple[Value, Value], *, whole: bool) -> None:
+            def read(line: Value, word: Value) -> Value:
+                return self._along_lines(part, order, line, word, whole=whole)
+
+            def of_word(word: Value) -> None:
+                e.loop(
+                    *lines, lambda line: across(line, word, read),
+                    step=lanes, unroll=False, name="lines",
+                )  # fmt: skip
+
+            e.loop(*words, of_word, step=step, unroll=False, name="word")
+
+        some((i64(0), whole_words), (i64(0), whole_lines), whole=True)
+
+        # What is left are the last lines of all words and the last words of the other lines.
+        def rest(word: Value) -> None:
+            first = e.b.select(e.b.icmp_signed("<", word, whole_words), whole_lines, i64(0))
+            some((word, e.add(word, i64(1))), (first, part.lines), whole=False)
+
+        begin = e.b.select(e.b.icmp_signed("<", whole_lines, part.lines), i64(0), whole_words)
+        e.loop(begin, part.words, rest, step=step, unroll=False, name="rest")
+
+    def _squares(self, part: Part, square: Callable[[Value, Value], None]) -> None:
+        def of_line(line: Value) -> None:
+            self.e.loop(
+                i64(0), part.words, lambda word: square(line, word),
+                step=self._lanes, unroll=False, name="word",
+            )  # fmt: skip
+
+        self.e.loop(i64(0), part.lines, of_line, step=self._lanes, unroll=False, name="lines")
+
+    def _each_vector(self, part: Part, line: Value, to: Value) -> None:
+        """The words of a line, vector by vector."""
+
+        def one(word: Value) -> None:
+            value = self._along_depth(part, line, word)
+            vector.store(self.e, value, self.e.element(to, word, self._word))
+
+        step = self._lanes
+        self.e.loop(i64(0), part.words, one, step=step, unroll=False, name="word")
+
+    def _along_depth(self, part: Part, line: Value, word: Value) -> Value:
+        """A vector of neighbouring words of a line, the k of which are neighbours; zeros behind the
+        last k."""
+        e, count = self.e, self._lanes * self._group
+        first = e.mul(word, self._group)
+        left = e.b.sub(part.depth, first)
+        place = e.add(e.b.mul(line, part.line_step), first)
+        where = e.element(part.pointer, place, self._stored)
+        kind = vector.vector_type(self._stored, count)
+
+        def load(mask: vector.Mask) -> Values:
+            return (registers.load(e, where, kind, mask),)
+
+        (value,) = e.branch(
+            e.b.icmp_signed(">=", left, i64(count)),
+            lambda: load(None),
+            lambda: load(vector.first_lanes(e, left, count)),
+        )
+        value = self._converted(value)
+        if self._group > 1:
+            return e.b.bitcast(value, vector.vector_type(I32, self._lanes))
+        return value
+
+    def _along_lines(
+        self, part: Part, order: Order, line: Value, word: Value, *, whole: bool
+    ) -> Value:
+        """The same word of a vector of lines; unless they are there as a ``whole``, any value for
+        lines behind the last one, and zeros behind the last k."""
+        e, lanes = self.e, self._lanes
+        mask = None if whole else vector.first_lanes(e, e.b.sub(part.lines, line), lanes)
+        words: Value = None
+        for number in range(self._group):
+            k = e.add(e.mul(word, self._group), i64(number))
+            value = self._elements(part, order, line, k, mask, whole=whole)
+            if self._group == 1:
+                return value
+            value = e.b.zext(value, vector.vector_type(I32, lanes))
+            shift = number * (32 // self._group)
+            if shift:
+                value = e.b.shl(value, vector.splat_constant(value.type, shift))
+            words = value if words is None else e.b.or_(words, value)
+        return words
+
+    def _elements(
+        self, part: Part, order: Order, line: Value, k: Value, mask: vector.Mask, *, whole: bool
+    ) -> Value:
+        """The element k of a vector of lines, in the type that is held."""
+        e, lanes = self.e, self._lanes
+        exists = None if whole else e.b.icmp_signed("<", k, part.depth)
+        if exists is not None:  # with no k at all there is no word
+            k = e.smaller(k, e.b.sub(part.depth, i64(1)))
+        place = e.add(e.b.mul(line, part.line_step), e.b.mul(k, part.depth_step))
+        kind = vector.vector_type(self._stored, lanes)
+        where = e.element(part.pointer, place, self._stored)
+        if order is Order.LINES:
+            value = registers.load(e, where, kind, mask)
+        else:
+            steps = vector.splat(e, part.line_step, lanes)
+            offsets = e.b.mul(steps, vector.iota(I64, lanes))
+            value = vector.gather(e, where, offsets, kind, mask)
+        value = self._converted(value)
+        if exists is None:
+            return value
+        return e.b.select(exists, value, vector.splat_constant(value.type, 0))
+
+    def _converted(self, value: Value) -> Value:
+        if self._given is self._held:
+            return value
+        wide = storage(self._given, self._core).to_core(self.e, value)
+        return storage(self._held, self._core).from_core(self.e, wide)

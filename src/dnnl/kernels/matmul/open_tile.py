@@ -1,0 +1,208 @@
+"""A register tile of a product whose sizes only the execution knows: its products and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, Type, Value, Values, i64
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.place import Place
+from dnnl.codegen.open_nest.place import Lanes, moved
+from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate
+from dnnl.kernels.matmul.open import Conf, Word, may_stay, moves
+from dnnl.kernels.matmul.open_blocks import Room
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Where a tensor begins and its steps along the two axes of a matrix and along the batch."""
+
+    base: Value
+    first: Value
+    second: Value
+    batch: Values
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The part of the k that a block multiplies: its number, its first word, and how many words
+    and k there are."""
+
+    number: Value
+    word: Value
+    words: Value
+    depth: Value
+
+
+def _heights(most: int) -> list[int]:
+    """The numbers of rows for which there is code; those between are rounded up."""
+    return sorted({1, most, *range(2, most, 2)})
+
+
+class Tiles:
+    """Writes tiles: their sums are in memory between their parts, and there the code for their ends
+    finds them, whatever their heights are.
+
+    ``pointers`` are the addresses of the tensors at the ends, ``steps`` say how they lie. Weights
+    that are multiplied where they lie go on ``along`` elements further for each k.
+    """
+
+    def __init__(
+        self,
+        e: Emitter,
+        conf: Conf,
+        room: Room,
+        finish: Finish,
+        pointers: Mapping[Operand, Value],
+        head: Mapping[Word, Value],
+        steps: Sequence[Steps],
+        along: Value,
+    ) -> None:
+        self.e, self._conf, self._room, self._finish = e, conf, room, finish
+        self._pointers, self._head, self._places, self._along = pointers, head, steps, along
+        self._ends = finish.operands
+        self._lanes = Lanes(e, self._ends, e.isa.lanes)
+        self._moving = frozenset(operand for operand in self._ends if moves(operand))
+        self._stay = e.b.icmp_signed("!=", head[Word.AS_THEY_ARE], i64(0))
+
+    def multiply(
+        self, pointers: tuple[Value, Value], kept: Value, height: Value, stretch: Stretch
+    ) -> None:
+        """Add the products of a part to the sums of a tile."""
+        e, own, way = self.e, self._room, self._conf.multiply
+
+        def panels() -> Values:
+            columns = [own.lanes * way.group * v for v in range(own.tile.vectors)]
+            factors = Factors(*pointers, (), tuple(columns), way)
+            step = own.width * way.group
+            self._by_height(
+                height, lambda rows: self._products(factors, step, kept, rows, stretch),
+                _heights(own.tile.rows),
+            )  # fmt: skip
+            return ()
+
+        if not may_stay(self._conf):
+            panels()
+            return
+
+        def rows_of_weights() -> Values:
+            along = self._along
+            columns = [own.lanes * v for v in range(own.wide.vectors)]
+            apart = along if way.group > 1 else 0
+            factors = Factors(*pointers, (), tuple(columns), way, apart)
+            step = e.mul(along, way.group)
+            self._by_height(
+                height, lambda rows: self._products(factors, step, kept, rows, stretch),
+                _heights(own.wide.rows),
+            )  # fmt: skip
+            return ()
+
+        e.branch(self._stay, rows_of_weights, panels)
+
+    def _by_height(self, height: Value, run: Callable[[int], None], heights: Sequence[int]) -> None:
+        """Run the code for the least of some heights that a tile has room in: full tiles are found
+        first."""
+
+        def one(rows: int) -> Values:
+            run(rows)
+            return ()
+
+        def choose(left: Sequence[int]) -> Values:
+            if len(left) == 1:
+                return one(left[0])
+            middle = len(left) // 2
+            below = self.e.b.icmp_signed("<=", height, i64(left[middle - 1]))
+            return self.e.branch(
+                below, lambda: choose(left[:middle]), lambda: choose(left[middle:])
+            )
+
+        *others, full = heights
+        if not others:
+            one(full)
+            return
+        is_full = self.e.b.icmp_signed(">", height, i64(others[-1]))
+        self.e.branch(is_full, lambda: one(full), lambda: choose(others))
+
+    def _products(
+        self, factors: Factors, step: int | Value, kept: Value, rows: int, stretch: Stretch
+    ) -> None:
+        """Add the products of a part to the sums of a tile of so many ``rows``, where weights go
+        on ``step`` elements further for each word."""
+        e, own, way = self.e, self._room, self._conf.multiply
+        offsets: list[int | None] = [n * own.pitch * way.group for n in range(rows)]
+        if self._finish.needs_column_sums:  # before the rows, of which there may be too many
+            offsets.insert(0, None)
+        zero = Tile.of(way.zero(e), len(offsets), len(factors.vectors))
+        kind = zero.cells[0].type
+        first = e.b.icmp_signed("==", stretch.number, i64(0))
+        cells = e.branch(
+            first, lambda: zero.cells,
+            lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
+        )  # fmt: skip
+        level = Level(i64(0), stretch.words, way.group, step)
+        factors = replace(factors, rows=tuple(offsets))
+        accumulate(e, Tile(zero.vectors, cells), factors, [level]).store(e, kept)
+
+    def end(self, kept: Value, height: Value, places: Values, columns: Value) -> None:
+        """Finish the sums of a tile of which so many ``columns`` exist, row by row."""
+        e, lanes, size = self.e, self._room.lanes, self._head[Word.TILE_COLUMNS]
+        accumulator = self._conf.multiply.accumulator
+        first = size if self._finish.needs_column_sums else i64(0)
+        along = [steps.second for steps in self._places]
+
+        def each_row(finish: Callable[[Value, Values], None]) -> Values:
+            def row(number: Value, *at: Value) -> Values:
+                finish(e.element(kept, e.add(e.b.mul(number, size), first), accumulator), at)
+                return tuple(map(e.b.add, at, (steps.first for steps in self._places)))
+
+            e.loop(i64(0), height, row, places, unroll=False, name="row")
+            return ()
+
+        count = e.smaller(columns, size)
+
+        def pieces(lanes: int, *, masked: bool) -> Values:
+            def row(cells: Value, at: Values) -> None:
+                def one(number: Value) -> None:
+                    ones, cell = (e.element(row, number, accumulator) for row in (kept, cells))
+                    left = e.b.sub(columns, number) if masked else None
+                    self._vector((cell, ones), moved(e, at, number, along), lanes, left)
+
+                e.loop(i64(0), count, one, step=lanes, unroll=False, name="column")
+
+            return each_row(row)
+
+        whole = e.b.icmp_signed(">=", columns, size)
+        vectors = e.b.icmp_signed("!=", self._head[Word.VECTORS], i64(0))
+        e.branch(
+            vectors,
+            lambda: e.branch(
+                whole, lambda: pieces(lanes, masked=False), lambda: pieces(lanes, masked=True)
+            ),
+            lambda: pieces(1, masked=False),
+        )
+
+    def _vector(
+        self,
+        cells: tuple[Value, Value],
+        places: Values,
+        lanes: int,
+        left: Value | None,
+    ) -> None:
+        """Finish a vector of a row, which lies beside those of a row of ones; only so many columns
+        exist as are ``left``, if that is given."""
+        e = self.e
+        kind = vector.vector_type(self._conf.multiply.accumulator, lanes)
+
+        def place_of(_: Value, core: Type) -> Place:
+            accesses, env, exists = self._lanes.at(places, lanes, self._moving, left)
+            return Place(
+                e, self._pointers, accesses, env, self._lanes.lane, lanes,
+                masked=left is not None, exists=exists, core=core,
+            )  # fmt: skip
+
+        read = cells if self._finish.needs_column_sums else cells[:1]
+        tile = Tile(1, tuple(vector.load(e, cell, kind) for cell in read))
+        self._finish.store(self._finish.complete(tile, place_of), place_of)

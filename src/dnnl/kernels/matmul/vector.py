@@ -1,0 +1,121 @@
+"""Products of a matrix and a vector, and of two vectors, in floats: folds along k.
+
+Tiles of a product have a row for each row of src and vectors of columns. With one column, nearly
+all of each vector would be idle. Here vectors lie along whatever is contiguous: k, rows or columns.
+A long k is cut into parts that are shared out, in how many follows from the sizes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, broadcast, refuse
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Module, Value, Values
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.nest.folds import Fold, emit_fold, needed, sums
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.product.base.types import refuse_tensors
+from dnnl.kernels.shared.pointwise import WIDE_FLOATS, computed_in, letters, refuse_types, symbol
+from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+_NONE = MemoryDesc.zero()
+# Fewer terms are as fast by tiles.
+_LEAST_TERMS = 64
+# Rows that fill a cache line are read faster by tiles, which go along several of them at once.
+_LONG_ROW = 64
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = post_ops(src x weights + bias), a batch of products one of whose factors is a vector;
+    sums of parts lie in the ``scratchpad``, which has so many bytes, as ``partial``."""
+
+    src: MemoryDesc
+    weights: MemoryDesc
+    bias: MemoryDesc
+    dst: MemoryDesc
+    post_ops: tuple[PostOp, ...]
+    partial: MemoryDesc = _NONE
+    scratchpad: int = 0
+
+
+def configure(
+    src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc, dst: MemoryDesc,
+    post_ops: tuple[PostOp, ...], isa: Isa,
+) -> Conf | Refusal:  # fmt: skip
+    """Accept plain layouts of floats where k is long and vectors do not have to gather."""
+    refusal = refuse_types(src, weights, dst, allowed=WIDE_FLOATS)
+    refusal = refusal or refuse_tensors(src, weights, bias, dst) or refuse(post_ops, dst)
+    if refusal is not None:
+        return refusal
+    if src.inner_blocks or weights.inner_blocks or dst.inner_blocks:
+        return Refusal(Reason.LAYOUT, "blocks")
+    if 1 not in (src.dims[-2], weights.dims[-1]) or src.dims[-1] < _LEAST_TERMS:
+        return Refusal(Reason.SHAPE, f"{src.dims} by {weights.dims}: neither is a long vector")
+    if not _in_order(src, weights):
+        return Refusal(Reason.LAYOUT, f"a matrix that is not dense along k: {src}, {weights}")
+    conf = Conf(src, weights, bias, dst, post_ops)
+    scratchpad = Scratchpad()
+    room = needed(isa, _fold(conf, Arguments()))
+    if room.nelems():
+        _, parts = scratchpad.take(room)
+        conf = replace(conf, partial=parts)
+    return replace(conf, scratchpad=scratchpad.size)
+
+
+def _in_order(src: MemoryDesc, weights: MemoryDesc) -> bool:
+    """Whether the matrix is dense along k, or else in short rows."""
+    if weights.dims[-1] == 1:
+        (row, k), length, kind = src.strides[-2:], src.dims[-2], src.data_type
+    else:
+        (k, row), length, kind = weights.strides[-2:], weights.dims[-1], weights.data_type
+    return k == 1 or (row == 1 and length * kind.size < _LONG_ROW)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """The fold, in parts where that is worth it."""
+    module, arguments = Module("matmul", isa), Arguments()
+    fold = _fold(conf, arguments)
+    slot = -1 if conf.partial.is_zero else arguments.slot(Arg.SCRATCHPAD)
+    entry = symbol("matmul_vector", [conf.src, conf.weights, conf.dst], isa)
+    phases = emit_fold(module, entry, fold, (slot, conf.partial))
+    return Kernel(module, phases, arguments.ids)
+
+
+def _fold(conf: Conf, arguments: Arguments) -> Fold:
+    *axes, depth = letters((*conf.dst.dims, conf.src.dims[-1]))
+    *batch, row, column = map(Affine.of, axes)
+    k = Affine.of(depth)
+
+    def factor(argument: int, desc: MemoryDesc, *last: Affine) -> Operand:
+        return Operand(arguments.slot(argument), desc, broadcast(desc, (*batch, *last)))
+
+    src = factor(Arg.SRC, conf.src, row, k)
+    weights = factor(Arg.WEIGHTS, conf.weights, k, column)
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, (*batch, row, column))
+    bias = None if conf.bias.is_zero else factor(Arg.BIAS, conf.bias, row, column)
+    epilogue = Epilogue(conf.post_ops, dst, arguments)
+
+    def step(point: Point, total: Value) -> Values:
+        pair = point.load(src), point.load(weights)
+        return (vector.multiply_add(point.e, *pair, total),)
+
+    def finish(point: Point, values: Values) -> None:
+        (value,) = values
+        if bias is not None:
+            value = point.e.b.fadd(value, point.load(bias))
+        point.store(dst, epilogue.apply(point, value))
+
+    after = (*epilogue.operands, *([] if bias is None else [bias]))
+    held = computed_in(conf.src, conf.weights, conf.dst)
+    return Fold(
+        tuple(axes), (depth,), (src, weights), (dst,), sums(step, data_type=held), finish,
+        after, reads_dst=epilogue.reads_dst,
+    )  # fmt: skip

@@ -1,0 +1,80 @@
+"""Combine two tensors element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.functions import binary
+from dnnl.codegen.ir.builder import Value
+from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest.nest import Nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.open_nests import OpenKernel
+from dnnl.kernels.shared.pointwise import build_nest, pointwise, refuse_forward, source
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = src0 alg src1 with ``attributes``, the sources broadcast where they have size 1; the
+    zero descriptor for src2 where there is no condition."""
+
+    alg: Alg
+    src0: MemoryDesc
+    src1: MemoryDesc
+    src2: MemoryDesc
+    dst: MemoryDesc
+    attributes: Attributes
+
+    @property
+    def sources(self) -> dict[int, MemoryDesc]:
+        """The sources that there are."""
+        given = {Arg.SRC_0: self.src0, Arg.SRC_1: self.src1, Arg.SRC_2: self.src2}
+        return {int(argument): desc for argument, desc in given.items() if not desc.is_zero}
+
+
+def configure(
+    alg: Alg,
+    src0: MemoryDesc,
+    src1: MemoryDesc,
+    src2: MemoryDesc,
+    dst: MemoryDesc,
+    attributes: Attributes,
+) -> Conf | Refusal:
+    """Accept any layouts of supported types."""
+    conf = Conf(alg, src0, src1, src2, dst, attributes)
+    return refuse_forward(conf.sources, dst, attributes) or conf
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest."""
+    return build_nest("binary", isa, [*conf.sources.values(), conf.dst], partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+
+    def compute(point: Point, loaded: list[Value]) -> Value:
+        first, second, *condition = loaded
+        return binary.apply(point.e, conf.alg, first, second, *condition)
+
+    sources = [source(argument, desc) for argument, desc in conf.sources.items()]
+    yield pointwise(arguments, sources, conf.dst, compute, conf.attributes)
+
+
+OPEN = OpenKernel(
+    "binary",
+    _nests,
+    {"src0": Arg.SRC_0, "src1": Arg.SRC_1, "src2": Arg.SRC_2, "dst": Arg.DST},
+)

@@ -1,0 +1,75 @@
+"""Apply an elementary function to every element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.functions import eltwise, expression
+from dnnl.codegen.ir.builder import Value
+from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest.nest import Nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.open_nests import OpenKernel
+from dnnl.kernels.shared.pointwise import build_nest, pointwise, refuse_forward, source
+from dnnl.types.arg import Arg
+from dnnl.types.expression import Expression
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = alg(src) with ``attributes``; ``function`` is what ``eltwise_function`` computes."""
+
+    alg: Alg
+    alpha: float
+    beta: float
+    src: MemoryDesc
+    dst: MemoryDesc
+    function: Expression | None
+    attributes: Attributes
+
+
+def configure(
+    alg: Alg,
+    alpha: float,
+    beta: float,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    function: Expression | None,
+    attributes: Attributes,
+) -> Conf | Refusal:
+    """Accept any function of any two of the supported types, in any two layouts."""
+    refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
+    return refusal or Conf(alg, alpha, beta, src, dst, function, attributes)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest."""
+    return build_nest("eltwise", isa, (conf.src, conf.dst), partial(_nests, conf))
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One nest for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+    def compute(point: Point, loaded: list[Value]) -> Value:
+        if conf.function is not None:
+            return expression.emit(point.e, conf.function, loaded)
+        return eltwise.forward(point.e, conf.alg, loaded[0], conf.alpha, conf.beta)
+
+    src = source(Arg.SRC, conf.src)
+    taken = eltwise.instructions(conf.alg)
+    if conf.function is not None:
+        taken = expression.instructions(conf.function)
+    yield pointwise(arguments, [src], conf.dst, compute, conf.attributes, instructions=taken)
+
+
+OPEN = OpenKernel("eltwise", _nests, {"src": Arg.SRC, "dst": Arg.DST})

@@ -1,0 +1,56 @@
+"""Compute elements in their own types, without f32 between: integers, truth values, conversions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen.epilogue.post_ops import Arguments, broadcast
+from dnnl.codegen.functions import own_types
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.pointwise import letters, refuse_types, symbol
+from dnnl.types.arg import Arg
+from dnnl.types.memory_desc import MemoryDesc
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = function(srcs), all sources broadcast where they have size 1."""
+
+    function: str
+    srcs: tuple[MemoryDesc, ...]
+    dst: MemoryDesc
+
+
+def configure(function: str, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
+    """Accept any layouts of the function's types."""
+    refusal = refuse_types(*srcs, dst, allowed=own_types.TYPES)
+    refusal = refusal or refuse_types(srcs[-1], allowed=own_types.FUNCTIONS[function].allowed)
+    return refusal or Conf(function, srcs, dst)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest."""
+    arguments = Arguments()
+    axes = letters(conf.dst.dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    sources = [
+        Operand(arguments.slot(Arg.multiple_src(number)), desc, broadcast(desc, index))
+        for number, desc in enumerate(conf.srcs)
+    ]
+    output = Operand(arguments.slot(Arg.DST), conf.dst, index)
+    types = [desc.data_type for desc in (conf.dst, *conf.srcs)]
+
+    def body(point: Point) -> None:
+        stored = [point.load_stored(source) for source in sources]
+        point.store_stored(output, own_types.apply(point.e, conf.function, types, stored))
+
+    module = Module("exact", isa)
+    entry = symbol("exact", [*conf.srcs, conf.dst], isa)
+    nest = Nest(axes, (), tuple(sources), (output,), body, core=own_types.core(types))
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

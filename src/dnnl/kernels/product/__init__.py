@@ -1,0 +1,1 @@
+"""Products: what matmul, inner product, convolution and deconvolution share."""

@@ -1,0 +1,1 @@
+"""The terms of a product: its problem, types, blocks, tiles of pixels and their borders."""

@@ -1,0 +1,62 @@
+"""The copy of an image with a border, made by the thread that multiplies it: rows of pixels just
+before the first band that has a tap there, which finds them in the first-level cache.
+
+Each thread has room for one image. Work items that follow each other see mostly the same rows, so
+it remembers which ones are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen.ir.builder import I8, Emitter, Value, i64
+from dnnl.codegen.ir.variable import Variable
+from dnnl.codegen.memory.access import Env, Operand
+from dnnl.codegen.memory.address import Affine
+from dnnl.kernels.product.base.border_rows import Rows
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """The ``rows`` of ``src`` in image number ``image``, of which ``height`` tells what is seen."""
+
+    src: Operand
+    rows: Rows
+    image: Affine
+    height: Spatial
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the copy of an image."""
+        return self.height.src * self.rows.row_bytes
+
+
+class BandWriter:
+    """Writes the copies of ``src`` to a thread's ``room``."""
+
+    def __init__(self, e: Emitter, bands: Bands, src: Value, room: Value) -> None:
+        self.e, self._bands, self._src, self._room = e, bands, src, room
+        self._image, self._begin, self._end = Variable(e), Variable(e), Variable(e)
+
+    def need(self, env: Env, first: Value, count: int) -> None:
+        """What so many rows of dst see from number ``first`` on is wanted."""
+        e, b, bands, h = self.e, self.e.b, self._bands, self._bands.height
+        low = e.add(e.mul(first, h.stride), i64(-h.padding))
+        reach = (count - 1) * h.stride + (h.kernel - 1) * h.dilation + 1
+        high = e.smaller(e.add(low, i64(reach)), i64(h.src))
+        image = bands.image.emit(e, env)
+        begin, end = self._begin.value, self._end.value
+        same = b.icmp_signed("==", e.add(image, i64(1)), self._image.value)
+        goes_on = b.and_(b.icmp_signed("<=", begin, low), b.icmp_signed("<=", low, end))
+        kept = b.and_(same, goes_on)
+        start = b.select(kept, end, low)
+
+        def row(number: Value) -> None:
+            made = e.element(self._room, e.mul(number, bands.rows.row_bytes), I8)
+            bands.rows.write(e, self._src, made, [image, number])
+
+        e.loop(start, high, row, unroll=False, name="row")
+        self._image.become(e.add(image, i64(1)))
+        self._begin.become(b.select(kept, begin, low))
+        self._end.become(e.larger(start, high))

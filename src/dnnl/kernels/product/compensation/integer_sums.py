@@ -1,0 +1,77 @@
+"""Sums that correct products: phases that add up terms, integers in s32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.builder import F32, Emitter, Module, Value, Values
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.pointwise import letters
+from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.runtime.image import Phase
+
+
+def emit_sums(
+    module: Module,
+    symbol: str,
+    axes: tuple[Sequence[Axis], Sequence[Axis]],
+    inputs: Sequence[Operand],
+    total: Operand,
+    term: Callable[[Point], Value],
+) -> Phase:
+    """Write a phase that stores in ``total``, for each point of the first ``axes``, the sum of
+    ``term`` over the second ones."""
+    core = storage(total.data_type).element
+
+    def plus(e: Emitter, a: Value, b: Value) -> Value:
+        return e.b.fadd(a, b) if core is F32 else e.b.add(a, b)
+
+    def add(point: Point, value: Value) -> Values:
+        return (plus(point.e, value, term(point)),)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (plus(e, a[0], b[0]),)
+
+    def body(point: Point) -> None:
+        point.store(total, *point.fold((0,), add, merge))
+
+    nest = Nest(tuple(axes[0]), tuple(axes[1]), tuple(inputs), (total,), body, core=core)
+    return emit_nest(module, symbol, nest)
+
+
+def emit_segment_sums(
+    module: Module, symbol: str, src: Argument, sums: Argument, size: int, arguments: Arguments
+) -> Phase:
+    """Write a phase that adds up segments of a ``size`` along the last dimension of ``src``, or all
+    dimensions that follow those of ``sums`` but its last, which is that of the segments."""
+    axes, kept = letters(src[1].dims), sums[1].ndims - 1
+    rows, summed = axes[:kept], axes[kept:]
+    segment = Axis(sums[1].dims[-1], "segment")
+    depth = [Affine.of(axis) for axis in summed]
+    if segment.extent > 1:
+        summed = (Axis(size, "term"),)
+        depth = [Affine.of(segment, size) + Affine.of(summed[0])]
+    index = [Affine.of(axis) for axis in rows]
+    given = Operand(arguments.slot(src[0]), src[1], (*index, *depth))
+    total = Operand(arguments.slot(sums[0]), sums[1], (*index, Affine.of(segment)))
+    parts = (*rows, segment), summed
+    return emit_sums(module, symbol, parts, (given,), total, lambda point: point.load(given))
+
+
+def emit_row_sums(
+    module: Module, symbol: str, src: Argument, sums: Argument, arguments: Arguments
+) -> Phase:
+    """Write a phase that adds up integers over those dimensions of ``src`` that follow the ones of
+    ``sums``, in s32."""
+    axes = letters(src[1].dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    given = Operand(arguments.slot(src[0]), src[1], index)
+    kept = sums[1].ndims
+    total = Operand(arguments.slot(sums[0]), sums[1], index[:kept])
+    parts = axes[:kept], axes[kept:]
+    return emit_sums(module, symbol, parts, (given,), total, lambda point: point.load(given))

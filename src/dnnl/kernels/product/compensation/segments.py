@@ -1,0 +1,66 @@
+"""Scales and zero points that change along K, or stand beside floats, done by the product itself.
+
+Sums are cut into segments, within which nothing changes: the sum of each is completed and scaled,
+and added to the others in f32. What does not change from one to the next is left to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import gcd, prod
+
+from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.scales import ScaleSpec
+
+Summed = Mapping[int, tuple[MemoryDesc, slice]]
+"""The tensors of both factors, and which dimensions of each are summed up."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Segments of ``size`` terms each: what is done to each of them, and what at the end."""
+
+    size: int
+    inner: Quantization
+    outer: Quantization
+
+
+def cut(quantization: Quantization, summed: Summed, terms: int) -> Cut | None:
+    """The segments of sums of so many ``terms``, or None where values change along several summed
+    dimensions or from one term to the next."""
+    if terms == 0:
+        return None
+    given = quantization.of_arguments(summed)
+    size = terms
+    for arg, spec in (*given.scales, *given.zero_points):
+        along = _along(spec, *summed[arg])
+        if along is None:
+            return None
+        size = gcd(size, along)
+    if size == 1 < terms:
+        return None
+    changing = tuple((arg, spec) for arg, spec in given.scales if _changes(spec, *summed[arg]))
+    outer = tuple(pair for pair in quantization.scales if pair not in changing)
+    kept = tuple(pair for pair in quantization.zero_points if pair[0] not in summed)
+    rest = Quantization(outer, kept, quantization.adjust)
+    return Cut(size, Quantization(changing, given.zero_points), rest)
+
+
+def _counts(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> tuple[int, ...]:
+    return spec.shape(desc.dims)[dims]
+
+
+def _changes(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> bool:
+    return prod(_counts(spec, desc, dims)) != 1
+
+
+def _along(spec: ScaleSpec, desc: MemoryDesc, dims: slice) -> int | None:
+    """How many neighbours of a sum share a value; None where no single dimension has them."""
+    if not _changes(spec, desc, dims):
+        return prod(desc.dims[dims])
+    sizes = desc.dims[dims]
+    if len(sizes) != 1:
+        return None
+    return sizes[0] // _counts(spec, desc, dims)[0]

@@ -1,0 +1,1 @@
+"""The loops around register tiles, with software prefetch."""

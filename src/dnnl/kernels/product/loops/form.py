@@ -1,0 +1,119 @@
+"""What a product is to the writer of its loops (`loops`): operands by index forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.memory.access import Bound, Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.product.brgemm import Level
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.base.blocking import Blocking
+from dnnl.kernels.product.base.border_bands import Bands
+from dnnl.kernels.product.base.pixel_tiles import Spatial
+from dnnl.kernels.product.base.store import Columns
+from dnnl.kernels.product.base.sums import Segments
+from dnnl.kernels.product.pack.on_the_fly import Made
+from dnnl.kernels.product.pack.pairs import Narrow
+
+ONE = Spatial(1, 1, 1, 1, 0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """A product whose operands are affine in all axes.
+
+    ``order`` are the axes outside of the places, outermost first; the panels are among them if each
+    is to meet more than the places of a line. Places are depth, height and width, along which tiles
+    lie, of ``space``; ``taps`` are the axes of its kernels. Sums go over ``around``, the taps and
+    ``inside``, of which the first goes over ``segments``, if there are any. Columns outside of
+    ``domain`` are padding, those outside of ``exists`` do not exist.
+    The k of a group of weights lie ``apart``, in elements, unless they are side by side. Panels
+    that are small enough are multiplied in another way, if there is a ``narrow`` one. Src is what
+    threads copy in ``bands``, weights are what they make of others, if there are any ``made``.
+    """
+
+    order: tuple[Axis, ...]
+    space: tuple[Spatial, Spatial, Spatial]
+    places: tuple[Axis, Axis, Axis]
+    taps: tuple[Axis, Axis, Axis]
+    around: tuple[Axis, ...]
+    inside: tuple[Axis, ...]
+    columns: Columns
+    src: Operand
+    weights: Operand
+    multiply: Multiply
+    finish: Finish
+    blocking: Blocking
+    domain: tuple[Bound, ...] = ()
+    exists: tuple[Bound, ...] = ()
+    apart: int = 0
+    segments: Segments | None = None
+    narrow: Narrow | None = None
+    bands: Bands | None = None
+    made: Made | None = None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Everything that the product touches."""
+        ends = () if self.segments is None else self.segments.end.operands
+        narrow = () if self.narrow is None else (self.narrow.src, self.narrow.flags)
+        src = self.src if self.bands is None else self.bands.src
+        weights = (self.weights,) if self.made is None else self.made.operands
+        return (src, *weights, *narrow, *self.finish.operands, *ends)
+
+    @property
+    def multiply_adds(self) -> int:
+        """How many products all sums have together, those with padding of src included."""
+        axes = {*self.order, *self.places, *self.taps, *self.around, *self.inside}
+        terms = prod(axis.extent for axis in axes - {self.columns.panel}) * self.multiply.group
+        return terms * self.columns.count
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether places are rows without neighbours."""
+        taps = prod(axis.extent for axis in self.taps)
+        return not self.around and taps == 1 and not any(space.padded for space in self.space)
+
+    @property
+    def unit(self) -> int:
+        """How many weights a unit of their addresses has."""
+        return 2 if self.weights.desc.data_type.bits < 8 else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Where a product finds src and weights, which are its A and B: the offsets of its operands,
+    those of weights in units of their addresses."""
+
+    a: Affine
+    b: Affine
+
+    @staticmethod
+    def of(problem: Product) -> Walk:
+        """The walk through a product's operands."""
+        a = problem.src.offset(problem.src.index)
+        b = problem.weights.offset(problem.weights.index)
+        assert a is not None, "configure admits only affine layouts"
+        assert b is not None, "panels are affine"
+        return Walk(a, b.in_units(problem.unit))
+
+    def steps(self, axis: Axis) -> tuple[int, int]:
+        """How far one step along an axis goes in A and in B."""
+        return self.a.stride(axis), self.b.stride(axis)
+
+    def level(self, axis: Axis) -> Level:
+        """The loop over all of an axis."""
+        return Level.over(axis.extent, *self.steps(axis))
+
+
+Axes = tuple[Axis, Axis, Axis]
+
+
+def along_line(row: Axis) -> tuple[tuple[Spatial, Spatial, Spatial], Axes, Axes]:
+    """Space, places and taps of rows without any neighbours."""
+    line = Spatial(row.extent, row.extent, 1, 1, 0, 1)
+    places = Axis(1, "depth"), Axis(1, "height"), row
+    return (ONE, ONE, line), places, (Axis(1, "kd"), Axis(1, "kh"), Axis(1, "kw"))

@@ -1,0 +1,479 @@
+"""The compute phase of convolution, matmul and inner product: one writer of loops for the three.
+
+All compute ``dst[.., place, column] = sum src[.., place, k] * weights[.., k, column]``. The places
+of a matrix are its rows, on a line of their own; those of a convolution are pixels in three
+dimensions, and its sums go over taps as well. A `Product` says so by index forms.
+
+A *tile* is what registers hold: places x columns. A *block* is what a cache holds while it is used
+again (`Blocking`): places, panels and steps of the sums. A work item does all blocks of its sums,
+one after the other; what its tiles have summed up in one waits for the next in memory of the
+thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from math import lcm, prod
+
+from dnnl.codegen.epilogue.finish import Finish
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I8, Emitter, Module, Value, Values, i64
+from dnnl.codegen.isa.caches import LINE
+from dnnl.codegen.memory.access import Env, Operand
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, decode
+from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.codegen.product.brgemm import Ahead, Factors, Level, Tile
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.base.border_bands import BandWriter
+from dnnl.kernels.product.base.pixel_tiles import (
+    BandRun,
+    TileRun,
+    band_runs,
+    rows_per_band,
+    tile_runs,
+)
+from dnnl.kernels.product.base.store import End, Store
+from dnnl.kernels.product.base.sums import Sums
+from dnnl.kernels.product.loops.form import Product, Walk
+from dnnl.kernels.product.loops.prefetch import Foresight
+from dnnl.kernels.product.loops.taps import Taps
+from dnnl.kernels.product.pack.on_the_fly import PanelMaker, Room
+from dnnl.kernels.product.unit.deferred_epilogue import Pending, room
+from dnnl.kernels.product.unit.tiles import Part, UnitTile
+from dnnl.runtime.image import Phase
+
+
+def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
+    """Write the phase ``symbol``."""
+    phase = PhaseFunction.of(module, symbol, problem.operands)
+    writer = _Writer(phase, problem)
+    with writer.unit.configured() if writer.unit else nullcontext():
+        phase.each_item(writer.items, writer.item)
+        if writer.pending is not None:
+            writer.pending.rest()
+    return phase.end(writer.items)
+
+
+Band = tuple[BandRun, tuple[TileRun, ...]]
+"""Bands that are alike, and how they are cut into tiles."""
+
+
+class _Writer:
+    """Writes one product."""
+
+    def __init__(self, phase: PhaseFunction, problem: Product) -> None:
+        self.e, self.problem = phase.e, problem
+        self.pointers = phase.pointers(problem.operands)
+        self.bands_of_src: BandWriter | None = None
+        self.maker: PanelMaker | None = None
+        self.walk = Walk.of(problem)
+        _, h, w = problem.space
+        tile = problem.blocking.tile
+        # Ends of integers take longest to build, and an addition of theirs takes one cycle.
+        multiply, single = problem.multiply, problem.blocking.single_rows
+        sums = 0 if multiply.is_integer else tile.vectors * multiply.span
+        self.band_rows = 1 if single else rows_per_band(problem.space, tile, sums)
+        self.bands = [
+            (run, tile_runs(w, tile.rows, run.rows))
+            for run in band_runs(h, self.band_rows, w.kernel)
+        ]
+        self.store = self._store(problem.finish)
+        segments = problem.segments
+        ends = None if segments is None else self._store(segments.end)
+        self.sums = Sums(problem.multiply, segments, ends, problem.columns.vector.extent)
+        self.unit = self._unit()
+        self._share_out()
+        self._cut_sums(phase)
+        self.pending = self._pending()
+        tiles = self.chunk if problem.blocking.places else self.per_band * self.band.extent
+        self.ahead = Foresight(self.e, problem, self.walk, self.blocks, self.steps, tiles)
+        self.taps = Taps(self.e, problem, self.walk, self.sums, streams=self.ahead.streams)
+
+    def _store(self, finish: Finish) -> Store:
+        problem = self.problem
+        return Store(
+            self.e, self.pointers, finish, problem.places, problem.columns, problem.domain,
+            problem.exists, self.band_rows > 1,
+        )  # fmt: skip
+
+    def _share_out(self) -> None:
+        """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
+        some panels."""
+        problem, blocking = self.problem, self.problem.blocking
+        panels = problem.columns.panel.extent
+        grouped = blocking.panels and problem.columns.panel not in problem.order
+        self.group = min(panels, blocking.panels) if grouped else panels
+        self.groups = Axis(-(-panels // self.group), "group")
+        self.per_band = max(tiles[-1].first + tiles[-1].count for _, tiles in self.bands)
+        depth = problem.places[0]
+        self.band = Axis(sum(run.count for run, _ in self.bands), "band")
+        outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
+        if blocking.places:
+            block = max(1, blocking.places // blocking.tile.rows)
+            self.chunk = min(block, sharing.chunk(self.per_band, outer, sharing.FEW_ITEMS))
+        else:
+            work = problem.multiply_adds // sharing.MULTIPLY_ADDS
+            self.chunk = sharing.chunk(self.per_band, outer, sharing.wanted(self.e.isa, work))
+        self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
+        self.number = Axis(self.per_band, "tile")
+        # Panels meet a block of places one after the other, or one of them all that pass by.
+        inner = (self.chunks, self.groups) if blocking.places else (self.groups, self.chunks)
+        self.loops = [*problem.order, depth, self.band, *inner]
+        self.items = outer * self.chunks.extent
+
+    def _cut_sums(self, phase: PhaseFunction) -> None:
+        """Decide in how many blocks each sum is computed, of how many steps of the outermost level
+        of the line that it is, and make room for what a work item keeps between two of them: the
+        sums of its tiles, panel by panel."""
+        problem, self.kept = self.problem, ZERO
+        self.blocks, self.steps = self._blocks_of_sums()
+        tile, sums = problem.blocking.tile, problem.multiply.zero(self.e).type
+        own = 0
+        if self.unit is not None:
+            own = room(problem.multiply, self.e, self.unit.kept_rows, tile.vectors)
+        if self.blocks == 1:
+            self.segment_sums = own
+            self._take_scratch(phase, 2 * own)
+            return
+        rows = tile.rows + problem.finish.needs_column_sums
+        size = rows * tile.vectors * sums.count
+        panel = self.chunk * size
+        self.kept = Affine.of(self.number, size) + Affine.of(self.chunks, -panel)
+        self.kept += Affine.of(problem.columns.panel, panel)
+        self.kept += Affine.of(self.groups, -self.group * panel)
+        self.segment_sums = self.group * panel * vector.bits(sums) // 8
+        self._take_scratch(phase, self.segment_sums + (own if problem.segments else 0))
+
+    def _blocks_of_sums(self) -> tuple[int, int]:
+        """The number of blocks, and the steps of each; 0 where there is one."""
+        problem, wanted = self.problem, self.problem.blocking.steps
+        axes = (*problem.around, *problem.inside)
+        self.line = self.sums.merged([self.walk.level(axis) for axis in axes])
+        if not wanted:
+            return 1, 0
+        steps, count = max(1, wanted // self._words_of_step), self.line[0].count or 0
+        words = 1 if problem.made is None else problem.made.least(problem.multiply)
+        whole = lcm(words, self._words_of_step) // self._words_of_step
+        if self.unit is not None and len(self.line) == 1:
+            whole, count = lcm(whole, self.unit.line.block), self.unit.line.blocked
+        steps = max(1, steps // whole) * whole
+        return (-(-count // steps), steps) if steps < count else (1, 0)
+
+    @property
+    def _words_of_step(self) -> int:
+        """How many words one step of the outermost level of the sums has."""
+        return prod(level.count or 1 for level in self.line[1:])
+
+    def _take_scratch(self, phase: PhaseFunction, sums: int) -> None:
+        """Memory of the thread for so many bytes of sums, and for what it copies of src or makes of
+        weights."""
+        problem, sums = self.problem, -(-sums // LINE) * LINE
+        bands, made = problem.bands, problem.made
+        nbytes, panel = sums + (bands.nbytes if bands else 0), None
+        if made is not None:
+            given = made, self.pointers, problem.columns, problem.multiply
+            panel = Room(self.e, *given, self.steps * self._words_of_step, self.group)
+            nbytes += panel.nbytes
+        if not nbytes:
+            return
+        self.scratch = phase.scratch(nbytes)
+        own = self.e.element(self.scratch, i64(sums), I8)
+        if bands is not None:
+            self.bands_of_src = BandWriter(self.e, bands, self.pointers[bands.src], own)
+            self.pointers[problem.src] = own
+        if panel is not None:
+            self.maker = PanelMaker(panel, own)
+
+    def item(self, item: Value) -> None:
+        """One work item."""
+        env = decode(self.e, item, self.loops)
+        if self.bands_of_src is not None:
+            first = self.e.mul(env[self.band], self.band_rows)
+            self.bands_of_src.need(env, first, self.band_rows)
+        self._bands(env, self.bands)
+
+    def _bands(self, env: Env, runs: Sequence[Band]) -> None:
+        """Branch to the code of the run that the band belongs to."""
+        band = runs[0]
+        if len(runs) == 1:
+            self._blocks(env, band)
+            return
+
+        def here() -> Values:
+            self._blocks(env, band)
+            return ()
+
+        def later() -> Values:
+            self._bands(env, runs[1:])
+            return ()
+
+        run, _ = band
+        before = self.e.b.icmp_signed("<", env[self.band], i64(run.first + run.count))
+        self.e.branch(before, here, later)
+
+    def _blocks(self, env: Env, band: Band) -> None:
+        """The tiles of one band that belong to the work item, for each block of the sums."""
+        height = self.problem.places[1]
+        env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
+        self.e.loop(
+            i64(0), i64(self.blocks),
+            lambda block: self._panels(env, band, block),
+            unroll=False, name="block",
+        )  # fmt: skip
+
+    def _panels(self, env: Env, band: Band, block: Value) -> None:
+        """The panels of the work item, outside of its tiles if there is an order among them."""
+        e, panel = self.e, self.problem.columns.panel
+        if panel in env or not self.problem.blocking.panels:
+            self._tiles(env, band, block)
+            return
+        low = e.mul(env[self.groups], self.group)
+        high = e.add(low, i64(self.group))
+        if panel.extent % self.group:
+            high = e.smaller(high, i64(panel.extent))
+
+        maker = self.maker
+        made = None if maker is None else maker.make(env, (low, high), block, self.blocks)
+
+        def one(number: Value) -> None:
+            if maker is not None and made is not None:
+                own = maker.room.panel(made, e.b.sub(number, low))
+                self.pointers[self.problem.weights] = own
+            self._tiles({**env, panel: number}, band, block)
+
+        e.loop(low, high, one, unroll=False, name="panel")
+
+    def _tiles(self, env: Env, band: Band, block: Value) -> None:
+        e, (run, tiles) = self.e, band
+        low = e.mul(env[self.chunks], self.chunk)
+        high = e.add(low, i64(self.chunk))
+        for tile in tiles:
+            first, last = i64(tile.first), i64(tile.first + tile.count)
+            whole = self.chunks.extent == 1
+            begin = first if whole else _clamp(e, low, first, last)
+            end = last if whole else _clamp(e, high, first, last)
+            body = self._tile_body(env, run, tile, block)
+            e.loop(begin, end, body, unroll=False, name="tile")
+
+    def _tile_body(
+        self, env: Env, run: BandRun, tile: TileRun, block: Value
+    ) -> Callable[[Value], None]:
+        width, panel = self.problem.places[2], self.problem.columns.panel
+
+        def body(number: Value) -> None:
+            offset = self.e.mul(number, tile.width)
+            begin = self.e.add(offset, i64(tile.begin - tile.first * tile.width))
+            here = {**env, width: begin, self.number: number}
+            if panel in here:
+                self._tile(here, run, tile, block)
+                return
+            self.e.loop(
+                i64(0), i64(panel.extent),
+                lambda number: self._tile({**here, panel: number}, run, tile, block),
+                unroll=False, name="panel",
+            )  # fmt: skip
+
+        return body
+
+    def _tile(self, env: Env, run: BandRun, tile: TileRun, block: Value) -> None:
+        """One register tile: all products, then its end."""
+        e, problem = self.e, self.problem
+        places, row = tile.width, problem.places[2].extent
+        at = self.store.at(env, row, places, tile.before)
+        factors = partial(self._factors, env, tile, block)
+        if self.unit is not None:
+            self.unit.turn_to(self._offsets(tile))
+            usual = factors(problem.src, problem.multiply)
+            self._unit_tile(self.unit, env, usual, block, at)
+            return
+        kept_rows = places + problem.finish.needs_column_sums
+        zero = Tile.of(self.sums.zero(e), kept_rows, problem.columns.vector.extent)
+        if self.blocks == 1:
+            at.prefetch()
+
+            def whole(src: Operand, multiply: Multiply) -> Tile:
+                return self.taps.add(env, zero, factors(src, multiply), run, tile)
+
+            at.finish(self.sums.finished(e, self._either(env, whole)))
+            return
+        kept = e.element(self.scratch, self.kept.emit(e, env), zero.cells[0].type.element)
+        begun = self._begun(kept, zero, block)
+
+        def part(src: Operand, multiply: Multiply) -> Tile:
+            return self._product_block(env, begun, factors(src, multiply), block)
+
+        sums = self._either(env, part)
+        last = e.b.icmp_signed("==", block, i64(self.blocks - 1))
+
+        def finish() -> Values:
+            at.finish(self.sums.finished(e, sums))
+            return ()
+
+        def keep() -> Values:
+            sums.store(e, kept)
+            return ()
+
+        e.branch(last, finish, keep)
+
+    def _factors(
+        self, env: Env, tile: TileRun, block: Value, src: Operand, multiply: Multiply
+    ) -> Factors:
+        """The operands of a tile: where it begins in ``src`` and in weights, and what follows."""
+        e, problem, vectors = self.e, self.problem, self.problem.columns.vector
+        rows: list[int | None] = [*self._offsets(tile)]
+        places = len(rows)
+        if problem.finish.needs_column_sums or self.sums.needs_column_sums:
+            rows.append(None)
+        form = src.offset(src.index)
+        assert form is not None, "configure admits only affine layouts"
+        of_panel = self.walk.b.along(env if self.maker is None else ())
+        a, b = (
+            e.element(self.pointers[operand], offset.emit(e, env), element)
+            for operand, offset, element in zip(
+                (src, problem.weights), (form.along(env), of_panel), multiply.element, strict=True
+            )
+        )
+        columns = tuple(self.walk.b.stride(vectors) * v for v in range(vectors.extent))
+        factors = Factors(a, b, tuple(rows), columns, multiply, problem.apart)
+        return replace(factors, ahead=self._ahead(env, multiply, places))
+
+    def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
+        """The sums of a tile, in the narrow way where there is one and the panel allows it."""
+        e, problem, narrow = self.e, self.problem, self.problem.narrow
+        if narrow is None:
+            return sums(problem.src, problem.multiply)
+        axes = (*problem.order, problem.columns.panel)
+        cells = e.branch(
+            narrow.takes(e, env, self.pointers[narrow.flags], self.walk.b, axes),
+            lambda: sums(narrow.src, narrow.pairs).cells,
+            lambda: sums(problem.src, problem.multiply).cells,
+        )
+        return Tile(problem.columns.vector.extent, cells)
+
+    def _unit_tile(self, unit: UnitTile, env: Env, factors: Factors, block: Value, at: End) -> None:
+        """One register tile that a matrix unit computes."""
+        e = self.e
+        if self.pending is not None:
+            at.prefetch()
+            unit.compute_beside(factors, self.pending)
+            self.pending.begin(env, len(factors.rows))
+            return
+        kept = e.element(self.scratch, self.kept.emit(e, env), self.problem.multiply.accumulator)
+        if self.problem.segments is not None:
+            self._unit_segments(unit, env, factors, block, kept, at)
+            return
+        if self.blocks == 1:
+            at.prefetch()
+        unit.compute(factors, self._part(unit.line.whole(unit.levels), kept, block), at)
+
+    def _unit_segments(
+        self, unit: UnitTile, env: Env, factors: Factors, block: Value, total: Value, at: End
+    ) -> None:
+        """One register tile whose sums a matrix unit computes in segments."""
+        e, segments, ends, rows = self.e, self.problem.segments, self.sums.ends, len(factors.rows)
+        assert segments is not None
+        assert ends is not None
+        store, axis = ends, segments.axis
+        kept = e.element(self.scratch, i64(self.segment_sums), I8)
+        part = self._part(unit.levels, kept, block)
+
+        def own(number: Value) -> End:
+            return store.at({**env, axis: number}, rows, rows)
+
+        unit.compute_segments(factors, part, own, total, at)
+
+    def _part(self, levels: Sequence[Level], kept: Value, block: Value) -> Part:
+        """What one block computes of a sum over ``levels``."""
+        if self.blocks == 1:
+            return Part(levels, kept)
+        e, (outer, *rest) = self.e, levels
+        begin = e.mul(block, self.steps)
+        end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
+        return Part(
+            [replace(outer, begin=begin, end=end), *rest], kept,
+            e.b.icmp_signed("==", block, i64(0)),
+            e.b.icmp_signed("==", block, i64(self.blocks - 1)),
+        )  # fmt: skip
+
+    def _unit(self) -> UnitTile | None:
+        """The tiles of a matrix unit, if it takes the product."""
+        problem = self.problem
+        if problem.multiply.tiles is None:
+            return None
+        tilings = [self._offsets(tile) for _, tiles in self.bands for tile in tiles]
+        taps = () if problem.is_matrix else problem.taps
+        axes = (*problem.around, *taps, *problem.inside)
+        levels = self.sums.merged([self.walk.level(axis) for axis in axes])
+        vectors = problem.blocking.tile.vectors
+        return UnitTile(self.e, problem.multiply, levels, vectors, tilings)
+
+    def _pending(self) -> Pending | None:
+        """The tile that waits for its end while the unit multiplies the next one."""
+        problem, unit = self.problem, self.unit
+        ones = problem.finish.needs_column_sums or self.sums.needs_column_sums
+        waits = self.blocks == 1 and problem.segments is None and not ones
+        if unit is None or not waits or not unit.takes_turns(self.store):
+            return None
+        tile = problem.blocking.tile
+        width = problem.places[2].extent
+
+        def end_at(env: Env) -> End:
+            return self.store.at(env, width, width * self.band_rows)
+
+        axes = dict.fromkeys((*self.loops, *problem.places[1:], problem.columns.panel))
+        return Pending(
+            self.e,
+            problem.multiply,
+            unit.kept_rows,
+            tile.vectors,
+            self.scratch,
+            axes,
+            end_at,
+            unit.line_of(width, self._offsets(self.bands[0][1][0])),
+        )
+
+    def _offsets(self, tile: TileRun) -> list[int]:
+        """Where the rows of a tile are in A."""
+        _, h, w = self.problem.places
+        pixels = tile.pixels(w.extent)
+        return [
+            row * self.walk.a.stride(h) + column * self.walk.a.stride(w) for row, column in pixels
+        ]
+
+    def _ahead(self, env: Env, multiply: Multiply, rows: int) -> Ahead | None:
+        """What a tile asks for."""
+        e, tile = self.e, env[self.number]
+        if self.problem.blocking.places:
+            tile = e.b.sub(tile, e.mul(env[self.chunks], self.chunk))
+        elif self.band.extent > 1:
+            tile = e.add(tile, e.mul(env[self.band], self.per_band))
+        of_panel = self.ahead.of_panel(tile)
+        return of_panel or self.ahead.of_rows(env[self.problem.columns.panel], rows, multiply)
+
+    def _begun(self, kept: Value, zero: Tile, block: Value) -> Tile:
+        """The sums of the blocks before this one, which lie at ``kept``; zero in the first."""
+        e, kind = self.e, zero.cells[0].type
+        first = e.b.icmp_signed("==", block, i64(0))
+        cells = e.branch(
+            first,
+            lambda: zero.cells,
+            lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
+        )
+        return Tile(zero.vectors, cells)
+
+    def _product_block(self, env: Env, sums: Tile, factors: Factors, block: Value) -> Tile:
+        """The sum over one block of the outermost level."""
+        e, steps = self.e, self.steps
+        outer, *rest = self.line
+        begin = e.mul(block, steps)
+        end = e.smaller(e.add(begin, i64(steps)), outer.end)
+        level = Level(begin, end, outer.a_step, outer.b_step)
+        return self.sums.add(e, env, sums, factors, [level, *rest])
+
+
+def _clamp(e: Emitter, value: Value, low: Value, high: Value) -> Value:
+    return e.smaller(e.larger(value, low), high)

@@ -1,0 +1,180 @@
+"""The phases of convolution, matmul and inner product: copies and sums before, the products with
+what they do at their ends, a copy behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.epilogue.finish import Depth, Finish
+from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, broadcast
+from dnnl.codegen.epilogue.quantization import Quantizer
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Kernel
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.base.sums import Segments
+from dnnl.kernels.product.loops.form import Product
+from dnnl.kernels.product.loops.loops import emit_product
+from dnnl.kernels.product.pack.on_the_fly import IndexOf, Made
+from dnnl.kernels.product.pack.pairs import Narrow, emit_flags, narrow
+from dnnl.kernels.product.pack.up_converted import emit_widened
+from dnnl.kernels.product.plan.computed_scales import emit_scales
+from dnnl.kernels.product.plan.conf import Conf
+from dnnl.kernels.shared.pointwise import emit_copies, emit_copy
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+
+SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
+"""How sums of segments are kept: as those of floats."""
+
+AnyConf = TypeVar("AnyConf", bound=Conf)
+
+
+@dataclass(frozen=True)
+class Indices:
+    """Where the values lie that belong to a result, in axes of dst: the index of bias, those of src
+    and weights with zero for all that is summed up, and those of the sums."""
+
+    bias: tuple[Affine, ...]
+    src: tuple[Affine, ...]
+    weights: tuple[Affine, ...]
+    row_sums: tuple[Affine, ...] = ()
+    column_sums: tuple[Affine, ...] = ()
+
+
+def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth) -> Finish:
+    """The end of the product that computes ``dst`` from sums of that depth."""
+    here = conf.copy_out is None
+    post_ops = conf.post_ops if here or conf.quantization.computed is not None else ()
+    bias = None
+    if not conf.bias.is_zero:
+        bias = Operand(arguments.slot(Arg.BIAS), conf.bias, broadcast(conf.bias, at.bias))
+    tensors = {
+        conf.factors[0]: Operand(0, conf.src[1], at.src),
+        conf.factors[1]: Operand(0, conf.weights[1], at.weights),
+        int(Arg.DST): dst,
+    }
+    quantization = conf.quantization.of_arguments(tensors if here else conf.factors)
+    whole = conf.segment == 0
+    if conf.column_sums is not None:
+        quantization = quantization.without_zero_points(conf.factors[0])
+
+    columns = conf.column_sums
+    column_sums = None
+    if columns is not None:
+        index = broadcast(columns[1], at.column_sums)
+        column_sums = Operand(arguments.slot(columns[0]), columns[1], index)
+    row_sums = None
+    if conf.row_sums is not None and whole:
+        row_sums = conf.row_sums.operand(arguments, at.row_sums)
+    weight_sums = None
+    if conf.weight_sums is not None:
+        weight_sums = conf.weight_sums.operand(arguments, at.weights)
+    return Finish(
+        conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
+        Epilogue(post_ops, dst, arguments),
+        Quantizer(quantization, tensors, arguments, requantizes=True),
+        conf.factors, depth, row_sums, column_sums, weight_sums,
+    )  # fmt: skip
+
+
+def segments(
+    conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
+) -> Segments | None:
+    """The segments along ``axis`` of a product that has some, each of that depth."""
+    if not conf.segment:
+        return None
+    tensors = {
+        conf.factors[0]: Operand(0, conf.src[1], at.src),
+        conf.factors[1]: Operand(0, conf.weights[1], at.weights),
+    }
+    sums = None if conf.row_sums is None else conf.row_sums.operand(arguments, at.row_sums)
+    end = Finish(
+        conf.multiply, DataType.f32, dst, None, Epilogue((), dst, arguments),
+        Quantizer(conf.per_segment, tensors, arguments), conf.factors, depth, sums,
+    )  # fmt: skip
+    return Segments(axis, end)
+
+
+def made(conf: Conf, arguments: Arguments, at: IndexOf) -> Made | None:
+    """What threads make panels of, of weights that are ``at`` these indices."""
+    return None if conf.made is None else conf.made.bound(arguments, at)
+
+
+def other_way(conf: Conf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
+    """The way of panels that are small enough through a product that reads ``src``."""
+    given = conf.flags, conf.src, conf.weights[1], src, conf.multiply
+    return narrow(*given, arguments, isa)
+
+
+def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
+    """Write the sums of the rows and columns of matrices, if they are needed."""
+    if conf.row_sums is not None:
+        yield from conf.row_sums.emit(module, arguments)
+    if conf.weight_sums is not None:
+        yield conf.weight_sums.emit(module, arguments)
+
+
+def build(
+    name: str,
+    conf: AnyConf,
+    isa: Isa,
+    products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
+    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
+) -> Kernel:
+    """The kernel with the phases of `emit` and no others."""
+    module, arguments = Module(name, isa), Arguments()
+    phases = emit(module, conf, arguments, products, sums)
+    return Kernel(module, tuple(phases), arguments.ids)
+
+
+def emit(
+    module: Module,
+    conf: AnyConf,
+    arguments: Arguments,
+    products: Callable[[AnyConf, Isa, Arguments], Iterable[Product]],
+    sums: Callable[[Module, AnyConf, Arguments], Iterable[Phase]] = emit_sums,
+) -> list[Phase]:
+    """Write the copies in, the ``sums``, the products with what they do at their ends, the copy
+    out."""
+    name, isa = module.ir.name, module.isa
+    phases = emit_copies(module, name, conf.copies_in, arguments, conf.dequantized)
+    phases.extend(sums(module, conf, arguments))
+    if conf.flags is not None:
+        symbol = f"{name}_flags__{conf.weights[1].data_type}__{isa.lanes}x1__{isa.name}"
+        phases.append(emit_flags(module, symbol, conf.weights, conf.flags, arguments))
+    if conf.widened is not None:
+        symbol = f"{name}_wide__{conf.src[1].data_type}__{isa.lanes}x1__{isa.name}"
+        phases.append(emit_widened(module, symbol, conf.src, conf.widened, conf.flags, arguments))
+    tile = conf.blocking.tile
+    types = "_".join(
+        dict.fromkeys(str(part[1].data_type) for part in (conf.src, conf.weights, conf.dst))
+    )
+    for number, product in enumerate(products(conf, isa, arguments)):
+        symbol = (
+            f"{name}{number or ''}__{types}__{tile.rows}x{tile.vectors * isa.lanes}__{isa.name}"
+        )
+        phases.append(emit_product(module, symbol, product))
+    if conf.copy_out is not None:
+        given, dst = conf.copy_out
+        post_ops, computed = conf.post_ops, conf.quantization.computed
+        if computed is not None:
+            entry = f"{name}_scales__{computed.data_type}__{isa.lanes}x1__{isa.name}"
+            phases.append(emit_scales(module, entry, given, dst[1].data_type, computed, arguments))
+            post_ops = ()
+        symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
+        phases.append(
+            emit_copy(
+                module, symbol, given, dst, arguments, post_ops,
+                conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
+                conf.dropout, stochastic=conf.stochastic, requantizes=True,
+            )
+        )  # fmt: skip
+    return phases

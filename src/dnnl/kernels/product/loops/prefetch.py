@@ -1,0 +1,75 @@
+"""What the tiles of a product ask for before it is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen.ir.builder import Emitter, Value, i64
+from dnnl.codegen.product.brgemm import AHEAD, Ahead, merge_levels
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.loops.form import Product, Walk
+
+
+@dataclass(frozen=True, eq=False)
+class Foresight:
+    """What is asked for, where each sum is computed in so many ``blocks`` of so many ``steps`` of
+    the outermost level, and a panel meets ``tiles`` before the next one does."""
+
+    e: Emitter
+    problem: Product
+    walk: Walk
+    blocks: int
+    steps: int
+    tiles: int
+
+    def of_panel(self, tile: Value) -> Ahead | None:
+        """What tile number ``tile`` of those that meet a panel asks for of panels that come from
+        beyond the caches: its part of the next one, where several do, of which the first would wait
+        for the whole panel; what lies a little further on, where there is one."""
+        e, problem, panel = self.e, self.problem, self.problem.columns.panel
+        axes = (*problem.around, *problem.taps, *problem.inside)
+        levels = [self.walk.level(axis) for axis in axes]
+        unit = problem.multiply.tiles is not None
+        near = unit and problem.weights.desc.size <= e.isa.caches.l2 // 2
+        in_parts = self.blocks > 1 and problem.segments is not None
+        asks = problem.blocking.panels and panel.extent > 1 and problem.made is None
+        # Where a matrix unit walks taps, each band would ask again.
+        asks = asks and not (in_parts or near or (unit and len(merge_levels(levels)) > 1))
+        size, step = self.walk.b.stride(panel), levels[-1].b_step
+        if not asks or prod(level.count or 0 for level in levels) * step != size:
+            return None
+        bits = problem.multiply.b.bits * problem.unit
+        distance = size * bits // 8 if self.tiles > 1 else AHEAD
+        return Ahead(i64(distance), -(-step * bits // (8 * self.tiles)), tile, self.steps)
+
+    def of_rows(self, panel: Value, rows: int, multiply: Multiply) -> Ahead | None:
+        """What a tile of ``rows`` asks for of a matrix A that comes from beyond the caches: its
+        part of the next tile's rows, where rows are one stream. To read as many rows side by side
+        as a tile has is more than processors foresee."""
+        problem = self.problem
+        line, *rest = merge_levels([self.walk.level(axis) for axis in problem.inside])
+        step = self.walk.a.stride(problem.places[-1])
+        in_stream = not rest and problem.is_matrix and (line.count or 0) * line.a_step == step
+        far = self._src_bytes > self.e.isa.caches.l2
+        if not (in_stream and far) or self.blocks > 1 or problem.multiply.tiles is not None:
+            return None
+        size = rows * step * multiply.word_bytes // multiply.group
+        passes = 1 if problem.blocking.panels else problem.columns.panel.extent
+        each = -(-size // passes // (line.count or 1))
+        return Ahead(i64(size), each, panel if passes > 1 else i64(0), of_rows=True)
+
+    @property
+    def streams(self) -> bool:
+        """Whether src is read once, block of channels by block, from beyond the caches: then each
+        tile prefetches the next one's, since the gaps between blocks hide the stream."""
+        problem = self.problem
+        large = self._src_bytes > self.e.isa.caches.l2 // 2
+        taps = prod(axis.extent for axis in problem.taps)
+        return large and taps == 1 and any(axis.extent > 1 for axis in problem.around)
+
+    @property
+    def _src_bytes(self) -> int:
+        """How much memory src spans."""
+        desc, times = self.problem.src.desc, 1 + self.problem.multiply.widened
+        return (desc.size - desc.offset0 * desc.data_type.size) * times

@@ -1,0 +1,182 @@
+"""Sums over the taps of a convolution, of which each pixel has those that lie inside the image, and
+over what lies inside of a tap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import NamedTuple
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, Value, Values, i64
+from dnnl.codegen.memory.access import Env
+from dnnl.codegen.memory.address import Axis
+from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate, merge_levels
+from dnnl.kernels.product.base.pixel_tiles import BandRun, Span, Spatial, TileRun, static_taps
+from dnnl.kernels.product.base.sums import Sums
+from dnnl.kernels.product.loops.form import Product, Walk
+
+
+class _Seen(NamedTuple):
+    """Some pixels of a tile, and the taps that they have."""
+
+    pixels: list[int]
+    taps: Level
+
+
+class Taps:
+    """Writes the sums of the tiles of a product. If src ``streams``, each tile prefetches what the
+    next one reads of it."""
+
+    def __init__(
+        self, e: Emitter, problem: Product, walk: Walk, sums: Sums, *, streams: bool
+    ) -> None:
+        self.e, self._problem, self._walk, self._sums = e, problem, walk, sums
+        self._streams = streams
+
+    def add(self, env: Env, sums: Tile, factors: Factors, run: BandRun, tile: TileRun) -> Tile:
+        """``sums`` of one tile + the sum over everything."""
+        e, problem = self.e, self._problem
+        inner = [self._walk.level(axis) for axis in problem.inside]
+        if problem.is_matrix:
+            return self._sums.add(e, env, sums, factors, self._sums.merged(inner))
+        d, h, w = problem.space
+        (depth, row, column), (kd, kh, kw) = problem.places, problem.taps
+        levels = [
+            *(self._walk.level(axis) for axis in problem.around),
+            _inside(e, d, env[depth], self._walk.steps(kd)),
+        ]
+        if run.taps is None and run.rows > 1:
+            rows = self._seen(h, kh, env[row], [at for at, _ in tile.pixels(column.extent)])
+            return self._apart(sums, factors, levels, rows, [self._walk.level(kw), *inner])
+        if run.taps is None or len(set(run.taps)) == 1:
+            spans = run.taps[0] if run.taps else None
+            levels.append(_inside(e, h, env[row], self._walk.steps(kh), spans))
+            rows_h: Sequence[Span] = ((0, 1),) * run.rows
+        else:
+            rows_h = run.taps
+        if tile.taps is None:
+            columns = self._seen(w, kw, env[column], range(tile.width))
+            return self._apart(sums, factors, levels, columns, inner)
+        if not static_taps(run, tile, w.kernel):
+            levels.append(self._walk.level(kw))
+            ahead = tile.width * self._walk.a.stride(column) if self._streams else 0
+            if not ahead:
+                return accumulate(self.e, sums, factors, merge_levels([*levels, *inner]))
+
+            def block(e: Emitter, sums: Tile, at: Factors) -> Tile:
+                for offset in at.rows:
+                    if offset is not None:
+                        further = at.moved(e, i64(offset + ahead), i64(0))
+                        vector.prefetch(e, further.a)
+                return accumulate(e, sums, at, inner)
+
+            return accumulate(self.e, sums, factors, levels, block)
+
+        def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
+            for column in range(w.kernel):
+                sums = self._taps(sums, at, inner, column, rows_h, tile)
+            return sums
+
+        return accumulate(self.e, sums, factors, levels, leaf)
+
+    def _seen(self, space: Spatial, tap: Axis, first: Value, outs: Iterable[int]) -> list[_Seen]:
+        """The pixels of a tile that are at outputs ``first`` + each of ``outs``, by output."""
+        e, steps = self.e, self._walk.steps(tap)
+        return [
+            _Seen([number for number, _ in own], _inside(e, space, e.add(first, i64(out)), steps))
+            for out, own in groupby(enumerate(outs), key=lambda pair: pair[1])
+        ]
+
+    def _apart(
+        self, sums: Tile, factors: Factors, levels: list[Level], seen: list[_Seen],
+        inner: list[Level],
+    ) -> Tile:  # fmt: skip
+        """``sums`` with the taps that each pixel has, inside ``levels``: one loop over those that
+        all have, and for each pixel those before and behind them."""
+        # The further on a pixel is, the further back its taps begin and end.
+        low = seen[0].taps.begin
+        high = self.e.larger(low, seen[-1].taps.end)
+
+        def leaf(e: Emitter, sums: Tile, at: Factors) -> Tile:
+            sums = accumulate(e, sums, at, [replace(seen[0].taps, end=high), *inner])
+            for pixels, own in seen:
+                part = _sides(e, sums.take(pixels), at.of_rows(pixels), own, (low, high), inner)
+                sums = sums.put(pixels, part)
+            return sums
+
+        return accumulate(self.e, sums, factors, levels, leaf)
+
+    def _taps(
+        self,
+        sums: Tile,
+        factors: Factors,
+        inner: list[Level],
+        column: int,
+        rows_h: Sequence[Span],
+        tile: TileRun,
+    ) -> Tile:
+        """The taps of a column, for the pixels that have them: one loop over neighbours that the
+        same pixels have."""
+        assert tile.taps is not None, "those of others are told apart at run time"
+        pixels = tile.pixels(self._problem.places[2].extent)
+        seen = [
+            rows_h[row] if left <= column < right else (0, 0)
+            for (row, _), (left, right) in zip(pixels, tile.taps, strict=True)
+        ]
+
+        def chosen(tap: int) -> list[int]:
+            return [number for number, (top, bottom) in enumerate(seen) if top <= tap < bottom]
+
+        _, kh, kw = self._problem.taps
+        down, along = self._walk.steps(kh), self._walk.steps(kw)
+        a_step, b_step = (step * column for step in along)
+        moved = factors.moved(self.e, i64(a_step), i64(b_step))
+        for numbers, run in groupby(range(max(bottom for _, bottom in rows_h)), key=chosen):
+            taps = list(run)
+            if numbers:
+                levels = [Level(i64(taps[0]), i64(taps[-1] + 1), *down), *inner]
+                part = accumulate(self.e, sums.take(numbers), moved.of_rows(numbers), levels)
+                sums = sums.put(numbers, part)
+        return sums
+
+
+def _sides(
+    e: Emitter, sums: Tile, factors: Factors, own: Level, done: tuple[Value, Value],
+    inner: list[Level],
+) -> Tile:  # fmt: skip
+    """``sums`` with those of their ``own`` taps that lie before and behind what is ``done``."""
+    low, high = done
+    before = e.smaller(low, own.end)
+
+    def side(number: Value, *cells: Value) -> Values:
+        first = e.b.icmp_signed("==", number, i64(0))
+        begin, end = e.b.select(first, own.begin, high), e.b.select(first, before, own.end)
+        level = replace(own, begin=begin, end=end)
+        return accumulate(e, Tile(sums.vectors, cells), factors, [level, *inner]).cells
+
+    return Tile(sums.vectors, e.loop(i64(0), i64(2), side, sums.cells, unroll=False, name="side"))
+
+
+def _inside(
+    e: Emitter, space: Spatial, out: Value, steps: tuple[int, int], span: Span | None = None
+) -> Level:
+    """The taps of output ``out`` along one dimension, each so many elements of A and of B behind
+    the one before; those of ``span`` where they are known."""
+    if span is not None:
+        return Level(i64(span[0]), i64(span[1]), *steps)
+    if not space.padded:
+        return Level(i64(0), i64(space.kernel), *steps)
+    first = e.add(e.mul(out, space.stride), i64(-space.padding))
+    missing = _ceil_div(e, e.b.neg(first), space.dilation)
+    reach = _ceil_div(e, e.b.sub(i64(space.src), first), space.dilation)
+    low, high = e.larger(missing, i64(0)), e.smaller(reach, i64(space.kernel))
+    return Level(low, high, *steps)
+
+
+def _ceil_div(e: Emitter, value: Value, divisor: int) -> Value:
+    """ceil(value / divisor) for values above -divisor; anything at most 0 for those below."""
+    if divisor == 1:
+        return value
+    return e.b.sdiv(e.b.add(value, i64(divisor - 1)), i64(divisor))

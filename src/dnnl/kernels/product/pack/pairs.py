@@ -1,0 +1,107 @@
+"""Which panels of weights are multiplied by pairs (`dnnl.codegen.product.pairs`).
+
+Weights are known to an execution only. A phase looks at each panel once, and the product reads what
+it found: a panel in which no sum of two can saturate meets src by pairs, any other one by what is
+exact for all weights. Quantizers that are told to reduce the range of weights, to 7 bits, as is
+usual for machines without VNNI, leave no other one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.builder import I32, Emitter, Module, Value, Values
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Env, Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.codegen.product import pairs
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.pairs import Pairs
+from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
+
+_WORD = 4
+_LEAST_USES, _LEAST_PRODUCTS = 32, 2**20
+"""Products of each weight, and of all, for which a look at weights is worth its time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Narrow:
+    """The other way through a product: ``src`` as it lies, multiplied by ``pairs``, for panels of a
+    ``size`` in elements whose place in ``flags`` holds zero."""
+
+    src: Operand
+    flags: Operand
+    pairs: Pairs
+    size: int
+
+    def takes(
+        self, e: Emitter, env: Env, flags: Value, weights: Affine, axes: tuple[Axis, ...]
+    ) -> Value:
+        """Whether the panel is one of them to which ``axes`` lead, with ``weights`` as the offset
+        of weights and ``flags`` as the address of the tensor."""
+        steps = [(axis, weights.stride(axis)) for axis in axes]
+        whole = {axis: step for axis, step in steps if step >= self.size}
+        panel = Affine(whole).in_units(self.size) + self.flags.desc.offset0
+        flag = e.element(flags, panel.along(env).emit(e, env), I32)
+        return e.b.icmp_unsigned("==", e.b.load(flag, typ=I32, align=4), I32(0))
+
+
+def take_flags(
+    scratchpad: Scratchpad, isa: Isa, way: Multiply, weights: MemoryDesc, products: int
+) -> Argument | None:
+    """Room for what a product of so many multiplications is told of panels; None where it has one
+    way only."""
+    many = products >= max(_LEAST_USES * weights.nelems(), _LEAST_PRODUCTS)
+    if not many or Pairs.of(isa, way) is None:
+        return None
+    return scratchpad.take(MemoryDesc((_panels(weights)[0],), "s32"))
+
+
+def narrow(
+    flags: Argument | None, src: Argument, weights: MemoryDesc, read: Operand, way: Multiply,
+    arguments: Arguments, isa: Isa,
+) -> Narrow | None:  # fmt: skip
+    """The other way through a product that reads ``read``, which is ``src`` widened."""
+    by_pairs = Pairs.of(isa, way)
+    if flags is None or by_pairs is None:
+        return None
+    given = Operand(arguments.slot(src[0]), src[1], read.index)
+    told = Operand(arguments.slot(flags[0]), flags[1], ())
+    return Narrow(given, told, by_pairs, _panels(weights)[1])
+
+
+def emit_flags(
+    module: Module, symbol: str, weights: Argument, flags: Argument, arguments: Arguments
+) -> Phase:
+    """Write the phase that looks at the panels of ``weights``."""
+    count, size = _panels(weights[1])
+    panel, word = Axis(count, "panel"), Axis(size // _WORD, "word")
+    lying = MemoryDesc(
+        (count, word.extent), "s32", (word.extent, 1), offset0=weights[1].offset0 // _WORD
+    )
+    given = Operand(arguments.slot(weights[0]), lying, (Affine.of(panel), Affine.of(word)))
+    told = Operand(arguments.slot(flags[0]), flags[1], (Affine.of(panel),))
+
+    def look(point: Point, *found: Value) -> Values:
+        here = pairs.sums(point.e, point.load_stored(given))
+        return pairs.extremes(point.e, found, here)
+
+    def body(point: Point) -> None:
+        found = point.fold((0, 0), look, pairs.extremes)
+        point.store_stored(told, pairs.exceeds(point.e, *found))
+
+    nest = Nest((panel,), (word,), (given,), (told,), body, core=I32)
+    return emit_nest(module, symbol, nest)
+
+
+def _panels(weights: MemoryDesc) -> tuple[int, int]:
+    """How many panels packed weights have, and the size of one in elements."""
+    *_, (column, _), _ = weights.inner_blocks
+    size = weights.strides[column]
+    return prod(weights.padded_dims) // size, size

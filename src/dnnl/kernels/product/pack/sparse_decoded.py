@@ -1,0 +1,175 @@
+"""Panels of weights out of packed ones, from which zeros were left out (`Packed`)::
+
+    bits      0 1 1 0 0 1 0 0 | ...     one for each element, read in order
+    values    a b c ...
+    made      0 a b 0 0 c 0 0 | ...
+
+Nobody has checked the places of values, or that there are as many as bits say: wrong ones give
+wrong results, and no read leaves the buffers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.builder import I8, I64, Emitter, Value, Values, i64
+from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.ir.vector import prefetch
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Env, Operand
+from dnnl.codegen.memory.address import ZERO
+from dnnl.codegen.product.brgemm import AHEAD, max_rows
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.codegen.product.sparse_expand import Expander
+from dnnl.kernels.product.base.problem import Panels
+from dnnl.kernels.product.pack.on_the_fly import IndexOf, Made, Making, Room, Span, Writer
+from dnnl.kernels.shared.pointwise import BYTES
+from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import any_of
+from dnnl.types.encoding import STRETCH, Packed
+from dnnl.types.memory_desc import MemoryDesc
+
+_BYTE = 8  # bits
+_RUN = 128
+"""Elements that are expanded at a time."""
+
+
+def packed(weights: MemoryDesc) -> Packed | None:
+    """The encoding of packed weights, None of others."""
+    return weights.encoding if isinstance(weights.encoding, Packed) else None
+
+
+def as_panels(weights: MemoryDesc) -> MemoryDesc:
+    """The panels that are made of packed weights; of a request for these, weights in any layout."""
+    encoding = packed(weights)
+    assert encoding is not None, "there is nothing to unpack"
+    return MemoryDesc(weights.dims, weights.data_type, encoding.tag if encoding.columns else "any")
+
+
+def packed_as(weights: MemoryDesc, panels: MemoryDesc) -> MemoryDesc:
+    """Packed weights for a product that reads ``panels``, whose words have whole bytes of bits."""
+    encoding = packed(weights)
+    assert encoding is not None, "there is nothing to pack"
+    (_, columns), *depth = panels.inner_blocks
+    group = depth[0][1] if depth else 1
+    unit = max(1, _BYTE // group)
+    chosen = Packed(encoding.nnz, -(-columns // unit) * unit, group)
+    return MemoryDesc.encoded(weights.dims, weights.data_type, chosen)
+
+
+def refuse_packed(isa: Isa, weights: MemoryDesc) -> Refusal | None:
+    """Why a product of these packed weights cannot be generated, or None."""
+    if weights.data_type not in BYTES:
+        rule = f"it takes {any_of(BYTES)}; csr and coo take floats"
+        return Refusal(Reason.DATA_TYPE, f"packed weights of {weights.data_type}; {rule}")
+    if isa.device is not None:
+        return Refusal(Reason.ISA, f"packed weights on the device {isa.name}")
+    return None
+
+
+@dataclass(frozen=True)
+class Expanding(Making):
+    """Packed weights of an ``encoding`` are expanded."""
+
+    encoding: Packed
+
+    def bound(self, arguments: Arguments, at: IndexOf) -> Made:
+        argument, desc = self.weights
+        keys = [Arg.part(argument, number) for number in range(len(desc.buffers))]
+        values, places, bits = (
+            Operand(arguments.slot(key), own, (ZERO,))
+            for key, own in zip(keys, desc.buffers, strict=True)
+        )
+        return Expanded(self, values, places, bits)
+
+
+def expanding(
+    isa: Isa, weights: Argument, way: Multiply, terms: int
+) -> tuple[Expanding, Panels] | Refusal:
+    """How threads expand packed weights that are multiplied in this way, and into which panels."""
+    _, desc = weights
+    encoding = packed(desc)
+    assert encoding is not None, "there is nothing to expand"
+    vectors, rest = divmod(encoding.columns, isa.lanes)
+    fits = way.group == encoding.group and not rest
+    if not fits or max_rows(isa, vectors * way.span, way.parts) < 1:
+        detail = f"weights in words of {encoding.group} and panels of {encoding.columns} columns"
+        rule = f"{isa.name} reads words of {way.group}; MemoryDesc.packed leaves both open"
+        return Refusal(Reason.LAYOUT, f"{detail}; {rule}")
+    return Expanding(weights, terms, encoding), Panels(as_panels(desc), vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class Expanded(Made):
+    """The buffers of packed weights."""
+
+    making: Expanding
+    values: Operand
+    places: Operand
+    bits: Operand
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.values, self.places, self.bits)
+
+    def least(self, way: Multiply) -> int:
+        return STRETCH
+
+    def writer(self, room: Room) -> Writer:
+        return _Writer(self, room)
+
+
+class _Writer(Writer):
+    """Stretch by stretch, whose words lie behind each other as the bits and the values do."""
+
+    def __init__(self, made: Expanded, room: Room) -> None:
+        super().__init__(room)
+        self._made, self._encoding = made, made.making.encoding
+        self._words = made.words(room.way)
+        self._expander = Expander(self.e)
+
+    def write_panel(self, env: Env, words: Span, start: Value) -> None:
+        e, stretches = self.e, -(-self._words // STRETCH)
+        panel = env[self.room.columns.panel]
+        (first, _), (last, rest) = (e.divmod(word, STRETCH) for word in words)
+        more = e.b.zext(e.b.icmp_signed("!=", rest, i64(0)), I64)
+
+        def stretch(number: Value) -> None:
+            begin = e.mul(number, STRETCH)
+            count = e.b.sub(e.smaller(e.add(begin, i64(STRETCH)), words[1]), begin)
+            place = e.add(e.mul(panel, stretches), number)
+            where = e.element(self.room.pointers[self._made.places], place, I64)
+            taken = self._held(e.b.load(where, typ=I64, align=8))
+            self._write(e.add(e.mul(panel, self._words), begin), count, taken,
+                        self.room.row(start, begin, 0))  # fmt: skip
+
+        e.loop(first, e.add(last, more), stretch, unroll=False, name="stretch")
+
+    def _write(self, word: Value, count: Value, taken: Value, dst: Value) -> None:
+        """Write so many words from one on, of the values behind those ``taken``."""
+        e, pointers = self.e, self.room.pointers
+        octets = self._encoding.columns * self._encoding.group // _BYTE
+        bits = e.element(pointers[self._made.bits], e.mul(word, octets), I8)
+        wide, rest = e.divmod(e.mul(count, octets), _RUN // _BYTE)
+
+        def run(size: int, begin: Value, number: Value, taken: Value) -> Values:
+            octet = e.add(begin, e.mul(number, size // _BYTE))
+            values = e.element(pointers[self._made.values], taken, I8)
+            if size == _RUN:
+                prefetch(e, e.element(values, i64(AHEAD), I8), second_level=True)
+            to = e.element(dst, e.mul(octet, _BYTE), I8)
+            found = self._expander.expand(e.element(bits, octet, I8), values, to, size)
+            return (self._held(e.add(taken, found)),)
+
+        whole, single = partial(run, _RUN, i64(0)), partial(run, _BYTE, e.mul(wide, _RUN // _BYTE))
+        (taken,) = e.loop(i64(0), wide, whole, (taken,), unroll=False, name="run")
+        e.loop(i64(0), rest, single, (taken,), unroll=False, name="octet")
+
+    def _held(self, place: Value) -> Value:
+        """The place of a value that there is, or of the room behind all."""
+        e: Emitter = self.e
+        limit = i64(self._encoding.nnz)
+        return e.b.select(e.b.icmp_unsigned("<", place, limit), place, limit)

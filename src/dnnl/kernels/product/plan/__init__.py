@@ -1,0 +1,1 @@
+"""Which dot-product kind, tile, block and order of loops a product gets."""

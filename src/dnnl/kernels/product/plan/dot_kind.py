@@ -1,0 +1,218 @@
+"""How the factors of a product are multiplied: what becomes floats in registers, what is copied as
+floats before, and in which segments sums are scaled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
+from dnnl.codegen.product.brgemm import choose_vectors, max_rows
+from dnnl.codegen.product.decompress import PairedWords, Words
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.base.problem import NONE, Problem, Shape, as_read, becomes_floats, plain
+from dnnl.kernels.product.base.types import multiplies_integers, way_of
+from dnnl.kernels.product.compensation.segments import Cut, cut
+from dnnl.kernels.product.unit import tiles as product_tiles
+from dnnl.kernels.shared.pointwise import BYTES, FLOATS, SMALL_FLOATS
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+
+PANEL_OF_WORDS = 2  # vectors
+_ONE_TILE = 8  # rows at most
+
+# Rows for which weights are decompressed anew in each tile: where a copy would be of f32; where it
+# would be of bf16, beside products of f32; and beside those of bf16.
+FEW_ROWS, FEWER_ROWS, FEW_ROWS_OF_PAIRS = 511, 31, 255
+
+# Rows from which on threads make panels for a matrix unit.
+ROWS_OF_MADE = 6
+
+
+def usual_way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+    types = problem.src.data_type, problem.weights.data_type
+    return way_of(isa, *types, problem.narrow, tiled=tiled)
+
+
+def beside_floats(problem: Problem) -> bool:
+    """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
+    return becomes_floats(problem) and problem.weights.data_type.bits == 4
+
+
+def packed_way(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
+    """How weights are read from panels that are made for them, where that is not how they are
+    multiplied by many rows."""
+    if shape.simple or not becomes_floats(problem):
+        return None
+    if problem.weights.data_type in SMALL_FLOATS:
+        return Multiply(DataType.f32, problem.weights.data_type, 1, FLOAT_PRODUCTS)
+    return Words.of(isa, problem.weights.data_type)
+
+
+def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
+    """How a src of floats is multiplied by weights that become f32 or bf16 when they are loaded, as
+    they lie."""
+    if problem.src.data_type not in FLOATS or shape.simple:
+        return None
+    rows = prod(problem.dst.dims[:-1])
+    way = _loaded_way(problem, isa, terms, shape, rows)
+    return way if rows <= _most_rows(problem, way) else None
+
+
+def _loaded_way(problem: Problem, isa: Isa, terms: int, shape: Shape, rows: int) -> Multiply | None:
+    """`direct_way` for any number of rows."""
+    src, weights = problem.src, problem.weights
+    apart = shape.columns_apart(weights)
+    turned = Words.in_columns(isa, weights.data_type, apart) if apart else None
+    if weights.data_type is src.data_type and _better_made(problem, isa, terms, rows, apart):
+        return None
+    if turned is not None and rows <= max_rows(isa, 1, turned.parts):
+        whole = terms % turned.group == 0 and problem.dst.dims[-1] % isa.lanes == 0
+        if whole and _aligned(weights):
+            return turned
+    if weights.data_type in BYTES or (weights.data_type in SMALL_FLOATS and rows <= FEWER_ROWS):
+        return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
+    if not beside_floats(problem):
+        return None
+    in_rows = Words.of(isa, weights.data_type, rows=True)
+    if in_rows is not None:
+        read = as_read(src, in_rows, shape)
+        if shape.panels(read, weights, in_rows, False).desc == weights:
+            return in_rows
+    return _paired(problem, isa) or Words.of(isa, weights.data_type)
+
+
+def _better_made(problem: Problem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
+    """Whether threads had better make panels of weights of src's type, whose columns lie so far
+    ``apart``: for what multiplies more than two f32 at a time, and where columns evict each other
+    from the first-level cache, which the square of words in registers reads a part of a line of."""
+    usual, size = usual_way(problem, isa), problem.weights.data_type.size
+    if usual is None or rows * terms * size > isa.caches.l2 // 2:
+        return False
+    if usual.tiles is not None:
+        return rows >= ROWS_OF_MADE
+    evicted = isa.caches.lines_kept(apart * size) < isa.lanes
+    return usual.group > 1 or (rows > 1 and evicted)
+
+
+def _paired(problem: Problem, isa: Isa) -> PairedWords | None:
+    """How a src that is bf16, or may become it, is multiplied by weights of 4 bits in panels, if an
+    instruction takes bf16. Processors with a matrix unit have it at half the rate of f32."""
+    if DataType.bf16 not in (problem.src.data_type, problem.narrow) or isa.matrix is not None:
+        return None
+    return PairedWords.beside_bf16(isa, problem.weights.data_type)
+
+
+def _most_rows(problem: Problem, way: Multiply | None) -> int:
+    """For how many rows weights are worth to be decompressed again in each tile, if they are
+    multiplied in this way."""
+    if problem.narrow is DataType.f32:
+        return FEW_ROWS
+    return FEW_ROWS_OF_PAIRS if isinstance(way, PairedWords) else FEWER_ROWS
+
+
+def _aligned(weights: MemoryDesc) -> bool:
+    """Whether all rows, columns and matrices begin with a byte."""
+    whole = all(step == 1 or step % 2 == 0 for step in (weights.offset0, *weights.strides))
+    return weights.data_type.bits >= 8 or whole
+
+
+def in_bf16(
+    problem: Problem, factors: tuple[int, int], isa: Isa, shape: Shape, *, changing: bool
+) -> Problem | None:
+    """The product with weights of few bits as bf16, if an instruction multiplies these faster than
+    f32. As they are they lose nothing; where what is ``changing`` within a sum are not powers of
+    two, they are rounded, which has to be allowed."""
+    src, weights = problem.src.data_type, problem.weights
+    given = problem.quantization.of_arguments(factors)
+    powers = all(spec.data_type is DataType.e8m0 for _, spec in given.scales)
+    exact = not changing or (powers and not given.zero_points)
+    held = src if exact and src is DataType.bf16 else problem.narrow
+    faster = way_of(isa, DataType.bf16, DataType.bf16)
+    if held is not DataType.bf16 or faster is None or faster.group == 1:
+        return None
+    if changing and given.adjust != 1:  # what makes panels knows of scales alone
+        return None
+    if weights.data_type.bits > 8 or shape.simple or problem.dst.dims[-2] < ROWS_OF_MADE:
+        return None
+    if changing:
+        problem = of_floats(replace(problem, narrow=held), factors)
+    return replace(problem, weights=MemoryDesc(weights.dims, held, "any"))
+
+
+def segments_of(
+    problem: Problem, factors: tuple[int, int], shape: Shape, terms: int, way: Multiply | None
+) -> Cut | None:
+    """The segments in which values do not change, if the product can walk them."""
+    in_registers = way is not None and (way.a is DataType.f32 or isinstance(way, Words))
+    if way is None or not (way.is_integer or in_registers) or shape.simple:
+        return None
+    if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem, way):
+        return None
+    tensors = (problem.src, problem.weights)
+    summed = dict(zip(factors, zip(tensors, shape.summed, strict=True), strict=True))
+    parts = cut(problem.quantization, summed, terms)
+    if parts is None or parts.size == terms:
+        return parts
+    return None if parts.size % way.group or problem.src.inner_blocks else parts
+
+
+def needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:
+    """Whether scales or zero points of a factor cannot be left to the end of the sums: they change
+    from one term to the next, or shift what is no sum of integers."""
+    tensors = {
+        arg: (desc, summed)
+        for arg, desc, summed in zip(
+            factors, (problem.src, problem.weights), shape.summed, strict=True
+        )
+    }
+    given = problem.quantization.of_arguments(factors)
+    types = problem.src.data_type, problem.weights.data_type
+    if given.zero_points and not multiplies_integers(*types):
+        return True
+    return any(
+        prod(spec.shape(tensors[arg][0].dims)[tensors[arg][1]]) != 1
+        for arg, spec in (*given.scales, *given.zero_points)
+    )
+
+
+def of_floats(problem: Problem, factors: tuple[int, int]) -> Problem:
+    """The product of what src and weights stand for, with nothing but dst quantized."""
+    wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
+
+    def meant(factor: int, desc: MemoryDesc) -> MemoryDesc:
+        own = problem.quantization.of_arguments((factor,))
+        return desc if own == NONE else plain(desc.with_data_type(wide))
+
+    return replace(
+        problem,
+        src=meant(factors[0], problem.src),
+        weights=meant(factors[1], problem.weights),
+        quantization=problem.quantization.of_arguments((Arg.DST,)),
+    )
+
+
+def panel_vectors(
+    isa: Isa, way: Multiply, weights: MemoryDesc, column: int, rows: int, row_step: int
+) -> int:
+    """How many vectors wide panels are, of columns along that dimension of the weights, for so
+    many rows, which lie ``row_step`` bytes apart: one where a tile has all of a few rows only then,
+    so that weights that come from memory are read, and become floats, once. Words of integers are
+    better widened for several vectors. Where a matrix unit multiplies, tiles are two wide."""
+    small = isa.matrix is not None and way.b.bits <= 8 and not way.is_integer
+    if small or (way.tiles is not None and rows >= product_tiles.LEAST_ROWS):
+        return product_tiles.panel_vectors(isa, weights.dims[column])
+    least, most = (max_rows(isa, vectors, way.parts) for vectors in (PANEL_OF_WORDS, 1))
+    if least < rows <= min(most, _ONE_TILE) and isa.lanes > 1 and not way.is_integer:
+        return 1
+    if way.steps > 1:
+        return PANEL_OF_WORDS
+    far = prod(weights.dims) * weights.data_type.bits // 8 > isa.caches.l2
+    return choose_vectors(isa, weights.dims[column], row_step, way.span, rows, far=far)
+
+
+def alike(rows: int, most: int) -> int:
+    """The rows of tiles that are as few as can be, and alike."""
+    return most if rows <= most else -(-rows // -(-rows // most))

@@ -1,0 +1,44 @@
+"""What a kernel of products has decided, for people who look inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.base.blocking import Blocking
+from dnnl.kernels.shared.scratchpad import Relayout
+from dnnl.types.dtype import DataType
+
+
+@dataclass(frozen=True)
+class Inside:
+    """How factors are multiplied, what is kept in registers and in caches (None where loops decide
+    that), and what is copied before and after the products. Panels of small weights may be
+    multiplied by ``pairs`` of bytes; threads make them of weights of the type ``made_of``."""
+
+    multiply: Multiply
+    blocking: Blocking | None = None
+    copies_in: tuple[Relayout, ...] = ()
+    copy_out: Relayout | None = None
+    pairs: bool = False
+    made_of: DataType | None = None
+
+
+@runtime_checkable
+class Inspectable(Protocol):
+    """The configuration of a kernel that lets people look inside."""
+
+    @property
+    def inside(self) -> Inside:
+        """What was decided."""
+
+
+def told(blocking: Blocking) -> str:
+    """The blocks in words."""
+    if not blocking.panels:
+        return "all panels of weights stay in the second cache, each tile meets them all"
+    many = "1 panel of weights meets" if blocking.panels == 1 else f"{blocking.panels} panels meet"
+    rows = f"blocks of {blocking.places} rows" if blocking.places else "all rows before the next"
+    steps = f"; of each sum {blocking.steps} steps at a time" if blocking.steps else ""
+    return f"{many} {rows}{steps}"

@@ -1,0 +1,3 @@
+"""Tiles of a matrix unit, and epilogues that are deferred to run beside the next tile's
+products.
+"""

@@ -1,0 +1,134 @@
+"""The end of a tile while a matrix unit multiplies the next one.
+
+What vectors do to the sums takes as long as the products where sums are short. The unit leaves the
+vectors alone meanwhile, but processors do not look far enough ahead to find that out. So the sums
+of a tile wait in memory until the next one is computed, and some rows of them are finished behind
+each instruction of the unit::
+
+    unit      A0 B0 dot | B1 dot | A1 dot | dot ...   store sums to the other room
+    vectors       rows 0, 1 | rows 2, 3 | ...         rest of the rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import prod
+
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import Emitter, Value, Values, i64
+from dnnl.codegen.ir.variable import Variable
+from dnnl.codegen.memory.access import Env
+from dnnl.codegen.memory.address import Axis
+from dnnl.codegen.product.brgemm import Tile
+from dnnl.codegen.product.multiply import Multiply
+from dnnl.kernels.product.base.store import End
+
+_LEAST, _MOST = 2, 4
+"""Rows that are finished at a time: to ask whether they are left costs something, and many at a
+time hold up the next step."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How the rows of a tile are shared out among the instructions of the next one: ``count`` rows
+    behind ``per_step`` of the products of each step, and behind as many of the stores of its sums
+    as ``per_end`` says."""
+
+    count: int
+    per_step: int
+    per_end: int
+
+    @staticmethod
+    def of(rows: int, dots: int, steps: int) -> Turns:
+        """Share out ``rows`` among so many ``steps`` of so many products."""
+        one_a_step = min(_MOST, -(-rows // steps))
+        count = max(_LEAST, one_a_step, -(-rows // (dots * (steps + 1))))
+        turns = -(-rows // count)
+        per_step = min(dots, -(-turns // (steps + 1)))
+        return Turns(count, per_step, max(0, min(dots, turns - per_step * steps)))
+
+
+class Pending:
+    """The tile whose sums wait for their end. ``end_at`` is the end of a tile at a point of
+    ``axes``; there is ``room`` for the sums of two tiles of so many ``rows`` and ``vectors``. Of a
+    ``line`` of places and of the rows of sums up to the next one it has the numbers."""
+
+    def __init__(
+        self, e: Emitter, multiply: Multiply, rows: int, vectors: int, room: Value,
+        axes: Iterable[Axis], end_at: Callable[[Env], End], line: tuple[int, int],
+    ) -> None:  # fmt: skip
+        self.e, self._multiply, self._vectors = e, multiply, vectors
+        self._room, self._end_at, self._line = room, end_at, line
+        self._size = rows * vectors * multiply.zero(e).type.count
+        self._row, self._rows, self._offset = Variable(e), Variable(e), Variable(e)
+        self._env = {axis: Variable(e) for axis in axes}
+
+    @property
+    def kept(self) -> Value:
+        """Where the sums of the next tile go."""
+        other = self.e.b.sub(i64(self._size), self._offset.value)
+        return self.e.element(self._room, other, self._multiply.accumulator)
+
+    def begin(self, env: Env, rows: int) -> None:
+        """The sums of so many rows at ``kept`` are those that wait now."""
+        self._offset.become(self.e.b.sub(i64(self._size), self._offset.value))
+        self._row.become(i64(0))
+        self._rows.become(i64(rows))
+        for axis, variable in self._env.items():
+            variable.become(env[axis])
+
+    def some(self, count: int) -> None:
+        """Finish so many rows, if they are left."""
+        first = self._row.value
+        following = self.e.add(first, i64(count))
+
+        def finish() -> Values:
+            self._finish(first, count)
+            self._row.become(following)
+            return ()
+
+        left = self.e.b.icmp_signed("<=", following, self._rows.value)
+        self.e.branch(left, finish, lambda: ())
+
+    def rest(self) -> None:
+        """Finish all rows that are left."""
+        end = self._rows.value
+        self.e.loop(
+            self._row.value, end, lambda row: self._finish(row, 1), unroll=False, name="rest"
+        )
+        self._row.become(end)
+
+    def _finish(self, first: Value, count: int) -> None:
+        e = self.e
+        kept = e.element(self._room, self._offset.value, self._multiply.accumulator)
+        rows = [self._row_of(e.add(first, i64(number))) for number in range(count)]
+        sums = load_rows(e, self._multiply, kept, rows, self._vectors)
+        env = {axis: variable.value for axis, variable in self._env.items()}
+        self._end_at(env).part(first, count).finish(sums)
+
+    def _row_of(self, place: Value) -> Value:
+        """The row of sums of a place."""
+        width, pitch = self._line
+        if width == pitch:
+            return place
+        line = self.e.b.udiv(place, i64(width))
+        return self.e.add(place, self.e.mul(line, pitch - width))
+
+
+def load_rows(
+    e: Emitter, multiply: Multiply, kept: Value, rows: Iterable[Value], vectors: int
+) -> Tile:
+    """These rows of the sums at ``kept``."""
+    kind = multiply.zero(e).type
+    cells: list[Value] = []
+    for row in rows:
+        start = e.element(kept, e.mul(row, vectors * kind.count), multiply.accumulator)
+        cells += Tile.load(e, start, kind, 1, vectors).cells
+    return Tile(vectors, tuple(cells))
+
+
+def room(multiply: Multiply, e: Emitter, rows: int, vectors: int) -> int:
+    """The bytes of the sums of a tile."""
+    sums = multiply.zero(e).type
+    return prod((rows, vectors, sums.count, vector.bits(sums) // 8))

@@ -1,0 +1,1 @@
+"""Kernels that reduce axes: reduction and softmax."""

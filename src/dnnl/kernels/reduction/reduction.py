@@ -1,0 +1,319 @@
+"""Reduce dimensions to size 1: sums, products, extremes, means and norms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from math import inf, prod
+
+from dnnl.codegen.conversion.convert import storage
+from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import I32, Emitter, Module, Value, Values
+from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.math import f32
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest import extreme
+from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, needed
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.codegen.open_nest.fold import OpenFold, open_room
+from dnnl.kernels.shared.open_nests import OpenKernel
+from dnnl.kernels.shared.pointwise import computed_in, core_of, letters, refuse_forward, symbol
+from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import RUNTIME_DIM, Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+_NONE = MemoryDesc.zero()
+_KEPT = 256  # decisions that are remembered for descriptions that come again
+_WHOLE = frozenset({Alg.reduction_sum, Alg.reduction_mean, Alg.reduction_max, Alg.reduction_min})
+_LARGER = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_power_p_max})
+_ROOTS = frozenset({Alg.reduction_norm_lp_max, Alg.reduction_norm_lp_sum})
+_S32 = DataType.s32
+
+Combine = Callable[[Emitter, Value, Value], Value]
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = src reduced along the dimensions ``reduces``, of which dst has one element, with
+    ``attributes``.
+
+    Where a part of the reduction is a work item, ``partial`` results lie in the ``scratchpad``,
+    which has that many bytes. So do the results before all else, as ``total``, where blocks of dst
+    pad a dimension that is reduced.
+    """
+
+    alg: Alg
+    p: float
+    eps: float
+    src: MemoryDesc
+    dst: MemoryDesc
+    reduces: tuple[int, ...]
+    attributes: Attributes
+    total: MemoryDesc = _NONE
+    partial: MemoryDesc = _NONE
+    scratchpad: int = 0
+
+    @property
+    def reduced(self) -> dict[int, int]:
+        """The extent of each dimension that is reduced."""
+        return {dim: self.src.dims[dim] for dim in self.reduces}
+
+    @property
+    def exact(self) -> bool:
+        """Whether integers become integers, by sums or comparisons in s32."""
+        whole = self.alg in _WHOLE and not self.attributes.quantizes(Arg.SRC)
+        return whole and self.src.data_type.is_integer and self.dst.data_type.is_integer
+
+    @property
+    def held(self) -> DataType:
+        """The type of what is accumulated."""
+        return _S32 if self.exact else computed_in(self.src, self.dst)
+
+    @property
+    def norm(self) -> bool:
+        """Whether powers of magnitudes are added up."""
+        return "norm" in self.alg.name
+
+
+def configure(
+    alg: Alg,
+    p: float,
+    eps: float,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    isa: Isa,
+    attributes: Attributes,
+) -> Conf | Refusal:
+    """Accept any two layouts of supported types."""
+    pairs = enumerate(zip(src.dims, dst.dims, strict=True))
+    reduces = tuple(dim for dim, (extent, left) in pairs if extent != left)
+    conf = Conf(alg, p, eps, src, dst, reduces, attributes)
+    refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
+    runtime = src.has_runtime_values or dst.has_runtime_values
+    return refusal or (_with_room(conf) if runtime else _with_scratchpad(conf, isa))
+
+
+def _with_room(conf: Conf) -> Conf:
+    """The configuration with the room that it takes for all sizes, if it reduces any."""
+    if not conf.reduces:
+        return conf
+    scratchpad = Scratchpad()
+    _, parts = scratchpad.take(open_room(1, conf.held))
+    return replace(conf, partial=parts, scratchpad=scratchpad.size)
+
+
+@lru_cache(_KEPT)
+def _with_scratchpad(conf: Conf, isa: Isa) -> Conf:
+    """The configuration with the room that it takes. Planning takes a millisecond."""
+    scratchpad = Scratchpad()
+    if any(conf.dst.padded_dims[dim] > 1 for dim in conf.reduced):
+        _, total = scratchpad.take(MemoryDesc(conf.dst.dims, conf.held))
+        conf = replace(conf, total=total)
+    room = needed(isa, _Reducer(conf, Arguments()).fold)
+    if room.nelems():
+        _, parts = scratchpad.take(room)
+        conf = replace(conf, partial=parts)
+    return replace(conf, scratchpad=scratchpad.size)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """A fold, shared out where that is worth it; then the results where they are apart."""
+    module, arguments = Module("reduction", isa), Arguments()
+    own = _Reducer(conf, arguments)
+    # The slot of what is not there is named by nobody.
+    slot = -1 if conf.partial.is_zero else arguments.slot(Arg.SCRATCHPAD)
+    entry = symbol("reduction", [conf.src, conf.dst], isa)
+    phases = emit_fold(module, entry, own.fold, (slot, conf.partial))
+    if own.total is not None:
+        phases = (*phases, emit_nest(module, f"finished_{entry}", own.finished(own.total)))
+    return Kernel(module, phases, arguments.ids)
+
+
+def build_open(conf: Conf, isa: Isa) -> Kernel:
+    """One kernel for all sizes."""
+    return OPEN.build(conf, isa)
+
+
+def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest | OpenFold]:
+    fold = _Reducer(conf, arguments).fold
+    if conf.partial.is_zero:
+        yield at_once(fold)
+    else:
+        yield OpenFold(fold, arguments.slot(Arg.SCRATCHPAD), conf.partial)
+
+
+OPEN = OpenKernel("reduction", _nests, {"src": Arg.SRC, "dst": Arg.DST})
+
+
+class _Reducer:
+    """The tensors of a reduction, and what is done at one point of them."""
+
+    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+        self._conf = conf
+        self._kept = letters(conf.dst.dims)
+        self._reduced = {dim: Axis(extent, f"r{dim}") for dim, extent in conf.reduced.items()}
+        index = tuple(map(Affine.of, self._kept))
+        walked = (self._reduced.get(dim, axis) for dim, axis in enumerate(self._kept))
+        src = tuple(map(Affine.of, walked))
+        self._src = Operand(arguments.slot(Arg.SRC), conf.src, src)
+        self._given = Sources(conf.attributes, {Arg.SRC: self._src}, arguments)
+        dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
+        self._result = Result(conf.attributes, dst, arguments)
+        self.total: Operand | None = None
+        if not conf.total.is_zero:
+            self.total = Operand(arguments.slot(Arg.SCRATCHPAD), conf.total, index)
+
+    @property
+    def fold(self) -> Fold:
+        """The reduction, to dst or to where its results wait."""
+        kept, reduced = self._kept, tuple(self._reduced.values())
+        total, result = self.total, self._result
+        if total is None:
+            return Fold(
+                kept, reduced, self._given.operands, result.outputs, self._reduction,
+                lambda point, values: self._finish(point, *values),
+                result.inputs, reads_dst=result.reads_dst,
+            )  # fmt: skip
+
+        def wait(point: Point, values: Values) -> None:
+            point.store_stored(total, *values)
+
+        return Fold(kept, reduced, self._given.operands, (total,), self._reduction, wait)
+
+    def finished(self, total: Operand) -> Nest:
+        """What makes dst of the results that wait."""
+
+        def body(point: Point) -> None:
+            self._finish(point, point.load_stored(total))
+
+        inputs, core, result = (total, *self._result.inputs), core_of(total.desc), self._result
+        return Nest(
+            self._kept, (), inputs, result.outputs, body, reads_dst=result.reads_dst, core=core
+        )
+
+    @property
+    def _reduction(self) -> Reduction:
+        return self._of_integers if self._conf.exact else self._of_floats
+
+    @property
+    def _of_integers(self) -> Reduction:
+        low, high = float(_S32.min), float(_S32.max)
+        neutral, combine = {
+            Alg.reduction_max: (low, _larger),
+            Alg.reduction_min: (high, _smaller),
+        }.get(self._conf.alg, (0.0, _added))
+        widen = storage(self._conf.src.data_type, I32).to_core
+
+        def term(point: Point) -> Value:
+            return widen(point.e, point.load_stored(self._src))
+
+        return _reduction(int(neutral), combine, term, _S32)
+
+    @property
+    def _of_floats(self) -> Reduction:
+        alg, held = self._conf.alg, self._conf.held
+        if alg is Alg.reduction_max:
+            return self._extreme(-inf, vector.maximum)
+        if alg is Alg.reduction_min:
+            return self._extreme(inf, vector.minimum)
+        if alg is Alg.reduction_mul:
+            return _reduction(1.0, lambda e, a, b: e.b.fmul(a, b), self._load, held)
+        term = self._power if self._conf.norm else self._load
+        return _reduction(0.0, lambda e, a, b: e.b.fadd(a, b), term, held)
+
+    def _extreme(self, neutral: float, choose: Combine) -> Reduction:
+        held = self._conf.held
+        if not self._conf.src.data_type.is_float:
+            return _reduction(neutral, choose, self._load, held)
+
+        def partial(point: Point) -> Values:
+            return (extreme.fold(point, self._load, choose, neutral, absent=neutral),)
+
+        def merge(e: Emitter, a: Values, b: Values) -> Values:
+            return (vector.or_nan(e, a[0], b[0], choose),)
+
+        return Reduction(partial, merge, (neutral,), held)
+
+    def _load(self, point: Point) -> Value:
+        return self._given.load(point, Arg.SRC)
+
+    def _power(self, point: Point) -> Value:
+        return f32.power(point.e, f32.absolute(point.e, self._load(point)), self._conf.p)
+
+    def _finish(self, point: Point, total: Value) -> None:
+        """Store what becomes of a result."""
+        e, conf = point.e, self._conf
+        if self._bare:
+            point.store_stored(self._result.dst, total)
+            return
+        if conf.exact:
+            total = e.b.sitofp(total, point.kind)
+        if conf.alg is Alg.reduction_mean:
+            open_sizes = RUNTIME_DIM in conf.reduced.values()
+            count = point.folded if open_sizes else point.constant(float(self._count))
+            total = e.b.fdiv(total, count)
+        elif conf.norm:
+            total = self._settled(point, total)
+        self._result.store(point, total)
+
+    def _settled(self, point: Point, total: Value) -> Value:
+        """The norm out of the sum of powers."""
+        e, conf = point.e, self._conf
+        if conf.alg in _LARGER:
+            total = vector.maximum(e, total, point.constant(conf.eps))
+        elif conf.eps:
+            total = e.b.fadd(total, point.constant(conf.eps))
+        return f32.power(e, total, 1.0 / conf.p) if conf.alg in _ROOTS else total
+
+    @cached_property
+    def _count(self) -> int:
+        return prod(self._conf.reduced.values())
+
+    @property
+    def _bare(self) -> bool:
+        """Whether the sum of integers is dst as it is."""
+        conf = self._conf
+        plain = conf.attributes.plain and conf.alg is not Alg.reduction_mean
+        return conf.exact and plain and conf.dst.data_type is _S32
+
+
+def _reduction(
+    neutral: float,
+    combine: Combine,
+    term: Callable[[Point], Value],
+    data_type: DataType,
+) -> Reduction:
+    """What combines the terms of all iterations; those that do not count are left out, or where
+    numbers are loaded as floats, load what is ``neutral``."""
+
+    def step(point: Point, result: Value) -> Values:
+        return (combine(point.e, term(point), result),)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (combine(e, a[0], b[0]),)
+
+    def fold(point: Point) -> Values:
+        absent = neutral if data_type.is_float else None
+        return point.fold((neutral,), step, merge, absent, storage(data_type).element)
+
+    return Reduction(fold, merge, (neutral,), data_type)
+
+
+def _added(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.add(a, b)
+
+
+def _larger(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.select(e.b.icmp_signed(">", a, b), a, b)
+
+
+def _smaller(e: Emitter, a: Value, b: Value) -> Value:
+    return e.b.select(e.b.icmp_signed("<", a, b), a, b)

@@ -1,0 +1,88 @@
+"""Reductions of integers of any width in the type of dst: sums and products wrap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.functions.own_types import BOOLEAN, INTEGERS, apply, core
+from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.pointwise import letters, refuse_types, symbol
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.kinds import Alg
+from dnnl.types.memory_desc import MemoryDesc
+
+_TYPES = INTEGERS | BOOLEAN
+_FUNCTIONS = {
+    Alg.reduction_sum: "add",
+    Alg.reduction_mul: "mul",
+    Alg.reduction_max: "max",
+    Alg.reduction_min: "min",
+}
+_OF_TRUTHS = {Alg.reduction_max: "or", Alg.reduction_min: "and"}
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = src, as elements of the type of dst, reduced where dst has size 1."""
+
+    alg: Alg
+    src: MemoryDesc
+    dst: MemoryDesc
+
+
+def configure(alg: Alg, src: MemoryDesc, dst: MemoryDesc) -> Conf | Refusal:
+    """Accept any layouts of integers; extremes of truth values are truth values."""
+    refusal = refuse_types(src, dst, allowed=_TYPES)
+    truths = dst.data_type is DataType.boolean
+    if refusal is None and alg not in (_OF_TRUTHS if truths else _FUNCTIONS):
+        refusal = Refusal(Reason.PARAMETER, f"{alg} of {dst.data_type}")
+    return refusal or Conf(alg, src, dst)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest."""
+    module, arguments = Module("reduction", isa), Arguments()
+    kept = letters(conf.dst.dims)
+    pairs = enumerate(zip(conf.src.dims, conf.dst.dims, strict=True))
+    reduced = {dim: Axis(extent, f"r{dim}") for dim, (extent, left) in pairs if extent != left}
+    walked = (reduced.get(dim, axis) for dim, axis in enumerate(kept))
+    src = Operand(arguments.slot(Arg.SRC), conf.src, tuple(map(Affine.of, walked)))
+    dst = Operand(arguments.slot(Arg.DST), conf.dst, tuple(map(Affine.of, kept)))
+    source, held = conf.src.data_type, conf.dst.data_type
+    function = (_OF_TRUTHS if held is DataType.boolean else _FUNCTIONS)[conf.alg]
+
+    def combined(e: Emitter, a: Value, b: Value) -> Value:
+        return apply(e, function, [held, held, held], [a, b])
+
+    def step(point: Point, result: Value) -> Values:
+        term = apply(point.e, "cast", [held, source], [point.load_stored(src)])
+        return (combined(point.e, term, result),)
+
+    def merge(e: Emitter, a: Values, b: Values) -> Values:
+        return (combined(e, a[0], b[0]),)
+
+    def body(point: Point) -> None:
+        init = (_neutral(conf.alg, held),)
+        point.store_stored(dst, *point.fold(init, step, merge, None, core([held])))
+
+    axes = kept, tuple(reduced.values())
+    nest = Nest(*axes, (src,), (dst,), body, core=core([held, source]))
+    entry = symbol("reduction_wrapping", [conf.src, conf.dst], isa)
+    return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
+
+
+def _neutral(alg: Alg, held: DataType) -> int:
+    return {
+        Alg.reduction_sum: 0,
+        Alg.reduction_mul: 1,
+        Alg.reduction_max: int(held.min),
+        Alg.reduction_min: int(held.max),
+    }[alg]

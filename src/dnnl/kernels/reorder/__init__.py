@@ -1,0 +1,1 @@
+"""Kernels that change layouts and types."""

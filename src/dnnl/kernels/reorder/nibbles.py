@@ -1,0 +1,75 @@
+"""Reorder to 4-bit elements of which rows share bytes.
+
+A row with an odd number of elements ends in the middle of a byte, and the next one begins there:
+no vector could be stored without its neighbours. So dst is first written in the scratchpad, in its
+own layout with a byte for each element, and then packed as one line:
+
+    src  --walk dst-->  bytes, low halves are codes  --line-->  dst
+
+Where a post-op adds what was in dst, that is unpacked into the scratchpad before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dnnl.codegen.ir.builder import I8, Module
+from dnnl.codegen.ir.kernel import Kernel
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest.nest import emit_nest, shares_bytes
+from dnnl.kernels.reorder import reorder
+from dnnl.kernels.shared.pointwise import emit_copy, symbol
+from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOpSum
+
+
+@dataclass(frozen=True)
+class Conf:
+    """A reorder, and the bytes in the scratchpad to which it writes codes."""
+
+    reorder: reorder.Conf
+    codes: Argument
+
+    @property
+    def scratchpad(self) -> int:
+        """The bytes of temporary memory."""
+        return self.codes[1].size
+
+
+def configure(conf: reorder.Conf, isa: Isa) -> Conf | None:
+    """The way through the scratchpad, or None where dst is better written at once."""
+    dst = conf.dst
+    if dst.data_type.bits != 4 or dst.has_zero_dim:
+        return None
+    # What lies in gaps is not this tensor's to write, nor is the other half of a first byte.
+    if not dst.is_dense(padded=True) or dst.offset0 % 2:
+        return None
+    if not shares_bytes(isa, reorder.Copy(conf).nest):
+        return None
+    codes = MemoryDesc(
+        dst.dims, DataType.u8, dst.strides,
+        inner_blocks=dst.inner_blocks, padded_dims=dst.padded_dims,
+    )  # fmt: skip
+    return Conf(conf, (Arg.SCRATCHPAD, codes))
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """A nest that writes codes, and the copies of lines around it."""
+    copy = reorder.Copy(conf.reorder, conf.codes)
+    module = Module("reorder", isa)
+    dst, (argument, codes) = conf.reorder.dst, conf.codes
+    count = (dst.nelems(padded=True),)
+    packed = Arg.DST, MemoryDesc(count, DataType.u4, offset0=dst.offset0)
+    apart = argument, MemoryDesc(count, codes.data_type)
+    phases = []
+    if any(isinstance(entry, PostOpSum) for entry in conf.reorder.post_ops):
+        entry = symbol("reorder_in", [packed[1], codes], isa)
+        phases.append(emit_copy(module, entry, packed, apart, copy.arguments, core=I8))
+    entry = symbol("reorder", [conf.reorder.src, dst], isa)
+    phases.append(emit_nest(module, entry, copy.nest))
+    entry = symbol("reorder_out", [codes, packed[1]], isa)
+    phases.append(emit_copy(module, entry, apart, packed, copy.arguments, core=I8))
+    return Kernel(module, tuple(phases), copy.arguments.ids)

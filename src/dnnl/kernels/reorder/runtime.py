@@ -1,0 +1,171 @@
+"""Copy a tensor into another layout and type, whatever its sizes: they come with each execution.
+
+An execution's boxes say all about layouts, so the code depends on the data types and on what is
+done with the values alone: reorders that have these in common share the code, see `shared`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dnnl.codegen.epilogue.post_ops import refuse
+from dnnl.codegen.epilogue.quantization import Quantization, Specs
+from dnnl.codegen.ir.builder import I64, Module, Value, Values, i64
+from dnnl.codegen.ir.kernel import SIZES, Kernel, Reason, Refusal, Sizes
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest.phase import PhaseFunction
+from dnnl.codegen.nest.schedule import widths
+from dnnl.codegen.nest.sharing import SHARES
+from dnnl.codegen.open_nest.place import moved
+from dnnl.kernels.reorder import boxes
+from dnnl.kernels.reorder.boxes import HEAD, View
+from dnnl.kernels.reorder.reorder import Conf, Copy
+from dnnl.kernels.reorder.rows import Row, Vectors, square_of
+from dnnl.kernels.shared.pointwise import symbol
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import RUNTIME_DIM
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp, PostOpPrelu
+
+
+def configure(
+    src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
+) -> Conf | Refusal:
+    """Accept any two layouts of any types of which something is known at execution only."""
+    if src.compensation is not None or dst.compensation is not None:
+        return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
+    refusal = refuse(post_ops, dst)
+    refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
+    return refusal or Conf(src, dst, post_ops, quantization)
+
+
+def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
+    """What the kernel needs to know of an execution on memories of these descriptors, by
+    argument."""
+    copy = Copy(conf)
+    ids = copy.arguments.ids
+    views = [View(descs[ids[operand.slot]], operand.groups) for operand in copy.operands]
+    lanes, _ = widths(isa, conf.core)
+    return boxes.sizes(views, lanes, square_of(isa, conf.core))
+
+
+def shared(conf: Conf) -> Conf:
+    """The configuration of all reorders with the same code: lines of any length."""
+
+    def line(desc: MemoryDesc) -> MemoryDesc:
+        return MemoryDesc((RUNTIME_DIM,), desc.data_type, (RUNTIME_DIM,), offset0=RUNTIME_DIM)
+
+    def specs(given: Specs) -> Specs:
+        return tuple((arg, replace(spec, mask=spec.mask and 1, groups=())) for arg, spec in given)
+
+    def operand(desc: MemoryDesc) -> MemoryDesc:
+        return MemoryDesc((1 if set(desc.dims) <= {1} else 2,), desc.data_type)
+
+    def post_op(entry: PostOp) -> PostOp:
+        if isinstance(entry, PostOpPrelu) and entry.mask:
+            return replace(entry, mask=1)
+        return entry.mapped(operand)
+
+    own = conf.quantization
+    quantization = Quantization(specs(own.scales), specs(own.zero_points))
+    post_ops = tuple(map(post_op, conf.post_ops))
+    return Conf(line(conf.src), line(conf.dst), post_ops, quantization)
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One phase that walks boxes; ``conf`` comes from `shared`."""
+    copy = Copy(conf)
+    module = Module("reorder", isa)
+    entry = symbol("reorder_boxes", [conf.src, conf.dst], isa)
+    slot = copy.arguments.slot(SIZES)
+    phase = PhaseFunction(module, entry, range(slot + 1))
+    e, block = phase.e, phase.arguments[slot]
+    count, most = (e.b.load(e.element(block, i64(word), I64), typ=I64) for word in range(2))
+    pointers = phase.pointers(copy.operands)
+    walk = _Walk(Vectors(e, conf.core, copy, pointers), e.b.alloca(I64, most))
+
+    def boxes_of(begin: Value, end: Value) -> None:
+        def box(_: Value, start: Value) -> Values:
+            return (e.b.add(start, walk.box(e.element(block, start, I64), begin, end)),)
+
+        e.loop(i64(0), count, box, (i64(2),), unroll=False, name="box")
+
+    phase.each_range(boxes_of)
+    return Kernel(module, (phase.end(SHARES),), copy.arguments.ids)
+
+
+class _Walk:
+    """Writes the walk over one box. Lists of values have one for each operand, dst first."""
+
+    def __init__(self, vectors: Vectors, counters: Value) -> None:
+        self.e, self._vectors, self._counters = vectors.e, vectors, counters
+        self._views = len(vectors.operands)
+
+    def box(self, box: Value, begin: Value, end: Value) -> Value:
+        """Walk the part of a box that belongs to the work items ``begin`` to ``end``; the number
+        of the box's words."""
+        e, views = self.e, self._views
+        way, zero, rows, outer, *row = (self._word(box, n) for n in range(HEAD))
+        first, last = (e.b.udiv(e.b.mul(rows, item), i64(SHARES)) for item in (begin, end))
+        triples = [
+            [self._word(box, HEAD + 3 * view + n) for n in range(3)] for view in range(views)
+        ]
+        bases, across, along = ([triple[n] for triple in triples] for n in range(3))
+        walk = Row(self._vectors, way, (row[0], row[1]), (across, along))
+        loops = e.element(box, i64(HEAD + 3 * views), I64)
+
+        def visit(_: Value, *places: Value) -> Values:
+            e.branch(self._flag(zero), lambda: walk.clear(places), lambda: walk.copy(places))
+            return self._advance(loops, outer, places)
+
+        def run() -> Values:
+            places = self._locate(loops, outer, first, bases)
+            e.loop(first, last, visit, places, unroll=False, name="row")
+            return ()
+
+        e.branch(e.b.icmp_signed("<", first, last), run, lambda: ())
+        return e.add(e.mul(outer, 1 + views), i64(HEAD + 3 * views))
+
+    def _word(self, block: Value, number: int) -> Value:
+        return self.e.b.load(self.e.element(block, i64(number), I64), typ=I64)
+
+    def _flag(self, word: Value) -> Value:
+        return self.e.b.icmp_signed("!=", word, i64(0))
+
+    def _loop(self, loops: Value, number: Value) -> tuple[Value, list[Value], Value]:
+        """The extent and the strides of an outer loop, and where its counter is."""
+        step = 1 + self._views
+        words = self.e.element(loops, self.e.mul(number, step), I64)
+        extent, *strides = (self._word(words, n) for n in range(step))
+        return extent, strides, self.e.element(self._counters, number, I64)
+
+    def _locate(self, loops: Value, outer: Value, row: Value, bases: Sequence[Value]) -> Values:
+        """The places of a row by its number; sets the counters of the outer loops."""
+        e, b = self.e, self.e.b
+
+        def step(turn: Value, rest: Value, *places: Value) -> Values:
+            number = b.sub(b.sub(outer, turn), i64(1))
+            extent, strides, counter = self._loop(loops, number)
+            index = b.urem(rest, extent)
+            b.store(index, counter)
+            return b.udiv(rest, extent), *moved(e, places, index, strides)
+
+        return e.loop(i64(0), outer, step, (row, *bases), unroll=False, name="locate")[1:]
+
+    def _advance(self, loops: Value, outer: Value, places: Values) -> Values:
+        """The places of the next row: one step of the innermost outer loop, and where a loop is
+        at its end back to its begin and one step of the next one."""
+        e, b = self.e, self.e.b
+
+        def step(turn: Value, steps: Value, *places: Value) -> Values:
+            number = b.sub(b.sub(outer, turn), i64(1))
+            extent, strides, counter = self._loop(loops, number)
+            index = b.add(b.load(counter, typ=I64), steps)
+            over = b.icmp_signed("==", index, extent)
+            back = b.select(over, extent, i64(0))
+            b.store(b.sub(index, back), counter)
+            following = moved(e, places, b.sub(steps, back), strides)
+            return b.zext(over, I64), *following
+
+        return e.loop(i64(0), outer, step, (i64(1), *places), unroll=False, name="advance")[1:]

@@ -1,0 +1,181 @@
+"""Kernels for all sizes: nests of descriptors with RUNTIME_DIM, and what they read at execution.
+
+A kernel that makes its nests of a configuration alone serves all sizes with no more said than which
+fields of it are tensors. Its code is written from a configuration in which everything is open, so
+that all descriptions with as many dimensions and the same types share it; what it has to know of an
+execution comes from the same nests, made of the descriptors of the memories.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dnnl.codegen.epilogue.attributes import Attributes
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.epilogue.quantization import Quantization
+from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import SIZES, Kernel, Reason, Refusal, Sizes
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.nest.nest import Nest
+from dnnl.codegen.nest.sharing import SHARES
+from dnnl.codegen.open_nest.fold import MERGERS, OpenFold
+from dnnl.codegen.open_nest.nest import OpenWork, emit_open
+from dnnl.codegen.open_nest.plan import Plan, plan
+from dnnl.kernels.shared.pointwise import symbol
+from dnnl.types.arg import Arg
+from dnnl.types.kinds import RUNTIME_DIM, FormatKind
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+_NIBBLE = 4  # bits
+
+
+@dataclass(frozen=True)
+class OpenKernel:
+    """What there is to a kernel for all sizes besides its configurations.
+
+    ``nests(conf, arguments)`` makes the nests, none of which needs what another one does, and folds
+    that may be in parts; ``behind`` makes nests that are done when all of these are. ``tensors``
+    are the arguments of those fields of a configuration that are descriptors of tensors, or tuples
+    of them, whose arguments count up.
+    """
+
+    name: str
+    nests: Callable[[Any, Arguments], Iterable[Nest | OpenFold]]
+    tensors: Mapping[str, int]
+    behind: Callable[[Any, Arguments], Iterable[Nest]] = lambda _conf, _arguments: ()
+
+    def refuse(self, conf: Any, isa: Isa) -> Refusal | None:
+        """Why a configuration has no code for all sizes."""
+        descs = [desc for _, desc in self._tensors(conf)]
+        entries = getattr(conf, "attributes", Attributes()).post_ops
+        operands = [desc for entry in entries for _, desc in entry.operands]
+        return refuse_open(isa, (*descs, *operands))
+
+    def _tensors(self, conf: Any) -> Iterable[tuple[int, MemoryDesc]]:
+        """The tensors of a configuration by argument."""
+        for field, argument in self.tensors.items():
+            value = getattr(conf, field)
+            descs = value if isinstance(value, tuple) else (value,)
+            for number, desc in enumerate(descs):
+                if not desc.is_zero:
+                    yield argument + number, desc
+
+    def _replaced(self, conf: Any, made: Callable[[int, MemoryDesc], MemoryDesc]) -> Any:
+        """The configuration with other descriptors."""
+        fields: dict[str, object] = {}
+        for field, argument in self.tensors.items():
+            value = getattr(conf, field)
+            descs = value if isinstance(value, tuple) else (value,)
+            new = tuple(
+                desc if desc.is_zero else made(argument + number, desc)
+                for number, desc in enumerate(descs)
+            )
+            fields[field] = new if isinstance(value, tuple) else new[0]
+        if hasattr(conf, "attributes"):
+            entries = enumerate(conf.attributes.post_ops)
+            post_ops = tuple(with_operands(n, entry, made) for n, entry in entries)
+            fields["attributes"] = replace(conf.attributes, post_ops=post_ops)
+        return replace(conf, **fields)
+
+    def shared(self, conf: Any) -> Any:
+        """The configuration of all descriptions with the same code."""
+        return self._replaced(conf, lambda _, desc: _opened(desc))
+
+    def sizes(self, conf: Any, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
+        """What the code needs to know of an execution on memories of these descriptors, by
+        argument."""
+        # What is no argument, as statistics that nobody wants, is not asked for by any nest.
+        known = self._replaced(conf, descs.get)
+        pairs = zip(self._works(known), self._works(self.shared(conf)), strict=True)
+        plans = [own for pair in pairs for own in _plans(*pair, isa)]
+        words = [word for own in plans for word in own.words]
+        return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
+
+    def _works(self, conf: Any) -> list[Nest | OpenFold]:
+        arguments = Arguments()
+        return [*self.nests(conf, arguments), *self.behind(conf, arguments)]
+
+    def build(self, conf: Any, isa: Isa) -> Kernel:
+        """The phases: whatever needs nothing of the others, and then the mergers of parts with what
+        is behind; ``conf`` comes from `shared`."""
+        module, arguments = Module(self.name, isa), Arguments()
+        nests, behind = list(self.nests(conf, arguments)), list(self.behind(conf, arguments))
+        slot = arguments.slot(SIZES)
+        first: list[OpenWork] = []
+        second: list[OpenWork] = []
+        start = 0
+        for nest in nests:
+            if isinstance(nest, OpenFold):
+                *begun, merger = nest.works(slot, start)
+                second.append(merger)
+            else:
+                begun = [OpenWork(nest, slot, start)]
+            first += begun
+            start = max(work.end for work in (*begun, *second))
+        for nest in behind:
+            second.append(OpenWork(nest, slot, start))
+            start = second[-1].end
+        entry = symbol(f"{self.name}_open", [desc for _, desc in self._tensors(conf)], isa)
+        phases = [emit_open(module, entry, first)] if first else []
+        if second:
+            items = SHARES if behind else MERGERS
+            phases.append(emit_open(module, f"behind_{entry}", second, items))
+        return Kernel(module, tuple(phases), arguments.ids)
+
+
+def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[Plan, ...]:
+    """The plan of each phase of a nest or fold; its code has been written from ``pattern``."""
+    if isinstance(work, OpenFold):
+        assert isinstance(pattern, OpenFold)
+        return work.plans(pattern, isa)
+    assert isinstance(pattern, Nest)
+    return (plan(work, pattern, isa),)
+
+
+def refuse_open(
+    isa: Isa, plain: Iterable[MemoryDesc], blocked: Iterable[MemoryDesc] = ()
+) -> Refusal | None:
+    """Why tensors of sizes that only the execution knows are not walked: these are ``plain``, or
+    may be ``blocked``, of whole bytes and in a layout that is given."""
+    if isa.device is not None:
+        return Refusal(Reason.ISA, f"run-time sizes on the device {isa.name}")
+    plain = tuple(plain)
+    for desc in (*plain, *blocked):
+        if desc.format_kind is FormatKind.any:
+            return Refusal(Reason.LAYOUT, f"{desc} beside run-time sizes")
+        if desc.data_type.bits == _NIBBLE:
+            return Refusal(Reason.DATA_TYPE, f"{desc.data_type} beside run-time sizes")
+    for desc in plain:
+        if desc.inner_blocks:
+            return Refusal(Reason.LAYOUT, f"{desc} in blocks beside run-time sizes")
+    return None
+
+
+def refuse_groups(quantization: Quantization) -> Refusal | None:
+    """A refusal of scales that groups share, whose places are no affine forms."""
+    specs = (*quantization.scales, *quantization.zero_points)
+    if any(spec.groups for _, spec in specs):
+        return Refusal(Reason.ATTRIBUTE, "groups of scales beside run-time sizes")
+    return None
+
+
+def with_operands(
+    number: int, entry: PostOp, made: Callable[[int, MemoryDesc], MemoryDesc]
+) -> PostOp:
+    """Post-op ``number`` with the descriptors ``made(argument, desc)`` of its operands."""
+    ids = (Arg.post_op(number) | argument for argument, _ in entry.operands)
+    return entry.mapped(lambda desc: made(next(ids), desc))
+
+
+def _opened(desc: MemoryDesc) -> MemoryDesc:
+    """The descriptor of all tensors with as many dimensions that are broadcast alike."""
+
+    def some(values: Sequence[int]) -> list[int]:
+        return [1 if extent == 1 else RUNTIME_DIM for extent in values]
+
+    strides = [RUNTIME_DIM] * desc.ndims
+    return MemoryDesc(some(desc.dims), desc.data_type, strides, offset0=RUNTIME_DIM)

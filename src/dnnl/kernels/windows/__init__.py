@@ -1,0 +1,1 @@
+"""Kernels whose element of dst depends on a window of src: pooling, LRN, resampling."""

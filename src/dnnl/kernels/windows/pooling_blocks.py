@@ -1,0 +1,138 @@
+"""Which windows contain the elements of a block, where they are few enough to be written out.
+
+With stride ``s`` the windows around elements ``s * block + 0``, ``s * block + 1``, ... are the same
+for every block, but for how far they lie from it; each is loaded once for all elements of a block::
+
+    stride 2, kernel 3, padding 1     2 * block      tap 1 of window block
+                                      2 * block + 1  tap 2 of it, tap 0 of the next
+
+Where there are fewer windows than that, as in a pooling of the whole image, an element meets each
+of them, as the tap that follows from its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from dnnl.codegen.memory.access import Bound
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.windows import Window, tap_number
+
+_MOST_TERMS, _MOST_ELEMENTS = 64, 16
+"""What is written out for one block at most: a larger sum is a loop."""
+
+
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """An element as tap number ``tap`` of the ``window``, if ``inside`` holds. Meetings of one
+    block with one window have the same ``key``."""
+
+    key: int
+    window: Affine
+    tap: Affine
+    inside: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """One dimension: the blocks along ``axis``, the index of each element of one, and the windows
+    that each of them meets."""
+
+    axis: Axis
+    elements: tuple[Affine, ...]
+    meetings: tuple[tuple[Meeting, ...], ...]
+
+
+def blocks(dims: Sequence[Window]) -> list[Blocks] | None:
+    """The blocks of each dimension; None where too much would be written out."""
+    if any(dim.stride > _MOST_ELEMENTS for dim in dims):
+        return None
+    if prod(map(_terms, dims)) > _MOST_TERMS:
+        return None
+    found = [
+        (_every_window if _meets_all(dim) else _in_steps)(dim, f"d{number}")
+        for number, dim in enumerate(dims)
+    ]
+    return found if prod(len(each.elements) for each in found) <= _MOST_ELEMENTS else None
+
+
+def _terms(dim: Window) -> int:
+    """How many windows the elements of a block meet together."""
+    return dim.windows if _meets_all(dim) else len(dim.reached)
+
+
+def _meets_all(dim: Window) -> bool:
+    """Whether there are so few windows that an element had better meet each of them."""
+    return dim.dilation == 1 and dim.windows * dim.stride < len(dim.reached)
+
+
+def _in_steps(dim: Window, name: str) -> Blocks:
+    """Blocks of as many elements as one window lies behind the next."""
+    axis = Axis(-(-dim.elements // dim.stride), name)
+    block = Affine.of(axis)
+    places = range(dim.stride)
+
+    def met(place: int) -> list[Meeting]:
+        taps = ((tap, place + dim.padding - tap * dim.dilation) for tap in dim.reached)
+        ahead = ((tap, far // dim.stride) for tap, far in taps if far % dim.stride == 0)
+        return [
+            Meeting(far, block + far, Affine({}, tap))
+            for tap, far in ahead
+            if far + axis.extent - 1 >= 0 and far < dim.windows
+        ]
+
+    elements = tuple(block * dim.stride + place for place in places)
+    return Blocks(axis, elements, tuple(tuple(met(place)) for place in places))
+
+
+def _every_window(dim: Window, name: str) -> Blocks:
+    """Blocks of one element, which meets every window of dense taps."""
+    axis = Axis(dim.elements, name)
+    element = Affine.of(axis)
+
+    def meeting(number: int) -> Meeting:
+        tap = element + (dim.padding - number * dim.stride)
+        inside = Bound(tap, dim.kernel)
+        return Meeting(number, Affine({}, number), tap, (inside,) if inside.needed else ())
+
+    return Blocks(axis, (element,), (tuple(map(meeting, range(dim.windows))),))
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One window that an element meets: the key of the window, where it lies in each dimension, the
+    number of the tap that the element is, and inside which bounds that is so."""
+
+    key: tuple[int, ...]
+    window: tuple[Affine, ...]
+    number: Affine
+    inside: tuple[Bound, ...]
+
+
+def terms(
+    dims: Sequence[Blocks], kernel: Sequence[int]
+) -> list[tuple[tuple[Affine, ...], list[Term]]]:
+    """The elements of a block of all dimensions, the last one fastest, with all that each meets."""
+    elements = product(*(range(len(dim.elements)) for dim in dims))
+    return [
+        (
+            tuple(dim.elements[at] for dim, at in zip(dims, place, strict=True)),
+            [
+                _term(met, kernel)
+                for met in product(*(dim.meetings[at] for dim, at in zip(dims, place, strict=True)))
+            ],
+        )
+        for place in elements
+    ]
+
+
+def _term(met: Sequence[Meeting], kernel: Sequence[int]) -> Term:
+    return Term(
+        tuple(each.key for each in met),
+        tuple(each.window for each in met),
+        tap_number([each.tap for each in met], kernel),
+        tuple(bound for each in met for bound in each.inside),
+    )

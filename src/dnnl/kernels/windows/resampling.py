@@ -1,0 +1,198 @@
+"""Elements that are weighted sums of a few others, whose places tables say for each dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+from dnnl.codegen.conversion.convert import bare_core
+from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
+from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir import vector
+from dnnl.codegen.ir.builder import F64, I32, Module, Type, Value, Values
+from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.isa import Isa
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.fold_loop import added
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.pointwise import (
+    WIDE_FLOATS,
+    computed_in,
+    core_of,
+    letters,
+    refuse_forward,
+    refuse_types,
+    symbol,
+)
+from dnnl.kernels.windows.resampling_rows import Row, row_of
+from dnnl.kernels.windows.resampling_taps import Side, Table, usual
+from dnnl.types.arg import Arg
+from dnnl.types.dtype import DataType
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.taps import Taps
+
+# So many registers share what is looked up for a pixel.
+_SIDE_BY_SIDE = 4
+# Elements along an axis, for which a kernel is built in some ten seconds, and all of their taps.
+_LONGEST = 2**20
+_MOST_TAPS = 2**22
+_CHANNELS = 3  # the mask of batch and channels
+
+
+@dataclass(frozen=True)
+class Conf:
+    """dst = the sum of weighted elements of src with ``attributes``: of those that an element is
+    made of by ``taps``, or where there are none, of the nearest one or with ``linear``
+    interpolation of those beside it. In a ``gradient`` they are diff_src and diff_dst, and the
+    elements of which one is a part.
+    """
+
+    linear: bool
+    taps: tuple[Taps, ...]
+    gradient: bool
+    src: MemoryDesc
+    dst: MemoryDesc
+    attributes: Attributes
+
+    @property
+    def ends(self) -> tuple[Arg, Arg]:
+        """The arguments that are read and written."""
+        return (Arg.DIFF_DST, Arg.DIFF_SRC) if self.gradient else (Arg.SRC, Arg.DST)
+
+    @cached_property
+    def dims(self) -> tuple[Table, ...]:
+        """The taps along each spatial dimension."""
+        old, new = self.src.dims[2:], self.dst.dims[2:]
+        if self.gradient:
+            old, new = new, old
+        found = [(each.places, each.weights) for each in self.taps]
+        found = found or [usual(*pair, self.linear) for pair in zip(old, new, strict=True)]
+        if self.gradient:
+            return tuple(Table.backward(*each, n) for each, n in zip(found, old, strict=True))
+        return tuple(Table.forward(*each) for each in found)
+
+    @property
+    def moved(self) -> bool:
+        """Whether elements become those of dst as they are."""
+        alike = self.src.data_type is self.dst.data_type and self.attributes.plain
+        return alike and all(table.taps == 1 and not table.weighted for table in self.dims)
+
+
+def configure(
+    linear: bool,
+    taps: tuple[Taps, ...],
+    gradient: bool,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    attributes: Attributes,
+) -> Conf | Refusal:
+    """Accept any two layouts of supported types; those of gradients are floats."""
+    longest = max(*src.dims[2:], *dst.dims[2:])
+    if longest > _LONGEST:
+        rule = f"at most {_LONGEST}, as the places of all elements are part of the code"
+        return Refusal(Reason.SHAPE, f"{longest} elements along an axis; {rule}")
+    most = max((each.count * each.elements for each in taps), default=0)
+    if most > _MOST_TAPS:
+        rule = f"at most {_MOST_TAPS}, as they are part of the code"
+        return Refusal(Reason.SHAPE, f"{most} taps of all elements along an axis; {rule}")
+    if gradient:
+        refusal = refuse_types(src, dst, allowed=WIDE_FLOATS)
+    else:
+        refusal = refuse_forward({Arg.SRC: src}, dst, attributes) or _refuse_masks(attributes)
+    return refusal or Conf(linear, taps, gradient, src, dst, attributes)
+
+
+def _refuse_masks(attributes: Attributes) -> Refusal | None:
+    """A refusal of scales and zero points that differ between what a sum is made of."""
+    own = attributes.quantization.of_arguments((Arg.SRC,))
+    for _, spec in (*own.scales, *own.zero_points):
+        if spec.mask > _CHANNELS:
+            detail = f"scales or zero points of SRC with mask {spec.mask}, along the image"
+            return Refusal(Reason.ATTRIBUTE, f"{detail}; at most {_CHANNELS}")
+    return None
+
+
+def build(conf: Conf, isa: Isa) -> Kernel:
+    """One nest that folds over the taps of each element: along rows by registers of neighbours
+    where that can be, else element by element."""
+    core, axes = _core(conf), letters(conf.dst.dims)
+    nest, ids = _nest(conf, core, axes, None)
+    # As many elements that are moved as there are words, since words are picked.
+    words = I32 if conf.moved and vector.bits(core) < vector.bits(I32) else core
+    row = row_of(isa, conf.dims[-1], axes[-1], conf.src, conf.dst, vector.bits(words))
+    if row is not None:
+        by_rows, its_ids = _nest(conf, words, axes, row)
+        if row.fits(by_rows, isa):
+            nest, ids = by_rows, its_ids
+    module = Module("resampling", isa)
+    entry = symbol("resampling", [conf.src, conf.dst], isa)
+    return Kernel(module, (emit_nest(module, entry, nest),), ids)
+
+
+def _nest(
+    conf: Conf, core: Type, axes: tuple[Axis, ...], row: Row | None
+) -> tuple[Nest, tuple[int, ...]]:
+    """The nest over ``axes``, those of dst, of which the last is that of ``row`` if it is given,
+    and its arguments."""
+    (read, written), arguments = conf.ends, Arguments()
+    index = tuple(map(Affine.of, axes))
+    spatial = list(zip(conf.dims, axes[2:], conf.src.dims[2:], strict=True))
+    looked_up = spatial if row is None else spatial[:-1]
+    sides = [Side(*side, computed_in(conf.src, conf.dst)) for side in looked_up]
+    found = tuple(side.found for side in sides) + (() if row is None else (row.found,))
+    src = Operand(arguments.slot(read), conf.src, (*index[:2], *map(Affine.of, found)))
+    dst = Operand(arguments.slot(written), conf.dst, index)
+    given = Sources(conf.attributes, {read: src}, arguments)
+    result = Result(conf.attributes, dst, arguments)
+
+    def load(p: Point) -> list[Value]:
+        places = {side.found: p.place(side.places) for side in sides}
+        if row is None:
+            return [p.at(places).load_stored(src)]
+        return row.load(p.at({**places, row.found: row.start(p)}), src)
+
+    def step(p: Point, *totals: Value) -> Values:
+        values = [p.widen(src, value) for value in load(p)]
+        weights = [p.load(side.weights) for side in sides if side.weights is not None]
+        if not weights:
+            return added(p.e, totals, tuple(values))
+        weight = reduce(p.e.b.fmul, weights)
+        if any(side.gaps for side in sides):
+            some, zero = p.e.b.fcmp_ordered("!=", weight, p.constant(0.0)), p.constant(0.0)
+            values = [p.e.b.select(some, value, zero) for value in values]
+        pairs = zip(values, totals, strict=True)
+        return tuple(vector.multiply_add(p.e, weight, value, total) for value, total in pairs)
+
+    def body(point: Point) -> None:
+        if conf.moved:
+            stored = load(point)
+            point.store_stored(dst, stored[0] if row is None else row.picked(point, stored))
+            return
+        count = 1 if row is None else row.parts
+        if any(side.taps for side in sides):
+            values = point.fold((0.0,) * count, step, added)
+        else:
+            values = step(point, *[point.constant(-0.0)] * count)
+        value = values[0] if row is None else row.summed(point, values)
+        # The weights of all taps sum up to 1.
+        result.store(point, given.meant(point, read, value))
+
+    tables = [table for side in (*sides, *(() if row is None else (row,))) for table in side.tables]
+    nest = Nest(
+        axes, tuple(tap for side in sides for tap in side.taps),
+        (*given.operands, *tables, *result.inputs), result.outputs, body,
+        reads_dst=result.reads_dst,
+        core=core, registers=1 if conf.moved or row is not None else _SIDE_BY_SIDE,
+        found=found,
+    )  # fmt: skip
+    return nest, arguments.ids
+
+
+def _core(conf: Conf) -> Type:
+    """What is computed in: f64 where f32 would not tell integers apart."""
+    if conf.moved:
+        return bare_core(conf.src.data_type, conf.dst.data_type)
+    wide = conf.src.data_type is DataType.s32 and conf.attributes.plain
+    return F64 if wide else core_of(conf.src, conf.dst)
