@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dnnl.codegen import isa as rows
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.functions import eltwise
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.kernels.shared.pointwise import pointwise, source
 from dnnl.reference import eltwise as reference

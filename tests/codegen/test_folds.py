@@ -13,7 +13,7 @@ from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
 from dnnl.codegen.ir.vector import multiply_add
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine
+from dnnl.codegen.memory.address import ZERO, Affine, letters
 from dnnl.codegen.nest import sharing
 from dnnl.codegen.nest.folds import (
     Fold,
@@ -29,7 +29,6 @@ from dnnl.codegen.nest.folds import (
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.schedule import BESIDE
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.runtime.image import Phase

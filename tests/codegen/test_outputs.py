@@ -10,11 +10,10 @@ import pytest
 from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Number, Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.space import Space
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.reference.tolerance import EXACT, PRODUCT_SUM
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc

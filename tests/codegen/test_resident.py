@@ -8,10 +8,9 @@ import pytest
 
 from dnnl.codegen.isa.x86 import ROWS
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.resident import planned, resident
-from dnnl.kernels.shared.pointwise import letters
 from tests.codegen.nests import described
 
 ISA = next(row for row in ROWS if row.name == "avx512_core")

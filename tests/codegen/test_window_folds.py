@@ -9,10 +9,9 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.reference.tolerance import EXACT
 from dnnl.runtime.image import Phase
 from tests.check import check, logical, memory_of

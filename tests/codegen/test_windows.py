@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Number, Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.windows import Containing, Window, containing, tap_number
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.runtime.image import Phase

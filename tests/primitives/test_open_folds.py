@@ -23,7 +23,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen.epilogue.attributes import Attributes
-from dnnl.codegen.epilogue.post_ops import Arguments
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.open_nest.fold import OpenFold
 from dnnl.codegen.open_nest.plan import Loops

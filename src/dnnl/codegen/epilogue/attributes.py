@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dnnl.codegen.epilogue.dropout import Dropper
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue.post_ops import Epilogue, refuse
 from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
 from dnnl.codegen.ir.builder import Value
-from dnnl.codegen.ir.kernel import Refusal
+from dnnl.codegen.ir.kernel import Arguments, Refusal
 from dnnl.codegen.memory.access import Number, Operand
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.nest.point import Point

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, F64, I32, I64, Emitter, Type, Value
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Number, Operand
 from dnnl.codegen.memory.address import ZERO
 from dnnl.codegen.memory.place import Place

@@ -8,9 +8,9 @@ from llvmlite import ir
 
 from dnnl.codegen.functions import binary, eltwise, expression
 from dnnl.codegen.ir.builder import Emitter, Values, i64
-from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine
+from dnnl.codegen.memory.address import broadcast
 from dnnl.codegen.memory.place import Place
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -30,31 +30,6 @@ from dnnl.types.tag import FormatTag
 # code would grow, and the time to compile it, far beyond what a loop costs at run time.
 MOST_UNROLLED = 8
 _LOADED = 3  # instructions of what has an operand to load
-
-
-class Arguments:
-    """The execution arguments of a kernel in the order in which its phases receive them."""
-
-    def __init__(self) -> None:
-        self._ids: list[int] = []
-
-    def slot(self, argument: int) -> int:
-        """The place of an argument, new at its first mention."""
-        if argument not in self._ids:
-            self._ids.append(int(argument))
-        return self._ids.index(argument)
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """The ids by place."""
-        return tuple(self._ids)
-
-
-def broadcast(desc: MemoryDesc, index: Sequence[Affine]) -> tuple[Affine, ...]:
-    """The index of an operand that is broadcast along its dimensions of size 1."""
-    return tuple(
-        form if extent != 1 else ZERO for extent, form in zip(desc.dims, index, strict=True)
-    )
 
 
 def prelu_weights(mask: int, dst: MemoryDesc) -> MemoryDesc:

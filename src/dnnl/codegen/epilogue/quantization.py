@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from dnnl.codegen.conversion import convert
-from dnnl.codegen.epilogue.post_ops import Arguments, broadcast
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, i64
-from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
 from dnnl.codegen.math.arithmetic import clamp
 from dnnl.codegen.math.division import Divisor, inverts
 from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import broadcast
 from dnnl.codegen.memory.place import Place
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.attr import PrimitiveAttr

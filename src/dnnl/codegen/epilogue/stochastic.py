@@ -11,9 +11,9 @@ Infinity and what is beyond the largest number become that, and what would be de
 
 from __future__ import annotations
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, Value
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.math.arithmetic import absolute, clamp
 from dnnl.codegen.memory.access import Number, Operand
 from dnnl.codegen.memory.address import ZERO

@@ -1,8 +1,9 @@
-"""What a kernel file returns: code in LLVM IR with its phases, or the reason why not."""
+"""What a kernel is: its arguments, its phases and their code in LLVM IR, or the reason why there is
+none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.isa import Isa
 from dnnl.runtime.image import Phase
+from dnnl.types.memory_desc import MemoryDesc
 
 
 class Reason(Enum):
@@ -49,6 +51,30 @@ class Sizes:
 
     data: bytes
     threads: int
+
+
+class Arguments:
+    """The execution arguments of a kernel in the order in which its phases receive them."""
+
+    def __init__(self) -> None:
+        self._ids: list[int] = []
+
+    def slot(self, argument: int) -> int:
+        """The place of an argument, new at its first mention."""
+        if argument not in self._ids:
+            self._ids.append(int(argument))
+        return self._ids.index(argument)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids by place."""
+        return tuple(self._ids)
+
+
+def symbol(primitive: str, descs: Sequence[MemoryDesc], isa: Isa) -> str:
+    """The name of a phase: ``primitive__types__WxH__isa``, W being the lanes of a vector."""
+    types = "_".join(dict.fromkeys(str(desc.data_type) for desc in descs))
+    return f"{primitive}__{types}__{isa.lanes}x1__{isa.name}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,3 +190,15 @@ def block_boundaries(desc: MemoryDesc, dim: int) -> tuple[int, ...]:
             size *= block
             sizes.append(size)
     return tuple(sizes)
+
+
+def letters(dims: Sequence[int]) -> tuple[Axis, ...]:
+    """One axis for each dimension, named as in format tags."""
+    return tuple(Axis(extent, chr(ord("a") + dim)) for dim, extent in enumerate(dims))
+
+
+def broadcast(desc: MemoryDesc, index: Sequence[Affine]) -> tuple[Affine, ...]:
+    """The index of an operand that is broadcast along its dimensions of size 1."""
+    return tuple(
+        form if extent != 1 else ZERO for extent, form in zip(desc.dims, index, strict=True)
+    )

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.epilogue.quantization import Quantization, Specs
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.kernels.convolution.chain_bands import Bands, emit_bands, open_weights, plan_bands
 from dnnl.kernels.convolution.depthwise import depthwise

@@ -25,12 +25,21 @@ from dataclasses import dataclass, replace
 from math import prod
 from operator import neg
 
-from dnnl.codegen.epilogue.post_ops import Arguments, broadcast, prelu_weights
+from dnnl.codegen.epilogue.post_ops import prelu_weights
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.builder import I8, PTR, Module, Values, i64
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env
-from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries, decode, linear_offset
+from dnnl.codegen.memory.address import (
+    ZERO,
+    Affine,
+    Axis,
+    block_boundaries,
+    broadcast,
+    decode,
+    linear_offset,
+)
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 
 from dnnl.codegen.conversion import convert
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Operand
-from dnnl.codegen.memory.address import Affine, Axis, block_boundaries
+from dnnl.codegen.memory.address import Affine, Axis, block_boundaries, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest, emit_side_by_side
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.open_nests import OpenKernel
-from dnnl.kernels.shared.pointwise import WHOLE_BYTES, core_of, letters, refuse_types, symbol
+from dnnl.kernels.shared.types import WHOLE_BYTES, core_of, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpSum

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 from dnnl.codegen.conversion import convert
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Operand
-from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.space import divide_each_other, in_pieces
-from dnnl.kernels.shared.pointwise import WHOLE_BYTES, core_of, letters, refuse_types, symbol
+from dnnl.kernels.shared.types import WHOLE_BYTES, core_of, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from dnnl.codegen.epilogue.finish import Depth, Finish
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import I32, I64, Module, Value, i64
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, decode
@@ -41,7 +40,7 @@ from dnnl.kernels.product.base.store import Columns, Store
 from dnnl.kernels.product.loops import phases as product_phases
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.product.plan.conf import Conf as ProductConf
-from dnnl.kernels.shared.pointwise import emit_copies
+from dnnl.kernels.shared.copies import emit_copies
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

@@ -6,8 +6,7 @@ from functools import partial
 from math import prod
 
 from dnnl.codegen.epilogue.finish import Depth
-from dnnl.codegen.epilogue.post_ops import Arguments
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries

@@ -6,9 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from dnnl.codegen.epilogue.finish import Depth
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.epilogue.quantization import Quantization
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, linear_offset

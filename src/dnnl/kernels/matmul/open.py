@@ -20,12 +20,12 @@ from math import prod
 from typing import Any
 
 from dnnl.codegen.epilogue.finish import Depth, Finish, core_type, needs_row_sums
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, broadcast
+from dnnl.codegen.epilogue.post_ops import Epilogue
 from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
-from dnnl.codegen.ir.kernel import Reason, Refusal, Sizes
+from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal, Sizes
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine, Axis
+from dnnl.codegen.memory.address import ZERO, Affine, Axis, broadcast
 from dnnl.codegen.product.brgemm import choose_vectors
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.matmul.matmul import column_major, panels_of, transposed, turned

@@ -17,11 +17,10 @@ from dataclasses import dataclass
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.finish import Depth
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I32, I64, Emitter, Module, Value, Values, i64
 from dnnl.codegen.ir.horizontal import across
-from dnnl.codegen.ir.kernel import SIZES, Kernel
+from dnnl.codegen.ir.kernel import SIZES, Arguments, Kernel
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.nest.phase import PhaseFunction

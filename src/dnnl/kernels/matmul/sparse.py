@@ -16,25 +16,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, broadcast, refuse
+from dnnl.codegen.epilogue.post_ops import Epilogue, refuse
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, I64, Emitter, Module, Value, Values, i64
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, broadcast, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import (
-    SMALL_FLOATS,
-    WIDE_FLOATS,
-    core_of,
-    letters,
-    refuse_types,
-    symbol,
-)
 from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.kernels.shared.types import SMALL_FLOATS, WIDE_FLOATS, core_of, refuse_types
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

@@ -20,18 +20,19 @@ from dataclasses import dataclass
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.attributes import Attributes
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, I64, Emitter, Module, Value, Values, i64
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.matmul.sparse import Conf as Product
 from dnnl.kernels.matmul.sparse import held, refuse_sparse
-from dnnl.kernels.shared.pointwise import computed_in, emit_copies, pointwise, source, symbol
+from dnnl.kernels.shared.copies import emit_copies
+from dnnl.kernels.shared.pointwise import pointwise, source
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
+from dnnl.kernels.shared.types import computed_in
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.encoding import Csr

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, broadcast, refuse
+from dnnl.codegen.epilogue.post_ops import Epilogue, refuse
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Module, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, broadcast, letters
 from dnnl.codegen.nest.folds import Fold, emit_fold, needed, sums
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.product.base.types import refuse_tensors
-from dnnl.kernels.shared.pointwise import WIDE_FLOATS, computed_in, letters, refuse_types, symbol
 from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.kernels.shared.types import WIDE_FLOATS, computed_in, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOp

@@ -12,20 +12,19 @@ from functools import lru_cache
 from math import prod
 
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import Module, Type, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.folds import Fold, emit_fold, mean_and_variance, moments, room
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.resident import emit_resident, resident
 from dnnl.kernels.normalization.group_axes import GroupAxes, layered, layers
 from dnnl.kernels.normalization.shared import KEPT, Flagged, affine, inverse_deviation
-from dnnl.kernels.shared.pointwise import computed_in, core_of, letters, refuse_forward, symbol
 from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.kernels.shared.types import computed_in, core_of, refuse_forward
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

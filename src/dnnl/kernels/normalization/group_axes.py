@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
-from dnnl.kernels.shared.pointwise import letters
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 

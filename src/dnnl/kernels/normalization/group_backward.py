@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import prod
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Module, Type, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, room, sums
 from dnnl.codegen.nest.nest import Nest, emit_nest
@@ -20,15 +19,8 @@ from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.resident import emit_resident, resident
 from dnnl.kernels.normalization.group_axes import GroupAxes, layered, layers
 from dnnl.kernels.normalization.shared import KEPT, Flagged, inverse_deviation
-from dnnl.kernels.shared.pointwise import (
-    WIDE_FLOATS,
-    computed_in,
-    core_of,
-    letters,
-    refuse_types,
-    symbol,
-)
 from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.kernels.shared.types import WIDE_FLOATS, computed_in, core_of, refuse_types
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

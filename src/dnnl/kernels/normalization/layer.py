@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Module, Value, Values, i64
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine
@@ -20,7 +19,7 @@ from dnnl.codegen.nest.point import Point
 from dnnl.kernels.normalization.layer_rows import Block, Index, blocks, open_blocks
 from dnnl.kernels.normalization.shared import affine, inverse_deviation
 from dnnl.kernels.shared.open_nests import OpenKernel
-from dnnl.kernels.shared.pointwise import core_of, refuse_forward, symbol
+from dnnl.kernels.shared.types import core_of, refuse_forward
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM

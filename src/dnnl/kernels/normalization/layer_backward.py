@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Module, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.folds import Fold, Parts, at_once, emit_fold, room, sums
 from dnnl.codegen.nest.nest import Nest, emit_nest
@@ -23,8 +22,8 @@ from dnnl.kernels.normalization.layer_gradients import Conf, Gradients
 from dnnl.kernels.normalization.layer_rows import ROWS, Block, Chunks, blocks, open_blocks
 from dnnl.kernels.normalization.shared import inverse_deviation
 from dnnl.kernels.shared.open_nests import OpenKernel
-from dnnl.kernels.shared.pointwise import WIDE_FLOATS, letters, refuse_types, symbol
 from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.kernels.shared.types import WIDE_FLOATS, refuse_types
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Type, Value, Values, i64
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest import folds
@@ -17,7 +17,7 @@ from dnnl.codegen.nest.point import Point
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.normalization.layer_rows import Block, Chunks, Index
 from dnnl.kernels.normalization.shared import inverse_deviation
-from dnnl.kernels.shared.pointwise import computed_in, core_of
+from dnnl.kernels.shared.types import computed_in, core_of
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.sharing import SHARES, wanted
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.types.memory_desc import MemoryDesc
 
 Index = tuple[Affine, ...]

@@ -6,22 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.functions import eltwise, eltwise_backward, expression
 from dnnl.codegen.ir.builder import Value
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.open_nests import OpenKernel
-from dnnl.kernels.shared.pointwise import (
-    SMALL_FLOATS,
-    WIDE_FLOATS,
-    build_nest,
-    pointwise,
-    refuse_types,
-    source,
-)
+from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
+from dnnl.kernels.shared.types import SMALL_FLOATS, WIDE_FLOATS, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.derivative import derivative
 from dnnl.types.expression import Expression

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.epilogue.post_ops import Arguments, broadcast
 from dnnl.codegen.functions import own_types
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, broadcast, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import letters, refuse_types, symbol
+from dnnl.kernels.shared.types import refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 

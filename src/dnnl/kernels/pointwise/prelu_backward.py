@@ -5,27 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Module, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine
+from dnnl.codegen.memory.address import ZERO, Affine, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.folds import Fold, Reduction, emit_fold, needed
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.pointwise.prelu import where_positive
-from dnnl.kernels.shared.pointwise import (
-    TYPES,
-    computed_in,
-    core_of,
-    emit_copy,
-    letters,
-    refuse_types,
-    symbol,
-)
+from dnnl.kernels.shared.copies import emit_copy
 from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.kernels.shared.types import TYPES, computed_in, core_of, refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from dnnl.codegen.epilogue.attributes import Attributes
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Value
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.open_nests import OpenKernel
-from dnnl.kernels.shared.pointwise import build_nest, pointwise, refuse_forward, source
+from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
+from dnnl.kernels.shared.types import refuse_forward
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 

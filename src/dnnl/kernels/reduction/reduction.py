@@ -9,22 +9,21 @@ from math import inf, prod
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, Emitter, Module, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest import extreme
 from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, needed
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.open_nest.fold import OpenFold, open_room
 from dnnl.kernels.shared.open_nests import OpenKernel
-from dnnl.kernels.shared.pointwise import computed_in, core_of, letters, refuse_forward, symbol
 from dnnl.kernels.shared.scratchpad import Scratchpad
+from dnnl.kernels.shared.types import computed_in, core_of, refuse_forward
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM, Alg

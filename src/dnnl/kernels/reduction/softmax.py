@@ -9,20 +9,20 @@ from functools import partial
 from math import inf
 
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import f32 as math
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.schedule import ABREAST, BESIDE
 from dnnl.kernels.shared.open_nests import OpenKernel
-from dnnl.kernels.shared.pointwise import build_nest, computed_in, core_of, letters, refuse_forward
+from dnnl.kernels.shared.pointwise import build_nest
+from dnnl.kernels.shared.types import computed_in, core_of, refuse_forward
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg

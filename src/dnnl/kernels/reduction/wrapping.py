@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.functions.own_types import BOOLEAN, INTEGERS, apply, core
 from dnnl.codegen.ir.builder import Emitter, Module, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import letters, refuse_types, symbol
+from dnnl.kernels.shared.types import refuse_types
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg

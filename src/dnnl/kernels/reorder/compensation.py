@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dnnl.codegen.ir.builder import I32, Emitter, Module, Value, Values
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import ZERO, Affine
+from dnnl.codegen.memory.address import ZERO, Affine, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnnl.codegen.ir.builder import I8, Module
-from dnnl.codegen.ir.kernel import Kernel
+from dnnl.codegen.ir.kernel import Kernel, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import emit_nest, shares_bytes
 from dnnl.kernels.reorder import reorder
-from dnnl.kernels.shared.pointwise import emit_copy, symbol
+from dnnl.kernels.shared.copies import emit_copy
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I64, Module, Value, Values, i64
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.product.pack.sparse_decoded import as_panels, refuse_packed
-from dnnl.kernels.shared.pointwise import emit_copies
+from dnnl.kernels.shared.copies import emit_copies
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg

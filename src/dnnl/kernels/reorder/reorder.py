@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.conversion import convert
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, refuse
+from dnnl.codegen.epilogue.post_ops import Epilogue, refuse
 from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
 from dnnl.codegen.ir.builder import F32, F64, Module, Type, Value
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.kernels.reorder.compensation import emit_compensation
-from dnnl.kernels.shared.pointwise import letters, symbol
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc

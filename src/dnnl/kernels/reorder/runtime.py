@@ -12,7 +12,7 @@ from dataclasses import replace
 from dnnl.codegen.epilogue.post_ops import refuse
 from dnnl.codegen.epilogue.quantization import Quantization, Specs
 from dnnl.codegen.ir.builder import I64, Module, Value, Values, i64
-from dnnl.codegen.ir.kernel import SIZES, Kernel, Reason, Refusal, Sizes
+from dnnl.codegen.ir.kernel import SIZES, Kernel, Reason, Refusal, Sizes, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.schedule import widths
@@ -22,7 +22,6 @@ from dnnl.kernels.reorder import boxes
 from dnnl.kernels.reorder.boxes import HEAD, View
 from dnnl.kernels.reorder.reorder import Conf, Copy
 from dnnl.kernels.reorder.rows import Row, Vectors, square_of
-from dnnl.kernels.shared.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc

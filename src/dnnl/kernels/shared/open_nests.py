@@ -14,17 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dnnl.codegen.epilogue.attributes import Attributes
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import SIZES, Kernel, Reason, Refusal, Sizes
+from dnnl.codegen.ir.kernel import SIZES, Arguments, Kernel, Reason, Refusal, Sizes, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.sharing import SHARES
 from dnnl.codegen.open_nest.fold import MERGERS, OpenFold
 from dnnl.codegen.open_nest.nest import OpenWork, emit_open
 from dnnl.codegen.open_nest.plan import Plan, plan
-from dnnl.kernels.shared.pointwise import symbol
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.ir.vector import multiply_add
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import WIDE_FLOATS, core_of, refuse_types, symbol
+from dnnl.kernels.shared.types import WIDE_FLOATS, core_of, refuse_types
 from dnnl.kernels.windows.lrn import Statement, Window, lines, powers
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc

@@ -8,20 +8,19 @@ from itertools import pairwise
 from math import inf, prod
 
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F64, Emitter, Module, Type, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math.arithmetic import round_down
 from dnnl.codegen.memory.access import Number, Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest import extreme
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.windows import Window, tap_number
-from dnnl.kernels.shared.pointwise import core_of, letters, refuse_forward, symbol
+from dnnl.kernels.shared.types import core_of, refuse_forward
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg

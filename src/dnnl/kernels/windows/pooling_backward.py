@@ -11,24 +11,16 @@ from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import Module, Type, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Number, Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.windows import Window, containing, tap_number
-from dnnl.kernels.shared.pointwise import (
-    WIDE_FLOATS,
-    computed_in,
-    core_of,
-    letters,
-    refuse_types,
-    symbol,
-)
+from dnnl.kernels.shared.types import WIDE_FLOATS, computed_in, core_of, refuse_types
 from dnnl.kernels.windows.pooling import refuse_taps, registers
 from dnnl.kernels.windows.pooling_blocks import Blocks, blocks, terms
 from dnnl.runtime.image import Phase

@@ -7,24 +7,21 @@ from functools import cached_property, reduce
 
 from dnnl.codegen.conversion.convert import bare_core
 from dnnl.codegen.epilogue.attributes import Attributes, Result, Sources
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F64, I32, Module, Type, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import (
+from dnnl.kernels.shared.types import (
     WIDE_FLOATS,
     computed_in,
     core_of,
-    letters,
     refuse_forward,
     refuse_types,
-    symbol,
 )
 from dnnl.kernels.windows.resampling_rows import Row, row_of
 from dnnl.kernels.windows.resampling_taps import Side, Table, usual

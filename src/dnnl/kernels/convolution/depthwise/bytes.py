@@ -22,9 +22,9 @@ from itertools import product
 from math import prod
 
 from dnnl.codegen.epilogue.finish import core_type
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I32, Module, Type, Value, Values, i64
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.ir.transpose import unzip
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Env
@@ -40,8 +40,8 @@ from dnnl.kernels.convolution.depthwise.rows import (
 from dnnl.kernels.convolution.direct.convolution import Problem
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Store
-from dnnl.kernels.shared.pointwise import BYTES
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.kernels.shared.types import BYTES
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

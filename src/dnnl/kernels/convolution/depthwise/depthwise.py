@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue
+from dnnl.codegen.epilogue.post_ops import Epilogue
 from dnnl.codegen.epilogue.quantization import Quantizer
 from dnnl.codegen.ir.builder import Module, Value, Values
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.ir.vector import multiply_add
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS
@@ -33,7 +33,7 @@ from dnnl.kernels.convolution.direct.convolution import (
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.product.plan.summary import Inside
-from dnnl.kernels.shared.pointwise import BYTES, core_of, symbol
+from dnnl.kernels.shared.types import BYTES, core_of
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

@@ -13,11 +13,11 @@ from math import prod
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.finish import Depth, Finish
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue
+from dnnl.codegen.epilogue.post_ops import Epilogue
 from dnnl.codegen.epilogue.quantization import Quantizer
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Module, Type, Value
-from dnnl.codegen.ir.kernel import Kernel
+from dnnl.codegen.ir.kernel import Arguments, Kernel, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
@@ -28,7 +28,7 @@ from dnnl.kernels.convolution.direct.compute import activation_index, weights_in
 from dnnl.kernels.convolution.direct.convolution import Problem
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.plan.summary import Inside
-from dnnl.kernels.shared.pointwise import emit_copies, symbol
+from dnnl.kernels.shared.copies import emit_copies
 from dnnl.kernels.shared.scratchpad import Argument, Relayout
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg

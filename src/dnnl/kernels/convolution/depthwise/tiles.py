@@ -23,9 +23,9 @@ from math import prod
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.finish import core_type
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Module, Value, Values, i64
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.memory.access import Env, Operand
@@ -42,8 +42,8 @@ from dnnl.kernels.convolution.depthwise.rows import (
 from dnnl.kernels.convolution.direct.convolution import Problem
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Columns, Store
-from dnnl.kernels.shared.pointwise import BYTES, FLOATS
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
+from dnnl.kernels.shared.types import BYTES, FLOATS
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dnnl.codegen.conversion.convert import bare_core
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import Module
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.product.base.border_rows import Rows
 from dnnl.kernels.product.base.pixel_tiles import Spatial
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc

@@ -15,9 +15,8 @@ from functools import partial
 from math import prod
 
 from dnnl.codegen.epilogue.finish import core_type, needs_row_sums
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
@@ -37,8 +36,8 @@ from dnnl.kernels.product.pack.pairs import take_flags
 from dnnl.kernels.product.pack.up_converted import take_widened, widened
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.product.unit import tiles as product_tiles
-from dnnl.kernels.shared.pointwise import BYTES
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
+from dnnl.kernels.shared.types import BYTES
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg, name_of
 from dnnl.types.dtype import DataType

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
 from dnnl.codegen.ir.builder import Module, Value
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Bound, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.point import Point

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dnnl.codegen.epilogue.quantization import Quantization
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.shared.pointwise import FLOATS
+from dnnl.kernels.shared.types import FLOATS
 from dnnl.types.dropout import Dropout
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc

@@ -10,7 +10,7 @@ from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply, multiply
 from dnnl.codegen.product.pairs import Pairs
-from dnnl.kernels.shared.pointwise import BYTES, FLOATS, INTEGERS, SMALL_FLOATS, refuse_types
+from dnnl.kernels.shared.types import BYTES, FLOATS, INTEGERS, SMALL_FLOATS, refuse_types
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType, any_of
 from dnnl.types.kinds import FpmathMode

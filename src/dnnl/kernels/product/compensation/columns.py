@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dnnl.codegen.epilogue.post_ops import Arguments, broadcast
 from dnnl.codegen.ir.builder import I32, Emitter, Module, Values
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, broadcast, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.brgemm import max_rows
 from dnnl.codegen.product.multiply import Multiply, multiply
 from dnnl.codegen.product.pairs import Pairs
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType

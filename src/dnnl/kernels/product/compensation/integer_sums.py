@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dnnl.codegen.conversion.convert import storage
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import F32, Emitter, Module, Value, Values
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.shared.pointwise import letters
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.runtime.image import Phase
 

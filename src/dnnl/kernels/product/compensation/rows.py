@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dnnl.codegen.epilogue.post_ops import Arguments, broadcast
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine
+from dnnl.codegen.memory.address import Affine, broadcast
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.product.base.problem import Problem

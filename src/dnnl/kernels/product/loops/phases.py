@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.finish import Depth, Finish
-from dnnl.codegen.epilogue.post_ops import Arguments, Epilogue, broadcast
+from dnnl.codegen.epilogue.post_ops import Epilogue
 from dnnl.codegen.epilogue.quantization import Quantizer
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Kernel
+from dnnl.codegen.ir.kernel import Arguments, Kernel
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, broadcast
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.sums import Segments
 from dnnl.kernels.product.loops.form import Product
@@ -26,7 +26,7 @@ from dnnl.kernels.product.pack.pairs import Narrow, emit_flags, narrow
 from dnnl.kernels.product.pack.up_converted import emit_widened
 from dnnl.kernels.product.plan.computed_scales import emit_scales
 from dnnl.kernels.product.plan.conf import Conf
-from dnnl.kernels.shared.pointwise import emit_copies, emit_copy
+from dnnl.kernels.shared.copies import emit_copies, emit_copy
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType

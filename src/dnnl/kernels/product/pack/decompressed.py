@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from math import gcd, lcm
 
 from dnnl.codegen.conversion import bfloat
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, I8, Value, Values, i64
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.memory.access import Access, Env, Operand

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import I8, Emitter, Value, i64
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine
 from dnnl.codegen.product.multiply import Multiply

@@ -13,9 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir.builder import I8, I64, Emitter, Value, Values, i64
-from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
 from dnnl.codegen.ir.vector import prefetch
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env, Operand
@@ -25,8 +24,8 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.sparse_expand import Expander
 from dnnl.kernels.product.base.problem import Panels
 from dnnl.kernels.product.pack.on_the_fly import IndexOf, Made, Making, Room, Span, Writer
-from dnnl.kernels.shared.pointwise import BYTES
 from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.kernels.shared.types import BYTES
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import any_of
 from dnnl.types.encoding import STRETCH, Packed

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I16, I64, Emitter, Module, Value
+from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.nest.nest import Nest, emit_nest

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from math import floor, log2
 
-from dnnl.codegen.epilogue.post_ops import Arguments
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, Emitter, Module, Value, Values
-from dnnl.codegen.ir.kernel import Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
 from dnnl.codegen.math.arithmetic import absolute
 from dnnl.codegen.memory.access import Operand
-from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.product.base.problem import Problem
-from dnnl.kernels.shared.pointwise import SMALL_FLOATS, letters
 from dnnl.kernels.shared.scratchpad import Argument
+from dnnl.kernels.shared.types import SMALL_FLOATS
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType, any_of

@@ -15,7 +15,7 @@ from dnnl.kernels.product.base.problem import NONE, Problem, Shape, as_read, bec
 from dnnl.kernels.product.base.types import multiplies_integers, way_of
 from dnnl.kernels.product.compensation.segments import Cut, cut
 from dnnl.kernels.product.unit import tiles as product_tiles
-from dnnl.kernels.shared.pointwise import BYTES, FLOATS, SMALL_FLOATS
+from dnnl.kernels.shared.types import BYTES, FLOATS, SMALL_FLOATS
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc

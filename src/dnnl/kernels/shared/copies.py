@@ -1,0 +1,92 @@
+"""Phases that copy an operand into another layout or type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dnnl.codegen.conversion.convert import bare_core
+from dnnl.codegen.epilogue.dropout import Dropper
+from dnnl.codegen.epilogue.post_ops import Epilogue
+from dnnl.codegen.epilogue.quantization import Quantization, Quantizer
+from dnnl.codegen.epilogue.stochastic import StochasticRounding
+from dnnl.codegen.ir.builder import F32, Module, Type
+from dnnl.codegen.ir.kernel import Arguments
+from dnnl.codegen.memory.access import Operand
+from dnnl.codegen.memory.address import Affine, letters
+from dnnl.codegen.nest.nest import Nest, emit_nest
+from dnnl.codegen.nest.point import Point
+from dnnl.kernels.shared.scratchpad import Relayout
+from dnnl.kernels.shared.types import core_of
+from dnnl.runtime.image import Phase
+from dnnl.types.arg import Arg
+from dnnl.types.dropout import Dropout
+from dnnl.types.memory_desc import MemoryDesc
+from dnnl.types.post_ops import PostOp
+
+_NONE = Quantization()
+
+
+def emit_copy(
+    module: Module,
+    symbol: str,
+    src: tuple[int, MemoryDesc],
+    dst: tuple[int, MemoryDesc],
+    arguments: Arguments,
+    post_ops: Sequence[PostOp] = (),
+    quantization: Quantization = _NONE,
+    core: Type = F32,
+    dropout: Dropout | None = None,
+    *,
+    stochastic: bool = False,
+    requantizes: bool = False,
+) -> Phase:
+    """Write a phase that copies one argument into another through its ``quantization``, a dropout,
+    post-ops, that of dst and rounding, as values of ``core``. It may be the end of a product, which
+    ``requantizes``."""
+    axes = letters(dst[1].dims)
+    index = tuple(Affine.of(axis) for axis in axes)
+    given = Operand(arguments.slot(src[0]), src[1], index)
+    output = Operand(arguments.slot(dst[0]), dst[1], index)
+    epilogue = Epilogue(post_ops, output, arguments)
+    tensors = {src[0]: given, int(Arg.DST): output}
+    quantizer = Quantizer(quantization, tensors, arguments, requantizes=requantizes)
+    dropper = Dropper(dropout, output, arguments)
+    rounding = StochasticRounding(stochastic, output, arguments)
+
+    def body(point: Point) -> None:
+        value = quantizer.dequantize(point, src[0], point.load(given))
+        value = epilogue.apply(point, dropper.apply(point, value))
+        value = quantizer.quantize(point, Arg.DST, value)
+        point.store(output, rounding.apply(point, value))
+
+    read = (
+        given, *epilogue.operands, *quantizer.operands, *dropper.inputs, *rounding.inputs,
+    )  # fmt: skip
+    nest = Nest(
+        axes, (), read, (output, *dropper.outputs), body,
+        numbers=(*dropper.numbers, *rounding.numbers),
+        reads_dst=epilogue.reads_dst, registers=dropper.registers, core=core,
+    )  # fmt: skip
+    return emit_nest(module, symbol, nest)
+
+
+def emit_copies(
+    module: Module,
+    name: str,
+    copies: Sequence[Relayout],
+    arguments: Arguments,
+    quantization: Quantization = _NONE,
+) -> list[Phase]:
+    """Write a phase for each copy of an operand into the scratchpad, as what its ``quantization``
+    says that it stands for."""
+    phases = []
+    for number, (given, part) in enumerate(copies):
+        isa = module.isa
+        entry = f"{name}_in{number}__{part[1].data_type}__{isa.lanes}x1__{isa.name}"
+        own = quantization.of_arguments((given[0],))
+        core = core_of(part[1])
+        if own == _NONE:
+            core = bare_core(given[1].data_type, part[1].data_type)
+        copy = emit_copy(module, entry, given, part, arguments, quantization=own, core=core)
+        phases.append(copy)
+    return phases
