@@ -80,7 +80,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "kernels.reduction": KERNEL,
     "kernels.normalization": KERNEL,
     "kernels.windows": KERNEL,
-    "kernels.product": KERNEL,
+    "kernels.product": (),
     "kernels.product.base": KERNEL,
     "kernels.product.unit": (*KERNEL, "kernels.product.base"),
     "kernels.product.compensation": (*KERNEL, "kernels.product.base"),
@@ -210,11 +210,34 @@ def test_modules_import_without_cycles() -> None:
 
 
 def test_layers_are_ordered() -> None:
-    graph = {
-        layer: {other for other in LAYERS for part in below if permits(part, other)} - {layer}
-        for layer, below in LAYERS.items()
-    }
+    graph = {layer: below(layer) for layer in LAYERS}
     graphlib.TopologicalSorter(graph).prepare()
+
+
+def below(layer: str) -> set[str]:
+    """The rows that a row of ``LAYERS`` may import from."""
+    return {other for other in LAYERS for part in LAYERS[layer] if permits(part, other)} - {layer}
+
+
+def picture(home: str) -> str:
+    """The folders below ``home`` as a mermaid diagram; arrows that follow from others are left
+    out."""
+    rows = [layer for layer in LAYERS if within(layer, home) and layer != home and LAYERS[layer]]
+    graph = {layer: below(layer).intersection(rows) for layer in rows}
+    lines = ["```mermaid", "flowchart BT"]
+    for layer, direct in graph.items():
+        implied = {far for near in direct for far in graph[near]}
+        name = layer.removeprefix(f"{home}.")
+        lines += [
+            f"    {name} --> {other.removeprefix(f'{home}.')}" for other in sorted(direct - implied)
+        ] or [f"    {name}"]
+    return "\n".join([*lines, "```"])
+
+
+@pytest.mark.parametrize("home", ["codegen", "kernels"])
+def test_the_picture_shows_the_rows(home: str) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert picture(home) in page
 
 
 def test_each_folder_has_a_row() -> None:
