@@ -68,8 +68,9 @@ class Contest:
         for name, verdict in verdicts.items():
             if verdict.errors:
                 what = f"{verdict.errors} of {verdict.total} elements differ from {name}"
-                raise WrongResult("\n".join([f"--{case.driver.name} {case.line}: {what}",
-                                             *verdict.lines]))  # fmt: skip
+                raise WrongResult(
+                    "\n".join([f"--{case.driver.name} {case.line}: {what}", *verdict.lines])
+                )
 
     def bind(self) -> Callable[[], object]:
         """One execution of ours per call."""

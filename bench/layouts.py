@@ -35,10 +35,11 @@ def activations() -> list[Move]:
     return [
         move
         for batch in BATCHES
-        for dims in _distinct(dims for case in layers(batch)
-                              for dims in (case.sizes.src_dims, case.sizes.window_dims))
+        for dims in _distinct(
+            dims for case in layers(batch) for dims in (case.sizes.src_dims, case.sizes.window_dims)
+        )
         for move in _pairs(dims, ACTIVATIONS)
-    ]  # fmt: skip
+    ]
 
 
 def weights() -> list[Move]:

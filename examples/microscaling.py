@@ -38,10 +38,12 @@ made(
     ),
     first,
     {
-        Arg.SRC: dnnl.Memory.from_numpy(x), Arg.WEIGHTS: dnnl.Memory.from_numpy(up),
-        Arg.DST: between, Arg.SCALES | Arg.DST: scales,
+        Arg.SRC: dnnl.Memory.from_numpy(x),
+        Arg.WEIGHTS: dnnl.Memory.from_numpy(up),
+        Arg.DST: between,
+        Arg.SCALES | Arg.DST: scales,
     },
-)  # fmt: skip
+)
 print("scales from", scales.numpy().min(), "to", scales.numpy().max())
 
 # The second one takes the scales as those of its src.
@@ -53,10 +55,12 @@ made(
     dnnl.MatmulDesc(between.desc, MemoryDesc((hidden, width), "f8_e4m3"), dst.desc),
     second,
     {
-        Arg.SRC: between, Arg.SCALES | Arg.SRC: scales,
-        Arg.WEIGHTS: dnnl.Memory.from_numpy(weights), Arg.DST: dst,
+        Arg.SRC: between,
+        Arg.SCALES | Arg.SRC: scales,
+        Arg.WEIGHTS: dnnl.Memory.from_numpy(weights),
+        Arg.DST: dst,
     },
-)  # fmt: skip
+)
 
 exact = np.maximum(x @ up, 0)
 wanted = exact @ weights.astype(np.float32)

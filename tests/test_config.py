@@ -175,10 +175,12 @@ def test_the_folder_of_an_unknown_user_is_named_with_its_variable(
 
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
-    [("max_cpu_isa", "avx1024", "is not a known instruction set"),
-     ("max_cpu_isa", "avx2_vnni_2", "the next lower one is"),
-     ("verbose", "bogus", "no such level")],
-)  # fmt: skip
+    [
+        ("max_cpu_isa", "avx1024", "is not a known instruction set"),
+        ("max_cpu_isa", "avx2_vnni_2", "the next lower one is"),
+        ("verbose", "bogus", "no such level"),
+    ],
+)
 def test_values_are_checked_before_anything_else_is_imported(
     name: str, value: str, rule: str
 ) -> None:

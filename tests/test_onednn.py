@@ -64,11 +64,14 @@ def test_errors_name_ours(owner: str) -> None:
 @pytest.mark.parametrize(
     ("name", "home"),
     [
-        ("Convolution", "dnnl.ConvolutionDesc"), ("softmax", "dnnl.SoftmaxDesc"),
-        ("MatMul", "dnnl.MatmulDesc"), ("inner_product", "dnnl.InnerProductDesc"),
-        ("SoftMaxDesc", "dnnl.SoftmaxDesc"), ("DNNL_ARG_DIFF_SRC", "dnnl.Arg.DIFF_SRC"),
+        ("Convolution", "dnnl.ConvolutionDesc"),
+        ("softmax", "dnnl.SoftmaxDesc"),
+        ("MatMul", "dnnl.MatmulDesc"),
+        ("inner_product", "dnnl.InnerProductDesc"),
+        ("SoftMaxDesc", "dnnl.SoftmaxDesc"),
+        ("DNNL_ARG_DIFF_SRC", "dnnl.Arg.DIFF_SRC"),
     ],
-)  # fmt: skip
+)
 def test_operations_without_direction(name: str, home: str) -> None:
     with pytest.raises(AttributeError, match=f"'{name}'; use {re.escape(home)}$"):
         getattr(dnnl, name)
@@ -100,11 +103,15 @@ def test_other_names_have_no_hint() -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        PD.src_desc, PD.engine, PD.attr, PD.desc.propagation, PLAIN.data_type,
+        PD.src_desc,
+        PD.engine,
+        PD.attr,
+        PD.desc.propagation,
+        PLAIN.data_type,
         OBJECTS["attr"].post_ops,
     ],
     ids=lambda value: type(value).__name__,
-)  # fmt: skip
+)
 def test_a_property_is_not_called(value: Any) -> None:
     for arguments in ((), (0,)):
         with pytest.raises(TypeError, match="not callable; what gave it is a property, written "):

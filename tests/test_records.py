@@ -172,8 +172,10 @@ def test_verbose_lines_become_the_case_again(kind: str, line: str) -> None:
         again = describe(case, OPERATIONS[kind])
         assert (again.kind, again.propagation) == (made.desc.kind, made.desc.propagation)
         assert (again.problem, again.auxiliary) == (made.desc.problem, made.desc.auxiliary)
-        names = [[(t.name, t.desc.dims, t.desc.data_type) for t in d.tensors]
-                 for d in (again, made.asked)]  # fmt: skip
+        names = [
+            [(t.name, t.desc.dims, t.desc.data_type) for t in d.tensors]
+            for d in (again, made.asked)
+        ]
         assert names[0] == names[1]
 
 

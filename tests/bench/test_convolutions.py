@@ -29,9 +29,15 @@ def test_the_layers_of_resnet_50() -> None:
 
 @pytest.mark.parametrize(
     "problem",
-    ["ic1ih7oc1oh7kh3ph1", "ic1ih224oc1oh112kh7sh2ph3", "ic1ih9oc1kh3ph2dh1", "ic1ih5oc1oh2kh2sh3",
-     "ic1ih5iw9oc1kh3kw1ph1pw0", "g4ic8ih10oc12kh3dh1ph2"],
-)  # fmt: skip
+    [
+        "ic1ih7oc1oh7kh3ph1",
+        "ic1ih224oc1oh112kh7sh2ph3",
+        "ic1ih9oc1kh3ph2dh1",
+        "ic1ih5oc1oh2kh2sh3",
+        "ic1ih5iw9oc1kh3kw1ph1pw0",
+        "g4ic8ih10oc12kh3dh1ph2",
+    ],
+)
 def test_products_with_padding_are_not_counted(problem: str) -> None:
     (case,) = read("conv", "--dir=FWD_D", problem)
     sizes = case.sizes

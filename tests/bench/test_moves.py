@@ -61,6 +61,7 @@ def test_a_case_says_all_that_the_move_does() -> None:
     assert desc.desc_of(Arg.SRC) == MemoryDesc(move.dims, "f32", "nchw")
     assert desc.desc_of(Arg.DST) == MemoryDesc(move.dims, "s8", "nChw16c")
     assert {argument: spec.mask for argument, spec in attr.scales.items()} == {
-        Arg.SRC: 2, Arg.DST: 0
-    }  # fmt: skip
+        Arg.SRC: 2,
+        Arg.DST: 0,
+    }
     assert len(tuple(attr.post_ops)) == 1

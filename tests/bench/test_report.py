@@ -63,9 +63,14 @@ def test_peers_are_named_with_their_versions() -> None:
     ]
     assert report.targets[0].name == "rate / oneDNN 3.13.2, avx2"
     assert markdown(table).splitlines() == [
-        "**title, avx2**", "", "| / oneDNN 3.13.2 | oneDNN OpenMP 3.2.0 us |", "| ---: | ---: |",
-        "| 1.50 | - |", "", "note",
-    ]  # fmt: skip
+        "**title, avx2**",
+        "",
+        "| / oneDNN 3.13.2 | oneDNN OpenMP 3.2.0 us |",
+        "| ---: | ---: |",
+        "| 1.50 | - |",
+        "",
+        "note",
+    ]
 
 
 def test_figures_of_several_processes_become_one_report() -> None:
@@ -75,8 +80,9 @@ def test_figures_of_several_processes_become_one_report() -> None:
         part.add(title, "note", (Column("a", "a", ".1f"),), [{"a": value}], [Target(title, 1, 1)])
         whole.extend(json.loads(json.dumps(part.as_json())))
     assert [(t.title, [r["a"] for r in t.rows]) for t in whole.tables] == [
-        ("same", [1.0, 2.0]), ("other", [3.0]),
-    ]  # fmt: skip
+        ("same", [1.0, 2.0]),
+        ("other", [3.0]),
+    ]
     assert [target.reached for target in whole.targets] == [True] * 3
 
 

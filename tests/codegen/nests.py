@@ -41,9 +41,12 @@ def _build(conf: _Conf, isa: Isa) -> Kernel:
 
 
 def launch(
-    isa: Isa, build: Build, inputs: Sequence[Memory], outputs: Sequence[MemoryDesc],
+    isa: Isa,
+    build: Build,
+    inputs: Sequence[Memory],
+    outputs: Sequence[MemoryDesc],
     scratchpad: int = 0,
-) -> list[Memory]:  # fmt: skip
+) -> list[Memory]:
     """The outputs of the phases that ``build`` writes, which start as poison.
 
     The inputs have the first slots, the outputs the next, and a scratchpad of so many bytes the

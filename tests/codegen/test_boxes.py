@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dnnl import MemoryDesc
 from dnnl.codegen.nest import sharing
 from dnnl.kernels.reorder import boxes
-from dnnl.kernels.reorder.boxes import View, Way
+from dnnl.kernels.reorder.boxes import BoxTraversal, View
 from tests.check import offsets
 
 HEAD, SHARES = 6, 64
@@ -35,11 +35,18 @@ def walk(block: bytes, views: int, begin: int = 0, end: int = SHARES) -> list[tu
         assert len(everything) == rows
         for row in everything[rows * begin // SHARES : rows * end // SHARES]:
             for line, point in product(range(along), range(lane)):
-                found.append((zero, *(
-                    base + point * a + line * b
-                    + sum(i * loop[1 + k] for i, loop in zip(row, loops, strict=True))
-                    for k, (base, a, b) in enumerate(triples)
-                )))  # fmt: skip
+                found.append(
+                    (
+                        zero,
+                        *(
+                            base
+                            + point * a
+                            + line * b
+                            + sum(i * loop[1 + k] for i, loop in zip(row, loops, strict=True))
+                            for k, (base, a, b) in enumerate(triples)
+                        ),
+                    )
+                )
     assert place == len(words)
     return found
 
@@ -119,7 +126,7 @@ def test_rows_are_cut_so_that_there_are_enough(monkeypatch: pytest.MonkeyPatch, 
             assert max(quarters) < len(found) / 2
 
 
-def ways(dst: MemoryDesc, src: MemoryDesc) -> list[Way]:
+def ways(dst: MemoryDesc, src: MemoryDesc) -> list[BoxTraversal]:
     views = [View(dst), View(src)]
     return [boxes._arranged(box, views).way for box in boxes._cut(views)]
 
@@ -127,15 +134,19 @@ def ways(dst: MemoryDesc, src: MemoryDesc) -> list[Way]:
 def test_how_boxes_are_walked() -> None:
     dims = (2, 32, 4, 4)
     nchw, nhwc, blocked = (MemoryDesc(dims, "f32", tag) for tag in ("abcd", "acdb", "aBcd16b"))
-    assert ways(nchw, nchw) == ways(nhwc, blocked) == [Way.LINES]
-    assert ways(nhwc, nchw) == ways(blocked, nchw) == [Way.SQUARES]
-    assert ways(MemoryDesc((4, 6), "f32", (20, 2)), MemoryDesc((4, 6), "f32")) == [Way.EACH]
+    assert ways(nchw, nchw) == ways(nhwc, blocked) == [BoxTraversal.LINES]
+    assert ways(nhwc, nchw) == ways(blocked, nchw) == [BoxTraversal.SQUARES]
+    assert ways(MemoryDesc((4, 6), "f32", (20, 2)), MemoryDesc((4, 6), "f32")) == [
+        BoxTraversal.EACH
+    ]
     odd, even = MemoryDesc((3, 5), "s4"), MemoryDesc((3, 6), "s4")
-    assert ways(odd, odd) == [Way.LINES]  # one line
-    assert ways(MemoryDesc((3, 5), "s4", (6, 1)), MemoryDesc((3, 5), "s8")) == [Way.LINES]
-    assert ways(odd, MemoryDesc((3, 5), "f32", (7, 1))) == [Way.EACH]
-    assert ways(even, MemoryDesc((3, 6), "f32", (7, 1))) == [Way.LINES]
-    assert ways(MemoryDesc((3, 6), "s4", offset0=1), MemoryDesc((3, 6), "f32")) == [Way.EACH]
+    assert ways(odd, odd) == [BoxTraversal.LINES]  # one line
+    assert ways(MemoryDesc((3, 5), "s4", (6, 1)), MemoryDesc((3, 5), "s8")) == [BoxTraversal.LINES]
+    assert ways(odd, MemoryDesc((3, 5), "f32", (7, 1))) == [BoxTraversal.EACH]
+    assert ways(even, MemoryDesc((3, 6), "f32", (7, 1))) == [BoxTraversal.LINES]
+    assert ways(MemoryDesc((3, 6), "s4", offset0=1), MemoryDesc((3, 6), "f32")) == [
+        BoxTraversal.EACH
+    ]
 
 
 def test_small_tensors_wake_nobody() -> None:

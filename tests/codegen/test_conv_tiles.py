@@ -36,10 +36,13 @@ def large(draw: st.DrawFn) -> Spatial:
     """Sizes of which not all pixels are looked at, and kernels of which not all taps are."""
     size = st.integers(1, 400)
     return Spatial(
-        src=draw(size), dst=draw(size), kernel=draw(st.integers(1, 200)),
-        stride=draw(st.integers(1, 3)), padding=draw(st.integers(-3, 300)),
+        src=draw(size),
+        dst=draw(size),
+        kernel=draw(st.integers(1, 200)),
+        stride=draw(st.integers(1, 3)),
+        padding=draw(st.integers(-3, 300)),
         dilation=draw(st.integers(1, 200)),
-    )  # fmt: skip
+    )
 
 
 def inside(space: Spatial, out: int) -> list[int]:

@@ -92,9 +92,12 @@ def test_a_use_is_noted_once_an_hour(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("call", "left"), [("unlink", 3), ("utime", 4)])
 def test_what_another_process_removes_meanwhile_is_gone(
-    tmp_path: Path, names: Callable[[], set[str]], monkeypatch: pytest.MonkeyPatch,
-    call: str, left: int,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    names: Callable[[], set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    left: int,
+) -> None:
     cache = DiskCache(tmp_path, 4 * 1200)
     for number in range(4):
         cache.store(str(number), IMAGE)

@@ -133,8 +133,10 @@ def test_relu_is_one_instruction(name: str) -> None:
 def test_long_functions_run_several_registers_abreast(alg: str, size: int, registers: int) -> None:
     row, tensor, kind = rows.find("avx2"), MemoryDesc((size,), "f32"), Alg[f"eltwise_{alg}"]
     nest = pointwise(
-        Arguments(), [source(Arg.SRC, tensor)], tensor,
+        Arguments(),
+        [source(Arg.SRC, tensor)],
+        tensor,
         lambda point, loaded: eltwise.forward(point.e, kind, loaded[0], 0.0, 0.0),
         instructions=eltwise.instructions(kind),
-    )  # fmt: skip
+    )
     assert nest.planned(row).vectors.lanes == registers * row.lanes

@@ -68,9 +68,11 @@ def statistics(isa: Isa, src: Memory, kept: tuple[int, ...] = (1,)) -> tuple[Mem
         fold = Fold(
             kept=tuple(axes[dim] for dim in kept),
             reduced=tuple(axis for dim, axis in enumerate(axes) if dim not in kept),
-            inputs=(given,), outputs=outputs,
-            reduction=moments(lambda p: p.load(given)), finish=finish,
-        )  # fmt: skip
+            inputs=(given,),
+            outputs=outputs,
+            reduction=moments(lambda p: p.load(given)),
+            finish=finish,
+        )
         phases.extend(emit_fold(module, "statistics", fold, (3, scratch)))
         return phases
 
@@ -140,9 +142,13 @@ def test_long_sums_are_as_exact_as_short_ones(layout: str, isa: Isa) -> None:
         given, output = Operand(0, src.desc, index), Operand(1, desc, index[1:2])
         total = sums(lambda p, before: (p.e.b.fadd(before, p.load(given)),))
         fold = Fold(
-            kept=axes[1:2], reduced=(axes[0], *axes[2:]), inputs=(given,), outputs=(output,),
-            reduction=total, finish=lambda point, values: point.store(output, *values),
-        )  # fmt: skip
+            kept=axes[1:2],
+            reduced=(axes[0], *axes[2:]),
+            inputs=(given,),
+            outputs=(output,),
+            reduction=total,
+            finish=lambda point, values: point.store(output, *values),
+        )
         return [emit_nest(module, "total", at_once(fold))]
 
     (total,) = launch(isa, build, [src], [desc])
@@ -179,9 +185,14 @@ def test_gradients_of_scale_and_shift(layout: str, kind: str, isa: Isa) -> None:
             point.store(outputs[1], values[1])
 
         fold = Fold(
-            axes[1:2], (axes[0], *axes[2:]), (x, dy, middle), outputs, sums(step, 2), finish,
+            axes[1:2],
+            (axes[0], *axes[2:]),
+            (x, dy, middle),
+            outputs,
+            sums(step, 2),
+            finish,
             after=(scale,),
-        )  # fmt: skip
+        )
         return list(emit_fold(module, "gradients", fold, (6, scratch)))
 
     by_scale, by_shift = launch(isa, build, [src, diff, mean, factor], [desc, desc], scratch.size)
@@ -213,9 +224,12 @@ def test_what_is_stored_on_the_way(kept: tuple[int, ...], layout: str, isa: Isa)
     fold = Fold(
         kept=tuple(axes[dim] for dim in kept),
         reduced=tuple(axis for dim, axis in enumerate(axes) if dim not in kept),
-        inputs=(given,), outputs=(total,), reduction=sums(step),
-        finish=lambda point, values: point.store(total, *values), stored=(doubled,),
-    )  # fmt: skip
+        inputs=(given,),
+        outputs=(total,),
+        reduction=sums(step),
+        finish=lambda point, values: point.store(total, *values),
+        stored=(doubled,),
+    )
     scratch, phases = needed(isa, fold), list[Phase]()
 
     def build(module: Module) -> list[Phase]:
@@ -246,8 +260,9 @@ def test_any_reduction_that_can_be_merged(isa: Isa) -> None:
 
         merge = Reduction(
             lambda point: point.fold((-1e30,), lambda p, *best: larger(p, best), largest),
-            largest, (-1e30,),
-        )  # fmt: skip
+            largest,
+            (-1e30,),
+        )
         fold = Fold(
             (), axes, (given,), (product,), merge, lambda point, v: point.store(product, v[0])
         )
@@ -277,9 +292,13 @@ def test_large_reductions_are_cut_for_threads_and_caches(
     given = Operand(0, desc, tuple(Affine.of(axis) for axis in axes))
     mean = Operand(1, described((64,), "a"), (Affine.of(axes[1]),))
     fold = Fold(
-        axes[1:2], (axes[0], *axes[2:]), (given,), (mean,), moments(lambda p: p.load(given)),
+        axes[1:2],
+        (axes[0], *axes[2:]),
+        (given,),
+        (mean,),
+        moments(lambda p: p.load(given)),
         lambda point, values: point.store(mean, values[1]),
-    )  # fmt: skip
+    )
     parts, merger = emit_fold(module, "statistics", fold, (2, scratch))
     assert 32 <= parts.count <= 512
     assert merger.count <= 32
@@ -291,9 +310,13 @@ def test_parts_are_written_for_devices(row: Isa) -> None:
     given = Operand(0, described((8, 19, 30, 30), "abcd"), tuple(map(Affine.of, axes)))
     mean = Operand(1, described((19,), "a"), (Affine.of(axes[1]),))
     fold = Fold(
-        axes[1:2], (axes[0], *axes[2:]), (given,), (mean,), moments(lambda p: p.load(given)),
+        axes[1:2],
+        (axes[0], *axes[2:]),
+        (given,),
+        (mean,),
+        moments(lambda p: p.load(given)),
         lambda point, values: point.store(mean, mean_and_variance(point.e, values)[0]),
-    )  # fmt: skip
+    )
     parts, merger = emit_fold(module, "statistics", fold, (2, room(row, 19, 7200, 4)))
     assert parts.count > merger.count == 19
     assert parts.symbol in jit.assembly(module)

@@ -74,6 +74,9 @@ def test_lines_for_who_works_on_the_library(
     told = [line.rpartition(",")[0] if "externals" in line else line for line in lines]
     assert told[0] == "dnnl_verbose,v1,common,profile_externals,llvm,nothing"
     assert [line.partition(f"{name},")[2].split(",")[0] for line in told[1:]] == [
-        "generated", told[2].rpartition(",")[2], "disk", told[4].rpartition(",")[2],
-    ]  # fmt: skip
+        "generated",
+        told[2].rpartition(",")[2],
+        "disk",
+        told[4].rpartition(",")[2],
+    ]
     assert told[1].startswith(kernel)

@@ -76,10 +76,12 @@ def test_another_process_generates_the_same_key_and_code() -> None:
         subprocess.run(
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True, text=True, check=True,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         for seed in ("1", "2")
-    }  # fmt: skip
+    }
     assert len(outputs) == 1
     recipe = description("convolution", dnnl.Engine("cpu")).plan.recipe
     assert outputs.pop().split()[0] == jit.key(recipe)

@@ -46,9 +46,15 @@ def windows_of(src: Array, kernel: tuple[int, ...], stride: int, pad: int, dilat
     [((3, 3), 2, 1, 0), ((2, 2), 2, 0, 0), ((3, 9), 1, 1, 1), ((17, 19), 3, 2, 0)],
 )
 def test_windows_of_maxima(
-    kernel: tuple[int, int], stride: int, pad: int, dilation: int,
-    source: str, target: str, places: str, isa: Isa,
-) -> None:  # fmt: skip
+    kernel: tuple[int, int],
+    stride: int,
+    pad: int,
+    dilation: int,
+    source: str,
+    target: str,
+    places: str,
+    isa: Isa,
+) -> None:
     (src_type, src_layout), (dst_type, dst_layout) = source.split(":"), target.split(":")
     values = np.random.default_rng(1).integers(0, 9, (2, 19, 18, 23)).astype(np.float64)
     src = memory_of(values, described(values.shape, src_layout, src_type), ENGINE)
@@ -56,10 +62,17 @@ def test_windows_of_maxima(
     dst = described(windows.shape[:4], dst_layout, dst_type)
     workspace = described(dst.dims, places, "s32" if np.prod(kernel) > 255 else "u8")
     conf = pooling.configure(
-        Alg.pooling_max, src.desc, dst, kernel, (stride,) * 2, (pad,) * 2, (dilation,) * 2,
-        Attributes(), workspace,
-    )  # fmt: skip
-    assert isinstance(conf, pooling.Conf)
+        Alg.pooling_max,
+        src.desc,
+        dst,
+        kernel,
+        (stride,) * 2,
+        (pad,) * 2,
+        (dilation,) * 2,
+        Attributes(),
+        workspace,
+    )
+    assert isinstance(conf, pooling.PoolingConf)
     given: dict[int, Memory | MemoryDesc] = {Arg.SRC: src, Arg.DST: dst, Arg.WORKSPACE: workspace}
     made = launch_kernel(isa, conf, pooling.build, given)
     check(made[Arg.DST], windows.max(-1), EXACT(dst_type))

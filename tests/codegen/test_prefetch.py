@@ -143,9 +143,13 @@ def test_a_destination_is_asked_for_if_it_is_read(
     ],
 )
 def test_a_destination_of_many_rows_is_asked_for(
-    dims: tuple[int, ...], tags: tuple[str, str], elements: int, cpu: str,
-    asked: Asked, tmp_path: Path,
-) -> None:  # fmt: skip
+    dims: tuple[int, ...],
+    tags: tuple[str, str],
+    elements: int,
+    cpu: str,
+    asked: Asked,
+    tmp_path: Path,
+) -> None:
     src, dst = (MemoryDesc(dims, "f32", tag) for tag in tags)
     _run(src, dst, str(tmp_path), cpu)
     rows = dims[0] * (dims[1] if tags[1] == "nchw" else dims[2] * dims[3])

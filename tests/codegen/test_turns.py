@@ -46,11 +46,17 @@ def spread(src: MemoryDesc, dst: MemoryDesc, turns: int) -> Build:
 @pytest.mark.parametrize(
     ("turns", "extent", "kind", "layouts"),
     [
-        (2, 74, "f32", "ab:ab"), (2, 73, "f32", "ab:gaps"), (2, 73, "bf16", "gaps:ab"),
-        (2, 90, "s8", "ab:ab"), (3, 109, "f32", "ab:ab"), (3, 47, "s8", "ab:ba"),
-        (4, 62, "f32", "ba:ab"), (5, 5, "f32", "ab:ab"), (7, 90, "bf16", "ab:ab"),
+        (2, 74, "f32", "ab:ab"),
+        (2, 73, "f32", "ab:gaps"),
+        (2, 73, "bf16", "gaps:ab"),
+        (2, 90, "s8", "ab:ab"),
+        (3, 109, "f32", "ab:ab"),
+        (3, 47, "s8", "ab:ba"),
+        (4, 62, "f32", "ba:ab"),
+        (5, 5, "f32", "ab:ab"),
+        (7, 90, "bf16", "ab:ab"),
     ],
-)  # fmt: skip
+)
 def test_elements_in_turns(turns: int, extent: int, kind: str, layouts: str, isa: Isa) -> None:
     """Also where the last block has not all of its elements."""
     source, target = layouts.split(":")

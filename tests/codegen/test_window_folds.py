@@ -31,14 +31,23 @@ LOWEST = float(np.float32(-3.0e38))
 @pytest.mark.parametrize(
     ("kernel", "stride", "pad", "dilation"),
     [
-        ((3, 3), 1, 1, 1), ((3, 5), 2, 2, 1), ((2, 3), 1, 2, 2), ((11, 13), 1, 6, 1),
-        ((1, 33), 1, 16, 1), ((9, 9), 2, 12, 1),
+        ((3, 3), 1, 1, 1),
+        ((3, 5), 2, 2, 1),
+        ((2, 3), 1, 2, 2),
+        ((11, 13), 1, 6, 1),
+        ((1, 33), 1, 16, 1),
+        ((9, 9), 2, 12, 1),
     ],
-)  # fmt: skip
+)
 def test_sums_of_two_operands(
-    kernel: tuple[int, int], stride: int, pad: int, dilation: int,
-    absent: float | None, layout: str, isa: Isa,
-) -> None:  # fmt: skip
+    kernel: tuple[int, int],
+    stride: int,
+    pad: int,
+    dilation: int,
+    absent: float | None,
+    layout: str,
+    isa: Isa,
+) -> None:
     """The largest a + b of each window and how many there are, all of them below zero."""
     random = np.random.default_rng(1)
     values = [random.integers(-99, -1, DIMS).astype(np.float64) for _ in "ab"]

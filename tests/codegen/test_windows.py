@@ -51,10 +51,14 @@ def found(own: Containing) -> Iterator[tuple[int, set[tuple[int, int]]]]:
 @given(
     st.builds(
         Window,
-        elements=st.integers(1, 20), windows=st.integers(1, 9), kernel=st.integers(1, 7),
-        stride=st.integers(1, 7), dilation=st.integers(1, 7), padding=st.integers(0, 6),
+        elements=st.integers(1, 20),
+        windows=st.integers(1, 9),
+        kernel=st.integers(1, 7),
+        stride=st.integers(1, 7),
+        dilation=st.integers(1, 7),
+        padding=st.integers(0, 6),
     )
-)  # fmt: skip
+)
 def test_every_element_has_its_windows_once(dim: Window) -> None:
     walked = list(found(containing(dim, "h")))
     assert sorted(element for element, _ in walked) == list(range(dim.elements))
@@ -71,10 +75,14 @@ def test_every_element_has_its_windows_once(dim: Window) -> None:
 @given(
     st.builds(
         Window,
-        elements=st.integers(1, 9), windows=st.integers(1, 9), kernel=st.integers(1, 30),
-        stride=st.integers(1, 7), dilation=st.integers(1, 7), padding=st.integers(0, 40),
+        elements=st.integers(1, 9),
+        windows=st.integers(1, 9),
+        kernel=st.integers(1, 30),
+        stride=st.integers(1, 7),
+        dilation=st.integers(1, 7),
+        padding=st.integers(0, 40),
     )
-)  # fmt: skip
+)
 def test_taps_that_no_window_has_on_an_element_are_known(dim: Window) -> None:
     hit = {
         tap
@@ -124,9 +132,12 @@ def gather(
         nest = Nest(
             parallel=(n, c, *(axis for each in own for axis in each.parallel)),
             reduced=tuple(each.reduced for each in own),
-            inputs=(gradient, chosen), outputs=(result,), body=body,
-            where=tuple(bound for each in own for bound in each.where), numbers=(number,),
-        )  # fmt: skip
+            inputs=(gradient, chosen),
+            outputs=(result,),
+            body=body,
+            where=tuple(bound for each in own for bound in each.where),
+            numbers=(number,),
+        )
         return [emit_nest(module, "gather", nest)]
 
     return build
@@ -150,10 +161,16 @@ def scattered(dims: list[Window], gradient: Array, places: Array) -> Array:
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        ("abcd", "abcd"), ("acdb", "acdb"), ("aBcd16b", "aBcd16b"), ("abcd", "acdb"),
-        ("acdb", "abcd"), ("aBcd8b", "gaps"), ("gaps", "aBcd16b"), ("dcba", "abcd"),
+        ("abcd", "abcd"),
+        ("acdb", "acdb"),
+        ("aBcd16b", "aBcd16b"),
+        ("abcd", "acdb"),
+        ("acdb", "abcd"),
+        ("aBcd8b", "gaps"),
+        ("gaps", "aBcd16b"),
+        ("dcba", "abcd"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize(
     "dims",
     [

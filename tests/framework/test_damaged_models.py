@@ -209,12 +209,18 @@ def test_damaged_quantization(case: str, tmp_path: Path) -> None:
     one, zero = np.float32(1), np.uint8(0)
     constants = {
         "x": np.zeros((1, 4, 6, 6), np.float32 if op == "QuantizeLinear" else np.uint8),
-        "w": np.ones((4, 4, 1, 1), np.int8), "s": one, "v": one, "t": one, "z": zero,
-        "n": np.int8(0), name: value,
-    }  # fmt: skip
+        "w": np.ones((4, 4, 1, 1), np.int8),
+        "s": one,
+        "v": one,
+        "t": one,
+        "z": zero,
+        "n": np.int8(0),
+        name: value,
+    }
     inputs = {
-        "QLinearConv": ["x", "s", "z", "w", "v", "n", "t", "z"], "ConvInteger": ["x", "w", "z"],
-    }.get(op, ["x", "s", "z"])  # fmt: skip
+        "QLinearConv": ["x", "s", "z", "w", "v", "n", "t", "z"],
+        "ConvInteger": ["x", "w", "z"],
+    }.get(op, ["x", "s", "z"])
     results = {"ConvInteger": "int32", "DequantizeLinear": "float32"}
     source = constants.pop("x")
     kinds = {"x": source.dtype, "y": results.get(op, "uint8")}

@@ -59,10 +59,13 @@ def test_slice_up_to_half_of_another_value(layout: str) -> None:
     """Ends that the model computes from shapes are known where these are."""
     constants = {"axis": [1], "two": [2], "first": [0], "channels": 1}
     nodes = [
-        node("Shape", ["z"], "shape"), node("Gather", ["shape", "channels"], "count"),
-        node("Unsqueeze", ["count", "first"], "list"), node("Div", ["list", "two"], "half"),
-        node("Slice", ["x", "first", "half", "axis"], "s"), node("Neg", ["s"], "y"),
-    ]  # fmt: skip
+        node("Shape", ["z"], "shape"),
+        node("Gather", ["shape", "channels"], "count"),
+        node("Unsqueeze", ["count", "first"], "list"),
+        node("Div", ["list", "two"], "half"),
+        node("Slice", ["x", "first", "half", "axis"], "s"),
+        node("Neg", ["s"], "y"),
+    ]
     arrays = {name: np.array(value) for name, value in constants.items()}
     proto = make_model(nodes, {"x": SHAPE, "z": (3, 9)}, ["y"], arrays)
     assert run(proto, layout) == ["eltwise"]

@@ -37,9 +37,12 @@ def gelu(source: str, result: str, name: str = "") -> list[Any]:
     """As exporters write it; ``name`` tells one from another."""
     d, e, s, m = (f"{name}{letter}" for letter in "desm")
     return [
-        node("Div", [source, "root"], d), node("Erf", [d], e), node("Add", [e, "one"], s),
-        node("Mul", [source, s], m), node("Mul", [m, "half"], result),
-    ]  # fmt: skip
+        node("Div", [source, "root"], d),
+        node("Erf", [d], e),
+        node("Add", [e, "one"], s),
+        node("Mul", [source, s], m),
+        node("Mul", [m, "half"], result),
+    ]
 
 
 NUMBERS = {"root": np.sqrt(2.0), "one": 1.0, "half": 0.5}
@@ -69,18 +72,23 @@ def test_a_part_that_is_a_result_stays() -> None:
 
 def test_truth_values_within() -> None:
     nodes = [
-        node("Greater", ["x", "half"], "g"), node("Less", ["x", "one"], "l"),
-        node("And", ["g", "l"], "a"), node("Not", ["a"], "n"), node("Exp", ["x"], "e"),
+        node("Greater", ["x", "half"], "g"),
+        node("Less", ["x", "one"], "l"),
+        node("And", ["g", "l"], "a"),
+        node("Not", ["a"], "n"),
+        node("Exp", ["x"], "e"),
         node("Where", ["n", "e", "x"], "y"),
-    ]  # fmt: skip
+    ]
     assert kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"], NUMBERS))) == ["eltwise"]
 
 
 def test_truth_values_that_are_constants() -> None:
     nodes = [
-        node("Greater", ["x", "half"], "g"), node("And", ["g", "yes"], "a"),
-        node("Where", ["a", "x", "one"], "w"), node("Where", ["no", "one", "w"], "y"),
-    ]  # fmt: skip
+        node("Greater", ["x", "half"], "g"),
+        node("And", ["g", "yes"], "a"),
+        node("Where", ["a", "x", "one"], "w"),
+        node("Where", ["no", "one", "w"], "y"),
+    ]
     constants = {**NUMBERS, "yes": np.array([True]), "no": np.array(False)}
     assert kinds(run(make_model(nodes, {"x": (ROWS, WIDTH)}, ["y"], constants))) == ["eltwise"]
 
@@ -226,15 +234,20 @@ def test_as_many_values_as_there_is_room_for(count: int) -> None:
 def test_views_go_behind_what_follows(layout: str) -> None:
     """A residual connection around a product of rows, which exporters reshape."""
     nodes = [
-        node("Reshape", ["x", "flat"], "f"), node("Gemm", ["f", "w", "b"], "g"),
-        node("Reshape", ["g", "back"], "r"), node("Transpose", ["r"], "t", perm=[1, 0, 2]),
-        node("Transpose", ["x"], "u", perm=[1, 0, 2]), node("Add", ["t", "u"], "a"),
+        node("Reshape", ["x", "flat"], "f"),
+        node("Gemm", ["f", "w", "b"], "g"),
+        node("Reshape", ["g", "back"], "r"),
+        node("Transpose", ["r"], "t", perm=[1, 0, 2]),
+        node("Transpose", ["x"], "u", perm=[1, 0, 2]),
+        node("Add", ["t", "u"], "a"),
         node("Relu", ["a"], "y"),
-    ]  # fmt: skip
+    ]
     constants = {
-        "flat": np.array([-1, WIDTH]), "back": np.array([2, ROWS, WIDTH]),
-        "w": random(WIDTH, WIDTH), "b": random(WIDTH),
-    }  # fmt: skip
+        "flat": np.array([-1, WIDTH]),
+        "back": np.array([2, ROWS, WIDTH]),
+        "w": random(WIDTH, WIDTH),
+        "b": random(WIDTH),
+    }
     session = run(make_model(nodes, {"x": (2, ROWS, WIDTH)}, ["y"], constants), layout)
     assert kinds(session) == ["inner_product"]
 
@@ -252,19 +265,28 @@ def test_attention(layout: str) -> None:
             node("Transpose", [f"{name}2"], name, perm=perm),
         ]
     nodes += [
-        node("Mul", ["q", "scale"], "qs"), node("Mul", ["k", "scale"], "ks"),
-        node("MatMul", ["qs", "ks"], "s"), node("Add", ["s", "mask"], "m"),
-        node("Softmax", ["m"], "p", axis=-1), node("IsNaN", ["p"], "n"),
-        node("Where", ["n", "zero", "p"], "c"), node("MatMul", ["c", "v"], "o"),
-        node("Transpose", ["o"], "t", perm=[0, 2, 1, 3]), node("Reshape", ["t", "rows"], "r"),
-        node("MatMul", ["r", "wo"], "y0"), node("Add", ["x", "y0"], "y"),
-    ]  # fmt: skip
+        node("Mul", ["q", "scale"], "qs"),
+        node("Mul", ["k", "scale"], "ks"),
+        node("MatMul", ["qs", "ks"], "s"),
+        node("Add", ["s", "mask"], "m"),
+        node("Softmax", ["m"], "p", axis=-1),
+        node("IsNaN", ["p"], "n"),
+        node("Where", ["n", "zero", "p"], "c"),
+        node("MatMul", ["c", "v"], "o"),
+        node("Transpose", ["o"], "t", perm=[0, 2, 1, 3]),
+        node("Reshape", ["t", "rows"], "r"),
+        node("MatMul", ["r", "wo"], "y0"),
+        node("Add", ["x", "y0"], "y"),
+    ]
     constants = {
-        "heads": heads, "rows": np.array([2, ROWS, WIDTH]), "scale": 0.6, "zero": 0.0,
+        "heads": heads,
+        "rows": np.array([2, ROWS, WIDTH]),
+        "scale": 0.6,
+        "zero": 0.0,
         "mask": np.where(np.tri(ROWS), 0.0, -np.inf),
         **{f"w{name}": random(WIDTH, WIDTH, seed=ord(name)) for name in "qkvo"},
         **{f"b{name}": random(WIDTH, seed=ord(name)) for name in "qkv"},
-    }  # fmt: skip
+    }
     session = run(make_model(nodes, {"x": (2, ROWS, WIDTH)}, ["y"], constants), layout)
     assert kinds(session) == ["matmul"] * 4 + ["softmax"] + ["matmul"] * 2
 

@@ -57,11 +57,13 @@ def added(inputs: Mapping[str, Sizes], **more: Any) -> Any:
     [
         ({"x": ["n", "n"]}, [(2, 3)], "input 'x'", "it is 2 in input 'x' and 3 here"),
         (
-            {"x": ["n", 3], "z": ["n", 1]}, [(2, 3), (1, 1)], "input 'z'",
+            {"x": ["n", 3], "z": ["n", 1]},
+            [(2, 3), (1, 1)],
+            "input 'z'",
             "n of float32 [n, 1] must be one size: it is 2 in input 'x' and 1 here",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_name_stands_for_one_size(
     inputs: dict[str, Sizes], shapes: list[tuple[int, ...]], argument: str, rule: str
 ) -> None:
@@ -205,9 +207,11 @@ def test_declared_shapes_of_outputs_are_no_rule(tmp_path: Path) -> None:
 def test_old_operator_sets(opset: int, ir_version: int, tmp_path: Path) -> None:
     """Operators that have not changed since; initializers need not be inputs."""
     nodes = [
-        node("Conv", ["x", "w"], "c"), node("MaxPool", ["c"], "p", kernel_shape=[2, 2]),
-        node("Softplus", ["p"], "s"), node("ReduceL2", ["s"], "y", axes=[1]),
-    ]  # fmt: skip
+        node("Conv", ["x", "w"], "c"),
+        node("MaxPool", ["c"], "p", kernel_shape=[2, 2]),
+        node("Softplus", ["p"], "s"),
+        node("ReduceL2", ["s"], "y", axes=[1]),
+    ]
     inputs: dict[str, Sizes] = {"x": ["n", 3, 5, 5]}
     proto = make_model(nodes, inputs, ["y"], {"w": normal(4, 3, 2, 2)}, opset=opset)
     proto.ir_version = ir_version

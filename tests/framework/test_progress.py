@@ -28,9 +28,11 @@ Call = tuple[int, int, str]
 def chain() -> Any:
     """Three kernels for four steps, and a constant that is packed."""
     nodes = [
-        node("MatMul", ["x", "w"], "a"), node("Softmax", ["a"], "b"), node("Softmax", ["b"], "c"),
+        node("MatMul", ["x", "w"], "a"),
+        node("Softmax", ["a"], "b"),
+        node("Softmax", ["b"], "c"),
         node("ReduceMax", ["c"], "y", axes=[0]),
-    ]  # fmt: skip
+    ]
     weights = np.random.default_rng(1).standard_normal((40, 48))
     return make_model(nodes, {"x": (6, 40)}, ["y"], {"w": weights})
 

@@ -50,10 +50,19 @@ def convolutional() -> Any:
         node("Gemm", ["f0", "w6", "b6"], "y", transB=1),
     ]
     shapes = {
-        "w0": (16, 3, 3, 3), "b0": (16,), "w1": (16, 16, 1, 1), "b1": (16,), "w2": (24, 16, 3, 3),
-        "b2": (24,), "w3": (24, 16, 1, 1), "w4": (24, 1, 3, 3), "b4": (24,), "w5": (19, 48, 1, 1),
-        "w6": (10, 19), "b6": (10,),
-    }  # fmt: skip
+        "w0": (16, 3, 3, 3),
+        "b0": (16,),
+        "w1": (16, 16, 1, 1),
+        "b1": (16,),
+        "w2": (24, 16, 3, 3),
+        "b2": (24,),
+        "w3": (24, 16, 1, 1),
+        "w4": (24, 1, 3, 3),
+        "b4": (24,),
+        "w5": (19, 48, 1, 1),
+        "w6": (10, 19),
+        "b6": (10,),
+    }
     constants: dict[str, Any] = {
         name: rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) or 1)
         for name, shape in shapes.items()
@@ -82,9 +91,13 @@ def attention() -> Any:
     constants = {
         name: rng.standard_normal(shape) / 6
         for name, shape in {
-            "wq": (36, 36), "bq": (36,), "wk": (36, 36), "wu": (36, 70), "wd": (70, 36),
+            "wq": (36, 36),
+            "bq": (36,),
+            "wk": (36, 36),
+            "wu": (36, 70),
+            "wd": (70, 36),
         }.items()
-    }  # fmt: skip
+    }
     return make_model(nodes, {"x": [2, 9, 36]}, ["y"], constants)
 
 
@@ -155,8 +168,9 @@ def test_a_constant_factor_goes_into_the_product(size: str) -> None:
         node("DynamicQuantizeLinear", ["x"], "q", "d", "z"),
         node("MatMulInteger", ["q", "w", "z"], "p"),
         node("Cast", ["p"], "f", to=onnx.TensorProto.FLOAT),
-        node("Mul", ["d", "s"], "both"), node("Mul", ["f", "both"], "y"),
-    ]  # fmt: skip
+        node("Mul", ["d", "s"], "both"),
+        node("Mul", ["f", "both"], "y"),
+    ]
     session = agree(make_model(nodes, {"x": (4, 6)}, ["y"], constants), "propagate")
     assert "binary" not in {layer.primitive for layer in session.layers}
 
@@ -172,17 +186,16 @@ def test_a_constant_factor_along_the_width_stays_where_it_is() -> None:
         node("DynamicQuantizeLinear", ["x"], "q", "d", "z"),
         node("ConvInteger", ["q", "w", "z"], "p"),
         node("Cast", ["p"], "f", to=onnx.TensorProto.FLOAT),
-        node("Mul", ["d", "s"], "both"), node("Mul", ["f", "both"], "y"),
-    ]  # fmt: skip
+        node("Mul", ["d", "s"], "both"),
+        node("Mul", ["f", "both"], "y"),
+    ]
     agree(make_model(nodes, {"x": (2, 3, 4, 5)}, ["y"], constants), "plain")
 
 
 def test_each_pattern_is_one_step(tmp_path: Path) -> None:
     """A convolution takes in its activation and its residual; what moves bytes needs no others. Two
     concatenations frame the image by its zero point."""
-    wanted = {
-        "eltwise": 1, "reorder": 1, "convolution": 6, "pooling": 2, "concat": 3, "matmul": 1,
-    }  # fmt: skip
+    wanted = {"eltwise": 1, "reorder": 1, "convolution": 6, "pooling": 2, "concat": 3, "matmul": 1}
     for form in FORMS:
         assert kinds(statically(convolutional(), tmp_path, form, "s8")) == wanted
         found = kinds(statically(attention(), tmp_path, form))
@@ -197,9 +210,14 @@ def test_resnet_in_bytes(tmp_path: Path) -> None:
     quant_pre_process(proto, str(tmp_path / "folded.onnx"), skip_symbolic_shape=True)
     model = statically(onnx.load(tmp_path / "folded.onnx"), tmp_path, src="s8")
     wanted = {
-        "eltwise": 1, "reorder": 1, "concat": 2, "convolution": 53, "pooling": 2, "matmul": 1,
+        "eltwise": 1,
+        "reorder": 1,
+        "concat": 2,
+        "convolution": 53,
+        "pooling": 2,
+        "matmul": 1,
         "softmax": 1,
-    }  # fmt: skip
+    }
     assert kinds(model) == wanted
     assert not floats_left(model)
 
@@ -217,9 +235,11 @@ def test_padding_is_written_out_as_the_zero_point(pads: dict[str, Any], group: i
         node("Conv", ["a", "b"], "y", group=group, **pads),
     ]
     constants = {
-        "s": np.float32(0.5), "z": np.uint8(201), "v": np.float32(0.25),
+        "s": np.float32(0.5),
+        "z": np.uint8(201),
+        "v": np.float32(0.25),
         "w": rng.integers(-128, 128, (20, 4 // group, 2, 3)).astype(np.int8),
-    }  # fmt: skip
+    }
     proto = single(nodes, constants, (2, 4, 7, 6), "y", "float32")
     model, x = model_of(proto), rng.integers(0, 256, (2, 4, 7, 6)).astype(np.uint8)
     session = model.compile(Engine("cpu"))
@@ -255,11 +275,14 @@ def test_operator_of_microsoft(op: str) -> None:
     rng = np.random.default_rng(3)
     shape = (2, 5, 6, 7)
     constants = {
-        "s": np.float32(0.031), "z": np.uint8(77), "t": np.float32(0.02), "q": np.uint8(131),
+        "s": np.float32(0.031),
+        "z": np.uint8(77),
+        "t": np.float32(0.02),
+        "q": np.uint8(131),
         "u": np.float32(1 / 256 if op == "QLinearSoftmax" else 0.043),
         "p": np.uint8(0 if op == "QLinearSoftmax" else 113),
         "c": rng.integers(0, 256, shape).astype(np.uint8),
-    }  # fmt: skip
+    }
     inputs, attrs = OPERATORS[op]
     used = {name: constants[name] for name in inputs if name in constants}
     proto = single([microsoft(op, list(inputs), **attrs)], used, shape, "y", "uint8")
@@ -346,10 +369,15 @@ def test_integer_sums_are_exact(zeros: tuple[int, int], padded: bool, isa: str) 
 def quantized_host(op: str, inputs: list[str], **attrs: Any) -> Any:
     rng = np.random.default_rng(0)
     constants = {
-        "s": np.float32(0.05), "z": np.uint8(77), "c": rng.uniform(0.5, 1, 8),
-        "l": rng.uniform(0.5, 1, 6), "w": rng.standard_normal((8, 8, 3, 3)),
-        "m": rng.standard_normal((6, 5)), "a": np.array([1]), "k": np.array([1.0, 1.0, 2.0, 2.0]),
-    }  # fmt: skip
+        "s": np.float32(0.05),
+        "z": np.uint8(77),
+        "c": rng.uniform(0.5, 1, 8),
+        "l": rng.uniform(0.5, 1, 6),
+        "w": rng.standard_normal((8, 8, 3, 3)),
+        "m": rng.standard_normal((6, 5)),
+        "a": np.array([1]),
+        "k": np.array([1.0, 1.0, 2.0, 2.0]),
+    }
     nodes = [node(op, inputs, "t", **attrs), node("QuantizeLinear", ["t", "s", "z"], "y")]
     used = {name: constants[name] for name in (*inputs, "s", "z") if name in constants}
     return make_model(nodes, {"x": [2, 8, 5, 6]}, ["y"], used, 17, {"y": "uint8"})

@@ -148,10 +148,12 @@ def test_the_joint_of_names_is_refused() -> None:
 @pytest.mark.parametrize(
     ("op", "constants"),
     [
-        ("Tile", {"a": [10**12]}), ("Pad", {"a": [0, 10**12]}),
-        ("Pad edge", {"a": [10**12, 0]}), ("Expand", {"a": [10**12, 4]}),
+        ("Tile", {"a": [10**12]}),
+        ("Pad", {"a": [0, 10**12]}),
+        ("Pad edge", {"a": [10**12, 0]}),
+        ("Expand", {"a": [10**12, 4]}),
     ],
-)  # fmt: skip
+)
 def test_sizes_of_a_stranger(op: str, constants: dict[str, list[int]]) -> None:
     """They are refused before memory is asked for."""
     kind, _, mode = op.partition(" ")

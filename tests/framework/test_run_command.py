@@ -149,9 +149,11 @@ def test_indices_choose_from_all_rows(tmp_path: Path) -> None:
         node("Gather", ["table", "twice"], "t"),
     ]
     constants: dict[str, Array] = {
-        "table": np.arange(60.0), "short": np.arange(50.0), "front": np.array([0]),
+        "table": np.arange(60.0),
+        "short": np.arange(50.0),
+        "front": np.array([0]),
         "pad": np.array(3, np.int32),
-    }  # fmt: skip
+    }
     kinds = {"ids": np.int32, "mask": np.int64, "at": np.int64, "p": np.bool_, "m": np.int64}
     inputs = {"ids": [400], "mask": [400], "at": [400]}
     outputs = ["y", "z", "p", "m", "t"]

@@ -79,11 +79,19 @@ def test_graphs_of_exact_nodes(seed: int) -> None:
 
 def test_nodes_that_go_leave_no_trace() -> None:
     chains = {
-        "neg neg": ["Neg", "Neg"], "neg": ["Neg"], "abs": ["Abs"], "identity": ["Identity"],
-        "relu relu": ["Relu"], "floor floor": ["Floor", "Floor"], "sign": ["Sign"],
-        "neg floor neg": ["Neg", "Floor", "Neg"], "sum": ["Sum"], "max": ["Max"],
-        "round": ["Round"], "reciprocal": ["Reciprocal"],
-    }  # fmt: skip
+        "neg neg": ["Neg", "Neg"],
+        "neg": ["Neg"],
+        "abs": ["Abs"],
+        "identity": ["Identity"],
+        "relu relu": ["Relu"],
+        "floor floor": ["Floor", "Floor"],
+        "sign": ["Sign"],
+        "neg floor neg": ["Neg", "Floor", "Neg"],
+        "sum": ["Sum"],
+        "max": ["Max"],
+        "round": ["Round"],
+        "reciprocal": ["Reciprocal"],
+    }
     nodes = []
     for name, ops in chains.items():
         value = "x"
@@ -153,9 +161,12 @@ def test_arithmetic_of_channels_after_a_product(host: str, op: str) -> None:
 def test_a_normalization_whose_weights_would_overflow_stays() -> None:
     x = np.full((1, 1, 2, 2), 1e-20, F32)
     constants = {
-        "w": np.full((1, 1, 1, 1), 1e20), "g": np.array([1e20]), "b": np.array([0.5]),
-        "m": np.array([0.0]), "v": np.array([1.0]),
-    }  # fmt: skip
+        "w": np.full((1, 1, 1, 1), 1e20),
+        "g": np.array([1e20]),
+        "b": np.array([0.5]),
+        "m": np.array([0.0]),
+        "v": np.array([1.0]),
+    }
     nodes = [node("Conv", ["x", "w"], "c"), node("BatchNormalization", list("cgbmv"), "y")]
     proto = make_model(nodes, {"x": x.shape}, ["y"], constants)
     got = model_of(proto).compile(num_threads=1).run({"x": x})["y"]

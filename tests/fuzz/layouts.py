@@ -97,7 +97,11 @@ def _read(desc: MemoryDesc, text: str) -> MemoryDesc:
             size = ""
     # As f32, since elements of 4 bits are refused in strides, which regions have them in as well.
     made = MemoryDesc(
-        desc.dims, "f32", [int(step) for step in strides.split("x")], inner_blocks=tuple(inner),
-        padded_dims=[int(extent) for extent in padded.split("x")], offset0=int(offset0),
-    )  # fmt: skip
+        desc.dims,
+        "f32",
+        [int(step) for step in strides.split("x")],
+        inner_blocks=tuple(inner),
+        padded_dims=[int(extent) for extent in padded.split("x")],
+        offset0=int(offset0),
+    )
     return made.with_data_type(desc.data_type)

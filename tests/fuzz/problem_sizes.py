@@ -38,9 +38,11 @@ def begun(driver: Driver) -> st.SearchStrategy[tuple[str, dict[str, str]]]:
         others = {"conv": _chained, "ip": _quantized_rows}.get(driver.name)
         return whole if others is None else st.one_of(*[whole] * 6, others())
     made = {
-        "binary": lambda: _broadcasts(2), "concat": _joined, "prelu": _shared,
+        "binary": lambda: _broadcasts(2),
+        "concat": _joined,
+        "prelu": _shared,
         "reduction": _reduced,
-    }  # fmt: skip
+    }
     return st.tuples(made.get(driver.name, _plain)(), st.just({}))
 
 

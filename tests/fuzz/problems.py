@@ -234,9 +234,13 @@ def _group(draw: Draw, _: Option, sketch: Sketch) -> str:
 def _direction(draw: Draw, option: Option, sketch: Sketch) -> str | None:
     passes = {kind.name for kind in sketch.operation.passes}
     known = {
-        "FWD_D": "forward_training", "FWD_I": "forward_inference", "FWD_B": "forward_training",
-        "BWD_D": "backward_data", "BWD_DW": "backward", "BWD_W": "backward_weights",
-    }  # fmt: skip
+        "FWD_D": "forward_training",
+        "FWD_I": "forward_inference",
+        "FWD_B": "forward_training",
+        "BWD_D": "backward_data",
+        "BWD_DW": "backward",
+        "BWD_W": "backward_weights",
+    }
     return draw(st.sampled_from([text for text, kind in known.items() if kind in passes]))
 
 

@@ -185,11 +185,27 @@ def test_arrays_of_other_types() -> None:
 
 @pytest.mark.parametrize(
     "x",
-    [X[::-1], X[:, ::-2], X.T, X[1:3, 2:9], np.broadcast_to(VECTOR, (3, 19)), X[:0], X[0, 0],
-     X[:1][::-1]],
-    ids=["rows backward", "columns backward", "transposed", "part", "broadcast", "empty", "number",
-         "one row backward"],
-)  # fmt: skip
+    [
+        X[::-1],
+        X[:, ::-2],
+        X.T,
+        X[1:3, 2:9],
+        np.broadcast_to(VECTOR, (3, 19)),
+        X[:0],
+        X[0, 0],
+        X[:1][::-1],
+    ],
+    ids=[
+        "rows backward",
+        "columns backward",
+        "transposed",
+        "part",
+        "broadcast",
+        "empty",
+        "number",
+        "one row backward",
+    ],
+)
 def test_strides(x: np.ndarray) -> None:
     np.testing.assert_array_equal(ops.relu(x), np.maximum(x, 0))
     out = np.empty(x.shape, np.float32)

@@ -165,9 +165,12 @@ def lay_out(dims: Dims, layout: str) -> MemoryDesc:
 
 
 def verify(
-    desc: Desc, attr: PrimitiveAttr | None = None, fill: Fill = "integers", seed: int = 1,
+    desc: Desc,
+    attr: PrimitiveAttr | None = None,
+    fill: Fill = "integers",
+    seed: int = 1,
     rounded: tuple[Arg, ...] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Run ``desc`` and check the result against the reference, for which what the arguments
     ``rounded`` stand for becomes bf16.
 
@@ -178,9 +181,12 @@ def verify(
 
 
 def verify_on(
-    pd: PrimitiveDesc, args: dict[int, Memory], fill: Fill = "integers", seed: int = 1,
+    pd: PrimitiveDesc,
+    args: dict[int, Memory],
+    fill: Fill = "integers",
+    seed: int = 1,
     rounded: tuple[Arg, ...] = (),
-) -> None:  # fmt: skip
+) -> None:
     """Run ``pd`` on memories and check the result against the reference."""
     entries: tuple[PostOp, ...] = tuple(pd.attr.post_ops)
     adds = any(isinstance(entry, PostOpSum) for entry in entries)
@@ -253,9 +259,12 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
         return inner_product.inner_product(*operands), length, tolerance_of(pd)
     if isinstance(desc, DeconvolutionDesc):
         want = deconvolution.deconvolution(
-            *operands, spatial=desc.dst_desc.dims[2:], strides=desc.strides,
-            padding_l=desc.padding_l, dilations=desc.dilations,
-        )  # fmt: skip
+            *operands,
+            spatial=desc.dst_desc.dims[2:],
+            strides=desc.strides,
+            padding_l=desc.padding_l,
+            dilations=desc.dilations,
+        )
         length = max(1, deconvolution.SPECIFICATION.length(desc))
         return want, length, sliding_tolerance(pd, deconvolution)
     assert isinstance(desc, ConvolutionDesc)
@@ -263,9 +272,12 @@ def expected(pd: PrimitiveDesc, values: dict[int, Array]) -> tuple[Array, int, T
     # Padding on the right may be negative, or zero where the last taps see nothing.
     right = [max(0, padding) for padding in desc.padding_r]
     want = convolution.convolution(
-        *operands, strides=desc.strides, padding_l=desc.padding_l, padding_r=right,
+        *operands,
+        strides=desc.strides,
+        padding_l=desc.padding_l,
+        padding_r=right,
         dilations=desc.dilations,
-    )  # fmt: skip
+    )
     want = want[(slice(None), slice(None), *map(slice, outputs))]
     taps = desc.weights_desc.dims[desc.weights_desc.ndims - len(outputs) - 1 :]
     return want, max(1, prod(taps)), sliding_tolerance(pd, convolution)

@@ -227,12 +227,16 @@ def _post_ops(draw: st.DrawFn, dst: MemoryDesc) -> PostOp:
         shift = draw(st.sampled_from((0, 0, 3, -2))) if dst.data_type.is_integer else 0
         return PostOpSum(draw(st.sampled_from((1.0, 0.5, -2.0))), shift)
     if kind == "eltwise":
-        return draw(st.sampled_from((
-            PostOpEltwise(Alg.eltwise_relu, 0.5),
-            PostOpEltwise(Alg.eltwise_linear, 0.5, 3.0),
-            PostOpEltwise(Alg.eltwise_clip, -2.0, 6.0),
-            PostOpEltwise(Alg.eltwise_abs),
-        )))  # fmt: skip
+        return draw(
+            st.sampled_from(
+                (
+                    PostOpEltwise(Alg.eltwise_relu, 0.5),
+                    PostOpEltwise(Alg.eltwise_linear, 0.5, 3.0),
+                    PostOpEltwise(Alg.eltwise_clip, -2.0, 6.0),
+                    PostOpEltwise(Alg.eltwise_abs),
+                )
+            )
+        )
     mask = draw(st.integers(0, 2 ** len(dims) - 1))
     if kind == "prelu":
         return PostOpPrelu(mask)

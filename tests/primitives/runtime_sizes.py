@@ -28,10 +28,13 @@ def opened(desc: MemoryDesc, dims: int = ALL, strides: int = ALL) -> MemoryDesc:
 
     # As f32, since elements of 4 bits are refused in odd strides, which regions have as well.
     return MemoryDesc(
-        some(dims, desc.dims), "f32", some(strides, desc.strides),
-        inner_blocks=desc.inner_blocks, padded_dims=some(dims, desc.padded_dims),
+        some(dims, desc.dims),
+        "f32",
+        some(strides, desc.strides),
+        inner_blocks=desc.inner_blocks,
+        padded_dims=some(dims, desc.padded_dims),
         offset0=RUNTIME_DIM if dims == strides == ALL else desc.offset0,
-    ).with_data_type(desc.data_type)  # fmt: skip
+    ).with_data_type(desc.data_type)
 
 
 def open_desc(desc: Desc) -> Desc:

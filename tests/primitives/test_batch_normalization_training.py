@@ -21,7 +21,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen.nest import sharing
-from dnnl.kernels.normalization.batch import Conf
+from dnnl.kernels.normalization.batch import BatchNormalizationConf
 from dnnl.primitives.desc import Tensor
 from dnnl.reference import batch_normalization as reference
 from dnnl.reference.arrays import Array
@@ -121,10 +121,14 @@ def run(
 def before_relu(values: Mapping[int, Array]) -> Array:
     mean, variance = reference.statistics(values[Arg.SRC])
     return reference.batch_normalization(
-        values[Arg.SRC], values.get(Arg.MEAN, mean), values.get(Arg.VARIANCE, variance),
-        values.get(Arg.SCALE), values.get(Arg.SHIFT), epsilon=EPSILON,
+        values[Arg.SRC],
+        values.get(Arg.MEAN, mean),
+        values.get(Arg.VARIANCE, variance),
+        values.get(Arg.SCALE),
+        values.get(Arg.SHIFT),
+        epsilon=EPSILON,
         added=values.get(Arg.SRC_1),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("src", LAYOUTS)
@@ -253,7 +257,7 @@ def test_a_dst_that_is_read_does_not_pass_the_caches(prop: str) -> None:
     attr.post_ops.append_sum()
     made = forward(desc, desc, "none", prop)
     conf = PrimitiveDesc(made, ENGINE).plan.recipe.conf
-    assert isinstance(conf, Conf)
+    assert isinstance(conf, BatchNormalizationConf)
     assert conf.at_once
     assert "nontemporal" in Primitive(PrimitiveDesc(made, ENGINE)).llvm_ir()
     assert "nontemporal" not in Primitive(PrimitiveDesc(made, ENGINE, attr)).llvm_ir()
@@ -273,9 +277,12 @@ def test_as_pytorch(layout: str) -> None:
     diff = random_memory(desc, ENGINE, 9)
     dst.backward(tensor(diff))  # type: ignore[no-untyped-call]
     given: Memories = {
-        Arg.SRC: args[Arg.SRC], Arg.DIFF_DST: diff, Arg.SCALE: args[Arg.SCALE],
-        Arg.MEAN: results[Arg.MEAN], Arg.VARIANCE: results[Arg.VARIANCE],
-    }  # fmt: skip
+        Arg.SRC: args[Arg.SRC],
+        Arg.DIFF_DST: diff,
+        Arg.SCALE: args[Arg.SCALE],
+        Arg.MEAN: results[Arg.MEAN],
+        Arg.VARIANCE: results[Arg.VARIANCE],
+    }
     gradients, _ = run(backward(desc, desc, desc, AFFINE), given)
     for argument, peer, tolerance in (
         (Arg.DIFF_SRC, src, reference.DIFF_SRC_TOLERANCE),

@@ -217,9 +217,10 @@ def test_select_as_pytorch() -> None:
 
 
 @every_pair(
-    isa=ISAS, data_type=["f32", "bf16", "s8"],
+    isa=ISAS,
+    data_type=["f32", "bf16", "s8"],
     alg=["binary_add", "binary_div", "binary_ge", "binary_select"],
-)  # fmt: skip
+)
 def test_scales(alg: str, data_type: str, isa: str) -> None:
     """One number for each source, which multiplies what is stored."""
     a, b = (typed_source(DIMS, "nchw", data_type, seed) for seed in (1, 2))

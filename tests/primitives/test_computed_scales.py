@@ -81,10 +81,14 @@ def test_of_each_type(dst: str, mode: str, isa: str) -> None:
 
 @pytest.mark.parametrize(
     "types",
-    [("bf16", "bf16", "f8_e4m3"), ("f16", "f16", "f4_e2m1"), ("u8", "s8", "s8"),
-     ("f8_e4m3", "f8_e4m3", "f8_e5m2")],
+    [
+        ("bf16", "bf16", "f8_e4m3"),
+        ("f16", "f16", "f4_e2m1"),
+        ("u8", "s8", "s8"),
+        ("f8_e4m3", "f8_e4m3", "f8_e5m2"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_of_products_of_each_type(types: Types, batch: tuple[int, ...]) -> None:
     desc = matmul_desc((5, 24, 64), types, batch=batch)
@@ -139,9 +143,10 @@ def test_scales_are_those_of_the_microscaling_formats(dst: str, largest: int) ->
     powers = np.exp2(np.floor(np.log2(most)) - largest)
     assert (logical(scales) == powers).all()
     kind: Any = {
-        "f8_e5m2": ml_dtypes.float8_e5m2, "f8_e4m3": ml_dtypes.float8_e4m3fn,
+        "f8_e5m2": ml_dtypes.float8_e5m2,
+        "f8_e4m3": ml_dtypes.float8_e4m3fn,
         "f4_e2m1": ml_dtypes.float4_e2m1fn,
-    }[dst]  # fmt: skip
+    }[dst]
     limit = float(DataType[dst].max)
     shares: NDArray[Any] = np.clip(numbers / np.repeat(powers, 32, axis=1), -limit, limit)
     assert (logical(got) == shares.astype(kind).astype(np.float64)).all()
@@ -154,9 +159,10 @@ def test_a_product_goes_on_with_what_another_made() -> None:
         rng.standard_normal(shape).astype(np.float32) for shape in ((8, 48), (48, 64), (64, 32))
     )
     first = PrimitiveDesc(
-        matmul_desc((8, 48, 64), ("f32", "f32", "f8_e4m3"), ("plain",) * 3), ENGINE,
+        matmul_desc((8, 48, 64), ("f32", "f32", "f8_e4m3"), ("plain",) * 3),
+        ENGINE,
         computed("dynamic_mx"),
-    )  # fmt: skip
+    )
     args = {int(Arg.SRC): Memory.from_numpy(x), int(Arg.WEIGHTS): Memory.from_numpy(a)}
     made, scales = run(first, args)
     attr = PrimitiveAttr()

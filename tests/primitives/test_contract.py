@@ -53,9 +53,14 @@ def test_next_impl_does_not_change_what_was_built() -> None:
         return dnnl.MemoryDesc(dims, "f32", "any")
 
     desc = dnnl.ConvolutionDesc.forward(
-        "forward_inference", "convolution_direct", any_desc(1, 16, 6, 6),
-        any_desc(16, 1, 1, 3, 3), any_desc(1, 16, 6, 6), (1, 1), (1, 1),
-    )  # fmt: skip
+        "forward_inference",
+        "convolution_direct",
+        any_desc(1, 16, 6, 6),
+        any_desc(16, 1, 1, 3, 3),
+        any_desc(1, 16, 6, 6),
+        (1, 1),
+        (1, 1),
+    )
     pd = dnnl.PrimitiveDesc(desc, ENGINE)
     built = dnnl.Primitive(pd)
     assert pd.next_impl()

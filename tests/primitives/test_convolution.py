@@ -321,9 +321,15 @@ def test_training_is_the_same_forward() -> None:
     desc = convolution_desc(SAME, 1, (5, 4))
     args = inputs(PrimitiveDesc(desc, ENGINE))
     training = ConvolutionDesc.forward(
-        "forward_training", "convolution_auto", desc.src_desc, desc.weights_desc, desc.dst_desc,
-        desc.strides, desc.padding_l, bias_desc=desc.bias_desc,
-    )  # fmt: skip
+        "forward_training",
+        "convolution_auto",
+        desc.src_desc,
+        desc.weights_desc,
+        desc.dst_desc,
+        desc.strides,
+        desc.padding_l,
+        bias_desc=desc.bias_desc,
+    )
     assert (execute(desc, args).data == execute(training, args).data).all()
 
 

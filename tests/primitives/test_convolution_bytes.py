@@ -21,7 +21,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen import isa as rows
-from dnnl.kernels.convolution.direct.compute import Conf
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical, memory_of
 from tests.primitives.harness import ENGINE, execute
@@ -206,9 +206,11 @@ def test_layouts(channels: Dims, layout: str) -> None:
 def test_post_ops(dst: str, types: tuple[str, str, str]) -> None:
     operand = MemoryDesc((2, 19, 1, 1), "s8")
     attr = attr_of(
-        ("binary", "binary_mul", operand), ("eltwise", "eltwise_gelu_tanh"), ("sum", 0.5),
+        ("binary", "binary_mul", operand),
+        ("eltwise", "eltwise_gelu_tanh"),
+        ("sum", 0.5),
         ("prelu", 2),
-    )  # fmt: skip
+    )
     for window in (SAME, POINT):
         desc = convolution(types, (19, 8), window, ("any", "any", dst), "f32")
         verify(desc, attr, "normal")
@@ -228,7 +230,7 @@ def test_nothing_is_copied_in_layouts_that_were_chosen(channels: Dims) -> None:
     for types in (("u8", "s8", "u8"), *[("bf16",) * 3] * bfloats):
         pd = PrimitiveDesc(convolution(types, channels), ENGINE)
         conf = pd.plan.recipe.conf
-        assert isinstance(conf, Conf)
+        assert isinstance(conf, ConvolutionConf)
         assert not conf.copies_in
         assert conf.copy_out is None
 

@@ -24,7 +24,7 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.kernels.convolution.chain import Conf
+from dnnl.kernels.convolution.chain import ChainConf
 from dnnl.reference import convolution_chain as reference
 from dnnl.reference.arrays import Array
 from dnnl.reference.convolution import TOLERANCE, convolution
@@ -95,9 +95,12 @@ def expected(pd: PrimitiveDesc, args: Mapping[int, Memory], old: Memory | None =
     meant = {arg: dequantize(values[arg], *both(arg)) for arg in (Arg.SRC, Arg.WEIGHTS, DW_WEIGHTS)}
     assert isinstance(desc, ConvolutionDesc)
     result = convolution(
-        meant[Arg.SRC], meant[Arg.WEIGHTS], values.get(Arg.BIAS), strides=desc.strides,
+        meant[Arg.SRC],
+        meant[Arg.WEIGHTS],
+        values.get(Arg.BIAS),
+        strides=desc.strides,
         padding_l=desc.padding_l,
-    )  # fmt: skip
+    )
     before, behind = desc.stages(attr.post_ops)
     entry = attr.post_ops[behind.begin - 1]
     assert isinstance(entry, PostOpDepthwise)
@@ -121,7 +124,7 @@ def verify(desc: ConvolutionDesc, attr: PrimitiveAttr, *, banded: bool | None = 
     """Run a chain of small integers, whose sums are exact, and compare with the reference."""
     pd = PrimitiveDesc(desc, ENGINE, attr)
     conf = pd.plan.recipe.conf
-    assert isinstance(conf, Conf)
+    assert isinstance(conf, ChainConf)
     assert banded is None or banded == (conf.bands is not None)
     args = inputs(pd, "integers")
     powers(pd, args)
@@ -324,8 +327,13 @@ def test_the_reference_agrees_with_pytorch() -> None:
     entry = chained((3, 2, 1)).post_ops[0]
     assert isinstance(entry, PostOpDepthwise)
     want = F.conv2d(
-        F.pad(torch.from_numpy(image), (1, 1, 1, 1)), torch.from_numpy(weights[:, 0]), None, 2, 0,
-        1, 3,
-    )  # fmt: skip
+        F.pad(torch.from_numpy(image), (1, 1, 1, 1)),
+        torch.from_numpy(weights[:, 0]),
+        None,
+        2,
+        0,
+        1,
+        3,
+    )
     got = reference.depthwise(image, weights, None, entry)
     np.testing.assert_allclose(got, want.numpy()[:, :, :4, :4], rtol=1e-12)

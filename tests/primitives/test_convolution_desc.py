@@ -230,8 +230,8 @@ def test_a_deconvolution_computes_the_gradient_of_a_convolution() -> None:
     exchanged = Memory.from_numpy(weights.transpose(0, 1).contiguous().numpy())
     src, dst = Memory.from_numpy(diff.numpy()), Memory(f32((2, 4, 8, 9)), ENGINE)
     desc = DeconvolutionDesc.forward(
-        "forward_inference", "deconvolution_direct", src.desc, exchanged.desc, dst.desc, 2, 1,
-    )  # fmt: skip
+        "forward_inference", "deconvolution_direct", src.desc, exchanged.desc, dst.desc, 2, 1
+    )
     args = {Arg.SRC: src, Arg.WEIGHTS: exchanged, Arg.DST: dst}
     Primitive(PrimitiveDesc(desc, ENGINE))(Stream(ENGINE), args)
     check(dst, want.double().numpy(), TOLERANCE(DataType.f32, 54))

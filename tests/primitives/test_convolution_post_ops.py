@@ -48,9 +48,7 @@ def test_binary(mask: int, operand: str, kind: str, way: Way) -> None:
     verify(desc, attr_of(("binary", f"binary_{kind}", src1)))
 
 
-@every_pair(
-    operand=[*LAYOUTS, "any", "behind"], dst=["plain", "nChw16c"], window=[CROSS, POINT]
-)  # fmt: skip
+@every_pair(operand=[*LAYOUTS, "any", "behind"], dst=["plain", "nChw16c"], window=[CROSS, POINT])
 def test_layouts_of_a_full_operand(window: Window, dst: str, operand: str) -> None:
     desc = convolution_desc(window, 2, (19, 5), ("any", "any", dst))
     src1 = lay_out(desc.dst_desc.dims, operand)

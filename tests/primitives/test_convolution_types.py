@@ -41,9 +41,10 @@ def typed(desc: ConvolutionDesc, data_type: str, dst: str) -> ConvolutionDesc:
 
 
 @every_pair(
-    types=TYPES, channels=[(19, 35), (2, 17, 16), (20, 1, 1)],
+    types=TYPES,
+    channels=[(19, 35), (2, 17, 16), (20, 1, 1)],
     layout=["any", "plain", "last", "block16", "reversed", "gaps", "part"],
-)  # fmt: skip
+)
 def test_convolution(channels: Dims, layout: str, types: tuple[str, str]) -> None:
     desc = convolution_desc(SAME, 2, channels, (layout, "any", layout))
     verify(typed(desc, *types), attr_of(("eltwise", "eltwise_relu"), ("sum", 0.5)), "normal")
@@ -93,9 +94,12 @@ RARE = [
 
 
 @every_pair(
-    isa=NAMES, types=RARE, layout=["any", "plain", "last", "block16", "gaps"],
-    channels=[(35, 19), (2, 18, 20), (20, 1, 1)], weights=["any", "plain"],
-)  # fmt: skip
+    isa=NAMES,
+    types=RARE,
+    layout=["any", "plain", "last", "block16", "gaps"],
+    channels=[(35, 19), (2, 18, 20), (20, 1, 1)],
+    weights=["any", "plain"],
+)
 def test_types_that_become_others(
     isa: str, types: tuple[str, str, str], layout: str, channels: Dims, weights: str
 ) -> None:
@@ -120,9 +124,11 @@ def test_windows_that_begin_in_the_middle_of_a_byte(layout: str, channels: Dims,
 
 
 @every_pair(
-    types=[("f32", "s8", "f32"), ("bf16", "u8", "bf16"), ("f16", "s4", "u8")], isa=NAMES,
-    channels=[(35, 19), (2, 18, 20), (20, 1, 1)], weights=["any", "plain"],
-)  # fmt: skip
+    types=[("f32", "s8", "f32"), ("bf16", "u8", "bf16"), ("f16", "s4", "u8")],
+    isa=NAMES,
+    channels=[(35, 19), (2, 18, 20), (20, 1, 1)],
+    weights=["any", "plain"],
+)
 def test_weights_that_stand_for_floats(
     types: tuple[str, str, str], channels: Dims, weights: str, isa: str
 ) -> None:

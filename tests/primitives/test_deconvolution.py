@@ -98,10 +98,13 @@ def test_agrees_with_pytorch(window: Window, channels: Dims) -> None:
 @pytest.mark.parametrize(
     ("src", "dst"),
     [
-        ("last", "last"), ("plain", "block8"), ("block16", "reversed"), ("aBcd4b4b", "gaps"),
+        ("last", "last"),
+        ("plain", "block8"),
+        ("block16", "reversed"),
+        ("aBcd4b4b", "gaps"),
         ("part", "behind"),
     ],
-)  # fmt: skip
+)
 def test_layouts(src: str, dst: str) -> None:
     verify(deconvolution(WINDOWS[2], (21, 19), (src, "any", dst)))
     verify(deconvolution(WINDOWS[4], (21, 19), (src, "any", dst)))
@@ -124,11 +127,13 @@ def test_channels(channels: Dims, layout: str) -> None:
 @pytest.mark.parametrize(
     ("window", "src", "dst"),
     [
-        (WINDOWS[3], "any", "any"), (WINDOWS[1], "last", "block8"), (TAPLESS[2], "plain", "plain"),
+        (WINDOWS[3], "any", "any"),
+        (WINDOWS[1], "last", "block8"),
+        (TAPLESS[2], "plain", "plain"),
         (TAPLESS[3], "block16", "part"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_depthwise(window: Window, src: str, dst: str) -> None:
     desc = deconvolution(window, (19, 1, 1), (src, "any", dst))
     assert PrimitiveDesc(desc, ENGINE).impl_info.startswith("depthwise:")

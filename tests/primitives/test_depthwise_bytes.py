@@ -64,7 +64,8 @@ def quantized(*, points: bool = True) -> PrimitiveAttr:
 
 def by_fours(desc: ConvolutionDesc, attr: PrimitiveAttr | None = None) -> bool:
     return isinstance(
-        PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf, convolution_depthwise_bytes.Conf
+        PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf,
+        convolution_depthwise_bytes.DepthwiseBytesConf,
     )
 
 
@@ -146,10 +147,12 @@ def test_what_others_do() -> None:
     weights = PrimitiveAttr()
     weights.set_zero_points(Arg.WEIGHTS)
     for desc, attr in (
-        (blocks, None), (described(32, ("u8", "s8", "u8")), points),
-        (described(32, ("u8", "s8", "u8")), weights), (described(32, ("u8", "u8", "u8")), None),
+        (blocks, None),
+        (described(32, ("u8", "s8", "u8")), points),
+        (described(32, ("u8", "s8", "u8")), weights),
+        (described(32, ("u8", "u8", "u8")), None),
         (described(32, ("u8", "s8", "u8"), taps), None),
-    ):  # fmt: skip
+    ):
         conf = PrimitiveDesc(desc, ENGINE, attr).plan.recipe.conf
-        assert not isinstance(conf, convolution_depthwise_bytes.Conf)
+        assert not isinstance(conf, convolution_depthwise_bytes.DepthwiseBytesConf)
         verify(desc, attr)

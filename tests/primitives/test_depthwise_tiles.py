@@ -33,24 +33,32 @@ ATTRIBUTES = ["", "--attr-post-ops=sum:0.5+clip:0:6", "--attr-scales=wei:1+dst:0
 
 
 @every_pair(
-    isa=VECTORS, types=TYPES, layout=["axb", "any"], attributes=ATTRIBUTES, shape=SHAPES,
+    isa=VECTORS,
+    types=TYPES,
+    layout=["axb", "any"],
+    attributes=ATTRIBUTES,
+    shape=SHAPES,
     channels=[19, 32, 3],
-)  # fmt: skip
+)
 def test_rows(
     isa: str, types: str, layout: str, attributes: str, shape: str, channels: int
 ) -> None:
     size = f"g{channels}mb2ic{channels}oc{channels}{shape}"
     given = f"--dir=FWD_B --dt={types} --stag={layout} --dtag={layout} {attributes} {size}"
     (conf,) = judged("convolution", given, isa)
-    assert isinstance(conf, tiles.Conf | depthwise.Conf)
+    assert isinstance(conf, tiles.DepthwiseTilesConf | depthwise.DepthwiseConf)
     if layout == "axb":
-        assert isinstance(conf, tiles.Conf)
+        assert isinstance(conf, tiles.DepthwiseTilesConf)
 
 
 @every_pair(
-    isa=VECTORS, types=["u8:s8:u8", "s8:s8:s8", "u8:u8:s32"], layout=["axb", "aBx8b"],
-    zero=["", "+src:0:3"], shape=["ih9iw21oh9ow21kh3kw3ph1pw1", "ih7oh7kh5ph2"], channels=[19, 32],
-)  # fmt: skip
+    isa=VECTORS,
+    types=["u8:s8:u8", "s8:s8:s8", "u8:u8:s32"],
+    layout=["axb", "aBx8b"],
+    zero=["", "+src:0:3"],
+    shape=["ih9iw21oh9ow21kh3kw3ph1pw1", "ih7oh7kh5ph2"],
+    channels=[19, 32],
+)
 def test_bytes(isa: str, types: str, layout: str, zero: str, shape: str, channels: int) -> None:
     """What lies outside of the image has the zero point of src, and counts for nothing."""
     given = (
@@ -74,8 +82,10 @@ def test_rows_that_are_nests() -> None:
     last, plain = ("last", "any", "last"), ("plain", "any", "plain")
     near, far = Window((9, 9), (3, 3)), Window((5, 80), (1, 15), (), (0, 35), None, (0, 4))
     for window, layouts, kind in (
-        (near, last, tiles.Conf), (near, plain, depthwise.Conf), (far, last, depthwise.Conf),
-    ):  # fmt: skip
+        (near, last, tiles.DepthwiseTilesConf),
+        (near, plain, depthwise.DepthwiseConf),
+        (far, last, depthwise.DepthwiseConf),
+    ):
         desc = convolution_desc(window, 1, (20, 1, 1), layouts)
         assert type(conf_of(PrimitiveDesc(desc, ENGINE))) is kind
 

@@ -115,10 +115,15 @@ def test_layouts_of_eltwise(layout: str, mask: str) -> None:
 @pytest.mark.parametrize(
     ("dims", "tag"),
     [
-        ((5, 13), "ab"), ((3, 48), "ab"), ((7, 132), "ab"), ((33, 4), "ba"), ((1, 3), "ab"),
-        ((2, 40), "aB16b"), ((64, 3), "ab"),
+        ((5, 13), "ab"),
+        ((3, 48), "ab"),
+        ((7, 132), "ab"),
+        ((33, 4), "ba"),
+        ((1, 3), "ab"),
+        ((2, 40), "aB16b"),
+        ((64, 3), "ab"),
     ],
-)  # fmt: skip
+)
 def test_numbers(
     isa: str, dims: tuple[int, ...], tag: str, offset: int | None, mask: str | None
 ) -> None:

@@ -184,14 +184,16 @@ def md(kind: str, *dims: int) -> MemoryDesc:
         ("plus", [md("s32", 3)], md("s32", 3), "function = 'plus': expected one of abs, add"),
         ("add", [md("s32", 3)], md("s32", 3), "src_descs = .*: add takes 2 sources, not 1"),
         (
-            "add", [md("s32", 3), md("s64", 3)], md("s32", 3),
+            "add",
+            [md("s32", 3), md("s64", 3)],
+            md("s32", 3),
             "dst_desc = 's32': add: all tensors have one data type; src_descs have s32, s64",
         ),
         ("less", [md("s32", 3)] * 2, md("s32", 3), "less: .* dst is boolean"),
         ("where", [md("s32", 3)] * 3, md("s32", 3), "where: the first source is boolean"),
         ("add", [md("s32", 2), md("s32", 3)], md("s32", 3), r"src_descs\[0\] = \(2,\): each"),
     ],
-)  # fmt: skip
+)
 def test_wrong_descriptions(
     function: str, srcs: list[MemoryDesc], dst: MemoryDesc, message: str
 ) -> None:

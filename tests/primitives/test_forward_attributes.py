@@ -140,10 +140,8 @@ def bytes_of(desc: Desc, args: dict[int, Memory]) -> Array:
     one = MemoryDesc((1,), "f32")
     given = {
         Arg.SCALES | Arg.DST: memory_of(np.array([1 / 64]), one, ENGINE),
-        Arg.ZERO_POINTS | Arg.DST: memory_of(
-            np.array([5.0]), one.with_data_type("s32"), ENGINE
-        ),
-    }  # fmt: skip
+        Arg.ZERO_POINTS | Arg.DST: memory_of(np.array([5.0]), one.with_data_type("s32"), ENGINE),
+    }
     return logical(execute(desc, {**args, **given}, attr))
 
 
@@ -160,9 +158,7 @@ def test_bytes_are_those_of_results_of_pytorch(dst: str, isa: str) -> None:
     cases: tuple[tuple[Desc, torch.Tensor, dict[int, Memory]], ...] = (
         (EltwiseDesc.forward(FORWARD, "eltwise_tanh", src.desc, to), torch.tanh(given), {}),
         (
-            BatchNormalizationDesc.forward(
-                FORWARD, src.desc, to, 1e-3, NormFlags.use_global_stats
-            ),
+            BatchNormalizationDesc.forward(FORWARD, src.desc, to, 1e-3, NormFlags.use_global_stats),
             functional.batch_norm(given, mean, variance, eps=1e-3),
             {Arg.MEAN: statistic, Arg.VARIANCE: positive},
         ),
@@ -178,7 +174,7 @@ def test_bytes_are_those_of_results_of_pytorch(dst: str, isa: str) -> None:
             functional.interpolate(given, (4, 3), mode="bilinear"),
             {},
         ),
-    )  # fmt: skip
+    )
     for desc, want, args in cases:
         with config.override("max_cpu_isa", isa):
             got = bytes_of(desc, {Arg.SRC: src, **args})

@@ -98,9 +98,14 @@ def expected(desc: GroupNormalizationDesc, given: Mapping[int, Memory]) -> dict[
         )
         return {Arg.DST: dst, Arg.MEAN: mean, Arg.VARIANCE: variance}
     made = reference.group_normalization_backward(
-        src, values[Arg.DIFF_DST], values[Arg.MEAN], values[Arg.VARIANCE], scale,
-        epsilon=EPSILON, global_stats=NormFlags.use_global_stats in desc.flags,
-    )  # fmt: skip
+        src,
+        values[Arg.DIFF_DST],
+        values[Arg.MEAN],
+        values[Arg.VARIANCE],
+        scale,
+        epsilon=EPSILON,
+        global_stats=NormFlags.use_global_stats in desc.flags,
+    )
     return dict(zip((Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT), made, strict=True))
 
 
@@ -178,11 +183,17 @@ def test_flags(flags: str, groups: int, layout: str) -> None:
 @pytest.mark.parametrize(
     ("dims", "groups", "tag"),
     [
-        ((2, 6, 1), 3, "abc"), ((1, 32, 40), 2, "abc"), ((3, 33, 9), 11, "acb"),
-        ((2, 64, 8, 8), 32, "acdb"), ((2, 24, 5, 3), 3, "aBcd16b"), ((1, 4, 70, 70), 1, "abcd"),
-        ((2, 1, 3), 1, "acb"), ((2, 6, 2, 3, 4), 2, "acdeb"), ((40, 2, 33), 1, "abc"),
+        ((2, 6, 1), 3, "abc"),
+        ((1, 32, 40), 2, "abc"),
+        ((3, 33, 9), 11, "acb"),
+        ((2, 64, 8, 8), 32, "acdb"),
+        ((2, 24, 5, 3), 3, "aBcd16b"),
+        ((1, 4, 70, 70), 1, "abcd"),
+        ((2, 1, 3), 1, "acb"),
+        ((2, 6, 2, 3, 4), 2, "acdeb"),
+        ((40, 2, 33), 1, "abc"),
     ],
-)  # fmt: skip
+)
 def test_shapes(isa: str, dims: tuple[int, ...], groups: int, tag: str) -> None:
     src = MemoryDesc(dims, "f32", tag)
     with config.override("max_cpu_isa", isa):
@@ -201,9 +212,18 @@ def test_floats(isa: str, kind: str, layout: str) -> None:
 
 @pytest.mark.parametrize(
     ("src", "dst"),
-    [("f32", "bf16"), ("bf16", "f32"), ("f16", "bf16"), ("f32", "s8"), ("bf16", "u8"),
-     ("s8", "f32"), ("u8", "bf16"), ("u8", "s8"), ("s8", "f16")],
-)  # fmt: skip
+    [
+        ("f32", "bf16"),
+        ("bf16", "f32"),
+        ("f16", "bf16"),
+        ("f32", "s8"),
+        ("bf16", "u8"),
+        ("s8", "f32"),
+        ("u8", "bf16"),
+        ("u8", "s8"),
+        ("s8", "f16"),
+    ],
+)
 @pytest.mark.parametrize("layout", ["abc", "acb"])
 def test_types_on_either_side(src: str, dst: str, layout: str) -> None:
     given, made = MemoryDesc((3, 12, 53), src, layout), MemoryDesc((3, 12, 53), dst, layout)
@@ -222,9 +242,12 @@ def test_scales_and_post_ops(src: str, dst: str, groups: int, layout: str) -> No
     """The scale of src multiplies what is normalized and shifted."""
     dims = (3, 12, 53)
     desc = forward(
-        MemoryDesc(dims, src, layout), groups, AFFINE, MemoryDesc(dims, dst, layout),
+        MemoryDesc(dims, src, layout),
+        groups,
+        AFFINE,
+        MemoryDesc(dims, dst, layout),
         "forward_inference",
-    )  # fmt: skip
+    )
     given, row, every = filled(desc), source((1, 12, 1), "abc", 21), source(dims, "acb", 22)
     attr = PrimitiveAttr()
     attr.set_scales(Arg.SRC, 0)
@@ -331,9 +354,13 @@ def test_tensors() -> None:
         ("forward_inference", "none"): {Arg.SRC, Arg.DST},
         ("forward_training", "none"): {Arg.SRC, Arg.DST, *_STATISTICS},
         ("forward_inference", f"{GIVEN}|{AFFINE}"): {
-            Arg.SRC, Arg.DST, *_STATISTICS, Arg.SCALE, Arg.SHIFT
+            Arg.SRC,
+            Arg.DST,
+            *_STATISTICS,
+            Arg.SCALE,
+            Arg.SHIFT,
         },
-    }  # fmt: skip
+    }
     for (prop, flags), names in wanted.items():
         assert {t.argument for t in forward(src, 2, flags, prop=prop).tensors} == names
     both = {Arg.SRC, Arg.DIFF_DST, Arg.DIFF_SRC, *_STATISTICS}

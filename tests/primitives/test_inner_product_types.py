@@ -16,9 +16,11 @@ def test_bytes_of_images(types: tuple[str, str], isa: str) -> None:
     """Groups of k along a row, along channels, within a block, and across what has none of four."""
     with config.override("max_cpu_isa", isa):
         for dims, src in (
-            ((5, 19, 1, 4), "plain"), ((5, 19, 2, 3), "plain"), ((5, 20, 2, 3), "nhwc"),
+            ((5, 19, 1, 4), "plain"),
+            ((5, 19, 2, 3), "plain"),
+            ((5, 20, 2, 3), "nhwc"),
             ((5, 19, 2, 3), "nChw16c"),
-        ):  # fmt: skip
+        ):
             desc = inner_product_desc(dims, 35, (*types, "s32"), (src, "any", "plain"))
             verify(desc, fill="normal")
 

@@ -115,9 +115,15 @@ def expected(desc: LayerNormalizationDesc, given: Mapping[int, Memory]) -> dict[
         return outputs
     assert variance is not None
     made = reference.layer_normalization_backward(
-        src, values[Arg.DIFF_DST], mean, variance, scale, epsilon=EPSILON,
-        global_stats=NormFlags.use_global_stats in desc.flags, rms=rms,
-    )  # fmt: skip
+        src,
+        values[Arg.DIFF_DST],
+        mean,
+        variance,
+        scale,
+        epsilon=EPSILON,
+        global_stats=NormFlags.use_global_stats in desc.flags,
+        rms=rms,
+    )
     return dict(zip((Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT), made, strict=True))
 
 
@@ -189,10 +195,16 @@ def test_flags(dims: tuple[int, ...], flags: str) -> None:
 @pytest.mark.parametrize(
     ("dims", "tag"),
     [
-        ((7, 3), "ab"), ((1, 16), "ab"), ((65, 100), "ab"), ((3, 768), "ab"), ((65, 33), "ba"),
-        ((4, 3), "aB16b"), ((9, 17, 3), "acb"), ((2, 1, 3, 2, 40), "abcde"),
+        ((7, 3), "ab"),
+        ((1, 16), "ab"),
+        ((65, 100), "ab"),
+        ((3, 768), "ab"),
+        ((65, 33), "ba"),
+        ((4, 3), "aB16b"),
+        ((9, 17, 3), "acb"),
+        ((2, 1, 3, 2, 40), "abcde"),
     ],
-)  # fmt: skip
+)
 def test_lengths(isa: str, dims: tuple[int, ...], tag: str) -> None:
     src = MemoryDesc(dims, "f32", tag)
     with config.override("max_cpu_isa", isa):
@@ -213,9 +225,18 @@ def test_floats(isa: str, kind: str, layout: str) -> None:
 
 @pytest.mark.parametrize(
     ("src", "dst"),
-    [("f32", "bf16"), ("bf16", "f32"), ("f16", "bf16"), ("f32", "s8"), ("bf16", "u8"),
-     ("s8", "f32"), ("u8", "bf16"), ("u8", "s8"), ("s8", "f16")],
-)  # fmt: skip
+    [
+        ("f32", "bf16"),
+        ("bf16", "f32"),
+        ("f16", "bf16"),
+        ("f32", "s8"),
+        ("bf16", "u8"),
+        ("s8", "f32"),
+        ("u8", "bf16"),
+        ("u8", "s8"),
+        ("s8", "f16"),
+    ],
+)
 def test_types_on_either_side(src: str, dst: str) -> None:
     given, made = MemoryDesc((9, 53), src), MemoryDesc((9, 53), dst)
     for flags in ("none", f"{AFFINE}|{GIVEN}"):
@@ -229,8 +250,10 @@ def test_types_on_either_side(src: str, dst: str) -> None:
 def test_types_of_scale_and_shift() -> None:
     src = MemoryDesc((11, 67), "bf16")
     for kinds in (("bf16", "f32"), ("f16", "bf16"), ("f32", "f16")):
-        for desc in (forward(src, flags=AFFINE, kind=kinds[0]),
-                     backward(src, flags=AFFINE, kinds=kinds)):  # fmt: skip
+        for desc in (
+            forward(src, flags=AFFINE, kind=kinds[0]),
+            backward(src, flags=AFFINE, kinds=kinds),
+        ):
             judge(desc, filled(desc))
 
 
@@ -251,8 +274,10 @@ def test_scales_and_post_ops(src: str, dst: str, layout: str) -> None:
     attr.post_ops.append_binary("binary_mul", every.desc)
     scales = [memory_of(np.array([v]), MemoryDesc((1,), "f32"), ENGINE) for v in (3.0, 0.25)]
     made = {Arg.SCALES | Arg.SRC: scales[0], Arg.SCALES | Arg.DST: scales[1]}
-    made = {arg: Memory(PrimitiveDesc(desc, ENGINE, attr).arg_desc(arg), ENGINE, memory.data)
-            for arg, memory in made.items()}  # fmt: skip
+    made = {
+        arg: Memory(PrimitiveDesc(desc, ENGINE, attr).arg_desc(arg), ENGINE, memory.data)
+        for arg, memory in made.items()
+    }
     operands = {Arg.post_op(0) | Arg.SRC_1: row, Arg.post_op(2) | Arg.SRC_1: every}
     result = execute_all(PrimitiveDesc(desc, ENGINE, attr), {**given, **made, **operands})[Arg.DST]
     value = expected(desc, given)[Arg.DST] * 3 + logical(row)
@@ -358,9 +383,13 @@ def test_tensors() -> None:
         ("forward_training", "none"): {Arg.SRC, Arg.DST, *_STATISTICS},
         ("forward_training", RMS): {Arg.SRC, Arg.DST, Arg.VARIANCE},
         ("forward_inference", f"{GIVEN}|{AFFINE}"): {
-            Arg.SRC, Arg.DST, *_STATISTICS, Arg.SCALE, Arg.SHIFT
+            Arg.SRC,
+            Arg.DST,
+            *_STATISTICS,
+            Arg.SCALE,
+            Arg.SHIFT,
         },
-    }  # fmt: skip
+    }
     for (prop, flags), names in wanted.items():
         desc = forward(src, flags=flags, prop=prop)
         assert {tensor_.argument for tensor_ in desc.tensors} == names

@@ -81,10 +81,12 @@ def test_a_region_that_ends_inside_of_a_block(channels: int) -> None:
 @pytest.mark.parametrize(
     ("src", "dst", "alg"),
     [
-        ("nchw", "nhwc", ALGS[0]), ("nChw16c", "nchw", ALGS[0]), ("nhwc", "nChw8c", ALGS[0]),
+        ("nchw", "nhwc", ALGS[0]),
+        ("nChw16c", "nchw", ALGS[0]),
+        ("nhwc", "nChw8c", ALGS[0]),
         ("gaps", "part", ALGS[1]),
     ],
-)  # fmt: skip
+)
 def test_another_layout_for_the_result(src: str, dst: str, alg: str) -> None:
     memory, result = source(DIMS, src), describe(DIMS, dst)
     run(memory, result, alg)

@@ -21,7 +21,7 @@ from dnnl import (
     config,
 )
 from dnnl.codegen.nest import sharing
-from dnnl.kernels.product.plan.conf import Conf
+from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
 from tests.check import check, poisoned_memory, random_memory
@@ -204,7 +204,7 @@ def test_weights_resolve_for_the_product_that_is_asked_for() -> None:
     assert pd.dst_desc == MemoryDesc((30, 64), "f32", "ab")
     assert pd.weights_desc.inner_blocks
     conf = pd.plan.recipe.conf
-    assert isinstance(conf, Conf)
+    assert isinstance(conf, ProductConf)
     assert not conf.copies_in
     assert conf.copy_out is None
 

@@ -87,9 +87,12 @@ def verify(desc: MatmulDesc, sizes: Sequence[int], attr: dnnl.PrimitiveAttr | No
             values[key] = logical(given[key])
     of_terms = desc.dst_desc.ndims == 3
     want = reference.grouped(
-        meant(pd, given, Arg.SRC), meant(pd, given, Arg.WEIGHTS),
-        None if bias is None else logical(bias), np.cumsum(sizes), of_terms=of_terms,
-    )  # fmt: skip
+        meant(pd, given, Arg.SRC),
+        meant(pd, given, Arg.WEIGHTS),
+        None if bias is None else logical(bias),
+        np.cumsum(sizes),
+        of_terms=of_terms,
+    )
     want = post_ops.apply_post_ops(want, entries, values, None)
     got = execute(pd.desc, given, attr)
     tolerance = reference.QUANTIZED_TOLERANCE if pd.attr.scales else reference.TOLERANCE
@@ -120,11 +123,16 @@ def test_the_hint_bounds_the_groups() -> None:
 @pytest.mark.parametrize(
     "types",
     [
-        ("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f16"),
-        ("f32", "bf16", "f32"), ("u8", "s8", "f32"), ("s8", "s8", "s32"), ("s8", "u8", "bf16"),
+        ("f32", "f32", "f32"),
+        ("bf16", "bf16", "f32"),
+        ("f16", "f16", "f16"),
+        ("f32", "bf16", "f32"),
+        ("u8", "s8", "f32"),
+        ("s8", "s8", "s32"),
+        ("s8", "u8", "bf16"),
     ],
     ids=":".join,
-)  # fmt: skip
+)
 def test_groups_of_rows(types: Types, tag: str) -> None:
     verify(of_rows(SIZES, 36, 70, types, tag), SIZES)
 

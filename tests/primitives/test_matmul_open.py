@@ -108,9 +108,11 @@ def test_open_rows_beside_panels(types: str, isa: str) -> None:
             assert isinstance(own, MatmulDesc)
             weights = own.weights_desc
             desc = MatmulDesc(
-                opened(own.src_desc, 1, 0), MemoryDesc(weights.dims, weights.data_type, "any"),
-                opened(own.dst_desc, 1, 0), own.bias_desc,
-            )  # fmt: skip
+                opened(own.src_desc, 1, 0),
+                MemoryDesc(weights.dims, weights.data_type, "any"),
+                opened(own.dst_desc, 1, 0),
+                own.bias_desc,
+            )
             pd = PrimitiveDesc(desc, ENGINE)
             assert pd.weights_desc.inner_blocks
             packed = made.memories[Arg.WEIGHTS].reorder_to(pd.weights_desc)

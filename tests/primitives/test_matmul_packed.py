@@ -38,9 +38,12 @@ SCALED = [
 
 
 @every_pair(
-    isa=NAMES, types=TYPES, share=["0.0", "0.5", "0.9", "1.0"], src=["ab", "ba"],
+    isa=NAMES,
+    types=TYPES,
+    share=["0.0", "0.5", "0.9", "1.0"],
+    src=["ab", "ba"],
     size=["1x150:150x70", "7x64:64x64", "40x300:300x33", "70x2100:2100x20", "3x1:1x1"],
-)  # fmt: skip
+)
 def test_products(isa: str, types: str, share: str, src: str, size: str) -> None:
     given = f"--dt={types} --encoding=:packed+{share}: --stag={src} --dtag=ab --bia-dt=f32 {size}"
     assert all(conf.made is not None for conf in judged("matmul", given, isa))

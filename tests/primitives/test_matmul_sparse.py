@@ -47,9 +47,14 @@ def memories(
 
 
 def run(
-    sizes: Dims, sparse: int, encoding: str, layout: str = "plain", dst: str = "plain",
-    kind: str = "f32", bias: bool = True,
-) -> None:  # fmt: skip
+    sizes: Dims,
+    sparse: int,
+    encoding: str,
+    layout: str = "plain",
+    dst: str = "plain",
+    kind: str = "f32",
+    bias: bool = True,
+) -> None:
     values = factors(sizes, sparse, kind)
     given = memories(values, sparse, encoding, layout, kind)
     target = lay_out((sizes[0], sizes[2]), dst).with_data_type(kind)
@@ -176,9 +181,10 @@ def test_refusals() -> None:
             PrimitiveDesc(MatmulDesc(*operands), ENGINE, attr)
     pd = PrimitiveDesc(MatmulDesc(csr, dense, dense), ENGINE)
     args = {
-        Arg.SRC: random_memory(dense, ENGINE), Arg.WEIGHTS: random_memory(dense, ENGINE),
+        Arg.SRC: random_memory(dense, ENGINE),
+        Arg.WEIGHTS: random_memory(dense, ENGINE),
         Arg.DST: Memory(dense, ENGINE),
-    }  # fmt: skip
+    }
     with pytest.raises(InvalidArguments, match=r"args\[SRC\]"):
         dnnl.Primitive(pd).execute(dnnl.Stream(ENGINE), args)
     with pytest.raises(InvalidArguments, match=r"args\[SRC\]"):

@@ -75,9 +75,10 @@ def extreme(pd: PrimitiveDesc, src: int, weights: int) -> dict[int, Memory]:
 
 
 @every_pair(
-    way=[*itertools.product(NAMES, BYTES)], layout=["any", "plain", "reversed"],
+    way=[*itertools.product(NAMES, BYTES)],
+    layout=["any", "plain", "reversed"],
     sizes=[(1, 1, 1), (13, 5, 17), (31, 64, 35)],
-)  # fmt: skip
+)
 def test_sums_of_bytes_are_exact(
     way: tuple[str, tuple[str, str]], layout: str, sizes: Dims
 ) -> None:
@@ -107,9 +108,11 @@ def test_small_floats(data_type: str, dst: str, layout: str, isa: str) -> None:
 
 
 @every_pair(
-    isa=NAMES, types=[*BYTES, ("bf16", "bf16"), ("f16", "f16")], layout=["plain", "part", "gaps"],
+    isa=NAMES,
+    types=[*BYTES, ("bf16", "bf16"), ("f16", "f16")],
+    layout=["plain", "part", "gaps"],
     sizes=[(1, 24, 192), (3, 16, 64), (4, 8, 256)],
-)  # fmt: skip
+)
 def test_few_rows_meet_weights_in_rows(
     sizes: Dims, layout: str, types: tuple[str, str], isa: str
 ) -> None:
@@ -149,9 +152,10 @@ def test_blocked_layouts(side: int, layout: str) -> None:
 
 
 @every_pair(
-    types=[("u8", "s8"), ("s8", "s8"), ("bf16", "bf16")], dst=DST,
+    types=[("u8", "s8"), ("s8", "s8"), ("bf16", "bf16")],
+    dst=DST,
     layout=["plain", "reversed", "AB16a16b"],
-)  # fmt: skip
+)
 def test_every_dst(layout: str, dst: str, types: tuple[str, str]) -> None:
     verify(matmul((7, 12, 35), (*types, dst), ("plain", "any", layout)), fill="normal")
 
@@ -169,7 +173,7 @@ def test_types_of_bias(bias: str, dst: str, isa: str) -> None:
     dst=["plain", "reversed", "AB16a16b"],
     types=[("u8", "s8", "s8"), ("s8", "s8", "f32"), ("f32",) * 3],
     masks=[*itertools.product((0, 1), (0, 2), (0, 1, 2, 3))],
-)  # fmt: skip
+)
 def test_scales(masks: Dims, types: tuple[str, str, str], dst: str) -> None:
     attr = PrimitiveAttr()
     for arg, mask in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), masks, strict=True):
@@ -187,9 +191,10 @@ def test_types_of_scales(arg: Arg, data_type: str) -> None:
 
 
 @every_pair(
-    isa=NAMES, types=BYTES,
+    isa=NAMES,
+    types=BYTES,
     masks=[*itertools.product((None, 0, 1), (None, 0, 2), (None, 2))],
-)  # fmt: skip
+)
 def test_zero_points(masks: tuple[int | None, ...], types: tuple[str, str], isa: str) -> None:
     attr = PrimitiveAttr()
     for arg, mask in zip((Arg.SRC, Arg.WEIGHTS, Arg.DST), masks, strict=True):
@@ -241,9 +246,11 @@ def test_batches_with_all(batch: tuple[Dims, Dims], weights: str) -> None:
 def test_post_ops(mask: int, types: tuple[str, str, str], isa: str) -> None:
     operand = lay_out(broadcast_dims((7, 19), mask), "plain").with_data_type("f16")
     attr = attr_of(
-        ("binary", "binary_add", operand), ("eltwise", "eltwise_gelu_tanh"), ("sum", 0.5),
+        ("binary", "binary_add", operand),
+        ("eltwise", "eltwise_gelu_tanh"),
+        ("sum", 0.5),
         ("prelu", mask),
-    )  # fmt: skip
+    )
     fill: Fill = "normal"
     with config.override("max_cpu_isa", isa):
         for dst in ("plain", "reversed", "AB16a16b"):
@@ -269,9 +276,10 @@ def few_in_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few_in_cache")
 @every_pair(
-    isa=NAMES, rows=[33, 500],
+    isa=NAMES,
+    rows=[33, 500],
     types=[("f32",) * 3, ("bf16", "bf16", "f32"), ("u8", "s8", "s32"), ("s8", "s8", "s32")],
-)  # fmt: skip
+)
 def test_sums_in_parts(types: tuple[str, str, str], rows: int, isa: str) -> None:
     attr = PrimitiveAttr()
     if "s32" in types:
@@ -310,9 +318,10 @@ _ALONG_K = [
 
 
 @every_pair(
-    isa=NAMES, masks=_ALONG_K,
+    isa=NAMES,
+    masks=_ALONG_K,
     types=[("u8", "s8", "f32"), ("s8", "s8", "s8"), ("bf16",) * 3, ("f32",) * 3],
-)  # fmt: skip
+)
 def test_values_along_k(
     types: tuple[str, str, str], masks: tuple[tuple[int, Dims], tuple[int, Dims]], isa: str
 ) -> None:

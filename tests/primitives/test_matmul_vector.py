@@ -26,16 +26,26 @@ LAYOUTS = ["plain", "reversed", "gaps", "behind", "any"]
     sizes=SIZES,
     src=LAYOUTS,
     weights=LAYOUTS,
-    types=[("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("f16", "f16", "f16"),
-           ("f64", "f64", "f64"), ("bf16", "f16", "bf16")],
+    types=[
+        ("f32", "f32", "f32"),
+        ("bf16", "bf16", "f32"),
+        ("f16", "f16", "f16"),
+        ("f64", "f64", "f64"),
+        ("bf16", "f16", "bf16"),
+    ],
     bias=[None, "f32", "bf16"],
     isa=ISAS,
     batch=[(), (2,)],
-)  # fmt: skip
+)
 def test_vectors(
-    sizes: Dims, src: str, weights: str, types: tuple[str, str, str], bias: str | None, isa: str,
+    sizes: Dims,
+    src: str,
+    weights: str,
+    types: tuple[str, str, str],
+    bias: str | None,
+    isa: str,
     batch: Dims,
-) -> None:  # fmt: skip
+) -> None:
     with config.override("max_cpu_isa", isa):
         verify(matmul_desc(sizes, types, (src, weights, "plain"), bias, batch))
 
@@ -52,17 +62,21 @@ def test_batches_are_broadcast() -> None:
     verify(MatmulDesc(src, weights, dst))
 
 
-@pytest.mark.parametrize(("sizes", "layouts", "name"), [
-    ((1, 10_000, 1), ("any", "any", "any"), "fold"),
-    ((500, 500, 1), ("plain", "any", "plain"), "fold"),
-    ((1, 500, 500), ("plain", "reversed", "plain"), "fold"),
-    ((1, 500, 15), ("plain", "plain", "plain"), "fold"),
-    ((1, 500, 16), ("plain", "plain", "plain"), "brgemm"),
-    ((1, 500, 500), ("plain", "any", "plain"), "brgemm"),
-    ((2_000, 500, 1), ("reversed", "any", "plain"), "brgemm"),
-    ((1, 8, 1), ("plain", "plain", "plain"), "brgemm"),
-    ((2, 500, 2), ("plain", "plain", "plain"), "brgemm"),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "layouts", "name"),
+    [
+        ((1, 10_000, 1), ("any", "any", "any"), "fold"),
+        ((500, 500, 1), ("plain", "any", "plain"), "fold"),
+        ((1, 500, 500), ("plain", "reversed", "plain"), "fold"),
+        ((1, 500, 15), ("plain", "plain", "plain"), "fold"),
+        ((1, 500, 16), ("plain", "plain", "plain"), "brgemm"),
+        ((1, 500, 500), ("plain", "any", "plain"), "brgemm"),
+        ((2_000, 500, 1), ("reversed", "any", "plain"), "brgemm"),
+        ((1, 8, 1), ("plain", "plain", "plain"), "brgemm"),
+        ((2, 500, 2), ("plain", "plain", "plain"), "brgemm"),
+    ],
+    ids=str,
+)
 def test_what_is_a_fold(sizes: Dims, layouts: tuple[str, str, str], name: str) -> None:
     pd = PrimitiveDesc(matmul_desc(sizes, ("f32", "f32", "f32"), layouts), ENGINE)
     assert pd.impl_info.partition(":")[0] == name

@@ -25,7 +25,7 @@ from dnnl.codegen.nest import sharing
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.convolution.direct import compute
 from dnnl.kernels.convolution.direct.border import Border
-from dnnl.kernels.product.plan.conf import Conf
+from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import logical
@@ -61,14 +61,14 @@ each_type = pytest.mark.parametrize("types", TYPES, ids="-".join)
 def border_of(desc: Desc) -> Border | None:
     """How src of a convolution is copied with a border."""
     conf = PrimitiveDesc(desc, ENGINE).plan.recipe.conf
-    assert isinstance(conf, compute.Conf)
+    assert isinstance(conf, compute.ConvolutionConf)
     return conf.border
 
 
-def conf_of(pd: PrimitiveDesc) -> Conf:
+def conf_of(pd: PrimitiveDesc) -> ProductConf:
     """What was planned."""
     conf = pd.plan.recipe.conf
-    assert isinstance(conf, Conf)
+    assert isinstance(conf, ProductConf)
     return conf
 
 
@@ -241,10 +241,11 @@ def _convolution(window: Window, channels: Dims, types: Types, layouts: Layouts)
     desc = convolution_desc(window, 2, channels, layouts, bias=False)
     src, weights, dst = types
     return replace(
-        desc, src_desc=desc.src_desc.with_data_type(src),
+        desc,
+        src_desc=desc.src_desc.with_data_type(src),
         weights_desc=desc.weights_desc.with_data_type(weights),
         dst_desc=desc.dst_desc.with_data_type(dst),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("number", range(len(WINDOWS)))

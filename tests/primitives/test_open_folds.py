@@ -87,7 +87,7 @@ def cut(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> tuple[OpenFold, Loops, in
     """A sum over known sizes, its loops, and how many parts it has."""
     both = opened(src), opened(dst, kept_of(src, dst))
     conf = reduction.configure(Alg.reduction_sum, 0.0, 0.0, *both, isa, Attributes())
-    assert isinstance(conf, reduction.Conf)
+    assert isinstance(conf, reduction.ReductionConf)
     made = replace(conf, src=src, dst=dst)
     (fold,) = reduction.OPEN.nests(made, Arguments())
     (pattern,) = reduction.OPEN.nests(reduction.OPEN.shared(made), Arguments())

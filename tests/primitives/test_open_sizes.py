@@ -316,9 +316,11 @@ def test_a_source_may_be_broadcast_by_the_execution() -> None:
     """Though nothing says so before; a source of stride 0 as well."""
     pattern = MemoryDesc((R, R), "f32", (R, R))
     for other in (
-        MemoryDesc((1, 35), "f32"), MemoryDesc((9, 35), "f32", (0, 1)),
-        MemoryDesc((9, 1), "f32"), MemoryDesc((9, 35), "f32", (1, 0)),
-    ):  # fmt: skip
+        MemoryDesc((1, 35), "f32"),
+        MemoryDesc((9, 35), "f32", (0, 1)),
+        MemoryDesc((9, 1), "f32"),
+        MemoryDesc((9, 35), "f32", (1, 0)),
+    ):
         args: dict[int, Memory] = {
             Arg.SRC_0: random_memory(MemoryDesc((9, 35), "f32"), ENGINE, 1),
             Arg.SRC_1: random_memory(other, ENGINE, 2),

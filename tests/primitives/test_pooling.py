@@ -59,9 +59,16 @@ class Window:
 
     def desc(self, alg: str, src: MemoryDesc, dst: MemoryDesc) -> PoolingDesc:
         return PoolingDesc.forward(
-            "forward_inference", alg, src, dst, self.strides, self.kernel, self.padding_l,
-            self.padding_r, self.dilations,
-        )  # fmt: skip
+            "forward_inference",
+            alg,
+            src,
+            dst,
+            self.strides,
+            self.kernel,
+            self.padding_l,
+            self.padding_r,
+            self.dilations,
+        )
 
 
 RESNET = Window((3, 3), (2, 2), (1, 1), (1, 1), (0, 0))
@@ -139,7 +146,7 @@ def test_every_instruction_set(isa: str, layout: str, alg: str, window: str) -> 
         ((1, 1, 1, 1), "abcd", Window((1, 1), (1, 1), (0, 0), (0, 0), (0, 0))),
         ((1, 2, 3, 4), "abcd", Window((3, 3), (5, 5), (0, 0), (0, 0), (0, 0))),
     ],
-)  # fmt: skip
+)
 def test_ranks(dims: tuple[int, ...], tag: str, window: Window, alg: str) -> None:
     run(window, alg, source(dims, tag), tag)
 
@@ -217,9 +224,14 @@ def test_bad_arguments() -> None:
 
     def pooling(**change: object) -> PoolingDesc:
         given: dict[str, object] = {
-            "prop_kind": "forward_inference", "alg_kind": "pooling_max", "src_desc": src,
-            "dst_desc": dst, "strides": (2, 2), "kernel": (2, 2), "padding_l": (0, 0),
-        }  # fmt: skip
+            "prop_kind": "forward_inference",
+            "alg_kind": "pooling_max",
+            "src_desc": src,
+            "dst_desc": dst,
+            "strides": (2, 2),
+            "kernel": (2, 2),
+            "padding_l": (0, 0),
+        }
         return PoolingDesc.forward(**{**given, **change})  # type: ignore[arg-type]
 
     pooling()

@@ -191,10 +191,12 @@ def test_gradients_between_layouts(layouts: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("alg", "window", "layout"),
     [
-        (MAX, "resnet", "nchw"), (MAX, "dense", "nhwc"), (EXCLUDE, "dense", "nChw16c"),
+        (MAX, "resnet", "nchw"),
+        (MAX, "dense", "nhwc"),
+        (EXCLUDE, "dense", "nChw16c"),
         (MAX, "wide", "nhwc"),
     ],
-)  # fmt: skip
+)
 def test_gradients_on_every_instruction_set(isa: str, alg: str, window: str, layout: str) -> None:
     with config.override("max_cpu_isa", isa):
         back(alg, DIMS, WINDOWS[window], (layout, layout))

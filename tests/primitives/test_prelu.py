@@ -87,10 +87,13 @@ def test_sums_that_are_shared_out(shared: tuple[int, ...], layout: str, isa: str
 @pytest.mark.parametrize(
     ("src", "weights", "dst"),
     [
-        ("nchw", "abcd", "nhwc"), ("nChw16c", "acdb", "nchw"), ("nhwc", "aBcd16b", "nChw8c"),
-        ("gaps", "ABcd8a8b", "part"), ("part", "dcba", "ABcd4b16a4b"),
+        ("nchw", "abcd", "nhwc"),
+        ("nChw16c", "acdb", "nchw"),
+        ("nhwc", "aBcd16b", "nChw8c"),
+        ("gaps", "ABcd8a8b", "part"),
+        ("part", "dcba", "ABcd4b16a4b"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("shared", SHARED[:4], ids=str)
 def test_each_tensor_in_its_own_layout(
     shared: tuple[int, ...], src: str, weights: str, dst: str
@@ -122,9 +125,17 @@ def test_types(layout: str, types: tuple[str, str, str], isa: str) -> None:
 
 @pytest.mark.parametrize(
     ("dims", "tag"),
-    [((1,), "a"), ((77,), "a"), ((3, 40), "ab"), ((33, 5), "ba"), ((2, 17, 33), "acb"),
-     ((2, 20, 4, 3, 6), "acdeb"), ((2, 3, 4, 5, 2, 3), "abcdef"), ((1, 64, 1, 1), "aBcd16b")],
-)  # fmt: skip
+    [
+        ((1,), "a"),
+        ((77,), "a"),
+        ((3, 40), "ab"),
+        ((33, 5), "ba"),
+        ((2, 17, 33), "acb"),
+        ((2, 20, 4, 3, 6), "acdeb"),
+        ((2, 3, 4, 5, 2, 3), "abcdef"),
+        ((1, 64, 1, 1), "aBcd16b"),
+    ],
+)
 @pytest.mark.parametrize("shared", [0, 1], ids=["own", "one"])
 def test_shapes(dims: tuple[int, ...], tag: str, shared: int) -> None:
     memory = source(dims, tag)

@@ -93,9 +93,14 @@ class TestPrimitiveDesc:
 
     def test_all_reasons_are_told(self) -> None:
         desc = PoolingDesc.forward(
-            "forward_training", "pooling_max", describe(DIMS, "nchw").with_data_type("s16"),
-            describe((2, 3, 2, 2), "nchw"), (2, 2), (2, 2), (0, 0),
-        )  # fmt: skip
+            "forward_training",
+            "pooling_max",
+            describe(DIMS, "nchw").with_data_type("s16"),
+            describe((2, 3, 2, 2), "nchw"),
+            (2, 2),
+            (2, 2),
+            (0, 0),
+        )
         with pytest.raises(Unimplemented) as caught:
             PrimitiveDesc(desc, ENGINE)
         (candidate,) = caught.value.reasons

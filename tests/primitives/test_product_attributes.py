@@ -116,9 +116,15 @@ def test_what_drops_nothing() -> None:
 @some_rows
 @pytest.mark.parametrize(
     ("dst", "layout"),
-    [("bf16", "plain"), ("bf16", "ba"), ("f16", "plain"), ("f8_e5m2", "plain"), ("f8_e4m3", "ba"),
-     ("f32", "plain")],
-)  # fmt: skip
+    [
+        ("bf16", "plain"),
+        ("bf16", "ba"),
+        ("f16", "plain"),
+        ("f8_e5m2", "plain"),
+        ("f8_e4m3", "ba"),
+        ("f32", "plain"),
+    ],
+)
 def test_stochastic_rounding(dst: str, layout: str, isa: str) -> None:
     attr = PrimitiveAttr()
     attr.set_rounding_mode(Arg.DST, "stochastic")
@@ -154,9 +160,10 @@ def test_ends_of_stochastic_rounding(name: str) -> None:
     dst = Memory(pd.dst_desc, ENGINE)
     args = {
         Arg.SRC: Memory.from_numpy(np.ones((1, 1), np.float32)),
-        Arg.WEIGHTS: Memory.from_numpy(row), Arg.DST: dst,
+        Arg.WEIGHTS: Memory.from_numpy(row),
+        Arg.DST: dst,
         Arg.ROUNDING_SEED: Memory.from_numpy(np.array([3], np.int32)),
-    }  # fmt: skip
+    }
     Primitive(pd).execute(Stream(ENGINE), args)
     got, most = logical(dst)[0], pd.dst_desc.data_type.max
     assert (got[0], got[1]) == (most, -most)

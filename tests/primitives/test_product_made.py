@@ -270,7 +270,7 @@ NARROW = [("bf16", "bf16", "f32"), ("s8", "s8", "f32")]
     isa=sorted({"sse41", "avx2", "avx512_core_vnni", ISAS[-1]} & {*ISAS}),
     way=[*product(["plain", "reversed"], [("f32",) * 3, *NARROW])],
     sizes=[(37, 40, 70), (19, 260, 33), (200, 1028, 17), (33, 8, 15)],
-)  # fmt: skip
+)
 def test_weights_in_rows_and_columns(isa: str, way: tuple[str, Types], sizes: Dims) -> None:
     """Columns that fill no panel, words that fill no square, sums in several blocks, and zero
     points, for which the columns of weights are summed up."""

@@ -47,7 +47,7 @@ def test_compressed_weights(src: str, isa: str) -> None:
     ("scale", "zero_point"),
     [((0, ()), None), ((2, ()), (2, ())), ((3, (6, 1)), (3, (6, 1))), ((3, (4, 5)), (0, ()))],
     ids=str,
-)  # fmt: skip
+)
 def test_decompression(
     scale: tuple[int, Dims], zero_point: tuple[int, Dims] | None, weights: str
 ) -> None:
@@ -89,9 +89,7 @@ def test_f64(layout: str, isa: str) -> None:
 @some_rows
 def test_f64_with_attributes(isa: str) -> None:
     operand = MemoryDesc((1, 35), "f64")
-    attr = attr_of(
-        ("binary", "binary_mul", operand), ("eltwise", "eltwise_relu"), ("sum", 0.5)
-    )  # fmt: skip
+    attr = attr_of(("binary", "binary_mul", operand), ("eltwise", "eltwise_relu"), ("sum", 0.5))
     groups = scaled({Arg.WEIGHTS: (3, (4, 5)), Arg.DST: (0, ())}, {})
     with config.override("max_cpu_isa", isa):
         for dst in ("plain", "reversed", "AB16a16b"):
@@ -105,11 +103,14 @@ def test_f64_with_attributes(isa: str) -> None:
 @pytest.mark.parametrize(
     "types",
     [
-        ("f8_e5m2", "f8_e4m3", "f32"), ("f8_e4m3", "f8_e4m3", "f8_e5m2"),
-        ("f4_e2m1", "f4_e2m1", "f4_e2m1"), ("bf16", "f8_e5m2", "bf16"), ("f16", "f4_e2m1", "f32"),
+        ("f8_e5m2", "f8_e4m3", "f32"),
+        ("f8_e4m3", "f8_e4m3", "f8_e5m2"),
+        ("f4_e2m1", "f4_e2m1", "f4_e2m1"),
+        ("bf16", "f8_e5m2", "bf16"),
+        ("f16", "f4_e2m1", "f32"),
     ],
     ids="-".join,
-)  # fmt: skip
+)
 def test_tiny_floats(types: Types, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         verify(matmul_desc((15, 12, 35), types, ROWS, "f32"), fill="normal")
@@ -117,9 +118,12 @@ def test_tiny_floats(types: Types, isa: str) -> None:
 
 
 @every_pair(
-    isa=NAMES, src=SOME_FLOATS, weights=SOME_FLOATS, rows=[1, 15, 40],
+    isa=NAMES,
+    src=SOME_FLOATS,
+    weights=SOME_FLOATS,
+    rows=[1, 15, 40],
     layouts=[ANY, ROWS, ("reversed",) * 3],
-)  # fmt: skip
+)
 def test_any_two_floats(
     isa: str, src: str, weights: str, rows: int, layouts: tuple[str, str, str]
 ) -> None:

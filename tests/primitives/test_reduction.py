@@ -94,9 +94,10 @@ def test_layouts(layout: str, left: tuple[int, ...]) -> None:
 def test_types(types: tuple[str, str], isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         for alg, layout, left in (
-            ("reduction_sum", "nchw", (3, 35, 1, 1)), ("reduction_max", "nchw", (3, 35, 5, 1)),
+            ("reduction_sum", "nchw", (3, 35, 1, 1)),
+            ("reduction_max", "nchw", (3, 35, 5, 1)),
             ("reduction_mean", "nChw16c", (3, 1, 5, 18)),
-        ):  # fmt: skip
+        ):
             memory = typed_source(DIMS, layout, types[0])
             verify(alg, memory, describe(left, layout).with_data_type(types[1]))
 

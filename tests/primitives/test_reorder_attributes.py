@@ -204,9 +204,12 @@ def test_missing_and_wrong_scales_are_named() -> None:
     with pytest.raises(InvalidArguments, match=r"SCALES\|SRC.*missing"):
         primitive.execute(stream, args)
     for wrong in (
-        MemoryDesc((23,), "f32"), MemoryDesc((24,), "f16"), MemoryDesc((24,), "f32", (2,)),
-        MemoryDesc((4, 6), "f32"), MemoryDesc((24,), "f32", offset0=1),
-    ):  # fmt: skip
+        MemoryDesc((23,), "f32"),
+        MemoryDesc((24,), "f16"),
+        MemoryDesc((24,), "f32", (2,)),
+        MemoryDesc((4, 6), "f32"),
+        MemoryDesc((24,), "f32", offset0=1),
+    ):
         with pytest.raises(InvalidArguments, match=r"SCALES\|SRC"):
             primitive.execute(stream, {**args, Arg.SCALES | Arg.SRC: Memory(wrong, ENGINE)})
     primitive.execute(

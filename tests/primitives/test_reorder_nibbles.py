@@ -63,7 +63,8 @@ def test_any_layout(types: tuple[str, str], case: tuple[Dims, str, str], isa: st
 
 
 @every_pair(
-    isa=ISAS, types=[("s4", "s4"), ("u4", "u8"), ("f4_e2m1", "f32")],
+    isa=ISAS,
+    types=[("s4", "s4"), ("u4", "u8"), ("f4_e2m1", "f32")],
     case=[
         ((260, 66), "ab", "ba"),
         ((130, 255), "ab", "ba"),
@@ -73,7 +74,7 @@ def test_any_layout(types: tuple[str, str], case: tuple[Dims, str, str], isa: st
         ((1, 65, 40, 2), "dcab", "aBcd128b"),
         ((32, 243), (244, 1), "BA32b32a"),
     ],
-)  # fmt: skip
+)
 def test_squares(
     case: tuple[Dims, str | Dims, str | Dims], types: tuple[str, str], isa: str
 ) -> None:

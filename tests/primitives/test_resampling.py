@@ -106,10 +106,18 @@ def test_dimensions(old: tuple[int, ...], new: tuple[int, ...], alg: str) -> Non
 @pytest.mark.parametrize("alg", ALGS)
 @pytest.mark.parametrize(
     "types",
-    [("bf16", "bf16"), ("f16", "f32"), ("f32", "bf16"), ("s8", "s8"), ("u8", "f16"), ("f32", "u8"),
-     ("s32", "s32"), ("s32", "f32")],
+    [
+        ("bf16", "bf16"),
+        ("f16", "f32"),
+        ("f32", "bf16"),
+        ("s8", "s8"),
+        ("u8", "f16"),
+        ("f32", "u8"),
+        ("s32", "s32"),
+        ("s32", "f32"),
+    ],
     ids=">".join,
-)  # fmt: skip
+)
 def test_types(types: tuple[str, str], alg: str, isa: str) -> None:
     with config.override("max_cpu_isa", isa):
         for layout in ("nchw", "nhwc"):

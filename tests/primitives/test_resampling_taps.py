@@ -114,8 +114,10 @@ def test_types(layout: str, kinds: tuple[str, str]) -> None:
     src = typed_source(DIMS, layout, kinds[0])
     forward(src, dst, [scattered(4, 9, 20), scattered(4, 18, 40)])
     rng = np.random.default_rng(1)
-    one = [Taps(rng.integers(0, old, (1, new)), np.ones((1, new))) for old, new in
-           zip(DIMS[2:], (20, 40), strict=True)]  # fmt: skip
+    one = [
+        Taps(rng.integers(0, old, (1, new)), np.ones((1, new)))
+        for old, new in zip(DIMS[2:], (20, 40), strict=True)
+    ]
     forward(src, dst, one, NEAREST)
 
 

@@ -68,10 +68,16 @@ def test_groups(channels: int, group_size: int, layout: str, isa: str) -> None:
 @pytest.mark.parametrize(
     ("src", "dst"),
     [
-        ("nchw", "nhwc"), ("nhwc", "nchw"), ("nChw16c", "nchw"), ("nhwc", "nChw8c"),
-        ("nChw8c", "nChw16c"), ("ABcd4b16a4b", "nhwc"), ("gaps", "part"), ("part16", "nChw16c"),
+        ("nchw", "nhwc"),
+        ("nhwc", "nchw"),
+        ("nChw16c", "nchw"),
+        ("nhwc", "nChw8c"),
+        ("nChw8c", "nChw16c"),
+        ("ABcd4b16a4b", "nhwc"),
+        ("gaps", "part"),
+        ("part16", "nChw16c"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("group_size", [2, 4, 8, 24])
 def test_another_layout_for_the_result(src: str, dst: str, group_size: int) -> None:
     run(source(DIMS, src), describe(DIMS, dst), 1, group_size)
@@ -104,12 +110,20 @@ def test_another_type_for_the_result(layout: str, types: tuple[str, str]) -> Non
 @pytest.mark.parametrize(
     ("dims", "tag", "axis", "group_size"),
     [
-        ((12,), "a", 0, 3), ((70, 3), "ab", 0, 7), ((70, 3), "Ab16a", 0, 7), ((3, 40), "ba", 1, 8),
-        ((2, 6, 35), "abc", 2, 5), ((2, 6, 35), "abC8c", 2, 5), ((2, 20, 4, 6, 3), "acdeb", 3, 2),
-        ((32, 20, 4), "ABc16a16b", 0, 16), ((1, 232, 3, 3), "acdb", 1, 116),
-        ((2, 3, 4, 5, 2, 6), "abcdef", 5, 3), ((2, 9000), "ab", 1, 3000), ((4096, 3), "ab", 0, 64),
+        ((12,), "a", 0, 3),
+        ((70, 3), "ab", 0, 7),
+        ((70, 3), "Ab16a", 0, 7),
+        ((3, 40), "ba", 1, 8),
+        ((2, 6, 35), "abc", 2, 5),
+        ((2, 6, 35), "abC8c", 2, 5),
+        ((2, 20, 4, 6, 3), "acdeb", 3, 2),
+        ((32, 20, 4), "ABc16a16b", 0, 16),
+        ((1, 232, 3, 3), "acdb", 1, 116),
+        ((2, 3, 4, 5, 2, 6), "abcdef", 5, 3),
+        ((2, 9000), "ab", 1, 3000),
+        ((4096, 3), "ab", 0, 64),
     ],
-)  # fmt: skip
+)
 def test_shapes(dims: tuple[int, ...], tag: str, axis: int, group_size: int) -> None:
     memory = source(dims, tag)
     run(memory, memory.desc, axis, group_size)

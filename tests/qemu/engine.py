@@ -141,8 +141,11 @@ class QemuBackend(Backend):
         self.launches += 1
         done = subprocess.run(
             [EMULATOR, "-cpu", _PROCESSOR[self._row.name], str(executable.program)],
-            input=b"".join(given), capture_output=True, timeout=_SECONDS, check=False,
-        )  # fmt: skip
+            input=b"".join(given),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
         if done.returncode:
             what = f"{image.phases[0].symbol} under {EMULATOR} ended with {done.returncode}"
             raise Error(f"{what}: {done.stderr.decode(errors='replace').strip()}")

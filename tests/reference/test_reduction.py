@@ -59,9 +59,11 @@ def test_norms_agree_with_pytorch(p: float, axes: Axes) -> None:
 def test_epsilon_is_added_or_is_the_least() -> None:
     src = np.array([[3.0, 4.0], [0.0, 0.0]])
     for name, want in (
-        ("max", [[5.0], [3.0]]), ("sum", [[34.0**0.5], [3.0]]),
-        ("power_p_max", [[25.0], [9.0]]), ("power_p_sum", [[34.0], [9.0]]),
-    ):  # fmt: skip
+        ("max", [[5.0], [3.0]]),
+        ("sum", [[34.0**0.5], [3.0]]),
+        ("power_p_max", [[25.0], [9.0]]),
+        ("power_p_sum", [[34.0], [9.0]]),
+    ):
         got = reduction(src, f"reduction_norm_lp_{name}", (2, 1), 2.0, 9.0)
         np.testing.assert_allclose(got, want, rtol=1e-15)
 

@@ -68,9 +68,12 @@ def _generated(tree: Path, side: str, asked: Sequence[Replayed]) -> list[str]:
     source = tree / "src" if (tree / "src").is_dir() else tree
     subprocess.run(
         [sys.executable, "-m", "tests.replay.generate", str(folder)],
-        cwd=tree, text=True, check=True, env={**os.environ, "PYTHONPATH": str(source)},
+        cwd=tree,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(source)},
         input=json.dumps([[case.target, case.line] for case in asked]),
-    )  # fmt: skip
+    )
     hashes: list[str] = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     return hashes
 

@@ -60,9 +60,12 @@ def test_a_process_that_is_refused_takes_the_next_row(tmp_path: Path) -> None:
     found = {}
     for stack in ("large", "small"):
         run = subprocess.run(
-            [sys.executable, "-c", REFUSED, stack], capture_output=True, text=True, check=False,
+            [sys.executable, "-c", REFUSED, stack],
+            capture_output=True,
+            text=True,
+            check=False,
             env={"DNNL_CACHE_DIR": str(tmp_path), "PYTHONPATH": ":".join(sys.path)},
-        )  # fmt: skip
+        )
         assert run.returncode == 0, run.stderr
         found[stack] = run.stdout.split()
     assert found["large"] == ["avx512_core_amx", *sorted(AMX)]

@@ -76,9 +76,14 @@ def _matmul(m: int, k: int, n: int) -> Desc:
 
 def _convolution(batch: int, src: int, dst: int, size: int) -> Desc:
     return ConvolutionDesc.forward(
-        INFERENCE, "convolution_direct", _open(batch, src, size, size), _open(dst, src, 3, 3),
-        _open(batch, dst, size, size), (1, 1), (1, 1),
-    )  # fmt: skip
+        INFERENCE,
+        "convolution_direct",
+        _open(batch, src, size, size),
+        _open(dst, src, 3, 3),
+        _open(batch, dst, size, size),
+        (1, 1),
+        (1, 1),
+    )
 
 
 @cache

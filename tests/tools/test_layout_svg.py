@@ -129,9 +129,13 @@ def test_cells_do_not_overlap_and_lie_inside_the_picture(
 
 @pytest.mark.parametrize(
     ("tag", "dims", "size", "count"),
-    [("nChw16c", (1, 17, 2, 3), 16, 12), ("OIhw4i16o4i", (17, 18, 1, 2), 256, 8),
-     ("aBcd4b", (1, 8, 1, 4), 4, 8), ("nchw", (1, 2, 3, 4), 0, 0)],
-)  # fmt: skip
+    [
+        ("nChw16c", (1, 17, 2, 3), 16, 12),
+        ("OIhw4i16o4i", (17, 18, 1, 2), 256, 8),
+        ("aBcd4b", (1, 8, 1, 4), 4, 8),
+        ("nchw", (1, 2, 3, 4), 0, 0),
+    ],
+)
 def test_outlines_hold_whole_blocks(tag: str, dims: tuple[int, ...], size: int, count: int) -> None:
     picture = draw(Grid.of(tag, dims), rows=1000)
     outlines = [box for box in boxes(picture) if box.kind == "block"][1:]  # without the key's

@@ -235,8 +235,9 @@ def test_strides_never_overlap(dims: list[int], data: st.DataObject) -> None:
 @settings(max_examples=100, deadline=None)
 def test_every_numpy_slice_has_a_descriptor(dims: list[int], data: st.DataObject) -> None:
     base = np.zeros(dims, dtype=np.int16)
-    steps = tuple(slice(data.draw(st.integers(0, n - 1)), None, data.draw(st.integers(1, 3)))
-                  for n in dims)  # fmt: skip
+    steps = tuple(
+        slice(data.draw(st.integers(0, n - 1)), None, data.draw(st.integers(1, 3))) for n in dims
+    )
     view = base[steps].transpose(data.draw(st.permutations(range(len(dims)))))
     desc = MemoryDesc(view.shape, "f16", [stride // 2 for stride in view.strides])
     last = tuple(n - 1 for n in view.shape)

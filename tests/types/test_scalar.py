@@ -141,8 +141,11 @@ def test_numbers_alone_are_numbers() -> None:
     # As kernels have them, without exceptions.
     assert math.isnan(dm.sqrt(-1))
     assert (dm.log(0), dm.exp(1000), dm.softplus(1000), dm.sigmoid(-1000)) == (
-        -math.inf, math.inf, 1000.0, 0.0
-    )  # fmt: skip
+        -math.inf,
+        math.inf,
+        1000.0,
+        0.0,
+    )
     with pytest.raises(Error, match="exp takes traced scalars and numbers, not str"):
         dm.exp("1")  # type: ignore[arg-type]
 
@@ -178,7 +181,7 @@ def chained(x: Scalar) -> Any:
         (lambda: 1, "too many positional arguments"),
         (lambda x: round(x, 2), "no digits"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_traced(fn: Callable[..., Any], text: str) -> None:
     with pytest.raises(InvalidArguments, match=text):
         trace(fn, 1)

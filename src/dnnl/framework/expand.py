@@ -79,9 +79,14 @@ def _average_pool(writer: Writer) -> bool:
         return False
     padded = zip(window.padding_r, window.overhang, strict=True)
     shares = padded_shares(
-        scope.shape()[2:], window.out, window.kernel, window.strides, window.dilations,
-        window.padding_l, [behind - beyond for behind, beyond in padded],
-    )  # fmt: skip
+        scope.shape()[2:],
+        window.out,
+        window.kernel,
+        window.strides,
+        window.dilations,
+        window.padding_l,
+        [behind - beyond for behind, beyond in padded],
+    )
     shape, attrs = writer.graph.shape_of(node.output), {**node.attrs, "count_include_pad": 0}
     means = writer.add("AveragePool", (node.inputs[0],), shape, attrs)
     if (shares != 1).any():

@@ -13,7 +13,7 @@ from dnnl.framework.exact import is_whole
 from dnnl.framework.expand_data import gathered
 from dnnl.framework.graph import Shape
 from dnnl.framework.interpolation import (
-    Axis,
+    InterpolatedAxis,
     Rule,
     is_identity,
     is_resampling,
@@ -58,7 +58,7 @@ def resize(writer: Writer) -> bool:
     return True
 
 
-def _is_gathered(writer: Writer, rule: Rule, axes: Sequence[Axis]) -> bool:
+def _is_gathered(writer: Writer, rule: Rule, axes: Sequence[InterpolatedAxis]) -> bool:
     """Whether elements are moved that the primitive does not: integers that f32 does not hold, and
     those of axes that are longer than its code has places for."""
     held = not is_whole(writer.dtype) or writer.dtype in _BYTES
@@ -66,7 +66,9 @@ def _is_gathered(writer: Writer, rule: Rule, axes: Sequence[Axis]) -> bool:
     return rule.mode == "nearest" and (not held or longest > _LONGEST)
 
 
-def _gathered(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: Sequence[int]) -> None:
+def _gathered(
+    writer: Writer, rule: Rule, axes: Sequence[InterpolatedAxis], changed: Sequence[int]
+) -> None:
     """The nearest slices of each axis."""
     value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
     for d in changed:
@@ -75,7 +77,9 @@ def _gathered(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: Sequenc
     _extrapolated(writer, value, rule, axes)
 
 
-def _resampled(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: Sequence[int]) -> None:
+def _resampled(
+    writer: Writer, rule: Rule, axes: Sequence[InterpolatedAxis], changed: Sequence[int]
+) -> None:
     """Weighted sums along all axes at once, or one after the other where these are fewer terms."""
     value, shape = writer.node.inputs[0], tuple(axis.old for axis in axes)
     own = {d: taps(rule, axes[d]) for d in changed}
@@ -89,7 +93,7 @@ def _resampled(writer: Writer, rule: Rule, axes: Sequence[Axis], changed: Sequen
     _extrapolated(writer, value, rule, axes)
 
 
-def _parts(axes: Sequence[Axis], own: dict[int, Taps]) -> list[list[int]]:
+def _parts(axes: Sequence[InterpolatedAxis], own: dict[int, Taps]) -> list[list[int]]:
     """The axes that are resized together."""
     left, total, apart = prod(axis.old for axis in axes), prod(axis.new for axis in axes), 0.0
     for d, each in own.items():
@@ -133,7 +137,7 @@ def _pass(
     return writer.add("Transpose", (value,), dst, {"perm": back})
 
 
-def _extrapolated(writer: Writer, value: str, rule: Rule, axes: Sequence[Axis]) -> None:
+def _extrapolated(writer: Writer, value: str, rule: Rule, axes: Sequence[InterpolatedAxis]) -> None:
     """Another number where the region that is taken goes beyond the axes."""
     shape = tuple(axis.new for axis in axes)
     for d, axis in enumerate(axes):

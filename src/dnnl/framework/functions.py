@@ -277,9 +277,13 @@ def function_of(sources: tuple[str, ...], nodes: tuple[Node, ...], graph: Graph)
         function = Function(_expression(sources, nodes, graph), last.name)
     before = (name for node in nodes[:-1] for name in (*node.fused, node.name))
     return replace(
-        last, op=FUNCTION, inputs=sources, domain=FUNCTION, attrs={"function": function},
+        last,
+        op=FUNCTION,
+        inputs=sources,
+        domain=FUNCTION,
+        attrs={"function": function},
         fused=(*before, *last.fused),
-    )  # fmt: skip
+    )
 
 
 def _expression(sources: tuple[str, ...], nodes: tuple[Node, ...], graph: Graph) -> Expression:

@@ -25,7 +25,7 @@ _S64 = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class InterpolatedAxis:
     """An axis of ``old`` elements that gets ``new`` ones.
 
     ``scale`` is the factor between them, ``width`` the new size with its fraction, ``begin`` and
@@ -92,33 +92,33 @@ class Line:
         return first + np.arange(count).astype(kind) * step, below
 
 
-def _half_pixel(axis: Axis) -> Line:
+def _half_pixel(axis: InterpolatedAxis) -> Line:
     return Line(_HALF / axis.scale - _HALF, 1 / axis.scale)
 
 
-def _pytorch_half_pixel(axis: Axis) -> Line:
+def _pytorch_half_pixel(axis: InterpolatedAxis) -> Line:
     return _half_pixel(axis) if axis.new > 1 else Line(Fraction(0), Fraction(0))
 
 
-def _half_pixel_symmetric(axis: Axis) -> Line:
+def _half_pixel_symmetric(axis: InterpolatedAxis) -> Line:
     line = _half_pixel(axis)
     return Line(line.start + axis.old * _HALF * (1 - axis.new / axis.width), line.step)
 
 
-def _half_pixel_for_nearest(axis: Axis) -> Line:
+def _half_pixel_for_nearest(axis: InterpolatedAxis) -> Line:
     return Line(_HALF / axis.scale, 1 / axis.scale)
 
 
-def _asymmetric(axis: Axis) -> Line:
+def _asymmetric(axis: InterpolatedAxis) -> Line:
     return Line(Fraction(0), 1 / axis.scale)
 
 
-def _align_corners(axis: Axis) -> Line:
+def _align_corners(axis: InterpolatedAxis) -> Line:
     step = (axis.old - 1) / (axis.width - 1) if axis.width != 1 else Fraction(0)
     return Line(Fraction(0), step)
 
 
-def _crop_and_resize(axis: Axis) -> Line:
+def _crop_and_resize(axis: InterpolatedAxis) -> Line:
     last = axis.old - 1
     if axis.new == 1:
         return Line(_HALF * (axis.begin + axis.end) * last, Fraction(0))
@@ -126,7 +126,7 @@ def _crop_and_resize(axis: Axis) -> Line:
 
 
 CROPS = "tf_crop_and_resize"
-COORDINATES: dict[str, Callable[[Axis], Line]] = {
+COORDINATES: dict[str, Callable[[InterpolatedAxis], Line]] = {
     "align_corners": _align_corners,
     "asymmetric": _asymmetric,
     "half_pixel": _half_pixel,
@@ -150,18 +150,18 @@ def _mirrored(line: Line) -> Line:
     return Line(-line.start, -line.step)
 
 
-def coordinates(rule: Rule, axis: Axis) -> Line:
+def coordinates(rule: Rule, axis: InterpolatedAxis) -> Line:
     """Where the new elements lie among the old ones."""
     return COORDINATES[rule.coordinates](axis)
 
 
-def is_identity(rule: Rule, axis: Axis) -> bool:
+def is_identity(rule: Rule, axis: InterpolatedAxis) -> bool:
     """Whether each element is itself."""
     line = coordinates(rule, axis)
     return axis.old == axis.new and line.start == 0 and (line.step == 1 or axis.new == 1)
 
 
-def outside(rule: Rule, axis: Axis) -> npt.NDArray[np.bool_]:
+def outside(rule: Rule, axis: InterpolatedAxis) -> npt.NDArray[np.bool_]:
     """Which new elements lie outside of the old ones and are extrapolated: [new]."""
     if rule.coordinates != CROPS:
         return np.zeros(axis.new, np.bool_)
@@ -169,7 +169,7 @@ def outside(rule: Rule, axis: Axis) -> npt.NDArray[np.bool_]:
     return (line.floors(axis.new) < 0) | (ROUNDINGS["ceil"](line, axis.new) > axis.old - 1)
 
 
-def nearest(rule: Rule, axis: Axis) -> Places:
+def nearest(rule: Rule, axis: InterpolatedAxis) -> Places:
     """The old element that each new one is: [new]."""
     rounding = rule.rounding
     if rounding == "simple":
@@ -178,7 +178,7 @@ def nearest(rule: Rule, axis: Axis) -> Places:
     return np.clip(places, 0, axis.old - 1)
 
 
-def taps(rule: Rule, axis: Axis) -> Taps:
+def taps(rule: Rule, axis: InterpolatedAxis) -> Taps:
     """The old elements that each new one is made of; of those that are extrapolated any."""
     if is_identity(rule, axis):
         return _single(np.arange(axis.new))
@@ -192,7 +192,7 @@ def _single(places: Places) -> Taps:
     return Taps(places[np.newaxis], np.ones((1, len(places))))
 
 
-def _around(rule: Rule, axis: Axis) -> tuple[Places, Float]:
+def _around(rule: Rule, axis: InterpolatedAxis) -> tuple[Places, Float]:
     """The places around each new element, some of them outside, and their weights: both
     [taps, new]."""
     x = coordinates(rule, axis).places(axis.new)
@@ -218,7 +218,7 @@ def _cubic(distance: Float, a: float) -> Float:
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
-def is_resampling(rule: Rule, axis: Axis) -> bool:
+def is_resampling(rule: Rule, axis: InterpolatedAxis) -> bool:
     """Whether the resampling primitive takes the same elements with the same weights."""
     new, old = axis.new, axis.old
     if rule.mode == "cubic" or outside(rule, axis).any():

@@ -130,9 +130,13 @@ def _variadic() -> Operator:
 
 def _pooling(*required: str, role: Role = Role.FUNCTION, stores_bytes: bool = True) -> Operator:
     return Operator(
-        shapes.pooling, spatial.pooling, _ANY, required=required, role=role,
+        shapes.pooling,
+        spatial.pooling,
+        _ANY,
+        required=required,
+        role=role,
         stores_bytes=stores_bytes,
-    )  # fmt: skip
+    )
 
 
 def _exact(infer: Infer, count: int, *required: str, role: Role = Role.EXACT) -> Operator:

@@ -9,7 +9,14 @@ from math import floor, isfinite
 import numpy as np
 
 from dnnl.framework.graph import Array, ModelError, TensorType
-from dnnl.framework.interpolation import COORDINATES, CROPS, ROUNDINGS, Axis, Rule, ratio
+from dnnl.framework.interpolation import (
+    COORDINATES,
+    CROPS,
+    ROUNDINGS,
+    InterpolatedAxis,
+    Rule,
+    ratio,
+)
 from dnnl.framework.shapes import Scope, normal_axis
 
 _MODES = ("nearest", "linear", "cubic")
@@ -58,7 +65,7 @@ def _name(scope: Scope, attribute: str, default: str, known: Collection[str]) ->
     return name
 
 
-def axes_of(scope: Scope) -> tuple[Axis, ...]:
+def axes_of(scope: Scope) -> tuple[InterpolatedAxis, ...]:
     """What becomes of each axis.
 
     Raises ModelError for scales, sizes and regions that do not fit the source.
@@ -67,7 +74,7 @@ def axes_of(scope: Scope) -> tuple[Axis, ...]:
     resized = [normal_axis(axis, len(shape)) for axis in scope.attr("axes", range(len(shape)))]
     if len(set(resized)) != len(resized):
         raise ModelError(f"axes {scope.attr('axes')} name one twice")
-    axes = [Axis(n, n, Fraction(1), Fraction(n)) for n in shape]
+    axes = [InterpolatedAxis(n, n, Fraction(1), Fraction(n)) for n in shape]
     regions = _regions(scope, len(resized))
     scales, sizes = _scales(scope, len(resized)), _sizes(scope, len(resized))
     if (scales is None) == (sizes is None):
@@ -85,20 +92,24 @@ def axes_of(scope: Scope) -> tuple[Axis, ...]:
     return tuple(axes)
 
 
-def _scaled(old: int, scale: float, begin: Fraction, end: Fraction) -> Axis:
+def _scaled(old: int, scale: float, begin: Fraction, end: Fraction) -> InterpolatedAxis:
     # In f32, where 0.7 of 10 is 7.
     width = float(np.float32(old) * np.float32(end - begin) * np.float32(scale))
     if width >= _MOST:
         raise ModelError(f"{scale} times {old} elements are too many")
     exact = ratio(old, floor(width), scale)
-    return Axis(old, floor(width), exact, old * (end - begin) * exact, begin, end)
+    return InterpolatedAxis(old, floor(width), exact, old * (end - begin) * exact, begin, end)
 
 
-def _sized(old: int, size: int, factor: Fraction | None, begin: Fraction, end: Fraction) -> Axis:
+def _sized(
+    old: int, size: int, factor: Fraction | None, begin: Fraction, end: Fraction
+) -> InterpolatedAxis:
     """``factor`` is that of all axes where they keep their ratio."""
     if factor is None:
-        return Axis(old, size, Fraction(size, max(1, old)), Fraction(size), begin, end)
-    return Axis(old, floor(factor * old + Fraction(1, 2)), factor, factor * old, begin, end)
+        return InterpolatedAxis(old, size, Fraction(size, max(1, old)), Fraction(size), begin, end)
+    return InterpolatedAxis(
+        old, floor(factor * old + Fraction(1, 2)), factor, factor * old, begin, end
+    )
 
 
 def _factors(scope: Scope, old: Sequence[int], sizes: Sequence[int]) -> list[Fraction | None]:

@@ -99,9 +99,7 @@ class Descriptor:
         """
         keys = "oikspd" if self.grammar.window == "up" else "iokspd"
         columns = zip(*(self.spatial(key) for key in keys), strict=True)
-        needed = [
-            ((o - 1) * s - i + (k - 1) * (d + 1) + 1 - p, s) for i, o, k, s, p, d in columns
-        ]  # fmt: skip
+        needed = [((o - 1) * s - i + (k - 1) * (d + 1) + 1 - p, s) for i, o, k, s, p, d in columns]
         return tuple(0 if -step < room < 0 else room for room, step in needed)
 
     def with_batch(self, batch: int) -> Descriptor:

@@ -190,7 +190,7 @@ def _tensor(token: str) -> Tensor | None:
         numbers, strides = strides, ""
     return Tensor(
         name, data_type, letters, format_kind, tag, strides, ":".join(extra).rstrip(":"), numbers
-    )  # fmt: skip
+    )
 
 
 def _attribute(part: str) -> tuple[str, str]:

@@ -17,6 +17,12 @@ from typing import TYPE_CHECKING
 from dnnl import lazy
 
 if TYPE_CHECKING:
+    from dnnl.ops.convolution import conv1d as conv1d
+    from dnnl.ops.convolution import conv2d as conv2d
+    from dnnl.ops.convolution import conv3d as conv3d
+    from dnnl.ops.convolution import conv_transpose1d as conv_transpose1d
+    from dnnl.ops.convolution import conv_transpose2d as conv_transpose2d
+    from dnnl.ops.convolution import conv_transpose3d as conv_transpose3d
     from dnnl.ops.dot_product import attention as attention
     from dnnl.ops.elementwise import absolute as absolute
     from dnnl.ops.elementwise import add as add
@@ -50,6 +56,12 @@ if TYPE_CHECKING:
     from dnnl.ops.normalization import log_softmax as log_softmax
     from dnnl.ops.normalization import rms_norm as rms_norm
     from dnnl.ops.normalization import softmax as softmax
+    from dnnl.ops.pooling import avg_pool1d as avg_pool1d
+    from dnnl.ops.pooling import avg_pool2d as avg_pool2d
+    from dnnl.ops.pooling import avg_pool3d as avg_pool3d
+    from dnnl.ops.pooling import max_pool1d as max_pool1d
+    from dnnl.ops.pooling import max_pool2d as max_pool2d
+    from dnnl.ops.pooling import max_pool3d as max_pool3d
     from dnnl.ops.products import linear as linear
     from dnnl.ops.products import matmul as matmul
     from dnnl.ops.reduction import amax as amax
@@ -58,18 +70,6 @@ if TYPE_CHECKING:
     from dnnl.ops.reduction import prod as prod
     from dnnl.ops.reduction import sum as sum
     from dnnl.ops.resampling import interpolate as interpolate
-    from dnnl.ops.windows import avg_pool1d as avg_pool1d
-    from dnnl.ops.windows import avg_pool2d as avg_pool2d
-    from dnnl.ops.windows import avg_pool3d as avg_pool3d
-    from dnnl.ops.windows import conv1d as conv1d
-    from dnnl.ops.windows import conv2d as conv2d
-    from dnnl.ops.windows import conv3d as conv3d
-    from dnnl.ops.windows import conv_transpose1d as conv_transpose1d
-    from dnnl.ops.windows import conv_transpose2d as conv_transpose2d
-    from dnnl.ops.windows import conv_transpose3d as conv_transpose3d
-    from dnnl.ops.windows import max_pool1d as max_pool1d
-    from dnnl.ops.windows import max_pool2d as max_pool2d
-    from dnnl.ops.windows import max_pool3d as max_pool3d
 
 _HOMES = {
     "attention": "dot_product",
@@ -113,18 +113,18 @@ _HOMES = {
     "prod": "reduction",
     "sum": "reduction",
     "interpolate": "resampling",
-    "avg_pool1d": "windows",
-    "avg_pool2d": "windows",
-    "avg_pool3d": "windows",
-    "conv1d": "windows",
-    "conv2d": "windows",
-    "conv3d": "windows",
-    "conv_transpose1d": "windows",
-    "conv_transpose2d": "windows",
-    "conv_transpose3d": "windows",
-    "max_pool1d": "windows",
-    "max_pool2d": "windows",
-    "max_pool3d": "windows",
+    "avg_pool1d": "pooling",
+    "avg_pool2d": "pooling",
+    "avg_pool3d": "pooling",
+    "conv1d": "convolution",
+    "conv2d": "convolution",
+    "conv3d": "convolution",
+    "conv_transpose1d": "convolution",
+    "conv_transpose2d": "convolution",
+    "conv_transpose3d": "convolution",
+    "max_pool1d": "pooling",
+    "max_pool2d": "pooling",
+    "max_pool3d": "pooling",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604 - the table above has them
 __getattr__, __dir__ = lazy.names(__name__, _HOMES)

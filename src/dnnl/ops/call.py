@@ -75,8 +75,10 @@ class _Call:
             return
         if self.casts:
             pairs = zip(given, self.casts, strict=True)
-            given = [np.asarray(array, dtype, order="C") if array.dtype != dtype else array
-                     for array, dtype in pairs]  # fmt: skip
+            given = [
+                np.asarray(array, dtype, order="C") if array.dtype != dtype else array
+                for array, dtype in pairs
+            ]
         dst = result if self.held is None else np.empty(self.shape, self.held)
         addresses = [address_of(array) for array in (*given, dst)]
         self.primitive.execute_at(_stream(), [addresses[place] for place in self.order])

@@ -96,9 +96,14 @@ def rms_norm(
 
 
 def _normalized(
-    x: Any, shape: Sequence[int] | int, weight: Any, bias: Any, eps: float, out: Any,
+    x: Any,
+    shape: Sequence[int] | int,
+    weight: Any,
+    bias: Any,
+    eps: float,
+    out: Any,
     flags: NormFlags,
-) -> Any:  # fmt: skip
+) -> Any:
     params = many("normalized_shape", shape, read_int), flags | _flags(weight, bias), _epsilon(eps)
     arrays, names = present({"x": x}, weight=weight, bias=bias)
     return call(_rows, arrays, params, out, names)

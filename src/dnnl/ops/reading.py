@@ -9,6 +9,7 @@ from typing import TypeVar
 from dnnl.errors import InvalidArguments
 from dnnl.primitives.parameters import Spatial
 from dnnl.types.layout_input import read_int, read_sequence
+from dnnl.types.memory_desc import MemoryDesc
 
 T = TypeVar("T")
 
@@ -54,3 +55,17 @@ def _is_index(value: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def check_window(name: str, window: Sequence[int], x: MemoryDesc, spatial: Sequence[int]) -> None:
+    """Raise where a window does not fit into x, so that its results would be less than one."""
+    if min(spatial) < 1:
+        rule = f"reaches over x, which has the shape {x.dims}, with its padding"
+        raise InvalidArguments(name, tuple(window), rule)
+
+
+def check_ndims(count: int, **images: MemoryDesc) -> None:
+    """Raise unless each has two dimensions and so many spatial ones."""
+    for name, desc in images.items():
+        if desc.ndims != count + 2:
+            raise InvalidArguments(name, desc.dims, f"expected {count + 2} dimensions")

@@ -106,9 +106,8 @@ class BatchNormalizationDesc(Desc):
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, epsilon=epsilon,
-            flags=flags,
-        )  # fmt: skip
+            prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, epsilon=epsilon, flags=flags
+        )
 
     @classmethod
     def backward(
@@ -124,9 +123,13 @@ class BatchNormalizationDesc(Desc):
         raises InvalidArguments where the rules are broken."""
         check_backward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
-            src_desc=src_desc, epsilon=epsilon, flags=flags,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            src_desc=src_desc,
+            epsilon=epsilon,
+            flags=flags,
+        )
 
     def check(self) -> None:
         """There are channels, and all tensors have the dims of src."""
@@ -151,18 +154,30 @@ class BatchNormalizationDesc(Desc):
 def _forward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     training = desc.prop_kind is PropKind.forward_training
     configure = partial(
-        forward_kernel.configure, desc.src_desc, desc.dst_desc, isa, desc.epsilon, desc.flags,
-        _workspace(desc) if training and desc.fused_relu else None, training,
-    )  # fmt: skip
+        forward_kernel.configure,
+        desc.src_desc,
+        desc.dst_desc,
+        isa,
+        desc.epsilon,
+        desc.flags,
+        _workspace(desc) if training and desc.fused_relu else None,
+        training,
+    )
     return plan_forward(desc, attr, isa, configure, forward_kernel.build)
 
 
 def _backward(desc: BatchNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
-        backward_kernel.configure, desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, isa,
-        desc.epsilon, desc.flags, _workspace(desc) if desc.fused_relu else None,
+        backward_kernel.configure,
+        desc.src_desc,
+        desc.diff_dst_desc,
+        desc.diff_src_desc,
+        isa,
+        desc.epsilon,
+        desc.flags,
+        _workspace(desc) if desc.fused_relu else None,
         desc.prop_kind in _WEIGHTS,
-    )  # fmt: skip
+    )
     return plan_nest(desc, attr, isa, configure, backward_kernel.build)
 
 

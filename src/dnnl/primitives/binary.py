@@ -64,9 +64,12 @@ class BinaryDesc(Desc):
         src2_desc: MemoryDesc | None = None,
     ) -> None:
         self._fill(
-            alg_kind=alg_kind, src0_desc=src0_desc, src1_desc=src1_desc, dst_desc=dst_desc,
+            alg_kind=alg_kind,
+            src0_desc=src0_desc,
+            src1_desc=src1_desc,
+            dst_desc=dst_desc,
             src2_desc=MemoryDesc.zero() if src2_desc is None else src2_desc,
-        )  # fmt: skip
+        )
 
     def check(self) -> None:
         """The sources can be broadcast to each other, dst has the dims of the result, and a
@@ -98,11 +101,15 @@ class BinaryDesc(Desc):
         return f"{spelled(self.src0_desc.dims)}:{spelled(self.src1_desc.dims)}"
 
 
-def _configure(desc: BinaryDesc) -> partial[kernel.Conf | Refusal]:
+def _configure(desc: BinaryDesc) -> partial[kernel.BinaryConf | Refusal]:
     return partial(
-        kernel.configure, desc.alg_kind, desc.src0_desc, desc.src1_desc, desc.src2_desc,
+        kernel.configure,
+        desc.alg_kind,
+        desc.src0_desc,
+        desc.src1_desc,
+        desc.src2_desc,
         desc.dst_desc,
-    )  # fmt: skip
+    )
 
 
 def _nest(desc: BinaryDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:

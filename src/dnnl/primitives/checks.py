@@ -77,9 +77,15 @@ def window_hint(
     if not any(dilations):
         return ""
     sizes = zip(
-        images, kernel, window.strides, window.padding_r, dilations, window.padding_l, out,
+        images,
+        kernel,
+        window.strides,
+        window.padding_r,
+        dilations,
+        window.padding_l,
+        out,
         strict=False,
-    )  # fmt: skip
+    )
     if len(images) == len(out) and all(
         places(n, k, s, left + right, gap) == o for n, k, s, left, right, gap, o in sizes
     ):

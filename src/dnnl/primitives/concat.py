@@ -26,7 +26,7 @@ from dnnl.primitives.implementation import (
     plan_open_forward,
 )
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
-from dnnl.primitives.parameters import Axis
+from dnnl.primitives.parameters import AxisDomain
 from dnnl.reference.concat import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -53,7 +53,7 @@ class ConcatDesc(Desc):
     ) -> None:
         sources = read_sources(src_descs)
         if dst_desc is None or getattr(dst_desc, "is_zero", False):
-            dims = _joined(sources, Axis().read("axis", axis, sources[0].ndims))
+            dims = _joined(sources, AxisDomain().read("axis", axis, sources[0].ndims))
             dst_desc = MemoryDesc(dims, sources[0].data_type, "any")
         self._fill(axis=axis, src_descs=sources, dst_desc=dst_desc)
 
@@ -127,7 +127,7 @@ def _open_sizes(desc: ConcatDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
     return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: ConcatDesc) -> partial[kernel.Conf | Refusal]:
+def _configure(desc: ConcatDesc) -> partial[kernel.ConcatConf | Refusal]:
     return partial(kernel.configure, desc.axis, desc.src_descs, desc.dst_desc)
 
 
@@ -157,7 +157,7 @@ ConcatDesc.operation = Operation(
         Role(Arg.MULTIPLE_SRC, "src", "src_descs", reads=FORWARD, many=True, case=_sources),
         Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, chosen=True, case=_target),
     ),
-    parameters=(Parameter("axis", Axis(), lambda case: case["axis"], "axis"),),
+    parameters=(Parameter("axis", AxisDomain(), lambda case: case["axis"], "axis"),),
     reference=SPECIFICATION,
     examples=("--axis=1 --dtag=undef,axb 3x5x7:3x16x7",),
     implementations=(

@@ -13,6 +13,7 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution import chain as chains
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution as kernel
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import WINDOW, Grammar
 from dnnl.language.options import (
@@ -122,10 +123,16 @@ class ChainedDesc(ConvolutionDesc):
             dst = dense_like(dst, first.dst_desc)
         bias = None if entry.bias_dt is DataType.undef else MemoryDesc((c,), entry.bias_dt)
         second = ConvolutionDesc.forward(
-            first.prop_kind, Alg.convolution_direct, between,
-            MemoryDesc(kernel, entry.weights_dt, "any"), dst, [entry.stride] * 2,
-            [entry.padding_l] * 2, right, bias_desc=bias,
-        )  # fmt: skip
+            first.prop_kind,
+            Alg.convolution_direct,
+            between,
+            MemoryDesc(kernel, entry.weights_dt, "any"),
+            dst,
+            [entry.stride] * 2,
+            [entry.padding_l] * 2,
+            right,
+            bias_desc=bias,
+        )
         fields = {each.name: getattr(first, each.name) for each in dataclass_fields(first)}
         return cls(**{**fields, "dst_desc": between}, second=second, number=number)
 
@@ -176,8 +183,8 @@ def _chain(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
         detail = "a sum before a depthwise convolution: there is no dst to add"
         return Refusal(Reason.POST_OP, detail)
     of_first, of_second = chains.split(quantization_of(attr, desc.weights_desc))
-    first = problem_of(desc, before, of_first, kernel.Problem)
-    second = problem_of(desc.second, behind, of_second, kernel.Problem)
+    first = problem_of(desc, before, of_first, ConvolutionProblem)
+    second = problem_of(desc.second, behind, of_second, ConvolutionProblem)
     chain = chains.resolve(chains.Chain(first, second, desc.number), isa)
     before = resolve_post_ops(before, chain.first.dst)
     behind = resolve_post_ops(behind, chain.second.dst)
@@ -209,12 +216,18 @@ def _no_chain(desc: SlidingDesc, post_ops: Sequence[PostOp]) -> str:
 
 
 def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(desc, attr, isa, kernel.Problem, kernel.resolve, kernel.configure, kernel.build)
+    return plan(desc, attr, isa, ConvolutionProblem, kernel.resolve, kernel.configure, kernel.build)
 
 
 def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan(
-        desc, attr, isa, kernel.Problem, depthwise.resolve, depthwise.configure, depthwise.build
+        desc,
+        attr,
+        isa,
+        ConvolutionProblem,
+        depthwise.resolve,
+        depthwise.configure,
+        depthwise.build,
     )
 
 

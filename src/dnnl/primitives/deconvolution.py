@@ -71,7 +71,9 @@ class DeconvolutionDesc(SlidingDesc):
 
 
 def _brgemm(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
-    return plan(desc, attr, isa, kernel.Problem, kernel.resolve, kernel.configure, kernel.build)
+    return plan(
+        desc, attr, isa, kernel.DeconvolutionProblem, kernel.resolve, kernel.configure, kernel.build
+    )
 
 
 def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -79,7 +81,7 @@ def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
         desc,
         attr,
         isa,
-        kernel.Problem,
+        kernel.DeconvolutionProblem,
         depthwise.resolve,
         depthwise.configure,
         kernel.build_depthwise,

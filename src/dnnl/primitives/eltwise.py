@@ -99,9 +99,14 @@ class EltwiseDesc(Desc):
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
-            alpha=alpha, beta=beta, function=fn,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            alg_kind=alg_kind,
+            src_desc=src_desc,
+            dst_desc=dst_desc,
+            alpha=alpha,
+            beta=beta,
+            function=fn,
+        )
 
     @classmethod
     def backward(
@@ -119,10 +124,15 @@ class EltwiseDesc(Desc):
         broken."""
         data = "dst_desc" if _uses_dst(alg_kind) else "src_desc"
         return cls.made(
-            prop_kind="backward_data", alg_kind=alg_kind, diff_src_desc=diff_src_desc,
-            diff_dst_desc=diff_dst_desc, alpha=alpha, beta=beta, function=fn,
+            prop_kind="backward_data",
+            alg_kind=alg_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            alpha=alpha,
+            beta=beta,
+            function=fn,
             **{data: data_desc},
-        )  # fmt: skip
+        )
 
     def check(self) -> None:
         """All tensors have the same dims, the bounds of a clip are in order, the sign of a result
@@ -181,11 +191,16 @@ def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
     return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: EltwiseDesc) -> Callable[[Attributes], kernel.Conf | Refusal]:
+def _configure(desc: EltwiseDesc) -> Callable[[Attributes], kernel.EltwiseConf | Refusal]:
     return partial(
-        kernel.configure, desc.alg_kind, desc.alpha, desc.beta, desc.src_desc, desc.dst_desc,
+        kernel.configure,
+        desc.alg_kind,
+        desc.alpha,
+        desc.beta,
+        desc.src_desc,
+        desc.dst_desc,
         _expression(desc),
-    )  # fmt: skip
+    )
 
 
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -196,11 +211,18 @@ def _open_gradient(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | R
     return plan_open(desc, attr, isa, _gradient(desc), gradient)
 
 
-def _gradient(desc: EltwiseDesc) -> Callable[[], gradient.Conf | Refusal]:
+def _gradient(desc: EltwiseDesc) -> Callable[[], gradient.EltwiseBackwardConf | Refusal]:
     return partial(
-        gradient.configure, desc.alg_kind, desc.alpha, desc.beta, desc.diff_src_desc,
-        desc.diff_dst_desc, desc.src_desc, desc.dst_desc, _expression(desc),
-    )  # fmt: skip
+        gradient.configure,
+        desc.alg_kind,
+        desc.alpha,
+        desc.beta,
+        desc.diff_src_desc,
+        desc.diff_dst_desc,
+        desc.src_desc,
+        desc.dst_desc,
+        _expression(desc),
+    )
 
 
 def _data(role: Role, *, of_dst: bool) -> Role:

@@ -18,7 +18,7 @@ from dnnl.primitives.checks import check_dims, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_nest
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
-from dnnl.primitives.parameters import Axis
+from dnnl.primitives.parameters import AxisDomain
 from dnnl.reference.gather import SPECIFICATION
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -110,7 +110,7 @@ GatherDesc.operation = Operation(
         Role(Arg.SRC_1, "src", "indices_desc", reads=FORWARD, case=_indices),
         Role(Arg.DST, "dst", "dst_desc", writes=FORWARD, like=("src_desc",), case=_dst),
     ),
-    parameters=(Parameter("axis", Axis(), lambda case: case["axis"], "axis"),),
+    parameters=(Parameter("axis", AxisDomain(), lambda case: case["axis"], "axis"),),
     reference=SPECIFICATION,
     examples=(
         "--axis=0,1,2 --stag=abx,axb 13x19x5:7",

@@ -88,9 +88,13 @@ class GroupNormalizationDesc(Desc):
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, groups=groups,
-            epsilon=epsilon, flags=flags,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            src_desc=src_desc,
+            dst_desc=dst_desc,
+            groups=groups,
+            epsilon=epsilon,
+            flags=flags,
+        )
 
     @classmethod
     def backward(
@@ -107,9 +111,14 @@ class GroupNormalizationDesc(Desc):
         raises InvalidArguments where the rules are broken."""
         check_backward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
-            src_desc=src_desc, groups=groups, epsilon=epsilon, flags=flags,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            src_desc=src_desc,
+            groups=groups,
+            epsilon=epsilon,
+            flags=flags,
+        )
 
     def check(self) -> None:
         """There is space, groups are of equally many channels, and all tensors have the dims of
@@ -132,17 +141,30 @@ class GroupNormalizationDesc(Desc):
 
 def _forward(desc: GroupNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
-        forward_kernel.configure, desc.src_desc, desc.dst_desc, isa, desc.groups, desc.epsilon,
-        desc.flags, desc.prop_kind is PropKind.forward_training,
-    )  # fmt: skip
+        forward_kernel.configure,
+        desc.src_desc,
+        desc.dst_desc,
+        isa,
+        desc.groups,
+        desc.epsilon,
+        desc.flags,
+        desc.prop_kind is PropKind.forward_training,
+    )
     return plan_forward(desc, attr, isa, configure, forward_kernel.build)
 
 
 def _backward(desc: GroupNormalizationDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
-        backward_kernel.configure, desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, isa,
-        desc.groups, desc.epsilon, desc.flags, desc.prop_kind in _WEIGHTS,
-    )  # fmt: skip
+        backward_kernel.configure,
+        desc.src_desc,
+        desc.diff_dst_desc,
+        desc.diff_src_desc,
+        isa,
+        desc.groups,
+        desc.epsilon,
+        desc.flags,
+        desc.prop_kind in _WEIGHTS,
+    )
     return plan_nest(desc, attr, isa, configure, backward_kernel.build)
 
 
@@ -166,9 +188,14 @@ def _channel(
 ) -> Role:
     """A tensor with one number for each channel."""
     return Role(
-        argument, name, reads=reads, writes=writes, when=_flagged(flag), derived=_channels,
+        argument,
+        name,
+        reads=reads,
+        writes=writes,
+        when=_flagged(flag),
+        derived=_channels,
         letters="c",
-    )  # fmt: skip
+    )
 
 
 def _statistic(argument: Arg) -> tuple[Role, Role, Role]:
@@ -176,9 +203,14 @@ def _statistic(argument: Arg) -> tuple[Role, Role, Role]:
 
     def role(when: _Condition, reads: Passes = NEVER, writes: Passes = NEVER) -> Role:
         return Role(
-            argument, "stats", reads=reads, writes=writes, when=when, derived=_statistics,
+            argument,
+            "stats",
+            reads=reads,
+            writes=writes,
+            when=when,
+            derived=_statistics,
             letters="nc",
-        )  # fmt: skip
+        )
 
     given = _flagged(NormFlags.use_global_stats)
     return (

@@ -14,7 +14,7 @@ from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.pairs import Pairs
 from dnnl.errors import InvalidArguments, Unimplemented
-from dnnl.kernels.product.plan.summary import Inside, Inspectable, told
+from dnnl.kernels.product.plan.summary import Inspectable, PlanSummary, told
 from dnnl.primitives.amounts import duration, scaled, size
 from dnnl.primitives.implementation import Plan
 from dnnl.primitives.limits import Limits, limits
@@ -238,7 +238,7 @@ def _arguments(desc: Any, attr: PrimitiveAttr) -> Iterator[tuple[str, int]]:
         yield "mask", Arg.DROPOUT_MASK
 
 
-def _packings(names: Mapping[int, str], inside: Inside) -> Iterator[Packing]:
+def _packings(names: Mapping[int, str], inside: PlanSummary) -> Iterator[Packing]:
     last = () if inside.copy_out is None else (inside.copy_out,)
     for (src, given), (dst, made) in (*inside.copies_in, *last):
         name = names.get(src) or names.get(dst) or "what is packed already"
@@ -261,7 +261,7 @@ def _steps(recipe: Recipe) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _tile(steps: tuple[Step, ...], inside: Inside | None, isa: Isa) -> str:
+def _tile(steps: tuple[Step, ...], inside: PlanSummary | None, isa: Isa) -> str:
     """The tile of the products; elsewhere that of the last phase."""
     if inside is not None and inside.blocking is not None:
         tile = inside.blocking.tile
@@ -269,7 +269,7 @@ def _tile(steps: tuple[Step, ...], inside: Inside | None, isa: Isa) -> str:
     return steps[-1].tile if steps else "0x0"
 
 
-def _factors(inside: Inside) -> str:
+def _factors(inside: PlanSummary) -> str:
     """How two factors are multiplied."""
     how = inside.multiply
     by = (how.tiles or how.dot).instruction.removeprefix("llvm.x86.").removeprefix(

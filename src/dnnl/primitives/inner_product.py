@@ -8,7 +8,7 @@ from dnnl.codegen.ir.kernel import Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.matmul import inner_product as kernel
-from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.descriptor import Grammar
@@ -73,9 +73,12 @@ class InnerProductDesc(Desc):
     ) -> InnerProductDesc:
         """Describe a forward computation; raises InvalidArguments where sizes do not agree."""
         return cls.made(
-            prop_kind=prop_kind, src_desc=src_desc, weights_desc=weights_desc,
-            bias_desc=bias_desc, dst_desc=dst_desc,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            src_desc=src_desc,
+            weights_desc=weights_desc,
+            bias_desc=bias_desc,
+            dst_desc=dst_desc,
+        )
 
     @classmethod
     def backward_data(
@@ -84,12 +87,14 @@ class InnerProductDesc(Desc):
         """Describe the gradient of src. Nothing computes it yet: raises Unimplemented, and
         InvalidArguments where sizes do not agree."""
         raise lacking(
-            cls.operation, PropKind.backward_data,
+            cls.operation,
+            PropKind.backward_data,
             lambda: cls.forward(
                 PropKind.forward_training, diff_src_desc, weights_desc, diff_dst_desc
             ),
-            "diff_src_desc", "diff_dst_desc",
-        )  # fmt: skip
+            "diff_src_desc",
+            "diff_dst_desc",
+        )
 
     @classmethod
     def backward_weights(
@@ -102,13 +107,19 @@ class InnerProductDesc(Desc):
         """Describe the gradients of weights and bias. Nothing computes them yet: raises
         Unimplemented, and InvalidArguments where sizes do not agree."""
         raise lacking(
-            cls.operation, PropKind.backward_weights,
+            cls.operation,
+            PropKind.backward_weights,
             lambda: cls.forward(
-                PropKind.forward_training, src_desc, diff_weights_desc, diff_dst_desc,
+                PropKind.forward_training,
+                src_desc,
+                diff_weights_desc,
+                diff_dst_desc,
                 diff_bias_desc,
             ),
-            "diff_weights_desc", "diff_dst_desc", "diff_bias_desc",
-        )  # fmt: skip
+            "diff_weights_desc",
+            "diff_dst_desc",
+            "diff_bias_desc",
+        )
 
     def check(self) -> None:
         """The sizes of the tensors agree."""
@@ -138,11 +149,15 @@ def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Ref
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points", "dropout")
     if refusal is not None:
         return refusal
-    open_problem = Problem(
-        desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+    open_problem = ProductProblem(
+        desc.src_desc,
+        bare(desc.weights_desc),
+        desc.bias_desc,
+        desc.dst_desc,
+        tuple(attr.post_ops),
         quantization_of(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
-    )  # fmt: skip
+    )
     problem = kernel.resolve(open_problem, isa)
     problem = replace(
         problem,
@@ -155,9 +170,12 @@ def _brgemm(desc: InnerProductDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Ref
     compensated = desc.weights_desc.compensation is not None
     weights = desc.weights_desc if compensated else problem.weights
     decided = replace(
-        desc, src_desc=problem.src, weights_desc=weights,
-        bias_desc=problem.bias, dst_desc=problem.dst,
-    )  # fmt: skip
+        desc,
+        src_desc=problem.src,
+        weights_desc=weights,
+        bias_desc=problem.bias,
+        dst_desc=problem.dst,
+    )
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 

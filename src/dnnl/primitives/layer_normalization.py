@@ -107,9 +107,14 @@ class LayerNormalizationDesc(Desc):
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, stat_desc=stat_desc,
-            epsilon=epsilon, flags=flags, scale_shift_data_type=scale_shift_data_type,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            src_desc=src_desc,
+            dst_desc=dst_desc,
+            stat_desc=stat_desc,
+            epsilon=epsilon,
+            flags=flags,
+            scale_shift_data_type=scale_shift_data_type,
+        )
 
     @classmethod
     def backward(
@@ -128,11 +133,16 @@ class LayerNormalizationDesc(Desc):
         are broken. ``prop_kind`` is backward, or backward_data without scale and shift."""
         check_backward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
-            src_desc=src_desc, stat_desc=stat_desc, epsilon=epsilon, flags=flags,
+            prop_kind=prop_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            src_desc=src_desc,
+            stat_desc=stat_desc,
+            epsilon=epsilon,
+            flags=flags,
             scale_shift_data_type=scale_shift_data_type,
             diff_scale_shift_data_type=diff_scale_shift_data_type,
-        )  # fmt: skip
+        )
 
     def __post_init__(self) -> None:
         # Which tensors there are depends on the flags.
@@ -173,9 +183,12 @@ class LayerNormalizationDesc(Desc):
         if any(dim == last for dim, _ in src.inner_blocks):
             return MemoryDesc(src.dims[:-1], "f32")
         return MemoryDesc(
-            src.dims[:-1], "f32", src.strides[:-1], inner_blocks=src.inner_blocks,
+            src.dims[:-1],
+            "f32",
+            src.strides[:-1],
+            inner_blocks=src.inner_blocks,
             padded_dims=src.padded_dims[:-1],
-        )  # fmt: skip
+        )
 
     def channels(self, flag: NormFlags, data_type: DataType) -> MemoryDesc:
         """The descriptor of scale or shift, the zero one without their flag."""
@@ -184,16 +197,22 @@ class LayerNormalizationDesc(Desc):
         return MemoryDesc(self.src_desc.dims[-1:], data_type)
 
 
-def _configure(desc: LayerNormalizationDesc, attributes: Attributes) -> kernel.Conf | Refusal:
+def _configure(
+    desc: LayerNormalizationDesc, attributes: Attributes
+) -> kernel.LayerNormalizationConf | Refusal:
     given = NormFlags.use_global_stats in desc.flags
-    conf = kernel.Conf(
-        desc.src_desc, desc.dst_desc, desc.stat_desc,
+    conf = kernel.LayerNormalizationConf(
+        desc.src_desc,
+        desc.dst_desc,
+        desc.stat_desc,
         desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
         desc.channels(NormFlags.use_shift, desc.scale_shift_data_type),
-        desc.epsilon, NormFlags.rms_norm in desc.flags, given,
+        desc.epsilon,
+        NormFlags.rms_norm in desc.flags,
+        given,
         desc.prop_kind is PropKind.forward_training and not given,
         attributes,
-    )  # fmt: skip
+    )
     return kernel.configure(conf)
 
 
@@ -213,14 +232,21 @@ def _open_gradients(desc: LayerNormalizationDesc, attr: PrimitiveAttr, isa: Isa)
     return plan_open(desc, attr, isa, _gradients(desc, isa), backward)
 
 
-def _gradients(desc: LayerNormalizationDesc, isa: Isa) -> Callable[[], gradients.Conf | Refusal]:
-    conf = gradients.Conf(
-        desc.src_desc, desc.diff_dst_desc, desc.diff_src_desc, desc.stat_desc,
+def _gradients(
+    desc: LayerNormalizationDesc, isa: Isa
+) -> Callable[[], gradients.LayerNormalizationBackwardConf | Refusal]:
+    conf = gradients.LayerNormalizationBackwardConf(
+        desc.src_desc,
+        desc.diff_dst_desc,
+        desc.diff_src_desc,
+        desc.stat_desc,
         desc.channels(NormFlags.use_scale, desc.scale_shift_data_type),
         desc.channels(NormFlags.use_scale, desc.diff_scale_shift_data_type),
         desc.channels(NormFlags.use_shift, desc.diff_scale_shift_data_type),
-        desc.epsilon, NormFlags.rms_norm in desc.flags, NormFlags.use_global_stats in desc.flags,
-    )  # fmt: skip
+        desc.epsilon,
+        NormFlags.rms_norm in desc.flags,
+        NormFlags.use_global_stats in desc.flags,
+    )
     return partial(backward.configure, conf, isa)
 
 
@@ -245,10 +271,16 @@ def _statistic(argument: Arg, *conditions: _Condition) -> tuple[Role, Role]:
 
     def role(when: _Condition, reads: Passes = NEVER, writes: Passes = NEVER) -> Role:
         return Role(
-            argument, "stats", "stat_desc", reads=reads, writes=writes, like=("row_desc",),
-            optional=True, case=_stat_desc,
+            argument,
+            "stats",
+            "stat_desc",
+            reads=reads,
+            writes=writes,
+            like=("row_desc",),
+            optional=True,
+            case=_stat_desc,
             when=lambda desc: all(condition(desc) for condition in (when, *conditions)),
-        )  # fmt: skip
+        )
 
     return role(_read, reads=FORWARD | BACKWARD_DATA), role(_written, writes=TRAINING)
 
@@ -268,9 +300,14 @@ def _channel(
 ) -> Role:
     """A tensor with one number for each place in a row."""
     return Role(
-        argument, name, reads=reads, writes=writes, when=_flagged(flag), letters="c",
+        argument,
+        name,
+        reads=reads,
+        writes=writes,
+        when=_flagged(flag),
+        letters="c",
         derived=lambda desc: desc.channels(flag, getattr(desc, data_type)),
-    )  # fmt: skip
+    )
 
 
 def _data(number: int, kind: int) -> Callable[[CaseValues], MemoryDesc]:

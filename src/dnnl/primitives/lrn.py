@@ -80,9 +80,15 @@ class LrnDesc(Desc):
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
-            local_size=local_size, alpha=alpha, beta=beta, k=k,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            alg_kind=alg_kind,
+            src_desc=src_desc,
+            dst_desc=dst_desc,
+            local_size=local_size,
+            alpha=alpha,
+            beta=beta,
+            k=k,
+        )
 
     @classmethod
     def backward(
@@ -99,10 +105,16 @@ class LrnDesc(Desc):
         """Describe the gradient of a forward computation of ``src_desc``; raises InvalidArguments
         where the rules are broken."""
         return cls.made(
-            prop_kind="backward_data", alg_kind=alg_kind, diff_src_desc=diff_src_desc,
-            diff_dst_desc=diff_dst_desc, src_desc=src_desc, local_size=local_size, alpha=alpha,
-            beta=beta, k=k,
-        )  # fmt: skip
+            prop_kind="backward_data",
+            alg_kind=alg_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            src_desc=src_desc,
+            local_size=local_size,
+            alpha=alpha,
+            beta=beta,
+            k=k,
+        )
 
     def check(self) -> None:
         """There are batch, channels and space, and all tensors have the dims of src."""

@@ -12,7 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.matmul import exact, open, open_product, vector
 from dnnl.kernels.matmul import matmul as kernel
-from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import INVALID, CaseValues, tensor
 from dnnl.language.encodings import ENCODING, GROUPED
@@ -168,7 +168,7 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(decided, problem.post_ops, Recipe(conf, isa, kernel.build), conf.scratchpad)
 
 
-def _decided(desc: MatmulDesc, problem: Problem) -> MatmulDesc:
+def _decided(desc: MatmulDesc, problem: ProductProblem) -> MatmulDesc:
     """The description with the layouts of a problem; weights keep the sums behind them."""
     compensated = desc.weights_desc.compensation is not None
     weights = desc.weights_desc if compensated else problem.weights
@@ -211,12 +211,16 @@ def _open_sizes(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
     return Plan(_decided(desc, problem), problem.post_ops, recipe, sizes=sizes)
 
 
-def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Problem:
-    return Problem(
-        desc.src_desc, bare(desc.weights_desc), desc.bias_desc, desc.dst_desc, tuple(attr.post_ops),
+def _problem(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> ProductProblem:
+    return ProductProblem(
+        desc.src_desc,
+        bare(desc.weights_desc),
+        desc.bias_desc,
+        desc.dst_desc,
+        tuple(attr.post_ops),
         quantization_of(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
-    )  # fmt: skip
+    )
 
 
 def _nest(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -239,7 +243,7 @@ def _fold(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     decided = MatmulDesc(src, weights, dst, desc.bias_desc)
 
-    def configure(attributes: Attributes) -> vector.Conf | Refusal:
+    def configure(attributes: Attributes) -> vector.VectorProductConf | Refusal:
         bias, post_ops = desc.bias_desc, attributes.post_ops
         refusal = attributes.quantization.refuse({})
         return refusal or vector.configure(src, weights, bias, dst, post_ops, isa)
@@ -283,9 +287,11 @@ def _complete(desc: MatmulDesc, case: CaseValues) -> MatmulDesc:
         varying = sum(1 << d for d, size in enumerate(bias.dims) if size != 1)
         bias = MemoryDesc(opened(dst & varying, bias.dims), bias.data_type)
     return MatmulDesc(
-        _src(case, opened(src, padded[0])), _weights(case, opened(weights, padded[1])),
-        _dst(case, opened(dst, _dims(case))), bias,
-    )  # fmt: skip
+        _src(case, opened(src, padded[0])),
+        _weights(case, opened(weights, padded[1])),
+        _dst(case, opened(dst, _dims(case))),
+        bias,
+    )
 
 
 def _src(case: CaseValues, dims: tuple[int, ...] | None = None) -> MemoryDesc:

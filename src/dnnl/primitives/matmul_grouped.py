@@ -17,7 +17,7 @@ from dnnl.codegen.ir.kernel import Reason, Recipe, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.errors import InvalidArguments
 from dnnl.kernels.matmul import grouped as kernel
-from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import narrowed
 from dnnl.language.case import CaseValues, tensor
 from dnnl.language.errors import BadValue
@@ -93,11 +93,15 @@ def plan_grouped(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     if bias.format_kind is FormatKind.any:
         bias = laid_out_as(bias, ())
     row = bias if bias.is_zero else bias.reshape((bias.dims[0], 1, bias.dims[1]))
-    problem = Problem(
-        _in_three(desc.src_desc), _in_three(desc.weights_desc), row, _in_three(dst),
-        tuple(map(_moved, post_ops)), _quantization(attr, desc.weights_desc),
+    problem = ProductProblem(
+        _in_three(desc.src_desc),
+        _in_three(desc.weights_desc),
+        row,
+        _in_three(dst),
+        tuple(map(_moved, post_ops)),
+        _quantization(attr, desc.weights_desc),
         narrowed(attr, isa, desc.src_desc.data_type, desc.weights_desc.data_type),
-    )  # fmt: skip
+    )
     count = desc.src_desc.encoding.groups
     problem = kernel.resolve(problem, isa, count)
     conf = kernel.configure(problem, isa, count, of_terms=of_terms)

@@ -10,7 +10,7 @@ from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.kernels.matmul import sparse as matmul_sparse
 from dnnl.kernels.matmul import sparse_weights
-from dnnl.kernels.matmul.sparse import Conf
+from dnnl.kernels.matmul.sparse import SparseMatmulConf
 from dnnl.language.case import CaseValues
 from dnnl.primitives.implementation import Plan, laid_out_as, plan_forward
 from dnnl.types.attr import PrimitiveAttr
@@ -48,11 +48,16 @@ def plan_sparse(desc: Any, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     )
     by_rows = sparse == ["src_desc"]
 
-    def configure(attributes: Attributes) -> Conf | sparse_weights.Conf | Refusal:
-        conf = Conf(
-            decided.src_desc, decided.weights_desc, decided.bias_desc, decided.dst_desc,
+    def configure(
+        attributes: Attributes,
+    ) -> SparseMatmulConf | sparse_weights.SparseWeightsConf | Refusal:
+        conf = SparseMatmulConf(
+            decided.src_desc,
+            decided.weights_desc,
+            decided.bias_desc,
+            decided.dst_desc,
             attributes.post_ops,
-        )  # fmt: skip
+        )
         own = matmul_sparse if by_rows else sparse_weights
         return attributes.quantization.refuse({}) or own.configure(conf, isa)
 

@@ -114,7 +114,7 @@ class Type(Domain):
 
 
 @dataclass(frozen=True)
-class Axis(Domain):
+class AxisDomain(Domain):
     """One of the dimensions, counted from 0."""
 
     def read(self, name: str, value: Any, ndims: int) -> int:

@@ -103,10 +103,16 @@ class PoolingDesc(Desc):
         """
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
-            strides=strides, kernel=kernel, padding_l=padding_l, padding_r=padding_r,
+            prop_kind=prop_kind,
+            alg_kind=alg_kind,
+            src_desc=src_desc,
+            dst_desc=dst_desc,
+            strides=strides,
+            kernel=kernel,
+            padding_l=padding_l,
+            padding_r=padding_r,
             dilations=dilations,
-        )  # fmt: skip
+        )
 
     @classmethod
     def backward(
@@ -128,10 +134,16 @@ class PoolingDesc(Desc):
         the forward computation.
         """
         return cls.made(
-            prop_kind=PropKind.backward_data, alg_kind=alg_kind, diff_src_desc=diff_src_desc,
-            diff_dst_desc=diff_dst_desc, strides=strides, kernel=kernel, padding_l=padding_l,
-            padding_r=padding_r, dilations=dilations,
-        )  # fmt: skip
+            prop_kind=PropKind.backward_data,
+            alg_kind=alg_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            strides=strides,
+            kernel=kernel,
+            padding_l=padding_l,
+            padding_r=padding_r,
+            dilations=dilations,
+        )
 
     @property
     def _ends(self) -> tuple[MemoryDesc, MemoryDesc]:
@@ -220,17 +232,31 @@ def _tap_type(kernel: Sequence[int]) -> DataType:
 def _forward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     workspace = None if desc.workspace_desc.is_zero else desc.workspace_desc
     configure = partial(
-        kernel.configure, desc.alg_kind, desc.src_desc, desc.dst_desc, desc.kernel, desc.strides,
-        desc.padding_l, desc.dilations, workspace=workspace,
-    )  # fmt: skip
+        kernel.configure,
+        desc.alg_kind,
+        desc.src_desc,
+        desc.dst_desc,
+        desc.kernel,
+        desc.strides,
+        desc.padding_l,
+        desc.dilations,
+        workspace=workspace,
+    )
     return plan_forward(desc, attr, isa, configure, kernel.build)
 
 
 def _backward(desc: PoolingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
-        gradient.configure, desc.alg_kind, desc.diff_src_desc, desc.diff_dst_desc,
-        desc.workspace_desc, desc.kernel, desc.strides, desc.padding_l, desc.dilations,
-    )  # fmt: skip
+        gradient.configure,
+        desc.alg_kind,
+        desc.diff_src_desc,
+        desc.diff_dst_desc,
+        desc.workspace_desc,
+        desc.kernel,
+        desc.strides,
+        desc.padding_l,
+        desc.dilations,
+    )
     return plan_nest(desc, attr, isa, configure, gradient.build)
 
 

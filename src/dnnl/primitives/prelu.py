@@ -83,10 +83,13 @@ class PreluDesc(Desc):
         """Describe both gradients of a forward computation of ``src_desc``; raises
         InvalidArguments where the rules are broken."""
         return cls.made(
-            prop_kind="backward", src_desc=src_desc, weights_desc=weights_desc,
-            diff_src_desc=diff_src_desc, diff_weights_desc=diff_weights_desc,
+            prop_kind="backward",
+            src_desc=src_desc,
+            weights_desc=weights_desc,
+            diff_src_desc=diff_src_desc,
+            diff_weights_desc=diff_weights_desc,
             diff_dst_desc=diff_dst_desc,
-        )  # fmt: skip
+        )
 
     def check(self) -> None:
         """All tensors have the dims of src, but for the weights, which may have 1 in their stead,
@@ -121,15 +124,20 @@ def _open_sizes(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusa
     return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: PreluDesc) -> partial[kernel.Conf | Refusal]:
+def _configure(desc: PreluDesc) -> partial[kernel.PreluConf | Refusal]:
     return partial(kernel.configure, desc.src_desc, desc.weights_desc, desc.dst_desc)
 
 
 def _backward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     configure = partial(
-        gradient.configure, desc.src_desc, desc.weights_desc, desc.diff_dst_desc,
-        desc.diff_src_desc, desc.diff_weights_desc, isa,
-    )  # fmt: skip
+        gradient.configure,
+        desc.src_desc,
+        desc.weights_desc,
+        desc.diff_dst_desc,
+        desc.diff_src_desc,
+        desc.diff_weights_desc,
+        isa,
+    )
     return plan_nest(desc, attr, isa, configure, gradient.build)
 
 

@@ -207,9 +207,10 @@ class PrimitiveDesc(Value):
     def _parameter_desc(self, argument: int) -> MemoryDesc:
         """The descriptor of scales, zero points or precomputed reductions."""
         for flag, specs in (
-            (Arg.SCALES, self._attr.scales), (Arg.ZERO_POINTS, self._attr.zero_points),
+            (Arg.SCALES, self._attr.scales),
+            (Arg.ZERO_POINTS, self._attr.zero_points),
             (Arg.PRECOMPUTED_REDUCTIONS, self._attr.precomputed_reductions),
-        ):  # fmt: skip
+        ):
             owner = argument - flag
             if argument & flag and owner in specs:
                 return specs[owner].desc(self.desc.quantized(owner).dims)

@@ -125,7 +125,7 @@ def _choose_layout(desc: ReductionDesc) -> MemoryDesc:
     return dst.with_tag(FormatTag.of(order, blocks))
 
 
-def _configure(desc: ReductionDesc, isa: Isa) -> partial[kernel.Conf | Refusal]:
+def _configure(desc: ReductionDesc, isa: Isa) -> partial[kernel.ReductionConf | Refusal]:
     return partial(
         kernel.configure, desc.alg_kind, desc.p, desc.eps, desc.src_desc, desc.dst_desc, isa
     )

@@ -106,7 +106,7 @@ def _packed(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return Plan(desc, (), recipe, conf.scratchpad, verify=verify)
 
 
-def _verify(conf: reorder_packed.Conf, memories: Mapping[int, Memory]) -> None:
+def _verify(conf: reorder_packed.PackedConf, memories: Mapping[int, Memory]) -> None:
     """Raise if there were more weights than the packed ones have room for."""
     found = int(memories[Arg.part(Arg.TO, 1)].numpy()[-1])
     if found > conf.encoding.nnz:
@@ -124,8 +124,8 @@ def _boxes(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 
 def _configure(
-    desc: ReorderDesc, attr: PrimitiveAttr, configure: Callable[..., kernel.Conf | Refusal]
-) -> kernel.Conf | Refusal:
+    desc: ReorderDesc, attr: PrimitiveAttr, configure: Callable[..., kernel.ReorderConf | Refusal]
+) -> kernel.ReorderConf | Refusal:
     refusal = refuse_attr(attr, "post_ops", "scales", "zero_points")
     if refusal is not None:
         return refusal

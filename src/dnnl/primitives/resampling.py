@@ -102,9 +102,12 @@ class ResamplingDesc(Desc):
             dims = _resized("factors", factors, "diff_src_desc", diff_src_desc)
             check_dims("diff_dst_desc", diff_dst_desc, dims, "what the factors make of src")
         return cls.made(
-            prop_kind=PropKind.backward_data, alg_kind=alg_kind, diff_src_desc=diff_src_desc,
-            diff_dst_desc=diff_dst_desc, taps=taps,
-        )  # fmt: skip
+            prop_kind=PropKind.backward_data,
+            alg_kind=alg_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            taps=taps,
+        )
 
     @property
     def _ends(self) -> tuple[tuple[str, MemoryDesc], tuple[str, MemoryDesc]]:

@@ -24,10 +24,16 @@ def data_roles(
     return (
         Role(Arg.SRC, "src", "src_desc", reads=src_reads, letters=letters, case=src),
         Role(
-            Arg.DST, "dst", "dst_desc", reads=dst_reads, writes=FORWARD, like=("src_desc",),
-            letters=letters, case=dst,
+            Arg.DST,
+            "dst",
+            "dst_desc",
+            reads=dst_reads,
+            writes=FORWARD,
+            like=("src_desc",),
+            letters=letters,
+            case=dst,
         ),
-    )  # fmt: skip
+    )
 
 
 def gradient_roles(
@@ -37,11 +43,21 @@ def gradient_roles(
     one: the first of the fields ``like`` that is there."""
     return (
         Role(
-            Arg.DIFF_DST, "diff_dst", "diff_dst_desc", reads=BACKWARD_DATA, like=like,
-            letters=letters, case=dst,
+            Arg.DIFF_DST,
+            "diff_dst",
+            "diff_dst_desc",
+            reads=BACKWARD_DATA,
+            like=like,
+            letters=letters,
+            case=dst,
         ),
         Role(
-            Arg.DIFF_SRC, "diff_src", "diff_src_desc", writes=BACKWARD_DATA, like=like,
-            letters=letters, case=src,
+            Arg.DIFF_SRC,
+            "diff_src",
+            "diff_src_desc",
+            writes=BACKWARD_DATA,
+            like=like,
+            letters=letters,
+            case=src,
         ),
-    )  # fmt: skip
+    )

@@ -18,7 +18,7 @@ from dnnl.primitives.checks import check_dims, check_forward, spelled
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, plan_forward, plan_nest
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter, Role
-from dnnl.primitives.parameters import Axis, Whole
+from dnnl.primitives.parameters import AxisDomain, Whole
 from dnnl.primitives.roles import data_roles
 from dnnl.reference.shuffle import SPECIFICATION
 from dnnl.types.arg import Arg
@@ -57,24 +57,26 @@ class ShuffleDesc(Desc):
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, src_desc=src_desc, dst_desc=dst_desc, axis=axis,
+            prop_kind=prop_kind,
+            src_desc=src_desc,
+            dst_desc=dst_desc,
+            axis=axis,
             group_size=group_size,
-        )  # fmt: skip
+        )
 
     @classmethod
     def backward(
-        cls,
-        diff_src_desc: MemoryDesc,
-        diff_dst_desc: MemoryDesc,
-        axis: int,
-        group_size: int,
+        cls, diff_src_desc: MemoryDesc, diff_dst_desc: MemoryDesc, axis: int, group_size: int
     ) -> ShuffleDesc:
         """Describe the gradient of a forward computation with this axis and group size; raises
         InvalidArguments where the rules are broken."""
         return cls.made(
-            prop_kind="backward_data", diff_src_desc=diff_src_desc, diff_dst_desc=diff_dst_desc,
-            axis=axis, group_size=group_size,
-        )  # fmt: skip
+            prop_kind="backward_data",
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            axis=axis,
+            group_size=group_size,
+        )
 
     def check(self) -> None:
         """Both tensors have the same dims, and groups fill the axis."""
@@ -134,7 +136,7 @@ ShuffleDesc.operation = Operation(
         ),
     ),
     parameters=(
-        Parameter("axis", Axis(), lambda case: case["axis"], "axis"),
+        Parameter("axis", AxisDomain(), lambda case: case["axis"], "axis"),
         Parameter("group_size", Whole(1), lambda case: case["group"], "group"),
     ),
     reference=SPECIFICATION,

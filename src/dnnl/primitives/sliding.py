@@ -62,10 +62,17 @@ class SlidingDesc(Desc):
         ``dilations`` are 0.
         """
         return cls.made(
-            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, weights_desc=weights_desc,
-            bias_desc=bias_desc, dst_desc=dst_desc, strides=strides, padding_l=padding_l,
-            padding_r=padding_r, dilations=dilations,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            alg_kind=alg_kind,
+            src_desc=src_desc,
+            weights_desc=weights_desc,
+            bias_desc=bias_desc,
+            dst_desc=dst_desc,
+            strides=strides,
+            padding_l=padding_l,
+            padding_r=padding_r,
+            dilations=dilations,
+        )
 
     @classmethod
     def backward_data(
@@ -82,13 +89,22 @@ class SlidingDesc(Desc):
         """Describe the gradient of src. Nothing computes it yet: raises Unimplemented, and
         InvalidArguments where sizes do not agree."""
         raise lacking(
-            cls.operation, PropKind.backward_data,
+            cls.operation,
+            PropKind.backward_data,
             lambda: cls.forward(
-                PropKind.forward_training, alg_kind, diff_src_desc, weights_desc, diff_dst_desc,
-                strides, padding_l, padding_r, dilations,
+                PropKind.forward_training,
+                alg_kind,
+                diff_src_desc,
+                weights_desc,
+                diff_dst_desc,
+                strides,
+                padding_l,
+                padding_r,
+                dilations,
             ),
-            "diff_src_desc", "diff_dst_desc",
-        )  # fmt: skip
+            "diff_src_desc",
+            "diff_dst_desc",
+        )
 
     @classmethod
     def backward_weights(
@@ -106,13 +122,24 @@ class SlidingDesc(Desc):
         """Describe the gradients of weights and bias. Nothing computes them yet: raises
         Unimplemented, and InvalidArguments where sizes do not agree."""
         raise lacking(
-            cls.operation, PropKind.backward_weights,
+            cls.operation,
+            PropKind.backward_weights,
             lambda: cls.forward(
-                PropKind.forward_training, alg_kind, src_desc, diff_weights_desc, diff_dst_desc,
-                strides, padding_l, padding_r, dilations, diff_bias_desc,
+                PropKind.forward_training,
+                alg_kind,
+                src_desc,
+                diff_weights_desc,
+                diff_dst_desc,
+                strides,
+                padding_l,
+                padding_r,
+                dilations,
+                diff_bias_desc,
             ),
-            "diff_weights_desc", "diff_dst_desc", "diff_bias_desc",
-        )  # fmt: skip
+            "diff_weights_desc",
+            "diff_dst_desc",
+            "diff_bias_desc",
+        )
 
     def check(self) -> None:
         """The channels and the sizes of the images agree."""
@@ -184,10 +211,13 @@ class SlidingDesc(Desc):
         kernel = self.weights_desc.dims[-len(self.strides) :]
         for dim, letter in enumerate(spatial):
             sizes = {
-                "i": self.src_desc.dims[dim + 2], "o": self.dst_desc.dims[dim + 2],
-                "k": kernel[dim], "s": self.strides[dim],
-                "d": self.dilations[dim], "p": self.padding_l[dim],
-            }  # fmt: skip
+                "i": self.src_desc.dims[dim + 2],
+                "o": self.dst_desc.dims[dim + 2],
+                "k": kernel[dim],
+                "s": self.strides[dim],
+                "d": self.dilations[dim],
+                "p": self.padding_l[dim],
+            }
             text += "_" + "".join(f"{k}{letter}{spelled_size(n)}" for k, n in sizes.items())
         return text
 
@@ -220,13 +250,19 @@ def sliding_parameters(prefix: str) -> tuple[Parameter, ...]:
         Parameter("alg_kind", parameters.Algorithm(prefix), lambda case: case["alg"].alg, "alg"),
         Parameter("strides", parameters.Spatial(1), lambda case: case.sizes.spatial("s")),
         Parameter("padding_l", parameters.Spatial(0), lambda case: case.sizes.spatial("p")),
-        Parameter("padding_r", parameters.Spatial(), lambda case: case.sizes.padding_r,
+        Parameter(
+            "padding_r",
+            parameters.Spatial(),
+            lambda case: case.sizes.padding_r,
             default=lambda desc: desc.padding_l,
         ),
-        Parameter("dilations", parameters.Spatial(0), lambda case: case.sizes.spatial("d"),
+        Parameter(
+            "dilations",
+            parameters.Spatial(0),
+            lambda case: case.sizes.spatial("d"),
             default=lambda desc: (0,) * len(desc.strides),
         ),
-    )  # fmt: skip
+    )
 
 
 def plan(
@@ -275,18 +311,26 @@ def problem_of(
     if bias.format_kind is FormatKind.any:
         bias = MemoryDesc(bias.dims, bias.data_type)
     return problem_type(
-        desc.src_desc, bare(desc.weights_desc), bias, desc.dst_desc, post_ops, quantization,
+        desc.src_desc,
+        bare(desc.weights_desc),
+        bias,
+        desc.dst_desc,
+        post_ops,
+        quantization,
         space=desc.space,
-    )  # fmt: skip
+    )
 
 
 def decided(desc: AnySliding, problem: Any) -> AnySliding:
     """The description with the layouts of a problem."""
     weights = problem.weights if desc.weights_desc.compensation is None else desc.weights_desc
     return replace(
-        desc, src_desc=problem.src, weights_desc=weights, bias_desc=problem.bias,
+        desc,
+        src_desc=problem.src,
+        weights_desc=weights,
+        bias_desc=problem.bias,
         dst_desc=problem.dst,
-    )  # fmt: skip
+    )
 
 
 def flops(desc: SlidingDesc, elements: Sequence[int], places: Sequence[int]) -> int:

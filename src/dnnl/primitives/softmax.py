@@ -40,7 +40,7 @@ from dnnl.primitives.implementation import (
     plan_open_forward,
 )
 from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Parameter
-from dnnl.primitives.parameters import Algorithm, Axis, Name
+from dnnl.primitives.parameters import Algorithm, AxisDomain, Name
 from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.softmax import SPECIFICATION
 from dnnl.types.arg import Arg
@@ -87,9 +87,13 @@ class SoftmaxDesc(Desc):
         """Describe a forward computation; raises InvalidArguments where the rules are broken."""
         check_forward(prop_kind)
         return cls.made(
-            prop_kind=prop_kind, alg_kind=alg_kind, src_desc=src_desc, dst_desc=dst_desc,
-            axis=axis, masked_rows=masked_rows,
-        )  # fmt: skip
+            prop_kind=prop_kind,
+            alg_kind=alg_kind,
+            src_desc=src_desc,
+            dst_desc=dst_desc,
+            axis=axis,
+            masked_rows=masked_rows,
+        )
 
     @classmethod
     def backward(
@@ -103,9 +107,13 @@ class SoftmaxDesc(Desc):
         """Describe the gradient of a forward computation with the result ``dst_desc``; raises
         InvalidArguments where the rules are broken."""
         return cls.made(
-            prop_kind="backward_data", alg_kind=alg_kind, diff_src_desc=diff_src_desc,
-            diff_dst_desc=diff_dst_desc, dst_desc=dst_desc, axis=axis,
-        )  # fmt: skip
+            prop_kind="backward_data",
+            alg_kind=alg_kind,
+            diff_src_desc=diff_src_desc,
+            diff_dst_desc=diff_dst_desc,
+            dst_desc=dst_desc,
+            axis=axis,
+        )
 
     def check(self) -> None:
         """All tensors have the same dims."""
@@ -159,11 +167,15 @@ def _open_sizes(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
     return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: SoftmaxDesc) -> Callable[[Attributes], kernel.Conf | Refusal]:
+def _configure(desc: SoftmaxDesc) -> Callable[[Attributes], kernel.SoftmaxConf | Refusal]:
     return partial(
-        kernel.configure, desc.alg_kind, desc.axis, desc.masked_rows == "nan",
-        desc.src_desc, desc.dst_desc,
-    )  # fmt: skip
+        kernel.configure,
+        desc.alg_kind,
+        desc.axis,
+        desc.masked_rows == "nan",
+        desc.src_desc,
+        desc.dst_desc,
+    )
 
 
 def _backward(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -174,7 +186,7 @@ def _open_gradient(desc: SoftmaxDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | R
     return plan_open(desc, attr, isa, _gradient(desc), gradient)
 
 
-def _gradient(desc: SoftmaxDesc) -> Callable[[], gradient.Conf | Refusal]:
+def _gradient(desc: SoftmaxDesc) -> Callable[[], gradient.SoftmaxBackwardConf | Refusal]:
     tensors = desc.diff_src_desc, desc.diff_dst_desc, desc.dst_desc
     return partial(gradient.configure, desc.alg_kind, desc.axis, *tensors)
 
@@ -212,7 +224,7 @@ SoftmaxDesc.operation = Operation(
     ),
     parameters=(
         Parameter("alg_kind", Algorithm("softmax_"), lambda case: case["alg"].alg, "alg"),
-        Parameter("axis", Axis(), lambda case: case["axis"], "axis"),
+        Parameter("axis", AxisDomain(), lambda case: case["axis"], "axis"),
         Parameter(
             "masked_rows", Name(_MASKED_ROWS), lambda case: case["masked_rows"], "masked_rows",
             usual=_MASKED_ROWS[0],

@@ -83,7 +83,7 @@ def _open_sizes(desc: SumDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_open_forward(desc, attr, isa, _configure(desc), kernel)
 
 
-def _configure(desc: SumDesc) -> Callable[..., kernel.Conf | Refusal]:
+def _configure(desc: SumDesc) -> Callable[..., kernel.SumConf | Refusal]:
     return partial(kernel.configure, desc.scales, desc.src_descs, desc.dst_desc)
 
 

@@ -73,9 +73,10 @@ def _listed(arguments: Iterable[int]) -> str:
 def _remedy(pd: PrimitiveDesc, argument: int) -> str:
     """What makes a primitive take an argument."""
     for flag, method in (
-        (Arg.SCALES, "set_scales"), (Arg.ZERO_POINTS, "set_zero_points"),
+        (Arg.SCALES, "set_scales"),
+        (Arg.ZERO_POINTS, "set_zero_points"),
         (Arg.PRECOMPUTED_REDUCTIONS, "set_precomputed_reductions"),
-    ):  # fmt: skip
+    ):
         if argument & flag and argument != flag:
             return f"attr.{method}({name_of(argument - flag)!r}, ...) asks for it"
     if argument >= Arg.post_op(0):

@@ -168,9 +168,11 @@ class _BatchNormalization(Specification):
         if not desc.propagation.is_forward and NormFlags.use_global_stats not in desc.flags:
             mean, variance = (stored(values, DataType.f32) for values in statistics(data))
         values = {
-            int(Arg.SRC): data, int(Arg.DIFF_DST): gradient, int(Arg.MEAN): mean,
+            int(Arg.SRC): data,
+            int(Arg.DIFF_DST): gradient,
+            int(Arg.MEAN): mean,
             int(Arg.VARIANCE): variance,
-        }  # fmt: skip
+        }
         optional = {Arg.SCALE: scale, Arg.SHIFT: shift, Arg.SRC_1: added}
         values |= {int(a): optional[a] for a, flag in _FLAGS.items() if flag in desc.flags}
         if desc.fused_relu and not desc.propagation.is_forward:
@@ -198,15 +200,22 @@ class _BatchNormalization(Specification):
     def _gradients(desc: Any, values: Values) -> dict[int, Array]:
         workspace, gradient = values.get(Arg.WORKSPACE), values[Arg.DIFF_DST]
         diff_src, diff_scale, diff_shift = batch_normalization_backward(
-            values[Arg.SRC], gradient, values[Arg.MEAN], values[Arg.VARIANCE],
-            values.get(Arg.SCALE), epsilon=desc.epsilon,
-            global_stats=NormFlags.use_global_stats in desc.flags, workspace=workspace,
-        )  # fmt: skip
+            values[Arg.SRC],
+            gradient,
+            values[Arg.MEAN],
+            values[Arg.VARIANCE],
+            values.get(Arg.SCALE),
+            epsilon=desc.epsilon,
+            global_stats=NormFlags.use_global_stats in desc.flags,
+            workspace=workspace,
+        )
         passed = gradient if workspace is None else relu_gradient(gradient, workspace)
         outputs = {
-            Arg.DIFF_SRC: diff_src, Arg.DIFF_SCALE: diff_scale, Arg.DIFF_SHIFT: diff_shift,
+            Arg.DIFF_SRC: diff_src,
+            Arg.DIFF_SCALE: diff_scale,
+            Arg.DIFF_SHIFT: diff_shift,
             Arg.DIFF_SRC_1: passed,
-        }  # fmt: skip
+        }
         return {tensor.argument: outputs[Arg(tensor.argument)] for tensor in desc.outputs}
 
     def rule(
@@ -255,9 +264,14 @@ def _before_relu(desc: Any, values: Values) -> Array:
     """The result of the forward pass with the statistics among ``values``, without its relu."""
     scale, shift, added = (values.get(argument) for argument in _FLAGS)
     return batch_normalization(
-        values[Arg.SRC], values[Arg.MEAN], values[Arg.VARIANCE], scale, shift,
-        epsilon=desc.epsilon, added=added,
-    )  # fmt: skip
+        values[Arg.SRC],
+        values[Arg.MEAN],
+        values[Arg.VARIANCE],
+        scale,
+        shift,
+        epsilon=desc.epsilon,
+        added=added,
+    )
 
 
 def _with_statistics(values: Values) -> Values:

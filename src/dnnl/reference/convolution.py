@@ -72,9 +72,14 @@ class _Convolution(ProductSpecification):
     def product(self, desc: Any, values: Values) -> Array:
         """The correlation and the bias."""
         return convolution(
-            values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS), strides=desc.strides,
-            padding_l=desc.padding_l, padding_r=desc.padding_r, dilations=desc.dilations,
-        )  # fmt: skip
+            values[Arg.SRC],
+            values[Arg.WEIGHTS],
+            values.get(Arg.BIAS),
+            strides=desc.strides,
+            padding_l=desc.padding_l,
+            padding_r=desc.padding_r,
+            dilations=desc.dilations,
+        )
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()

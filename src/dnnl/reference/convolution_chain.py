@@ -63,9 +63,13 @@ def depthwise(
         for count, size in zip(places, image.shape[2:], strict=True)
     ]
     return convolution(
-        image, weights, bias, strides=[entry.stride] * 2, padding_l=[entry.padding_l] * 2,
+        image,
+        weights,
+        bias,
+        strides=[entry.stride] * 2,
+        padding_l=[entry.padding_l] * 2,
         padding_r=right,
-    )  # fmt: skip
+    )
 
 
 def reached(where: NDArray[np.bool_], entry: PostOpDepthwise) -> NDArray[np.bool_]:

@@ -88,10 +88,14 @@ class _Deconvolution(ProductSpecification):
     def product(self, desc: Any, values: Values) -> Array:
         """The transposed correlation and the bias."""
         return deconvolution(
-            values[Arg.SRC], values[Arg.WEIGHTS], values.get(Arg.BIAS),
-            spatial=desc.dst_desc.dims[2:], strides=desc.strides, padding_l=desc.padding_l,
+            values[Arg.SRC],
+            values[Arg.WEIGHTS],
+            values.get(Arg.BIAS),
+            spatial=desc.dst_desc.dims[2:],
+            strides=desc.strides,
+            padding_l=desc.padding_l,
             dilations=desc.dilations,
-        )  # fmt: skip
+        )
 
     def rule(
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()

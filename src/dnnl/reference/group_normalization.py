@@ -163,9 +163,14 @@ class _GroupNormalization(Specification):
         mean, variance = _statistics(desc, values)
         if not desc.propagation.is_forward:
             gradients = group_normalization_backward(
-                src, values[Arg.DIFF_DST], mean, variance, scale, epsilon=desc.epsilon,
+                src,
+                values[Arg.DIFF_DST],
+                mean,
+                variance,
+                scale,
+                epsilon=desc.epsilon,
                 global_stats=NormFlags.use_global_stats in desc.flags,
-            )  # fmt: skip
+            )
             return dict(zip((Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT), gradients, strict=True))
         dst = group_normalization(
             src, mean, variance, scale, values.get(Arg.SHIFT), epsilon=desc.epsilon

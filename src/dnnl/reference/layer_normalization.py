@@ -149,10 +149,15 @@ class _LayerNormalization(Specification):
         rms = NormFlags.rms_norm in desc.flags
         if not desc.propagation.is_forward:
             gradients = layer_normalization_backward(
-                src, values[Arg.DIFF_DST], mean, values[Arg.VARIANCE], scale,
-                epsilon=desc.epsilon, global_stats=NormFlags.use_global_stats in desc.flags,
+                src,
+                values[Arg.DIFF_DST],
+                mean,
+                values[Arg.VARIANCE],
+                scale,
+                epsilon=desc.epsilon,
+                global_stats=NormFlags.use_global_stats in desc.flags,
                 rms=rms,
-            )  # fmt: skip
+            )
             return dict(zip((Arg.DIFF_SRC, Arg.DIFF_SCALE, Arg.DIFF_SHIFT), gradients, strict=True))
         if variance is None:
             mean, variance = statistics(src, rms=rms)

@@ -176,9 +176,12 @@ class _Pooling(Specification):
         """The windows of the source, the taps that won them, or the gradient."""
         if not desc.propagation.is_forward:
             gradient = pooling_backward(
-                values[Arg.DIFF_DST], desc.alg_kind, desc.diff_src_desc.dims, **_window(desc),
+                values[Arg.DIFF_DST],
+                desc.alg_kind,
+                desc.diff_src_desc.dims,
+                **_window(desc),
                 workspace=values.get(Arg.WORKSPACE),
-            )  # fmt: skip
+            )
             return {Arg.DIFF_SRC: gradient}
         src = values[Arg.SRC]
         results: dict[int, Array] = {Arg.DST: pooling(src, desc.alg_kind, **_window(desc))}

@@ -20,7 +20,7 @@ CELLS = 16
 
 
 @dataclass(frozen=True)
-class Axis:
+class GridAxis:
     """One loop over memory: position p adds ``p * weight`` to the index of dimension ``dim``."""
 
     dim: int
@@ -46,7 +46,7 @@ class Grid:
 
     name: str
     desc: MemoryDesc
-    axes: tuple[Axis, ...]
+    axes: tuple[GridAxis, ...]
     letters: tuple[str, ...]
 
     @staticmethod
@@ -71,10 +71,10 @@ class Grid:
         return f"offset({', '.join(map(str, index))}) = {self.desc.offset(index)}"
 
     @cached_property
-    def loops(self) -> tuple[tuple[Axis, ...], tuple[Axis, ...]]:
+    def loops(self) -> tuple[tuple[GridAxis, ...], tuple[GridAxis, ...]]:
         """The loops over rows and those within a row, outermost first."""
         outer = list(self.axes)
-        inner: list[Axis] = []
+        inner: list[GridAxis] = []
         room = CELLS
         while outer and (not inner or outer[-1].extent <= room):
             inner.insert(0, outer.pop())
@@ -134,15 +134,15 @@ class Grid:
         return tuple(index)
 
 
-def axes_of(desc: MemoryDesc, tag: FormatTag) -> list[Axis]:
+def axes_of(desc: MemoryDesc, tag: FormatTag) -> list[GridAxis]:
     """The loops over a dense layout from the outermost to the innermost."""
     weights = list(desc.blocks)
-    axes = [Axis(d, desc.outer_dims[d], weights[d], desc.strides[d]) for d in tag.order]
+    axes = [GridAxis(d, desc.outer_dims[d], weights[d], desc.strides[d]) for d in tag.order]
     stride = prod(size for _, size in desc.inner_blocks)
     for dim, size in desc.inner_blocks:
         stride //= size
         weights[dim] //= size
-        axes.append(Axis(dim, size, weights[dim], stride))
+        axes.append(GridAxis(dim, size, weights[dim], stride))
     return axes
 
 
@@ -154,7 +154,7 @@ def _letters_of(name: str, tag: FormatTag) -> list[str]:
     return letters
 
 
-def terms_of(axes: Sequence[Axis], letters: Sequence[str]) -> list[str]:
+def terms_of(axes: Sequence[GridAxis], letters: Sequence[str]) -> list[str]:
     """What each axis counts, as arithmetic on the coordinates: ``c/16`` and ``c%16``."""
     seen: set[int] = set()
     terms = []
@@ -169,7 +169,7 @@ def terms_of(axes: Sequence[Axis], letters: Sequence[str]) -> list[str]:
     return terms
 
 
-def formula(axes: Sequence[Axis], letters: Sequence[str]) -> str:
+def formula(axes: Sequence[GridAxis], letters: Sequence[str]) -> str:
     """The offset of an element as arithmetic on its coordinates; ``/`` drops the remainder."""
     terms = []
     for axis, term in zip(axes, terms_of(axes, letters), strict=True):

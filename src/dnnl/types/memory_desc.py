@@ -211,11 +211,14 @@ class MemoryDesc(DescText):
 
     @classmethod
     def packed(
-        cls, dims: Sequence[int], data_type: DataTypeLike, nnz: int, columns: int = 0,
+        cls,
+        dims: Sequence[int],
+        data_type: DataTypeLike,
+        nnz: int,
+        columns: int = 0,
         group: int = 1,
-    ) -> MemoryDesc:  # fmt: skip
-        """Return the descriptor of weights with ``nnz`` elements other than zero, see `Packed`;
-        without ``columns`` a request, which a primitive decides on."""
+    ) -> MemoryDesc:
+        """Return the descriptor of ``nnz`` weights, see `Packed`; a request without ``columns``."""
         return cls.encoded(dims, data_type, Packed(nnz, columns, group))
 
     @classmethod
@@ -240,8 +243,8 @@ class MemoryDesc(DescText):
     ) -> MemoryDesc:
         """Return the descriptor of a tensor that is kept in several buffers."""
         if not isinstance(encoding, Encoding):
-            rule = "expected an Encoding"
-            raise InvalidArguments("encoding", encoding, rule, "MemoryDesc.csr, coo, grouped")
+            near = "MemoryDesc.csr, coo, grouped"
+            raise InvalidArguments("encoding", encoding, "expected an Encoding", near)
         shape = read_dims(dims)
         dtype = coerce(DataType, data_type, "data_type")
         check_index_type("index_type", index_type)
@@ -256,8 +259,7 @@ class MemoryDesc(DescText):
 
     @property
     def buffers(self) -> tuple[MemoryDesc, ...]:
-        """The descriptors of the buffers that hold the tensor: this one itself, unless it has an
-        encoding."""
+        """The descriptors of the buffers with the tensor: itself, unless it has an encoding."""
         if self.encoding is None:
             return (self,)
         shapes = self.encoding.shapes(self.dims, self.data_type)

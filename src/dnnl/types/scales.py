@@ -84,8 +84,9 @@ def check_computed(argument: int, spec: ScaleSpec) -> None:
         raise InvalidArguments("arg", name_of(argument), rule)
     data_type, groups = _COMPUTED[spec.mode]
     for name, given, wanted in (
-        ("data_type", spec.data_type, data_type), ("groups", spec.groups, groups),
-    ):  # fmt: skip
+        ("data_type", spec.data_type, data_type),
+        ("groups", spec.groups, groups),
+    ):
         if given != wanted:
             raise InvalidArguments(name, given, f"{spec.mode} has {name} = {wanted}")
 

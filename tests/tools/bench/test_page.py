@@ -72,16 +72,16 @@ def test_a_measured_run_through_the_command(tmp_path: Path) -> None:
         "--matmul --wtag=ab 20x30:30x40 2x3:3x4_n<b>&name 0x3:3x4"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "dnnl", *line.split()],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "dnnl", *line.split()], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     text, reader = read(path)
     assert reader.loaded == []
     assert "@import" not in text
     assert set(re.findall(r"https?://[^\s\"'<]*", text)) <= {
-        "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-    }  # fmt: skip
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
     cases = ["--matmul --wtag=ab 20x30:30x40", "--matmul --wtag=ab 2x3:3x4_n<b>&name"]
     assert [row[2] for row in reader.rows[:2]] == cases
     printed = re.findall(r"perf,cpu,(\S+?),.*?%?\n(?:peer,torch.*?ratio:(\S+)\n)", done.stdout)

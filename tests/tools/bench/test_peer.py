@@ -176,8 +176,10 @@ def test_where_its_gradients_differ(channels: int, wrong: bool) -> None:
     line = f"--lrn --dir=BWD_D --dt=bf16 --tag=axb ic{channels}ih5alpha1"
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", "bench", "--peer=onednn-openmp", *line.split()],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     generated = "avx512bw" in Engine("cpu").features.flags
     assert ("differs: it steps wrongly" in done.stdout) == (wrong and generated)
@@ -196,8 +198,10 @@ def test_where_it_differs() -> None:
     options = " --reset ".join(lines).split()
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", "bench", "--peer=onednn-openmp", "--reorder", *options],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     wraps = 3 if generated else 1
     assert done.stdout.count("differs: it does not saturate what is beyond s32 (") == wraps
@@ -247,8 +251,11 @@ def test_what_the_newest_does_besides_and_that_its_threads_stay() -> None:
     environment = {**os.environ, "DNNL_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", program],
-        check=False, capture_output=True, text=True, env=environment,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(re.findall(r"onednn 3[.0-9]+: \S+\n", done.stdout)) == 7
     assert "has 1 threads in this process, where it began with them: not 2" in done.stdout

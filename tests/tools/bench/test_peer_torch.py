@@ -101,8 +101,10 @@ def test_times_beside_two_peers(tmp_path: Path) -> None:
     line = f"bench --mode=P --fix-times-per-prb=2 --peer=torch,onednn --json={path} --softmax 8x64"
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", *line.split(), "--stag=aBx16b", "8x64"],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     if "needs pip install" in done.stderr:
         pytest.skip("needs oneDNN")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -140,8 +142,10 @@ def test_without_the_package() -> None:
 def test_names_of_peers(value: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", "bench", f"--peer={value}", "--softmax", "3x4"],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 1
     assert (
         "expected onednn, onednn-openmp, torch, or several with commas between them" in done.stderr

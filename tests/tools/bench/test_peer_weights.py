@@ -47,10 +47,14 @@ def convolve(
 ) -> Array:
     """A 3x3 convolution over there; raises Unimplemented where it does not read the sums."""
     desc = ConvolutionDesc.forward(
-        "forward_inference", "convolution_direct", MemoryDesc(src.shape, "s8", "nhwc"),
-        MemoryDesc(SHAPE, "s8", TAG, compensation=sums), MemoryDesc((1, 48, 6, 6), "s32", "nhwc"),
-        (1, 1), (0, 0),
-    )  # fmt: skip
+        "forward_inference",
+        "convolution_direct",
+        MemoryDesc(src.shape, "s8", "nhwc"),
+        MemoryDesc(SHAPE, "s8", TAG, compensation=sums),
+        MemoryDesc((1, 48, 6, 6), "s32", "nhwc"),
+        (1, 1),
+        (0, 0),
+    )
     attr, zero_points = PrimitiveAttr(), Arg.ZERO_POINTS | Arg.SRC
     args = {int(Arg.SRC): reordered(src, desc.src_desc)}
     parameters = {}

@@ -257,9 +257,13 @@ def test_a_folder_is_no_file_for_results(option: str, tmp_path: Path) -> None:
 
 def judged(got: float, want: float, kind: str = "f32", **rule: float | Array) -> bool:
     verdict = compare(
-        "DST", np.array([got]), np.array([want]), DataType[kind], DataType.f32,
+        "DST",
+        np.array([got]),
+        np.array([want]),
+        DataType[kind],
+        DataType.f32,
         Rule(rule.pop("threshold", 0.0), **rule),  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
     return verdict.errors == 0
 
 

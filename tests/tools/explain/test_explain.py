@@ -53,7 +53,7 @@ def test_a_convolution_with_attributes() -> None:
         "; 12.3 GFLOP/s, ",
         "depthwise refuses: unsupported shape: not one channel a group",
         "bench       dnnl bench --conv --dir=FWD_I --bia-dt=f32 --stag=acdb --dtag=acdb ",
-    ):  # fmt: skip
+    ):
         assert part in text, part
 
 
@@ -335,13 +335,21 @@ def test_a_whole_log_through_the_command() -> None:
         "dst:f32::blocked:ba::f0,,,3x4,"
     )
     lines = [
-        "onednn_verbose,v1,info,oneDNN v3.12.0", "training step 1", f"{reorder}0.25", CONVOLUTION,
-        f"{reorder}0.75", "onednn_verbose,v1,primitive,exec,cpu,softmax", "--softmax 3x4",
-    ]  # fmt: skip
+        "onednn_verbose,v1,info,oneDNN v3.12.0",
+        "training step 1",
+        f"{reorder}0.25",
+        CONVOLUTION,
+        f"{reorder}0.75",
+        "onednn_verbose,v1,primitive,exec,cpu,softmax",
+        "--softmax 3x4",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", "explain", "-"],
-        check=False, capture_output=True, text=True, input="\n".join(lines),
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+        input="\n".join(lines),
+    )
     assert done.returncode == 2
     assert "dnnl explain: line 6: the line ends before its implementation" in done.stderr
     assert done.stdout.count("reorder: the same elements") == 1
@@ -361,12 +369,16 @@ def test_a_pasted_line_becomes_a_case_that_runs(capsys: pytest.CaptureFixture[st
     command = re.findall("bench +dnnl bench (.*)", text)[0]
     done = subprocess.run(
         [sys.executable, "-m", "dnnl", "bench", *command.split()],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert "tests:1 passed:1" in done.stdout
     again = subprocess.run(
         [sys.executable, "-m", "dnnl", "bench", "--verbose-line", line],
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert "tests:1 passed:1" in again.stdout

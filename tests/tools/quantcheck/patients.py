@@ -41,9 +41,15 @@ def float_model() -> onnx.ModelProto:
         helper.make_node("Gemm", ["f3", "w4", "b4"], ["y"], "gemm4", transB=1),
     ]
     constants = [
-        weights("w1", 8, 3, 3, 3), bias("b1", 8), weights("w2", 8, 8, 3, 3), bias("b2", 8),
-        weights("w3", 8, 4, 3, 3), bias("b3", 8), weights("w4", 10, 128), bias("b4", 10),
-    ]  # fmt: skip
+        weights("w1", 8, 3, 3, 3),
+        bias("b1", 8),
+        weights("w2", 8, 8, 3, 3),
+        bias("b2", 8),
+        weights("w3", 8, 4, 3, 3),
+        bias("b3", 8),
+        weights("w4", 10, 128),
+        bias("b4", 10),
+    ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])
     graph = helper.make_graph(nodes, "patient", [x], [y], constants)

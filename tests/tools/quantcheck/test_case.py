@@ -184,7 +184,7 @@ def test_pairs_overflow_where_both_are_large() -> None:
         (MATMUL.replace("16x64", "--attr-post-ops=add:f32 16x64"), {}, "post-op binary"),
         ("onednn_verbose,v1,info,oneDNN v3.12.0", {}, "no operation"),
     ],
-)  # fmt: skip
+)
 def test_wrong_cases(line: str, change: dict[str, Any], rule: str) -> None:
     arrays = {name: array for name, array in (matmul() | change).items() if array is not None}
     with pytest.raises((InvalidArguments, Unimplemented), match=rule):

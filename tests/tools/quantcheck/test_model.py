@@ -168,8 +168,12 @@ def test_matrices_and_other_operators(tmp_path: Path, kind: str) -> None:
     model = quantized(tmp_path, kind, mixed_model(), mixed_inputs())
     if kind == "QOperator":
         assert {node.op_type for node in model.graph.node} > {
-            "QLinearMatMul", "QLinearMul", "QLinearSigmoid", "QLinearConcat", "QLinearSoftmax",
-        }  # fmt: skip
+            "QLinearMatMul",
+            "QLinearMul",
+            "QLinearSigmoid",
+            "QLinearConcat",
+            "QLinearSoftmax",
+        }
     ours = OnnxRuntime(exposing(canonical(model), ["y"]), 1, fused=False).run(mixed_inputs())
     theirs = OnnxRuntime(model.SerializeToString(), 1, fused=False).run(mixed_inputs())
     np.testing.assert_allclose(ours["y"], theirs["y"], atol=0.05)

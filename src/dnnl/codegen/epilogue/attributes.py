@@ -56,9 +56,13 @@ class Sources:
     the result, see `Result`."""
 
     def __init__(
-        self, attributes: Attributes, operands: Mapping[int, Operand], arguments: Arguments,
-        *, late: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        attributes: Attributes,
+        operands: Mapping[int, Operand],
+        arguments: Arguments,
+        *,
+        late: bool = False,
+    ) -> None:
         own = attributes.quantization.of_arguments(operands)
         own = Quantization((), own.zero_points) if late else own
         self._quantizer, self._given = Quantizer(own, operands, arguments), operands
@@ -94,9 +98,13 @@ class Result:
     late, it multiplies the result before all else."""
 
     def __init__(
-        self, attributes: Attributes, dst: Operand, arguments: Arguments,
-        *, src: Operand | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        attributes: Attributes,
+        dst: Operand,
+        arguments: Arguments,
+        *,
+        src: Operand | None = None,
+    ) -> None:
         own = attributes.quantization.of_arguments((Arg.DST,))
         tensors = {int(Arg.DST): dst}
         if src is not None:

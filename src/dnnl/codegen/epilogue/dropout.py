@@ -93,9 +93,7 @@ class Dropper:
         if place.kind.element == F64:
             chance, whole = b.fpext(given, F64), ir.Constant(F64, 1.0)
         scale = b.fdiv(whole, b.fsub(whole, chance))
-        return _Told(
-            vector.splat(e, b.trunc(limit, I32), lanes), vector.splat(e, scale, lanes)
-        )  # fmt: skip
+        return _Told(vector.splat(e, b.trunc(limit, I32), lanes), vector.splat(e, scale, lanes))
 
 
 @dataclass(frozen=True)

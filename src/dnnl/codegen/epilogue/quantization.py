@@ -94,9 +94,13 @@ class Quantizer:
     set; others divide."""
 
     def __init__(
-        self, quantization: Quantization, tensors: Mapping[int, Operand], arguments: Arguments,
-        *, requantizes: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        quantization: Quantization,
+        tensors: Mapping[int, Operand],
+        arguments: Arguments,
+        *,
+        requantizes: bool = False,
+    ) -> None:
         def bind(flag: Arg, specs: Specs) -> dict[int, Operand]:
             return {
                 arg: _values(arguments.slot(flag | arg), spec, tensors[arg]) for arg, spec in specs
@@ -104,8 +108,9 @@ class Quantizer:
 
         self._limits = {
             arg: float(tensors[arg].data_type.max)
-            for arg, spec in quantization.scales if spec.computed
-        }  # fmt: skip
+            for arg, spec in quantization.scales
+            if spec.computed
+        }
         single = {arg for arg, spec in quantization.scales if spec.mask == 0}
         self._inverted = {arg for arg in single if tensors[arg].data_type.is_integer}
         self._requantizes, self._adjust = requantizes, quantization.adjust

@@ -144,9 +144,10 @@ class Isa:
         features = tuple(dict.fromkeys(feature for feature, _ in there))
         instructions = tuple(own for _, own in there)
         return replace(
-            self, features=(*self.features, *features),
+            self,
+            features=(*self.features, *features),
             instructions=(*self.instructions, *instructions),
-        )  # fmt: skip
+        )
 
     @property
     def lanes(self) -> int:

@@ -79,11 +79,19 @@ _NARROW = (
 
 def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) -> Isa:
     return Isa(
-        name, "x86_64", _TRIPLE, "x86-64-v3", (*_AVX2, *extra),
-        vector_bits=256, registers=16, fma=True, masked=True, caches=_SMALL,
+        name,
+        "x86_64",
+        _TRIPLE,
+        "x86-64-v3",
+        (*_AVX2, *extra),
+        vector_bits=256,
+        registers=16,
+        fma=True,
+        masked=True,
+        caches=_SMALL,
         instructions=(*_TO_BYTES_256, *_PAIRS, *_PERMUTE_256, _PICK),
         dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
-    )  # fmt: skip
+    )
 
 
 def _avx512(
@@ -94,14 +102,30 @@ def _avx512(
     matrix: Matrix | None = None,
 ) -> Isa:
     return Isa(
-        name, "x86_64", _TRIPLE, "x86-64-v4", (*_AVX512, *extra),
-        vector_bits=512, registers=32, fma=True, masked=True, masked_bytes=True, merging="v",
+        name,
+        "x86_64",
+        _TRIPLE,
+        "x86-64-v4",
+        (*_AVX512, *extra),
+        vector_bits=512,
+        registers=32,
+        fma=True,
+        masked=True,
+        masked_bytes=True,
+        merging="v",
         instructions=(
-            *_EXPONENTS, *_LOOKUP, *_PERMUTE, *_TO_BYTES_512, *_PAIRS, _PICK, *instructions,
+            *_EXPONENTS,
+            *_LOOKUP,
+            *_PERMUTE,
+            *_TO_BYTES_512,
+            *_PAIRS,
+            _PICK,
+            *instructions,
         ),
         dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
-        matrix=matrix, extra=_EXPAND if "avx512vnni" in extra else (),
-    )  # fmt: skip
+        matrix=matrix,
+        extra=_EXPAND if "avx512vnni" in extra else (),
+    )
 
 
 _HALVES = ("avx512vnni", "avx512bf16", "avx512fp16")

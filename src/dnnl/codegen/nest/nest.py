@@ -92,17 +92,27 @@ class Nest:
     def space(self) -> Space:
         """What is to be walked."""
         return Space.of(
-            self.parallel, self.reduced, self.inputs, self.outputs, self.where, self.numbers,
-            self.filled, self.found,
-        )  # fmt: skip
+            self.parallel,
+            self.reduced,
+            self.inputs,
+            self.outputs,
+            self.where,
+            self.numbers,
+            self.filled,
+            self.found,
+        )
 
     @property
     def style(self) -> Style:
         """What the nest asks of any schedule of its."""
         return Style(
-            self.core, self.registers, self.beside, self.abreast, self.moved is not None,
+            self.core,
+            self.registers,
+            self.beside,
+            self.abreast,
+            self.moved is not None,
             self.reads_dst,
-        )  # fmt: skip
+        )
 
     def planned(self, isa: Isa) -> Schedule:
         """The walk over all of the space."""
@@ -187,8 +197,9 @@ def _emit(
 
     needed = [
         _any(e, phase.pointers((nest.needed,))[nest.needed], nest.needed.desc)
-        for nest, _ in plans if nest.needed is not None
-    ]  # fmt: skip
+        for nest, _ in plans
+        if nest.needed is not None
+    ]
     if needed:
         e.branch(reduce(e.b.or_, needed), every, lambda: ())
     else:

@@ -62,10 +62,20 @@ class CountedPlace(Place):
         space, vectors = site.plan.space, site.plan.vectors
         lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
         super().__init__(
-            site.e, site.pointers, space.accesses, env, lane, lanes,
-            masked=masked, domain=space.domain, exists=space.exists,
-            streamed=site.streamed, core=site.core, known=known, waiting=waiting,
-        )  # fmt: skip
+            site.e,
+            site.pointers,
+            space.accesses,
+            env,
+            lane,
+            lanes,
+            masked=masked,
+            domain=space.domain,
+            exists=space.exists,
+            streamed=site.streamed,
+            core=site.core,
+            known=known,
+            waiting=waiting,
+        )
         self._site = site
 
     @property

@@ -194,9 +194,16 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     together = max(1, together * widths(isa, style.core)[0] // vectors.lanes)
     joined = _joined(space, vectors, together, streamed)
     return Schedule(
-        _settled(space), vectors, squares, tuple(loops), ahead, streamed, serial,
-        together if joined else 1, joined,
-    )  # fmt: skip
+        _settled(space),
+        vectors,
+        squares,
+        tuple(loops),
+        ahead,
+        streamed,
+        serial,
+        together if joined else 1,
+        joined,
+    )
 
 
 def _abreast(space: Space, lanes: int, registers: int, style: Style, caches: Caches) -> int:

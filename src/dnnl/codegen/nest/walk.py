@@ -213,9 +213,10 @@ def kept_near(
     *outer, inner = loops
     forms = [access.offset for access in reads if access.offset is not None]
     windows = [
-        form for form in forms
+        form
+        for form in forms
         if form.stride(inner.axis) and any(form.stride(axis) for axis in reduced)
-    ]  # fmt: skip
+    ]
     weights = [form for form in windows if not form.stride(outer[-1].axis)]
     if not 0 < len(weights) < len(windows):
         return loops

@@ -25,7 +25,7 @@ from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.parts import even_piece, parts_of, side_by_side
 from dnnl.codegen.nest.schedule import widths
 from dnnl.codegen.open_nest.nest import OpenWork
-from dnnl.codegen.open_nest.plan import Form, Loop, Loops, Plan, Way, plan, plan_loops
+from dnnl.codegen.open_nest.plan import Form, Loop, Loops, OpenPlan, Traversal, plan, plan_loops
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import RUNTIME_DIM
 from dnnl.types.memory_desc import MemoryDesc
@@ -61,7 +61,7 @@ class OpenFold:
         part = OpenWork(nests[1], slot, whole.end, parts=True)
         return whole, part, OpenWork(nests[2], slot, part.end)
 
-    def plans(self, pattern: OpenFold, isa: Isa) -> tuple[Plan, Plan, Plan]:
+    def plans(self, pattern: OpenFold, isa: Isa) -> tuple[OpenPlan, OpenPlan, OpenPlan]:
         """Plan the phases where everything is known; their code has been written from
         ``pattern``."""
         whole, part, merger = pattern._forms
@@ -69,11 +69,11 @@ class OpenFold:
         loops, count = self._cut(Loops.of(nest, patterns[1]), isa)
         if count == 1:
             own = plan(at_once(self.fold), patterns[0], isa)
-            return own, Plan.idle(part), Plan.idle(merger)
+            return own, OpenPlan.idle(part), OpenPlan.idle(merger)
         merged = self._parts.merger(count, self.fold)
         folded = prod(axis.extent for axis in self.fold.reduced)
         return (
-            Plan.idle(whole),
+            OpenPlan.idle(whole),
             plan_loops(part, loops, nest, isa, folded),
             plan_loops(merger, Loops.of(merged, patterns[2]), merged, isa, folded),
         )
@@ -109,7 +109,7 @@ class OpenFold:
         kept, room = kept * neighbours, room // neighbours
         reduced = prod(loop.extent for loop in loops.reduced)
         lanes, _ = widths(isa, self.fold.core)
-        width = side_by_side(isa, lanes) if loops.way is Way.LINES else 1
+        width = side_by_side(isa, lanes) if loops.way is Traversal.LINES else 1
         most = max(1, min(room, parts_of(isa, kept, reduced, width)))
         sizes = _pieces(loops, most) if reduced else []
         loops, count = _in_pieces(loops, sizes, inputs, kept)
@@ -119,7 +119,7 @@ class OpenFold:
 def _lengthened(loops: Loops, inputs: int, room: int) -> tuple[Loops, int]:
     """The loops where several short lines are one, and how many; of ``room`` for so many parts."""
     lane, alone = loops.lane, not loops.outer and loops.lines.extent == 1
-    if not (alone and loops.way is Way.LINES and loops.reduced and lane.extent < _LONG):
+    if not (alone and loops.way is Traversal.LINES and loops.reduced and lane.extent < _LONG):
         return loops, 1
     *others, along = loops.reduced
     if along.strides[:inputs] != lane.times(lane.extent)[:inputs]:
@@ -140,7 +140,7 @@ def _pieces(loops: Loops, most: int) -> list[int]:
     for loop in loops.reduced:
         size = -(-loop.extent // max(1, min(loop.extent, most // count)))
         if 1 < size < loop.extent:
-            rows = loops.way is Way.ROWS and loop is loops.reduced[-1]
+            rows = loops.way is Traversal.ROWS and loop is loops.reduced[-1]
             size = min(loop.extent, even_piece(loop.extent, size, rows=rows))
         sizes.append(size)
         count *= -(-loop.extent // size)

@@ -136,9 +136,16 @@ class _Walk:
             reduced = tuple(self._cut(number, part) for number in range(len(reduced)))
             folded = reduce(self.e.b.mul, (loop.extent for loop in reduced), i64(1))
         return OpenUnit(
-            self.e, self._nest, self._pointers, self._lines, self._lane, reduced, folded,
-            self._way, self._streams,
-        )  # fmt: skip
+            self.e,
+            self._nest,
+            self._pointers,
+            self._lines,
+            self._lane,
+            reduced,
+            folded,
+            self._way,
+            self._streams,
+        )
 
     def _cut(self, number: int, part: Value) -> OpenLoop:
         """How much a part has of one of the reduced loops: all, or a piece."""

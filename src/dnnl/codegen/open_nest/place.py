@@ -80,9 +80,15 @@ class StillPlace(Place):
             assert self._lane is not None
             alone = {operand: Access(operand, (), access.offset.without(self._lane))}
             at = Place(
-                self.e, self._pointers, alone, self._env, self._lane, self._lanes,
-                masked=False, core=self.kind.element,  # the first lane exists
-            )  # fmt: skip
+                self.e,
+                self._pointers,
+                alone,
+                self._env,
+                self._lane,
+                self._lanes,
+                masked=False,
+                core=self.kind.element,  # the first lane exists
+            )
             return (at.load_stored(operand),)
 
         own = super().load_stored

@@ -37,7 +37,7 @@ _LINE = 64  # elements; whole cache lines of any type
 _SHORT, _ROOM = 63, 4096
 
 
-class Way(IntEnum):
+class Traversal(IntEnum):
     """Where vectors lie."""
 
     EACH = 0  # nowhere: every point is done by itself
@@ -105,7 +105,7 @@ class Loops:
     lines: Loop
     lane: Loop
     reduced: tuple[Loop, ...]
-    way: Way
+    way: Traversal
     part: Loop
     piece: int = 0
 
@@ -128,25 +128,25 @@ class Loops:
 
 
 @dataclass(frozen=True)
-class Plan:
+class OpenPlan:
     """The words of a nest, and the most threads for which there is work."""
 
     words: tuple[int, ...]
     threads: int
 
     @staticmethod
-    def idle(form: Form) -> Plan:
+    def idle(form: Form) -> OpenPlan:
         """That of a nest in which nothing is to be done."""
-        return Plan((0,) * form.words, 1)
+        return OpenPlan((0,) * form.words, 1)
 
 
-def plan(nest: Nest, pattern: Nest, isa: Isa) -> Plan:
+def plan(nest: Nest, pattern: Nest, isa: Isa) -> OpenPlan:
     """Plan a nest of which everything is known, see `Loops`."""
     loops = Loops.of(nest, pattern)
     return plan_loops(Form.of(nest), loops, nest, isa, prod(axis.extent for axis in nest.reduced))
 
 
-def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> Plan:
+def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> OpenPlan:
     """Plan loops for a code of that form. A fold stands for ``folded`` iterations, if that is not
     what a part has."""
     outer, lines, lane, way = list(loops.outer), loops.lines, loops.lane, loops.way
@@ -155,12 +155,12 @@ def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> P
     inner *= loops.piece or prod(loop.extent for loop in loops.reduced[:1])
     threads = max(1, rest * lines.extent * lane.extent * inner // sharing.LEAST_WORK)
     pieces = max(1, lines.extent), max(1, lane.extent)
-    if way is Way.LINES and not loops.reduced and lane.extent <= _SHORT and lines.extent > 1:
-        way = Way.COLUMNS
+    if way is Traversal.LINES and not loops.reduced and lane.extent <= _SHORT and lines.extent > 1:
+        way = Traversal.COLUMNS
     if threads > 1:
-        least = 1 if way in (Way.ROWS, Way.EACH) else _LINE
+        least = 1 if way in (Traversal.ROWS, Traversal.EACH) else _LINE
         pieces = _pieces(-(-min(sharing.SHARES, 2 * threads) // rest), lines, lane, least)
-    if way is Way.COLUMNS:
+    if way is Traversal.COLUMNS:
         pieces = min(pieces[0], max(1, _ROOM // max(1, lane.extent))), pieces[1]
     for loop, piece in zip((lines, lane), pieces, strict=True):
         outer.append(Loop(-(-loop.extent // piece), loop.times(piece)))
@@ -181,7 +181,7 @@ def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> P
             cuts[len(missing)] = loops.piece, loops.piece
         words += [word for own in cuts for word in own]
     assert len(words) == form.words
-    return Plan(tuple(words), threads)
+    return OpenPlan(tuple(words), threads)
 
 
 def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]:
@@ -193,10 +193,13 @@ def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]
     return 1, -(-max(1, lane.extent // parts) // least) * least
 
 
-def _streams(nest: Nest, isa: Isa, way: Way) -> bool:
+def _streams(nest: Nest, isa: Isa, way: Traversal) -> bool:
     """Whether stores had better pass the caches by: as in nests of known sizes where all tensors
     are large together, and those of a line are neighbours."""
-    caches, neighbours = isa.caches, way is Way.ROWS or (way is Way.LINES and not nest.reduced)
+    caches, neighbours = (
+        isa.caches,
+        way is Traversal.ROWS or (way is Traversal.LINES and not nest.reduced),
+    )
     if nest.reads_dst or not (caches.steered and neighbours):
         return False
     descs = {operand.slot: operand.desc for operand in nest.operands if operand.contents is None}
@@ -207,7 +210,7 @@ def _streams(nest: Nest, isa: Isa, way: Way) -> bool:
 def _in_lines(nest: Nest, loops: Loops, over: Sequence[Loop]) -> bool:
     """Whether rows of dst, of which there may be several side by side, begin with cache lines if
     the first one does: a part of a line that is stored past the caches costs more than it saves."""
-    if loops.way is not Way.ROWS:
+    if loops.way is not Traversal.ROWS:
         return True
     begin, dst = len(nest.inputs), nest.outputs[0]
     numbers = [begin + n for n, own in enumerate(nest.outputs) if own.slot == dst.slot]
@@ -237,13 +240,13 @@ def _merged(loops: Sequence[Loop]) -> list[Loop]:
     return done
 
 
-def _way(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Way:
+def _way(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Traversal:
     lines = _contiguous(nest, nest.parallel, lane) and not nest.in_rows
     if not reduced or (lines and lane.strides[0] == 1):
-        return Way.LINES if lines else Way.EACH
+        return Traversal.LINES if lines else Traversal.EACH
     if _contiguous(nest, nest.reduced, reduced[-1]):
-        return Way.ROWS
-    return Way.LINES if lines else Way.EACH
+        return Traversal.ROWS
+    return Traversal.LINES if lines else Traversal.EACH
 
 
 def _contiguous(nest: Nest, axes: Sequence[Axis], loop: Loop) -> bool:

@@ -74,9 +74,17 @@ class OpenPoint(StillPlace, Point):
     ) -> None:
         accesses, env, exists = site.lanes.at(places, site.count, site.moving, left)
         Place.__init__(
-            self, site.e, site.pointers, accesses, env, site.lanes.lane, site.count,
-            masked=left is not None, exists=exists, core=site.core,
-        )  # fmt: skip
+            self,
+            site.e,
+            site.pointers,
+            accesses,
+            env,
+            site.lanes.lane,
+            site.count,
+            masked=left is not None,
+            exists=exists,
+            core=site.core,
+        )
         self.still = site.still
         self._on, self._places, self._left, self._index = site, places, left, index
         self._loaded, self._absent = {}, None
@@ -203,9 +211,14 @@ class OpenPoint(StillPlace, Point):
             return self._turns(outer.extent, 1, one, fold, values)
 
         results = self.e.loop(
-            i64(0), whole, lambda begin, *values: column(begin, values, None), carried,
-            step=size, unroll=False, name="column",
-        )  # fmt: skip
+            i64(0),
+            whole,
+            lambda begin, *values: column(begin, values, None),
+            carried,
+            step=size,
+            unroll=False,
+            name="column",
+        )
         some = b.icmp_signed(">", left, i64(0))
         return self.e.branch(some, lambda: column(whole, results, left), lambda: results)
 

@@ -15,7 +15,7 @@ from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import ROOM
 from dnnl.codegen.nest.schedule import widths
 from dnnl.codegen.open_nest.place import Lanes, moved
-from dnnl.codegen.open_nest.plan import Way, may_stay, moves
+from dnnl.codegen.open_nest.plan import Traversal, may_stay, moves
 from dnnl.codegen.open_nest.point import OpenLoop, OpenPoint, OpenSite
 
 _WIDE = 512  # bits
@@ -49,17 +49,17 @@ class OpenUnit:
 
     def write(self, places: Values, count: Value, length: Value) -> None:
         """``count`` lines, of which ``length`` points each are done."""
-        ways: list[tuple[Way, Callable[[Values, Value], None]]] = []
+        ways: list[tuple[Traversal, Callable[[Values, Value], None]]] = []
         if self._lanes > 1:
             if self._reduced:
-                ways.append((Way.ROWS, self._each_line(self._by_rows, length)))
+                ways.append((Traversal.ROWS, self._each_line(self._by_rows, length)))
             else:
-                ways.append((Way.COLUMNS, partial(self._by_columns, length)))
+                ways.append((Traversal.COLUMNS, partial(self._by_columns, length)))
             if not self._nest.in_rows:
-                ways.append((Way.LINES, self._each_line(self._by_vectors, length)))
-        ways.append((Way.EACH, self._each_line(self._points, length)))
+                ways.append((Traversal.LINES, self._each_line(self._by_vectors, length)))
+        ways.append((Traversal.EACH, self._each_line(self._points, length)))
 
-        def choose(ways: Sequence[tuple[Way, Callable[[Values, Value], None]]]) -> Values:
+        def choose(ways: Sequence[tuple[Traversal, Callable[[Values, Value], None]]]) -> Values:
             (way, run), *others = ways
 
             def here() -> Values:
@@ -214,9 +214,18 @@ class OpenUnit:
     def _points(self, places: Values, length: Value) -> None:
         """A line point by point."""
         site = OpenSite(
-            self.e, self._vectors, 1, self._pointers, self._nest.core, self._reduced, self._folded,
-            frozenset(self._nest.operands), {}, inside=False, along=self._lane.strides,
-        )  # fmt: skip
+            self.e,
+            self._vectors,
+            1,
+            self._pointers,
+            self._nest.core,
+            self._reduced,
+            self._folded,
+            frozenset(self._nest.operands),
+            {},
+            inside=False,
+            along=self._lane.strides,
+        )
 
         def point(_: Value, *at: Value) -> Values:
             self._nest.body(OpenPoint(site, at))
@@ -256,9 +265,19 @@ class OpenUnit:
             (*self._reduced[:-1], replace(along, strides=strides)) if inside else self._reduced
         )
         return OpenSite(
-            self.e, self._vectors, count, self._pointers, nest.core, reduced, self._folded, moving,
-            still, inside, strides, streamed,
-        )  # fmt: skip
+            self.e,
+            self._vectors,
+            count,
+            self._pointers,
+            nest.core,
+            reduced,
+            self._folded,
+            moving,
+            still,
+            inside,
+            strides,
+            streamed,
+        )
 
     def _address(self, operand: Operand, place: Value) -> Value:
         b = self.e.b

@@ -46,7 +46,7 @@ _TURNED = 4  # words of a column: as many bits as a unit of all registers has
 
 
 @dataclass(frozen=True)
-class Words(Multiply):
+class PackedMultiply(Multiply):
     """f32 times weights in words. Columns that lie ``apart``, in bytes, have all of their k side by
     side, those of panels no more than those of a word: the ``group``. Where that is one, weights of
     4 bits lie in rows."""
@@ -54,21 +54,21 @@ class Words(Multiply):
     apart: int = 0
 
     @staticmethod
-    def of(isa: Isa, weights: DataType, *, rows: bool = False) -> Words | None:
+    def of(isa: Isa, weights: DataType, *, rows: bool = False) -> PackedMultiply | None:
         """How weights of 4 bits are multiplied that lie in panels, or else in rows; None if they
         have no values in registers."""
         if weights.bits >= 8 or not _in_registers(isa, weights):
             return None
-        return Words(DataType.f32, weights, 1 if rows else _WORD // weights.bits, FLOATS)
+        return PackedMultiply(DataType.f32, weights, 1 if rows else _WORD // weights.bits, FLOATS)
 
     @staticmethod
-    def in_columns(isa: Isa, weights: DataType, apart: int) -> Words | None:
+    def in_columns(isa: Isa, weights: DataType, apart: int) -> PackedMultiply | None:
         """How weights are multiplied whose columns lie ``apart``, in elements."""
         bits = apart * weights.bits
         if not _in_registers(isa, weights) or bits % 8 or isa.lanes < _TURNED:
             return None
         group = _TURNED * _WORD // weights.bits
-        return Words(DataType.f32, weights, group, FLOATS, apart=bits // 8)
+        return PackedMultiply(DataType.f32, weights, group, FLOATS, apart=bits // 8)
 
     @property
     def in_rows(self) -> bool:
@@ -155,7 +155,7 @@ class Words(Multiply):
 
 
 @dataclass(frozen=True)
-class PairedWords(Words):
+class PairedWords(PackedMultiply):
     """bf16 times weights of 4 bits in panels, of which an instruction multiplies two k at a time:
     as many as lie between them are the steps."""
 

@@ -16,9 +16,8 @@ from dnnl.codegen.isa import Isa
 from dnnl.kernels.convolution.chain_bands import Bands, emit_bands, open_weights, plan_bands
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution
-from dnnl.kernels.convolution.direct.compute import Conf as FirstConf
-from dnnl.kernels.convolution.direct.compute import products
-from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
 from dnnl.kernels.product.loops import phases as product_phases
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.shared.scratchpad import Scratchpad
@@ -35,8 +34,8 @@ class Chain:
     """The two problems, each with the arguments that it would have by itself; ``number`` is that of
     the depthwise convolution among the post-ops."""
 
-    first: Problem
-    second: Problem
+    first: ConvolutionProblem
+    second: ConvolutionProblem
     number: int
 
     def argument(self, own: int) -> int:
@@ -53,13 +52,13 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Conf:
+class ChainConf:
     """A chain with every layout decided, done in ``bands``, or in phases of which ``first`` are the
     earlier ones. ``scratchpad`` is in bytes."""
 
     chain: Chain
     bands: Bands | None
-    first: FirstConf | None
+    first: ConvolutionConf | None
     scratchpad: int
 
 
@@ -101,10 +100,10 @@ def resolve(chain: Chain, isa: Isa) -> Chain:
     return replace(chain, first=convolution.resolve(first, isa), second=second)
 
 
-def configure(chain: Chain, isa: Isa) -> Conf | Refusal:
+def configure(chain: Chain, isa: Isa) -> ChainConf | Refusal:
     """Plan a chain whose layouts are all decided."""
     refusal = product_conf.refuse_problem(chain.first)
-    refusal = refusal or convolution.refuse_quantization(chain.first)
+    refusal = refusal or refuse_quantization(chain.first)
     if refusal is not None:
         return refusal
     second = depthwise.configure(chain.second, isa)
@@ -112,7 +111,7 @@ def configure(chain: Chain, isa: Isa) -> Conf | Refusal:
         return second
     bands = plan_bands(chain.first, chain.second, isa)
     if bands is not None:
-        return Conf(chain, bands, None, 0)
+        return ChainConf(chain, bands, None, 0)
     first = convolution.plan(convolution.flatten(chain.first), isa)
     scratchpad = Scratchpad(first.scratchpad)
     between = scratchpad.take(chain.first.dst)
@@ -123,7 +122,7 @@ def configure(chain: Chain, isa: Isa) -> Conf | Refusal:
     else:
         first = replace(first, copy_out=(first.copy_out[0], (between[0], last)))
     moved = replace(chain, second=replace(chain.second, src=between[1]))
-    return Conf(moved, None, first, scratchpad.size)
+    return ChainConf(moved, None, first, scratchpad.size)
 
 
 def _moved(desc: MemoryDesc, begin: int) -> MemoryDesc:
@@ -132,15 +131,20 @@ def _moved(desc: MemoryDesc, begin: int) -> MemoryDesc:
     )
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ChainConf, isa: Isa) -> Kernel:
     """The bands, or the phases of one convolution and then those of the other."""
     module, arguments = Module("convolution", isa), Arguments()
     chain = conf.chain
     if conf.bands is not None:
         phase = emit_bands(
-            module, conf.bands, chain.first, chain.second, arguments,
-            lambda every: _OfSecond(chain, every), chain.argument,
-        )  # fmt: skip
+            module,
+            conf.bands,
+            chain.first,
+            chain.second,
+            arguments,
+            lambda every: _OfSecond(chain, every),
+            chain.argument,
+        )
         return Kernel(module, (phase,), arguments.ids)
     assert conf.first is not None
     phases = product_phases.emit(

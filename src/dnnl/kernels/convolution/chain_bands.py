@@ -43,9 +43,8 @@ from dnnl.codegen.memory.address import (
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.direct import convolution
-from dnnl.kernels.convolution.direct.compute import Conf as FirstConf
-from dnnl.kernels.convolution.direct.compute import products
-from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf, products
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.pixel_tiles import Spatial, alike
 from dnnl.kernels.product.loops.loops import emit_product
 from dnnl.runtime.image import Phase
@@ -96,10 +95,10 @@ class Bands:
     channels: int
     runs: tuple[Run, ...]
     between: MemoryDesc
-    first: FirstConf
+    first: ConvolutionConf
 
 
-def open_weights(first: Problem, second: Problem, isa: Isa) -> MemoryDesc:
+def open_weights(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) -> MemoryDesc:
     """The weights of the first convolution, whose layout is open, as the bands read them; still
     open where there are no bands."""
     if not _divisible(first, second):
@@ -109,7 +108,7 @@ def open_weights(first: Problem, second: Problem, isa: Isa) -> MemoryDesc:
     return first.weights if tag is None else first.weights.with_tag(tag)
 
 
-def plan_bands(first: Problem, second: Problem, isa: Isa) -> Bands | None:
+def plan_bands(first: ConvolutionProblem, second: ConvolutionProblem, isa: Isa) -> Bands | None:
     """The bands of a chain whose layouts are decided; None where it cannot be cut into them."""
     if isa.device is not None or not _divisible(first, second):
         return None
@@ -132,7 +131,7 @@ def plan_bands(first: Problem, second: Problem, isa: Isa) -> Bands | None:
     return bands if _affine(first, second, bands) else None
 
 
-def _affine(first: Problem, second: Problem, bands: Bands) -> bool:
+def _affine(first: ConvolutionProblem, second: ConvolutionProblem, bands: Bands) -> bool:
     """Whether parts begin where an affine form says, and share no blocks."""
     axes = _Axes.of(bands, first)
     shifts = [
@@ -151,7 +150,7 @@ def _affine(first: Problem, second: Problem, bands: Bands) -> bool:
     )
 
 
-def _divisible(first: Problem, second: Problem) -> bool:
+def _divisible(first: ConvolutionProblem, second: ConvolutionProblem) -> bool:
     """Whether nothing but the channels of dst, images and rows tells one part from another."""
     plain = all((s.kernel, s.stride, s.padding) == (1, 1, 0) for s in first.space)
     if first.grouped or not plain or first.dst.has_zero_dim or second.dst.has_zero_dim:
@@ -169,7 +168,7 @@ def _masks(given: Quantization) -> list[int]:
     return [spec.mask for _, spec in (*given.scales, *given.zero_points)]
 
 
-def _channels(first: Problem, isa: Isa) -> int:
+def _channels(first: ConvolutionProblem, isa: Isa) -> int:
     """The channels of a part: some vectors of them, or all where these are no whole vectors."""
     vectors, rest = divmod(first.outputs, isa.lanes)
     if rest:
@@ -178,7 +177,7 @@ def _channels(first: Problem, isa: Isa) -> int:
     return isa.lanes * next((size for size in sizes if not vectors % size), vectors)
 
 
-def _rows(first: Problem, second: Problem, channels: int, isa: Isa) -> int:
+def _rows(first: ConvolutionProblem, second: ConvolutionProblem, channels: int, isa: Isa) -> int:
     """The rows of dst in a band: those whose windows half of the second-level cache holds."""
     h, w = second.space[1:]
     row = w.src * channels * first.dst.data_type.size
@@ -225,7 +224,7 @@ def _cut_entries(entries: tuple[PostOp, ...], dims: tuple[int, ...]) -> tuple[Po
     return tuple(entry.mapped(lambda desc: _cut(desc, dims)) for entry in entries)
 
 
-def _part(first: Problem, channels: int, rows: int) -> Problem:
+def _part(first: ConvolutionProblem, channels: int, rows: int) -> ConvolutionProblem:
     """The first convolution of one part of the channels, in so many rows."""
     width = first.space[2].src
     dims = (1, channels, rows, width)
@@ -235,14 +234,17 @@ def _part(first: Problem, channels: int, rows: int) -> Problem:
     if first.weights.format_kind is not FormatKind.any:
         weights = _cut(first.weights, sizes)
     return replace(
-        first, src=_cut(first.src, (1, first.channels, rows, width)), weights=weights,
-        bias=_cut(first.bias, (channels,)), dst=between,
+        first,
+        src=_cut(first.src, (1, first.channels, rows, width)),
+        weights=weights,
+        bias=_cut(first.bias, (channels,)),
+        dst=between,
         post_ops=_cut_entries(first.post_ops, dims),
         space=(first.space[0], replace(first.space[1], src=rows, dst=rows), first.space[2]),
-    )  # fmt: skip
+    )
 
 
-def _second_part(second: Problem, bands: Bands, run: Run) -> Problem:
+def _second_part(second: ConvolutionProblem, bands: Bands, run: Run) -> ConvolutionProblem:
     """The second convolution of one part of the channels, in the bands of a run."""
     between = bands.between
     src = _cut(between, (1, bands.channels, run.above, between.dims[3]))
@@ -250,10 +252,14 @@ def _second_part(second: Problem, bands: Bands, run: Run) -> Problem:
     d, h, w = second.space
     h = replace(h, src=run.above, dst=run.rows, padding=run.padding)
     return replace(
-        second, src=src, weights=_cut(second.weights, (bands.channels, *second.weights.dims[1:])),
-        bias=_cut(second.bias, (bands.channels,)), dst=_cut(second.dst, dims),
-        post_ops=_cut_entries(second.post_ops, dims), space=(d, h, w),
-    )  # fmt: skip
+        second,
+        src=src,
+        weights=_cut(second.weights, (bands.channels, *second.weights.dims[1:])),
+        bias=_cut(second.bias, (bands.channels,)),
+        dst=_cut(second.dst, dims),
+        post_ops=_cut_entries(second.post_ops, dims),
+        space=(d, h, w),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +271,7 @@ class _Axes:
     part: Axis
 
     @staticmethod
-    def of(bands: Bands, first: Problem) -> _Axes:
+    def of(bands: Bands, first: ConvolutionProblem) -> _Axes:
         """The axes of all items."""
         count = sum(run.count for run in bands.runs)
         parts = first.outputs // bands.channels
@@ -273,8 +279,8 @@ class _Axes:
 
 
 def _shifts(
-    first: Problem,
-    second: Problem,
+    first: ConvolutionProblem,
+    second: ConvolutionProblem,
     axes: _Axes,
     bands: Bands,
     run: Run,
@@ -305,7 +311,9 @@ def _shifts(
     return found | {of_second(argument): shift for argument, shift in own.items()}
 
 
-def _attributes(problem: Problem, places: Mapping[int, tuple[Affine, ...]]) -> dict[int, Shift]:
+def _attributes(
+    problem: ConvolutionProblem, places: Mapping[int, tuple[Affine, ...]]
+) -> dict[int, Shift]:
     """The tensors of attributes; ``places`` are where those that they belong to begin."""
     tensors = {
         int(Arg.SRC): problem.src,
@@ -331,8 +339,8 @@ def _attributes(problem: Problem, places: Mapping[int, tuple[Affine, ...]]) -> d
 def emit_bands(
     module: Module,
     bands: Bands,
-    first: Problem,
-    second: Problem,
+    first: ConvolutionProblem,
+    second: ConvolutionProblem,
     arguments: Arguments,
     renamed: Callable[[Arguments], Arguments],
     of_second: Callable[[int], int],
@@ -355,7 +363,7 @@ def emit_bands(
         _Called(run, _shifts(first, second, axes, bands, run, of_second), use)
         for run, use in zip(bands.runs, uses, strict=True)
     ]
-    writer = _Writer(phase, own.ids, slots, computes, bands.between)
+    writer = _BandWriter(phase, own.ids, slots, computes, bands.between)
     order = (axes.image, axes.band, axes.part)
     count = prod(axis.extent for axis in order)
     phase.each_item(count, lambda n: writer.item(decode(phase.e, n, order), axes.band, called))
@@ -371,7 +379,7 @@ class _Called:
     uses: Phase
 
 
-class _Writer:
+class _BandWriter:
     """Writes what an item does: two calls with the addresses of its parts in a list like that of
     the kernel's arguments. ``computes`` is the first convolution, of all rows that ``between`` has.
     The thread's memory holds the intermediate, the scratch of the calls, its address, and the list

@@ -16,14 +16,15 @@ from dnnl.codegen.nest.windows import Window, containing
 from dnnl.kernels.convolution.depthwise import depthwise
 from dnnl.kernels.convolution.depthwise.depthwise import Walk
 from dnnl.kernels.convolution.direct import convolution
-from dnnl.kernels.convolution.direct.compute import Conf, Piece, products
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf, Piece, products
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.convolution.direct.residues import parts
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.loops import phases
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem(convolution.Problem):
+class DeconvolutionProblem(ConvolutionProblem):
     """A forward deconvolution: in ``space``, the strides and dilations of src and the taps are
     distances in dst."""
 
@@ -47,22 +48,22 @@ class Problem(convolution.Problem):
         return True
 
 
-def resolve(problem: Problem, isa: Isa) -> convolution.Problem:
+def resolve(problem: DeconvolutionProblem, isa: Isa) -> ConvolutionProblem:
     """Decide the layouts that are ``any`` as a convolution does."""
     return convolution.resolve(problem, isa)
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+def configure(problem: DeconvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
     """Plan the convolutions of all residues, whose layouts are all decided."""
     return convolution.configure(problem, isa)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
     """A product for each piece of dst, with the sums that compensate them."""
     return phases.build("deconvolution", conf, isa, products, convolution.before_products)
 
 
-def build_depthwise(conf: depthwise.Conf, isa: Isa) -> Kernel:
+def build_depthwise(conf: depthwise.DepthwiseConf, isa: Isa) -> Kernel:
     """One nest over the elements of dst that folds over the elements of src that reach each."""
     problem = conf.problem
     spatial = problem.dst.padded_dims[2:]
@@ -78,6 +79,12 @@ def _walk(space: Spatial, size: int, name: str) -> Walk:
     each = containing(dim, name)
     inside = Bound(each.element, space.dst)
     return Walk(
-        each.parallel, each.reduced, each.window, each.tap, each.element, each.pairs, each.where,
+        each.parallel,
+        each.reduced,
+        each.window,
+        each.tap,
+        each.element,
+        each.pairs,
+        each.where,
         filled=(inside,) if space.dst < size else (),
-    )  # fmt: skip
+    )

@@ -22,7 +22,7 @@ from dnnl.types.post_ops import PostOpSum
 
 
 @dataclass(frozen=True)
-class Conf:
+class ConcatConf:
     """dst = srcs[0], srcs[1], ... one behind the other along ``axis``, with ``attributes``."""
 
     axis: int
@@ -36,13 +36,13 @@ def configure(
     srcs: tuple[MemoryDesc, ...],
     dst: MemoryDesc,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> ConcatConf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
     is done to them."""
     arguments = {Arg.multiple_src(number): src for number, src in enumerate(srcs)}
     refusal = refuse_types(*srcs, dst, allowed=WHOLE_BYTES)
     refusal = refusal or attributes.refuse(arguments, dst) or _refuse_sums(attributes)
-    return refusal or Conf(axis, srcs, dst, attributes)
+    return refusal or ConcatConf(axis, srcs, dst, attributes)
 
 
 def _refuse_sums(attributes: Attributes) -> Refusal | None:
@@ -65,7 +65,7 @@ class _Part:
     end: int
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ConcatConf, isa: Isa) -> Kernel:
     """One phase where all sources can take turns, else one for each."""
     module = Module("concat", isa)
     arguments = Arguments()
@@ -80,7 +80,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _parts(conf: Conf) -> Iterator[_Part]:
+def _parts(conf: ConcatConf) -> Iterator[_Part]:
     axis, dst = conf.axis, conf.dst
     block = (1, *block_boundaries(dst, axis))[-1]
     sources = [entry for entry in enumerate(conf.srcs) if not entry[1].has_zero_dim]
@@ -108,7 +108,7 @@ def _replaced(dims: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
     return (*dims[:axis], extent, *dims[axis + 1 :])
 
 
-def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
+def _copy(conf: ConcatConf, part: _Part, arguments: Arguments) -> Nest:
     axes = letters(part.region.dims)
     index = [Affine.of(axis) for axis in axes]
     dst = Operand(arguments.slot(Arg.DST), part.region, tuple(index))
@@ -120,7 +120,7 @@ def _copy(conf: Conf, part: _Part, arguments: Arguments) -> Nest:
 
 
 def _moved(
-    conf: Conf,
+    conf: ConcatConf,
     number: int,
     axes: Sequence[Axis],
     index: Sequence[Affine],
@@ -144,12 +144,12 @@ def _moved(
     return Nest(tuple(axes), (), (*given.operands, *result.inputs), (dst,), body, core=core)
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: ConcatConf, isa: Isa) -> Kernel:
     """A nest for each source, for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: ConcatConf, arguments: Arguments) -> Iterator[Nest]:
     """A copy for each source to its place in dst, which is known if its size is."""
     place = 0
     for number, src in enumerate(conf.srcs):

@@ -21,7 +21,7 @@ _OF_BITS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
 @dataclass(frozen=True)
-class Conf:
+class GatherConf:
     """dst[.., j, ..] = src[.., indices[j], ..] along ``axis``; indices of elements have the
     dimensions of dst."""
 
@@ -31,16 +31,18 @@ class Conf:
     dst: MemoryDesc
 
 
-def configure(axis: int, src: MemoryDesc, indices: MemoryDesc, dst: MemoryDesc) -> Conf | Refusal:
+def configure(
+    axis: int, src: MemoryDesc, indices: MemoryDesc, dst: MemoryDesc
+) -> GatherConf | Refusal:
     """Accept any layouts, of types of whole bytes."""
     refusal = refuse_types(indices, allowed=INDICES)
     refusal = refusal or refuse_types(src, dst, allowed=WHOLE_BYTES)
     if refusal is None and src.data_type is not dst.data_type:
         refusal = Refusal(Reason.DATA_TYPE, f"{src.data_type} to {dst.data_type}: bits are moved")
-    return refusal or Conf(axis, src, indices, dst)
+    return refusal or GatherConf(axis, src, indices, dst)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: GatherConf, isa: Isa) -> Kernel:
     """One nest. No loop walks the axis of src: indices say where on it an element is."""
     arguments = Arguments()
     axes = letters(conf.dst.dims)
@@ -60,7 +62,12 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("gather", isa)
     entry = symbol("gather", [conf.src, conf.indices, conf.dst], isa)
     nest = Nest(
-        axes, (), (src, indices), (dst,), body, core=_OF_BITS[conf.dst.data_type.bits],
+        axes,
+        (),
+        (src, indices),
+        (dst,),
+        body,
+        core=_OF_BITS[conf.dst.data_type.bits],
         found=(found,),
-    )  # fmt: skip
+    )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

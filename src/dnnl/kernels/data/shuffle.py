@@ -24,7 +24,7 @@ _MOST_TURNS = 6
 
 
 @dataclass(frozen=True)
-class Conf:
+class ShuffleConf:
     """dst[u + v * rows] = src[u * columns + v] along ``axis``, with u below ``rows`` and v below
     ``columns``, and with ``attributes``; the gradient is the same the other way round."""
 
@@ -50,9 +50,14 @@ class Conf:
 
 
 def configure(
-    group_size: int, axis: int, src: MemoryDesc, dst: MemoryDesc, attributes: Attributes,
-    *, forward: bool,
-) -> Conf | Refusal:  # fmt: skip
+    group_size: int,
+    axis: int,
+    src: MemoryDesc,
+    dst: MemoryDesc,
+    attributes: Attributes,
+    *,
+    forward: bool,
+) -> ShuffleConf | Refusal:
     """Accept any layouts of types of whole bytes; the bits of equal types are moved where nothing
     is done to them."""
     refusal = refuse_types(src, dst, allowed=WHOLE_BYTES) or attributes.refuse({Arg.SRC: src}, dst)
@@ -63,10 +68,10 @@ def configure(
         rows, columns = columns, rows
     if columns == 1:  # as it is, like a single row
         rows, columns = columns, rows
-    return Conf(rows, columns, axis, src, dst, attributes, forward)
+    return ShuffleConf(rows, columns, axis, src, dst, attributes, forward)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ShuffleConf, isa: Isa) -> Kernel:
     """One nest."""
     arguments, name = Arguments(), "shuffle" if conf.forward else "shuffle_backward"
     walk = _walk_in_turns(conf) if conf.in_turns else _walk(conf)
@@ -104,11 +109,16 @@ def build(conf: Conf, isa: Isa) -> Kernel:
         for operand in (*source.operands, *result.inputs)
     )
     nest = Nest(
-        (*before, *walk.axes, *behind), (), inputs, outputs, body,
+        (*before, *walk.axes, *behind),
+        (),
+        inputs,
+        outputs,
+        body,
         where=tuple(Bound(row, conf.rows) for row in walk.rows),
-        filled=(Bound(walk.column, conf.columns),), reads_dst=results[0].reads_dst,
+        filled=(Bound(walk.column, conf.columns),),
+        reads_dst=results[0].reads_dst,
         core=convert.bare_core(*(desc.data_type for desc in kinds)) if bare else core_of(*kinds),
-    )  # fmt: skip
+    )
     module = Module(name, isa)
     phase = emit_nest(module, symbol(name, [conf.src, conf.dst], isa), nest)
     return Kernel(module, (phase,), arguments.ids)
@@ -127,13 +137,13 @@ class _Walk:
         return tuple(axis for form in (self.column, *self.rows) for axis in form.strides)
 
 
-def _walk_in_turns(conf: Conf) -> _Walk:
+def _walk_in_turns(conf: ShuffleConf) -> _Walk:
     """All rows at each column."""
     rows = tuple(ZERO + number for number in range(conf.rows))
     return _Walk(rows, Affine.of(Axis(conf.columns, "column")))
 
 
-def _walk(conf: Conf) -> _Walk:
+def _walk(conf: ShuffleConf) -> _Walk:
     """Each row at each column, of which there are so many that dst's padding is walked as well.
     Axes are cut where blocks end, if blocks hold whole rows or columns or these whole blocks."""
     rows, columns = conf.rows, conf.columns

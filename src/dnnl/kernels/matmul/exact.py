@@ -23,7 +23,7 @@ _REGISTERS = 4
 
 
 @dataclass(frozen=True)
-class Conf:
+class ExactMatmulConf:
     """dst = src x weights, whose batch is broadcast where it has size 1."""
 
     src: MemoryDesc
@@ -33,7 +33,7 @@ class Conf:
 
 def configure(
     src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc, dst: MemoryDesc
-) -> Conf | Refusal:
+) -> ExactMatmulConf | Refusal:
     """Accept any layouts of one type of 32 or 64 bits, without bias."""
     refusal = refuse_types(src, weights, dst, allowed=_TYPES)
     if refusal is None and len({src.data_type, weights.data_type, dst.data_type}) > 1:
@@ -41,7 +41,7 @@ def configure(
         refusal = Refusal(Reason.DATA_TYPE, detail)
     if refusal is None and not bias.is_zero:
         refusal = Refusal(Reason.PARAMETER, "bias")
-    return refusal or Conf(src, weights, dst)
+    return refusal or ExactMatmulConf(src, weights, dst)
 
 
 def _added(e: Emitter, a: Values, b: Values) -> Values:
@@ -54,7 +54,7 @@ def _batch(desc: MemoryDesc, index: list[Affine]) -> tuple[Affine, ...]:
     return tuple(form if extent != 1 else ZERO for extent, form in pairs)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ExactMatmulConf, isa: Isa) -> Kernel:
     """One nest that sums along k."""
     arguments = Arguments()
     *axes, depth = letters((*conf.dst.dims, conf.src.dims[-1]))

@@ -35,11 +35,11 @@ from dnnl.codegen.product.brgemm import (
 )
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.matmul import matmul
-from dnnl.kernels.product.base.problem import Panels, Problem, Shape
+from dnnl.kernels.product.base.problem import Panels, ProductProblem, Shape
 from dnnl.kernels.product.base.store import Columns, Store
 from dnnl.kernels.product.loops import phases as product_phases
 from dnnl.kernels.product.plan import conf as product_conf
-from dnnl.kernels.product.plan.conf import Conf as ProductConf
+from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.shared.copies import emit_copies
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -48,7 +48,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class GroupedMatmulConf:
     """``product`` of matrices with three dimensions, in which what all groups share has size 1,
     and how many ``groups`` there are: of rows, or of the terms of sums if ``of_terms``."""
 
@@ -62,12 +62,14 @@ class Conf:
         return self.product.scratchpad
 
 
-def resolve(problem: Problem, isa: Isa, groups: int) -> Problem:
+def resolve(problem: ProductProblem, isa: Isa, groups: int) -> ProductProblem:
     """Decide the layouts that are ``any``: weights in panels."""
     return product_conf.resolve(problem, isa, _shape(isa, problem, groups))
 
 
-def configure(problem: Problem, isa: Isa, groups: int, *, of_terms: bool) -> Conf | Refusal:
+def configure(
+    problem: ProductProblem, isa: Isa, groups: int, *, of_terms: bool
+) -> GroupedMatmulConf | Refusal:
     """Plan a product whose layouts are all decided; src, weights, bias and dst have three
     dimensions, the first of which is 1 where the groups lie behind each other."""
     refusal = product_conf.refuse_matrices(problem)
@@ -86,10 +88,10 @@ def configure(problem: Problem, isa: Isa, groups: int, *, of_terms: bool) -> Con
     product = product_conf.plan(problem, isa, src, weights, terms, _shape(isa, problem, groups))
     if product.copy_out is not None:
         return Refusal(Reason.LAYOUT, f"dst {problem.dst}; it takes rows of whole bytes")
-    return Conf(product, groups, of_terms)
+    return GroupedMatmulConf(product, groups, of_terms)
 
 
-def _shape(isa: Isa, problem: Problem, groups: int) -> Shape:
+def _shape(isa: Isa, problem: ProductProblem, groups: int) -> Shape:
     shared = problem.weights.dims[0] == 1
     average = problem.src.dims[-2] if shared else -(-problem.src.dims[-2] // groups)
     panels = partial(_panels, isa, average)
@@ -114,19 +116,19 @@ def _panels(
     return matmul.shape(isa).panels(rows, weights, way, ones)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: GroupedMatmulConf, isa: Isa) -> Kernel:
     """The copies in, the sums that correct bytes, the products."""
     arguments, module, product = Arguments(), Module("matmul", isa), conf.product
     phases = emit_copies(module, "matmul", product.copies_in, arguments, product.dequantized)
     phases.extend(product_phases.emit_sums(module, product, arguments))
-    phases.append(_Writer(module, conf, arguments).phase())
+    phases.append(_GroupedWriter(module, conf, arguments).phase())
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-class _Writer:
+class _GroupedWriter:
     """Writes the phase of the products."""
 
-    def __init__(self, module: Module, conf: Conf, arguments: Arguments) -> None:
+    def __init__(self, module: Module, conf: GroupedMatmulConf, arguments: Arguments) -> None:
         isa, product = module.isa, conf.product
         self.conf, self.multiply = conf, product.multiply
         rows, columns = product.dst[1].dims[-2:]
@@ -147,9 +149,11 @@ class _Writer:
         self.weights = operand(product.weights, depth, column)
         self.dst = operand(product.dst, row, column)
         at = product_phases.Indices(
-            (own, row, column), (*self.src.index[:2], ZERO),
-            (self.weights.index[0], ZERO, column), row_sums=self.src.index[:2],
-        )  # fmt: skip
+            (own, row, column),
+            (*self.src.index[:2], ZERO),
+            (self.weights.index[0], ZERO, column),
+            row_sums=self.src.index[:2],
+        )
         depths = Depth(terms, self.k.extent * group)
         self.end: Finish = product_phases.finish(product, arguments, self.dst, at, depths)
         self.terms, self.rows = terms, rows
@@ -166,9 +170,7 @@ class _Writer:
         self.store = Store(
             self.e, self.pointers, self.end, self.places, self.columns, domain, (), False
         )
-        src_form, weights_form = (
-            own.offset(own.index) for own in (self.src, self.weights)
-        )  # fmt: skip
+        src_form, weights_form = (own.offset(own.index) for own in (self.src, self.weights))
         assert src_form is not None, "configure admits only affine layouts"
         assert weights_form is not None, "panels are affine"
         self.src_form, self.weights_form = src_form, weights_form
@@ -250,10 +252,12 @@ class _Writer:
         src, weights = (
             e.element(self.pointers[operand], form.along(env).emit(e, env), element)
             for operand, form, element in zip(
-                (self.src, self.weights), (self.src_form, self.weights_form),
-                self.multiply.element, strict=True,
+                (self.src, self.weights),
+                (self.src_form, self.weights_form),
+                self.multiply.element,
+                strict=True,
             )
-        )  # fmt: skip
+        )
         steps = tuple(self.weights_form.stride(vectors) * v for v in range(vectors.extent))
         factors = Factors(
             src, weights, tuple(rows), steps, self.multiply, self.apart, self._ahead()

@@ -10,14 +10,14 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, block_boundaries
-from dnnl.codegen.product.decompress import Words
+from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import LETTERS, Panels, Problem, Shape, plain
+from dnnl.kernels.product.base.problem import LETTERS, Panels, ProductProblem, Shape, plain
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.loops.form import Product, along_line
 from dnnl.kernels.product.plan import conf as product_conf
-from dnnl.kernels.product.plan.conf import Conf
+from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.product.plan.dot_kind import panel_vectors
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import FormatKind
@@ -25,7 +25,7 @@ from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.tag import FormatTag
 
 
-def resolve(problem: Problem, isa: Isa) -> Problem:
+def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
     """Decide the layouts that are ``any``: activations plain, weights in panels in src's order."""
     return product_conf.resolve(problem, isa, _shape(isa))
 
@@ -65,7 +65,7 @@ def _line(src: MemoryDesc) -> int:
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
-    if isinstance(way, Words) and way.apart:
+    if isinstance(way, PackedMultiply) and way.apart:
         return Panels(weights, 1)
     step = src.strides[0] * src.data_type.size
     vectors = panel_vectors(isa, way, weights, 0, src.dims[0], step)
@@ -115,21 +115,25 @@ def _apart(weights: MemoryDesc) -> int:
     return weights.strides[0] if weights.strides[0] > 1 else 0
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
     """Plan an inner product whose layouts are all decided (see :func:`resolve`): dst is (N, OC),
     bias (OC), weights have the dimensions of src with OC for N."""
     return product_conf.refuse_matrices(problem) or product_conf.plan(
-        problem, isa, (Arg.SRC, problem.src), (Arg.WEIGHTS, problem.weights),
-        prod(problem.src.dims[1:]), _shape(isa),
-    )  # fmt: skip
+        problem,
+        isa,
+        (Arg.SRC, problem.src),
+        (Arg.WEIGHTS, problem.weights),
+        prod(problem.src.dims[1:]),
+        _shape(isa),
+    )
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ProductConf, isa: Isa) -> Kernel:
     """One product."""
     return phases.build("inner_product", conf, isa, _products)
 
 
-def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
+def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     src, weights = conf.src[1], conf.weights[1]
     group, block, inner = conf.multiply.group, _block(src), _innermost(src)
     row = Axis(src.dims[0], "n")
@@ -163,14 +167,21 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     read = Operand(arguments.slot(conf.read[0]), conf.read[1], (rows, *tail))
     space, places, taps = along_line(row)
     product = Product(
-        (), space, places, taps, (), tuple(summed), columns,
+        (),
+        space,
+        places,
+        taps,
+        (),
+        tuple(summed),
+        columns,
         read,
         Operand(arguments.slot(conf.weights[0]), weights, (columns.form, *tail)),
-        conf.multiply, phases.finish(conf, arguments, dst, at, depth),
+        conf.multiply,
+        phases.finish(conf, arguments, dst, at, depth),
         conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         segments=phases.segments(conf, arguments, dst, at, depth, part),
         narrow=phases.other_way(conf, arguments, read, isa),
         made=phases.made(conf, arguments, lambda k: (columns.form, k)),
-    )  # fmt: skip
+    )
     return (product,)

@@ -12,9 +12,16 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import registers
-from dnnl.codegen.product.decompress import Words
+from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import LETTERS, Panels, Problem, Shape, becomes_floats, plain
+from dnnl.kernels.product.base.problem import (
+    LETTERS,
+    Panels,
+    ProductProblem,
+    Shape,
+    becomes_floats,
+    plain,
+)
 from dnnl.kernels.product.base.store import Columns
 from dnnl.kernels.product.loops import phases
 from dnnl.kernels.product.loops.form import Product, along_line
@@ -26,7 +33,7 @@ from dnnl.kernels.product.pack.sparse_decoded import (
     refuse_packed,
 )
 from dnnl.kernels.product.plan import conf as product_conf
-from dnnl.kernels.product.plan.conf import Conf
+from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.product.plan.dot_kind import (
     ROWS_OF_MADE,
     direct_way,
@@ -47,7 +54,7 @@ from dnnl.types.tag import FormatTag
 _LEAST_RUN = 2
 
 
-def resolve(problem: Problem, isa: Isa) -> Problem:
+def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
     """Decide the layouts that are ``any``: src, dst and bias row-major, weights in panels, as are
     packed ones."""
     given = problem.weights
@@ -65,15 +72,20 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
 def shape(isa: Isa) -> Shape:
     """What `product_conf.plan` asks of matrices."""
     return Shape(
-        _walkable, _packed, partial(_panels, isa), _affine, (slice(-1, None), slice(-2, -1)),
-        _columns_apart, lambda src: src.dims[-1],
-    )  # fmt: skip
+        _walkable,
+        _packed,
+        partial(_panels, isa),
+        _affine,
+        (slice(-1, None), slice(-2, -1)),
+        _columns_apart,
+        lambda src: src.dims[-1],
+    )
 
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> Panels:
     """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
     as they are."""
-    if isinstance(way, Words) and way.apart:
+    if isinstance(way, PackedMultiply) and way.apart:
         return Panels(weights, 1)
     wide = _as_they_are(isa, src, weights, way, ones)
     if wide:
@@ -128,7 +140,7 @@ def _columns_apart(weights: MemoryDesc) -> int:
     return weights.strides[-1] if weights.strides[-1] > 1 else 0
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+def configure(problem: ProductProblem, isa: Isa) -> ProductConf | Refusal:
     """Plan a product whose layouts are all decided (see :func:`resolve`).
 
     ``bias`` has as many dimensions as dst, each 1 or dst's.
@@ -146,7 +158,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     return product_conf.plan(problem, isa, src, weights, problem.src.dims[-1], shape(isa))
 
 
-def _plan_packed(problem: Problem, isa: Isa, weights: Argument) -> Conf | Refusal:
+def _plan_packed(problem: ProductProblem, isa: Isa, weights: Argument) -> ProductConf | Refusal:
     """Plan a product of packed weights, which are expanded into those of ``problem``."""
     refusal = refuse_packed(isa, weights[1])
     if refusal is not None:
@@ -167,7 +179,7 @@ def _plan_packed(problem: Problem, isa: Isa, weights: Argument) -> Conf | Refusa
     return product_conf.plan(problem, isa, src, weights, terms, known, expanded)
 
 
-def column_major(problem: Problem) -> bool:
+def column_major(problem: ProductProblem) -> bool:
     """Whether neighbours in memory are neighbours in a column, with nothing else tied to rows.
     Weights that become floats when they are loaded stay where that is done."""
     dst = problem.dst
@@ -191,7 +203,7 @@ def _in_columns(src: MemoryDesc) -> bool:
     return src.data_type.is_float and plain and src.strides[-2] == 1 and src.strides[-1] != 1
 
 
-def transposed(problem: Problem) -> Problem:
+def transposed(problem: ProductProblem) -> ProductProblem:
     """The product of the transposed matrices, which is the transposed product."""
     post_ops = tuple(entry.mapped(turned) for entry in problem.post_ops)
     given = problem.quantization
@@ -200,10 +212,15 @@ def transposed(problem: Problem) -> Problem:
         tuple((arg, _turned(spec, first)) for arg, spec in specs)
         for specs in (given.scales, given.zero_points)
     )
-    return Problem(
-        turned(problem.weights), turned(problem.src), turned(problem.bias), turned(problem.dst),
-        post_ops, Quantization(scales, zero_points, given.adjust), problem.narrow,
-    )  # fmt: skip
+    return ProductProblem(
+        turned(problem.weights),
+        turned(problem.src),
+        turned(problem.bias),
+        turned(problem.dst),
+        post_ops,
+        Quantization(scales, zero_points, given.adjust),
+        problem.narrow,
+    )
 
 
 def turned(desc: MemoryDesc) -> MemoryDesc:
@@ -243,12 +260,12 @@ def _packed(src: MemoryDesc, way: Multiply) -> MemoryDesc:
     return src.with_data_type(way.a).with_tag(FormatTag("".join(rows) + depth))
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ProductConf, isa: Isa) -> Kernel:
     """One product with the batch around it."""
     return phases.build("matmul", conf, isa, _products)
 
 
-def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
+def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     *batch_dims, m, n = conf.dst[1].dims
     group, terms = conf.multiply.group, conf.src[1].dims[-1]
     batch = tuple(Axis(extent, letter) for extent, letter in zip(batch_dims, LETTERS, strict=False))
@@ -282,8 +299,18 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
     summed = (part, k) if conf.segment else (k,)
     depth_of = Depth(size, k.extent * group)
     product = Product(
-        batch, space, places, taps, (), summed, columns, src, weights, conf.multiply,
-        phases.finish(conf, arguments, dst, at, depth_of), conf.blocking,
+        batch,
+        space,
+        places,
+        taps,
+        (),
+        summed,
+        columns,
+        src,
+        weights,
+        conf.multiply,
+        phases.finish(conf, arguments, dst, at, depth_of),
+        conf.blocking,
         domain=(columns.inside,) if columns.inside.needed else (),
         apart=conf.weights[1].strides[-2] if in_rows else 0,
         segments=phases.segments(conf, arguments, dst, at, depth_of, part),
@@ -291,7 +318,7 @@ def _products(conf: Conf, isa: Isa, arguments: Arguments) -> tuple[Product]:
         made=phases.made(
             conf, arguments, lambda k: (*_batch_index(conf.weights[1], outer), k, columns.form)
         ),
-    )  # fmt: skip
+    )
     return (product,)
 
 

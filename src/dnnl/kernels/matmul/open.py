@@ -3,7 +3,7 @@
 The code knows types, the numbers of dimensions, and which elements are neighbours; the rest is read
 from a block of words that each execution brings::
 
-    what `Word` names
+    what `LaunchParameter` names
     of src and weights: where they begin, and the steps along lines and k; weights in panels have a
     step from panel to panel
     of each tensor at the end of a tile: where it begins, and the steps along rows and columns
@@ -31,7 +31,7 @@ from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.matmul.matmul import column_major, panels_of, transposed, turned
 from dnnl.kernels.matmul.open_blocks import Extents, Room, choose_blocks
 from dnnl.kernels.matmul.open_pack import Order
-from dnnl.kernels.product.base.problem import Problem, plain
+from dnnl.kernels.product.base.problem import ProductProblem, plain
 from dnnl.kernels.product.base.types import multiplies_integers, way_of
 from dnnl.kernels.product.plan import conf as product_conf
 from dnnl.kernels.shared.open_nests import refuse_groups, refuse_open, with_operands
@@ -45,7 +45,7 @@ from dnnl.types.post_ops import PostOp
 _WIDEST = 4  # vectors of a panel
 
 
-class Word(IntEnum):
+class LaunchParameter(IntEnum):
     """The first words of a block."""
 
     UNITS = 0  # blocks of dst
@@ -66,11 +66,11 @@ class Word(IntEnum):
     TILE_COLUMNS = 15
 
 
-HEAD = len(Word)
+HEAD = len(LaunchParameter)
 
 
 @dataclass(frozen=True)
-class Conf:
+class OpenMatmulConf:
     """A product; ``src`` is what is broadcast, which is the weights of one that is ``turned``.
     Weights lie in panels, or in any plain layout; panels are ``vectors`` wide."""
 
@@ -106,7 +106,7 @@ class Tensors:
         return self.finish.operands
 
 
-def resolve(problem: Problem, isa: Isa) -> Problem:
+def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
     """Decide the layouts that are ``any``: weights whose sizes are known are in panels, if rows of
     dst are; all others are row-major."""
     weights = problem.weights
@@ -125,14 +125,14 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return replace(problem, weights=found.with_data_type(weights.data_type))
 
 
-def _way(problem: Problem, isa: Isa) -> Multiply | None:
+def _way(problem: ProductProblem, isa: Isa) -> Multiply | None:
     """How vectors multiply src and weights. Beside a matrix unit, which takes fixed sizes alone,
     they are slower with pairs of bf16 than with f32."""
     types = problem.src.data_type, problem.weights.data_type
     return way_of(isa, *types, problem.narrow, grouped=isa.matrix is None)
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+def configure(problem: ProductProblem, isa: Isa) -> OpenMatmulConf | Refusal:
     """Accept a product whose layouts are decided (see `resolve`) and plain, but for weights."""
     refusal = _refuse(problem, isa)
     if refusal is not None:
@@ -151,15 +151,22 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     if vectors is None:
         return Refusal(Reason.LAYOUT, f"{given.weights} beside run-time sizes")
     bare = problem.bias.is_zero and not problem.post_ops
-    return Conf(
-        (ids[0], problem.src), (ids[1], problem.weights), problem.bias, problem.dst,
-        problem.post_ops, problem.quantization, way,
+    return OpenMatmulConf(
+        (ids[0], problem.src),
+        (ids[1], problem.weights),
+        problem.bias,
+        problem.dst,
+        problem.post_ops,
+        problem.quantization,
+        way,
         core_type(way, problem.dst.data_type, problem.quantization, bare=bare),
-        is_turned, bool(problem.weights.inner_blocks), vectors,
-    )  # fmt: skip
+        is_turned,
+        bool(problem.weights.inner_blocks),
+        vectors,
+    )
 
 
-def _refuse(problem: Problem, isa: Isa) -> Refusal | None:
+def _refuse(problem: ProductProblem, isa: Isa) -> Refusal | None:
     refusal = product_conf.refuse_matrices(problem) or refuse_groups(problem.quantization)
     if refusal is not None:
         return refusal
@@ -171,7 +178,7 @@ def _refuse(problem: Problem, isa: Isa) -> Refusal | None:
     return refuse_open(isa, plain, (problem.weights,))
 
 
-def _refuse_sums(problem: Problem, factors: tuple[int, int]) -> Refusal | None:
+def _refuse_sums(problem: ProductProblem, factors: tuple[int, int]) -> Refusal | None:
     """A refusal of scales and zero points that cannot be left to the end of a sum."""
     given = problem.quantization.of_arguments(factors)
     if given.zero_points and not multiplies_integers(
@@ -203,7 +210,7 @@ def _same_blocks(given: MemoryDesc, wanted: MemoryDesc) -> bool:
     return (given.inner_blocks, given.strides[-2]) == (wanted.inner_blocks, wanted.strides[-2])
 
 
-def shared(conf: Conf) -> Conf:
+def shared(conf: OpenMatmulConf) -> OpenMatmulConf:
     """The configuration of all descriptions with the same code."""
 
     def some(desc: MemoryDesc) -> MemoryDesc:
@@ -225,7 +232,7 @@ def shared(conf: Conf) -> Conf:
     )
 
 
-def _known(conf: Conf, descs: Mapping[int, MemoryDesc]) -> Conf:
+def _known(conf: OpenMatmulConf, descs: Mapping[int, MemoryDesc]) -> OpenMatmulConf:
     """The configuration with the descriptors of an execution, by argument."""
 
     def given(argument: int, own: MemoryDesc) -> MemoryDesc:
@@ -243,7 +250,7 @@ def _known(conf: Conf, descs: Mapping[int, MemoryDesc]) -> Conf:
     )
 
 
-def tensors(conf: Conf, arguments: Arguments) -> Tensors:
+def tensors(conf: OpenMatmulConf, arguments: Arguments) -> Tensors:
     """The tensors of a product and their places."""
     *batch_dims, rows, columns = conf.dst.dims
     batch = tuple(Axis(extent, "batch") for extent in batch_dims)
@@ -269,23 +276,34 @@ def tensors(conf: Conf, arguments: Arguments) -> Tensors:
     if needs_row_sums(conf.multiply, dict(conf.quantization.zero_points), factors[1]):
         row_sums = Operand(dst.slot, MemoryDesc((conf.dst.dims[-2],), "s32"), (m,))
     finish = Finish(
-        conf.multiply, conf.core, dst, bias, Epilogue(conf.post_ops, dst, arguments),
+        conf.multiply,
+        conf.core,
+        dst,
+        bias,
+        Epilogue(conf.post_ops, dst, arguments),
         Quantizer(conf.quantization, quantized, arguments, requantizes=True),
-        factors, Depth(0, 0), row_sums,
-    )  # fmt: skip
+        factors,
+        Depth(0, 0),
+        row_sums,
+    )
     return Tensors(
         Operand(arguments.slot(factors[0]), src_desc, place(src_desc, m, k)),
         Operand(arguments.slot(factors[1]), weights_desc, place(weights_desc, k, n)),
-        finish, row_sums, batch, row, column, depth,
-    )  # fmt: skip
+        finish,
+        row_sums,
+        batch,
+        row,
+        column,
+        depth,
+    )
 
 
-def room(conf: Conf, isa: Isa, of: Tensors) -> Room:
+def room(conf: OpenMatmulConf, isa: Isa, of: Tensors) -> Room:
     """What a thread has memory for."""
     return Room.of(isa, conf.multiply, conf.vectors, ones=of.finish.needs_column_sums)
 
 
-def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
+def sizes(conf: OpenMatmulConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     """What the code needs to know of an execution on memories of these descriptors, by argument."""
     known = _known(conf, descs)
     found = tensors(known, Arguments())
@@ -297,9 +315,9 @@ def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     order = _order(weights)
     words = -(-terms // group)
     in_rows = order is Order.LINES and may_stay(conf) and not terms % group
-    blocks = choose_blocks(isa, here, Extents(
-        prod(batch), rows, columns, words, terms, conf.panels, in_rows,
-    ))  # fmt: skip
+    blocks = choose_blocks(
+        isa, here, Extents(prod(batch), rows, columns, words, terms, conf.panels, in_rows)
+    )
     width = blocks.tile.vectors * here.lanes
     panels = -(-columns // width)
     units = prod(batch) * -(-rows // blocks.rows) * -(-panels // blocks.panels)
@@ -308,15 +326,24 @@ def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     lasting = [step[2] for step, operand in zip(ends, pattern, strict=True) if moves(operand)]
     vectors = columns == 1 or all(step == 1 for step in lasting)
     head = {
-        Word.UNITS: units, Word.ROWS: rows, Word.COLUMNS: columns, Word.PANELS: panels,
-        Word.WORDS: words, Word.TERMS: terms, Word.BLOCK_ROWS: blocks.rows,
-        Word.BLOCK_PANELS: blocks.panels, Word.BLOCK_WORDS: blocks.words,
-        Word.PARTS: max(1, -(-words // blocks.words)), Word.SRC_ORDER: _order(src),
-        Word.WEIGHTS_ORDER: order, Word.VECTORS: vectors,
-        Word.AS_THEY_ARE: blocks.as_they_are, Word.TILE_ROWS: blocks.tile.rows,
-        Word.TILE_COLUMNS: width,
-    }  # fmt: skip
-    made = [int(head[word]) for word in Word]
+        LaunchParameter.UNITS: units,
+        LaunchParameter.ROWS: rows,
+        LaunchParameter.COLUMNS: columns,
+        LaunchParameter.PANELS: panels,
+        LaunchParameter.WORDS: words,
+        LaunchParameter.TERMS: terms,
+        LaunchParameter.BLOCK_ROWS: blocks.rows,
+        LaunchParameter.BLOCK_PANELS: blocks.panels,
+        LaunchParameter.BLOCK_WORDS: blocks.words,
+        LaunchParameter.PARTS: max(1, -(-words // blocks.words)),
+        LaunchParameter.SRC_ORDER: _order(src),
+        LaunchParameter.WEIGHTS_ORDER: order,
+        LaunchParameter.VECTORS: vectors,
+        LaunchParameter.AS_THEY_ARE: blocks.as_they_are,
+        LaunchParameter.TILE_ROWS: blocks.tile.rows,
+        LaunchParameter.TILE_COLUMNS: width,
+    }
+    made = [int(head[word]) for word in LaunchParameter]
     for steps in (src, weights, *ends):
         made += steps[:3]
     for number, extent in enumerate(batch):
@@ -353,7 +380,7 @@ def orders(desc: MemoryDesc, depth: int) -> tuple[Order, ...]:
     return tuple(Order)
 
 
-def may_stay(conf: Conf) -> bool:
+def may_stay(conf: OpenMatmulConf) -> bool:
     """Whether there is code for weights in rows that are multiplied where they lie."""
     _, weights = conf.weights
     in_rows = Order.LINES in orders(weights, -2)

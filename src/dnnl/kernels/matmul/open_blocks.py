@@ -60,10 +60,18 @@ class Room:
         wide = TileShape(max_rows(isa, _WIDE * way.span, way.parts, ones=ones), _WIDE)
         few = _FEW_TILES * (wide.rows + ones) * wide.vectors * cell
         return Room(
-            tile, isa.lanes, way.group, word, column, cell, tiles * tile.rows, words,
+            tile,
+            isa.lanes,
+            way.group,
+            word,
+            column,
+            cell,
+            tiles * tile.rows,
+            words,
             max(quarter, (words + isa.lanes) * vectors * isa.lanes * column),
-            max(quarter, tiles * least, few), wide,
-        )  # fmt: skip
+            max(quarter, tiles * least, few),
+            wide,
+        )
 
     @property
     def pitch(self) -> int:

@@ -94,9 +94,14 @@ class Packer:
         self._by_order(part, orders, order, along_depth, across)
 
     def panels(
-        self, part: Part, orders: tuple[Order, ...], order: Value, to: Value, vectors: int,
+        self,
+        part: Part,
+        orders: tuple[Order, ...],
+        order: Value,
+        to: Value,
+        vectors: int,
         panel: Value,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write panels of ``vectors`` vectors of lines, ``panel`` words apart. What is written
         behind the last word and the last line are whole squares and whole panels."""
         e, lanes = self.e, self._lanes
@@ -171,9 +176,12 @@ class Packer:
 
             def of_word(word: Value) -> None:
                 e.loop(
-                    *lines, lambda line: across(line, word, read),
-                    step=lanes, unroll=False, name="lines",
-                )  # fmt: skip
+                    *lines,
+                    lambda line: across(line, word, read),
+                    step=lanes,
+                    unroll=False,
+                    name="lines",
+                )
 
             e.loop(*words, of_word, step=step, unroll=False, name="word")
 
@@ -190,9 +198,13 @@ class Packer:
     def _squares(self, part: Part, square: Callable[[Value, Value], None]) -> None:
         def of_line(line: Value) -> None:
             self.e.loop(
-                i64(0), part.words, lambda word: square(line, word),
-                step=self._lanes, unroll=False, name="word",
-            )  # fmt: skip
+                i64(0),
+                part.words,
+                lambda word: square(line, word),
+                step=self._lanes,
+                unroll=False,
+                name="word",
+            )
 
         self.e.loop(i64(0), part.lines, of_line, step=self._lanes, unroll=False, name="lines")
 

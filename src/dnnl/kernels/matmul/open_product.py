@@ -26,7 +26,16 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.sharing import SHARES
 from dnnl.codegen.open_nest.place import moved
-from dnnl.kernels.matmul.open import HEAD, Conf, Tensors, Word, may_stay, orders, room, tensors
+from dnnl.kernels.matmul.open import (
+    HEAD,
+    LaunchParameter,
+    OpenMatmulConf,
+    Tensors,
+    may_stay,
+    orders,
+    room,
+    tensors,
+)
 from dnnl.kernels.matmul.open_pack import Packer, Part
 from dnnl.kernels.matmul.open_tile import Steps, Stretch, Tiles
 from dnnl.runtime.image import Phase
@@ -46,18 +55,18 @@ class _Unit:
 
 
 def emit_open_product(
-    module: Module, symbol: str, conf: Conf, tensors: Tensors, slot: int
+    module: Module, symbol: str, conf: OpenMatmulConf, tensors: Tensors, slot: int
 ) -> Phase:
     """Write the phase ``symbol``, whose words are the argument ``slot``."""
     given = [op for op in tensors.ends if op is not tensors.row_sums]
     operands = (tensors.src, tensors.weights, *given)
     phase = PhaseFunction(module, symbol, (slot, *(operand.slot for operand in operands)))
-    writer = _Writer(phase, conf, tensors, slot, operands)
+    writer = _OpenProductWriter(phase, conf, tensors, slot, operands)
     phase.each_range(writer.units)
     return phase.end(SHARES)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: OpenMatmulConf, isa: Isa) -> Kernel:
     """One phase; ``conf`` is shared."""
     arguments = Arguments()
     module, found = Module("matmul", isa), tensors(conf, arguments)
@@ -70,13 +79,13 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, (phase,), arguments.ids)
 
 
-class _Writer:
+class _OpenProductWriter:
     """Writes the loops."""
 
     def __init__(
         self,
         phase: PhaseFunction,
-        conf: Conf,
+        conf: OpenMatmulConf,
         tensors: Tensors,
         slot: int,
         operands: Sequence[Operand],
@@ -85,20 +94,26 @@ class _Writer:
         self._block = phase.arguments[slot]
         self._ends = tensors.ends
         count = len(self._ends)
-        self._head = {word: self._word(word) for word in Word}
+        self._head = {word: self._word(word) for word in LaunchParameter}
         self._src, self._weights, *ends = (
             self._steps(number, count) for number in range(2 + count)
         )
         self._places = ends
-        self._stay = self.e.b.icmp_signed("!=", self._head[Word.AS_THEY_ARE], i64(0))
+        self._stay = self.e.b.icmp_signed("!=", self._head[LaunchParameter.AS_THEY_ARE], i64(0))
         batch = HEAD + 3 * (2 + count)
         self._batch = [self._word(batch + n * (3 + count)) for n in range(len(tensors.batch))]
         self.finish = tensors.finish.of_depth(self._depth())
         self._make_room(phase, operands)
         self._tiles = Tiles(
-            self.e, conf, self._room, self.finish, self._pointers, self._head, self._places,
+            self.e,
+            conf,
+            self._room,
+            self.finish,
+            self._pointers,
+            self._head,
+            self._places,
             self._weights.second,
-        )  # fmt: skip
+        )
 
     def _word(self, number: int) -> Value:
         return self.e.b.load(self.e.element(self._block, i64(number), I64), typ=I64)
@@ -113,7 +128,9 @@ class _Writer:
 
     def _depth(self) -> Depth:
         group = self.conf.multiply.group
-        return Depth(self._head[Word.TERMS], self.e.mul(self._head[Word.WORDS], group))
+        return Depth(
+            self._head[LaunchParameter.TERMS], self.e.mul(self._head[LaunchParameter.WORDS], group)
+        )
 
     def _make_room(self, phase: PhaseFunction, operands: Sequence[Operand]) -> None:
         """Divide the memory of the thread."""
@@ -133,12 +150,12 @@ class _Writer:
     def units(self, begin: Value, end: Value) -> None:
         """The units of work that belong to the items ``begin`` to ``end``."""
         e, b = self.e, self.e.b
-        total = self._head[Word.UNITS]
+        total = self._head[LaunchParameter.UNITS]
         first, last = (b.udiv(b.mul(total, item), i64(SHARES)) for item in (begin, end))
 
         def unit(number: Value, *packed: Value) -> Values:
             here = self._located(number)
-            parts = self._head[Word.PARTS]
+            parts = self._head[LaunchParameter.PARTS]
             several = b.icmp_signed(">", parts, i64(1))
             wanted = (here.src, here.rows), (here.weights, here.panels)
             fresh = []
@@ -147,12 +164,12 @@ class _Writer:
                 other = b.or_(b.icmp_signed("!=", place, before), b.icmp_signed(">", count, held))
                 fresh.append(b.or_(several, other))
             e.loop(
-                i64(0), parts, lambda part: self._part(here, part, fresh),
-                unroll=False, name="part",
-            )  # fmt: skip
-            held = [b.select(new, pair[1], old) for new, pair, old in zip(
-                fresh, wanted, packed[1::2], strict=True
-            )]  # fmt: skip
+                i64(0), parts, lambda part: self._part(here, part, fresh), unroll=False, name="part"
+            )
+            held = [
+                b.select(new, pair[1], old)
+                for new, pair, old in zip(fresh, wanted, packed[1::2], strict=True)
+            ]
             return here.src, held[0], here.weights, held[1]
 
         none = (i64(-1), i64(0))
@@ -169,14 +186,20 @@ class _Writer:
             rest = b.udiv(rest, extent)
             return number
 
-        def blocks(count: Word, size: Word) -> Value:
+        def blocks(count: LaunchParameter, size: LaunchParameter) -> Value:
             more = b.sub(b.add(head[count], head[size]), i64(1))
             return b.udiv(more, head[size])
 
-        row = b.mul(index(blocks(Word.ROWS, Word.BLOCK_ROWS)), head[Word.BLOCK_ROWS])
-        panel = b.mul(index(blocks(Word.PANELS, Word.BLOCK_PANELS)), head[Word.BLOCK_PANELS])
+        row = b.mul(
+            index(blocks(LaunchParameter.ROWS, LaunchParameter.BLOCK_ROWS)),
+            head[LaunchParameter.BLOCK_ROWS],
+        )
+        panel = b.mul(
+            index(blocks(LaunchParameter.PANELS, LaunchParameter.BLOCK_PANELS)),
+            head[LaunchParameter.BLOCK_PANELS],
+        )
         batch = [index(extent) for extent in reversed(self._batch)][::-1]
-        column = b.mul(panel, head[Word.TILE_COLUMNS])
+        column = b.mul(panel, head[LaunchParameter.TILE_COLUMNS])
 
         def place(steps: Steps, first: Value, second: Value) -> Value:
             at = steps.base
@@ -191,19 +214,25 @@ class _Writer:
         )
         along = panel if self.conf.panels else column
         return _Unit(
-            e.smaller(head[Word.BLOCK_ROWS], b.sub(head[Word.ROWS], row)),
-            e.smaller(head[Word.BLOCK_PANELS], b.sub(head[Word.PANELS], panel)),
-            b.sub(head[Word.COLUMNS], column),
-            place(self._src, row, i64(0)), place(self._weights, along, i64(0)), ends,
-        )  # fmt: skip
+            e.smaller(head[LaunchParameter.BLOCK_ROWS], b.sub(head[LaunchParameter.ROWS], row)),
+            e.smaller(
+                head[LaunchParameter.BLOCK_PANELS], b.sub(head[LaunchParameter.PANELS], panel)
+            ),
+            b.sub(head[LaunchParameter.COLUMNS], column),
+            place(self._src, row, i64(0)),
+            place(self._weights, along, i64(0)),
+            ends,
+        )
 
     def _part(self, unit: _Unit, number: Value, fresh: Sequence[Value]) -> None:
         """One part of the sums of a block."""
         e, b, head = self.e, self.e.b, self._head
-        word = b.mul(number, head[Word.BLOCK_WORDS])
-        words = e.smaller(head[Word.BLOCK_WORDS], b.sub(head[Word.WORDS], word))
+        word = b.mul(number, head[LaunchParameter.BLOCK_WORDS])
+        words = e.smaller(
+            head[LaunchParameter.BLOCK_WORDS], b.sub(head[LaunchParameter.WORDS], word)
+        )
         group = self.conf.multiply.group
-        left = b.sub(head[Word.TERMS], e.mul(word, group))
+        left = b.sub(head[LaunchParameter.TERMS], e.mul(word, group))
         stretch = Stretch(number, word, words, e.smaller(left, e.mul(words, group)))
 
         def src() -> Values:
@@ -212,19 +241,21 @@ class _Writer:
 
         e.branch(fresh[0], src, lambda: ())
         base, step = self._weights_of(unit, stretch, fresh[1])
-        tiles = b.add(unit.rows, b.sub(head[Word.TILE_ROWS], i64(1)))
+        tiles = b.add(unit.rows, b.sub(head[LaunchParameter.TILE_ROWS], i64(1)))
         e.loop(
-            i64(0), b.udiv(tiles, head[Word.TILE_ROWS]),
+            i64(0),
+            b.udiv(tiles, head[LaunchParameter.TILE_ROWS]),
             lambda tile: self._row_of_tiles(unit, stretch, tile, (base, step)),
-            unroll=False, name="tile",
-        )  # fmt: skip
+            unroll=False,
+            name="tile",
+        )
 
     def _pack_src(self, unit: _Unit, stretch: Stretch) -> None:
         """Copy the part of src, and add its terms to the sums of the rows."""
         way, given = self.conf.multiply, self.conf.src[1]
         packer = Packer(self.e, given.data_type, way.a, way.group)
         part = self._factor(self.tensors.src, self._src, unit.src, unit.rows, stretch)
-        order = self._head[Word.SRC_ORDER]
+        order = self._head[LaunchParameter.SRC_ORDER]
         packer.rows(part, orders(given, -1), order, self._packed_src, self._room.pitch)
         if self.tensors.row_sums is not None:
             self._sum_rows(self._pointers[self.tensors.row_sums], unit.rows, stretch)
@@ -248,7 +279,7 @@ class _Writer:
             at = b.add(unit.weights, first)
             return e.element(self._pointers[self.tensors.weights], at, element), self._weights.first
         lanes = own.lanes
-        padded = b.and_(b.add(self._head[Word.BLOCK_WORDS], i64(lanes - 1)), i64(-lanes))
+        padded = b.and_(b.add(self._head[LaunchParameter.BLOCK_WORDS], i64(lanes - 1)), i64(-lanes))
         panel = e.mul(padded, own.width)
 
         def pack() -> Values:
@@ -256,7 +287,7 @@ class _Writer:
             packer = Packer(e, given.data_type, way.b, way.group)
             lines = e.smaller(unit.columns, e.mul(unit.panels, own.width))
             part = self._factor(self.tensors.weights, self._weights, unit.weights, lines, stretch)
-            order = self._head[Word.WEIGHTS_ORDER]
+            order = self._head[LaunchParameter.WEIGHTS_ORDER]
             to, vectors = self._packed_weights, own.tile.vectors
             packer.panels(part, orders(given, -2), order, to, vectors, panel)
             return ()
@@ -270,7 +301,7 @@ class _Writer:
 
         def as_they_are() -> Values:
             given = self._factor(self.tensors.weights, self._weights, unit.weights, i64(0), stretch)
-            return given.pointer, self._head[Word.TILE_COLUMNS]
+            return given.pointer, self._head[LaunchParameter.TILE_COLUMNS]
 
         base, step = e.branch(self._stay, as_they_are, packed)
         return base, step
@@ -308,15 +339,18 @@ class _Writer:
         """The tiles of some rows with all panels."""
         e, b, own, way, head = self.e, self.e.b, self._room, self.conf.multiply, self._head
         a_element, b_element = way.element
-        row, width = b.mul(tile, head[Word.TILE_ROWS]), head[Word.TILE_COLUMNS]
-        height = e.smaller(head[Word.TILE_ROWS], b.sub(unit.rows, row))
+        row, width = (
+            b.mul(tile, head[LaunchParameter.TILE_ROWS]),
+            head[LaunchParameter.TILE_COLUMNS],
+        )
+        height = e.smaller(head[LaunchParameter.TILE_ROWS], b.sub(unit.rows, row))
         a = e.element(self._packed_src, e.mul(row, own.pitch * way.group), a_element)
         base, step = weights
-        several = b.icmp_signed(">", head[Word.PARTS], i64(1))
-        rows = e.add(head[Word.TILE_ROWS], i64(int(self.finish.needs_column_sums)))
+        several = b.icmp_signed(">", head[LaunchParameter.PARTS], i64(1))
+        rows = e.add(head[LaunchParameter.TILE_ROWS], i64(int(self.finish.needs_column_sums)))
         size = b.mul(rows, width)
         ends = moved(e, unit.ends, row, [steps.first for steps in self._places])
-        last = b.icmp_signed("==", stretch.number, b.sub(self._head[Word.PARTS], i64(1)))
+        last = b.icmp_signed("==", stretch.number, b.sub(self._head[LaunchParameter.PARTS], i64(1)))
 
         def panel(number: Value) -> None:
             slot = b.add(b.mul(tile, unit.panels), number)

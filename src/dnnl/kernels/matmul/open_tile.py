@@ -12,7 +12,7 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.open_nest.place import Lanes, moved
 from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate
-from dnnl.kernels.matmul.open import Conf, Word, may_stay, moves
+from dnnl.kernels.matmul.open import LaunchParameter, OpenMatmulConf, may_stay, moves
 from dnnl.kernels.matmul.open_blocks import Room
 
 
@@ -53,11 +53,11 @@ class Tiles:
     def __init__(
         self,
         e: Emitter,
-        conf: Conf,
+        conf: OpenMatmulConf,
         room: Room,
         finish: Finish,
         pointers: Mapping[Operand, Value],
-        head: Mapping[Word, Value],
+        head: Mapping[LaunchParameter, Value],
         steps: Sequence[Steps],
         along: Value,
     ) -> None:
@@ -66,7 +66,7 @@ class Tiles:
         self._ends = finish.operands
         self._lanes = Lanes(e, self._ends, e.isa.lanes)
         self._moving = frozenset(operand for operand in self._ends if moves(operand))
-        self._stay = e.b.icmp_signed("!=", head[Word.AS_THEY_ARE], i64(0))
+        self._stay = e.b.icmp_signed("!=", head[LaunchParameter.AS_THEY_ARE], i64(0))
 
     def multiply(
         self, pointers: tuple[Value, Value], kept: Value, height: Value, stretch: Stretch
@@ -79,9 +79,10 @@ class Tiles:
             factors = Factors(*pointers, (), tuple(columns), way)
             step = own.width * way.group
             self._by_height(
-                height, lambda rows: self._products(factors, step, kept, rows, stretch),
+                height,
+                lambda rows: self._products(factors, step, kept, rows, stretch),
                 _heights(own.tile.rows),
-            )  # fmt: skip
+            )
             return ()
 
         if not may_stay(self._conf):
@@ -95,9 +96,10 @@ class Tiles:
             factors = Factors(*pointers, (), tuple(columns), way, apart)
             step = e.mul(along, way.group)
             self._by_height(
-                height, lambda rows: self._products(factors, step, kept, rows, stretch),
+                height,
+                lambda rows: self._products(factors, step, kept, rows, stretch),
                 _heights(own.wide.rows),
-            )  # fmt: skip
+            )
             return ()
 
         e.branch(self._stay, rows_of_weights, panels)
@@ -139,16 +141,17 @@ class Tiles:
         kind = zero.cells[0].type
         first = e.b.icmp_signed("==", stretch.number, i64(0))
         cells = e.branch(
-            first, lambda: zero.cells,
+            first,
+            lambda: zero.cells,
             lambda: Tile.load(e, kept, kind, zero.rows, zero.vectors).cells,
-        )  # fmt: skip
+        )
         level = Level(i64(0), stretch.words, way.group, step)
         factors = replace(factors, rows=tuple(offsets))
         accumulate(e, Tile(zero.vectors, cells), factors, [level]).store(e, kept)
 
     def end(self, kept: Value, height: Value, places: Values, columns: Value) -> None:
         """Finish the sums of a tile of which so many ``columns`` exist, row by row."""
-        e, lanes, size = self.e, self._room.lanes, self._head[Word.TILE_COLUMNS]
+        e, lanes, size = self.e, self._room.lanes, self._head[LaunchParameter.TILE_COLUMNS]
         accumulator = self._conf.multiply.accumulator
         first = size if self._finish.needs_column_sums else i64(0)
         along = [steps.second for steps in self._places]
@@ -175,7 +178,7 @@ class Tiles:
             return each_row(row)
 
         whole = e.b.icmp_signed(">=", columns, size)
-        vectors = e.b.icmp_signed("!=", self._head[Word.VECTORS], i64(0))
+        vectors = e.b.icmp_signed("!=", self._head[LaunchParameter.VECTORS], i64(0))
         e.branch(
             vectors,
             lambda: e.branch(
@@ -199,9 +202,16 @@ class Tiles:
         def place_of(_: Value, core: Type) -> Place:
             accesses, env, exists = self._lanes.at(places, lanes, self._moving, left)
             return Place(
-                e, self._pointers, accesses, env, self._lanes.lane, lanes,
-                masked=left is not None, exists=exists, core=core,
-            )  # fmt: skip
+                e,
+                self._pointers,
+                accesses,
+                env,
+                self._lanes.lane,
+                lanes,
+                masked=left is not None,
+                exists=exists,
+                core=core,
+            )
 
         read = cells if self._finish.needs_column_sums else cells[:1]
         tile = Tile(1, tuple(vector.load(e, cell, kind) for cell in read))

@@ -42,7 +42,7 @@ _REGISTERS = 8
 
 
 @dataclass(frozen=True)
-class Conf:
+class SparseMatmulConf:
     """dst = post_ops(bias + src x weights), one of which is sparse; ``bias`` may be the zero
     descriptor. ``scratchpad`` is in bytes."""
 
@@ -54,7 +54,7 @@ class Conf:
     scratchpad: int = 0
 
 
-def refuse_sparse(conf: Conf, isa: Isa) -> Refusal | None:
+def refuse_sparse(conf: SparseMatmulConf, isa: Isa) -> Refusal | None:
     """Why a product with one sparse factor cannot be generated, or None."""
     given = [desc for desc in (conf.src, conf.weights, conf.dst, conf.bias) if not desc.is_zero]
     refusal = refuse_types(*given, allowed=TYPES)
@@ -66,24 +66,24 @@ def refuse_sparse(conf: Conf, isa: Isa) -> Refusal | None:
     return refusal or refuse(conf.post_ops, conf.dst)
 
 
-def configure(conf: Conf, isa: Isa) -> Conf | Refusal:
+def configure(conf: SparseMatmulConf, isa: Isa) -> SparseMatmulConf | Refusal:
     """Accept a sparse src, and dense weights and dst in any layout, of any floats."""
     refusal = refuse_sparse(conf, isa)
     if refusal is not None:
         return refusal
     made = _pointers(conf)
     size = made[1].size if made[0] == Arg.SCRATCHPAD else 0
-    return Conf(conf.src, conf.weights, conf.bias, conf.dst, conf.post_ops, size)
+    return SparseMatmulConf(conf.src, conf.weights, conf.bias, conf.dst, conf.post_ops, size)
 
 
-def _pointers(conf: Conf) -> Argument:
+def _pointers(conf: SparseMatmulConf) -> Argument:
     """Where the kernel finds the pointers to rows."""
     if isinstance(conf.src.encoding, Csr):
         return Arg.part(Arg.SRC, 2), conf.src.buffers[2]
     return Arg.SCRATCHPAD, MemoryDesc((conf.src.dims[0] + 1,), DataType.s32)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: SparseMatmulConf, isa: Isa) -> Kernel:
     """The pointers, where they have to be found, and one nest."""
     arguments, module = Arguments(), Module("matmul", isa)
     phases = []
@@ -94,7 +94,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Nest:
+def _product(conf: SparseMatmulConf, isa: Isa, arguments: Arguments) -> Nest:
     rows, columns = letters(conf.dst.dims)
     row, column = Affine.of(rows), Affine.of(columns)
     nnz, terms = conf.src.buffers[0].dims[0], conf.src.dims[1]
@@ -130,10 +130,17 @@ def _product(conf: Conf, isa: Isa, arguments: Arguments) -> Nest:
     read = (first, last, *((values, where, weights) if nnz else ()), *extra, *epilogue.operands)
     width = max(1, conf.dst.dims[1] // isa.lanes)
     return Nest(
-        (rows, columns), (), read, (dst,), body, reads_dst=epilogue.reads_dst,
-        registers=min(_REGISTERS, 1 << (width.bit_length() - 1)), core=core_of(conf.dst),
-        found=(stored, found), steps=max(1, nnz // max(1, conf.src.dims[0])),
-    )  # fmt: skip
+        (rows, columns),
+        (),
+        read,
+        (dst,),
+        body,
+        reads_dst=epilogue.reads_dst,
+        registers=min(_REGISTERS, 1 << (width.bit_length() - 1)),
+        core=core_of(conf.dst),
+        found=(stored, found),
+        steps=max(1, nnz // max(1, conf.src.dims[0])),
+    )
 
 
 def _sum(point: Point, first: Value, last: Value, nnz: int, term: Term) -> Value:
@@ -169,14 +176,14 @@ def held(e: Emitter, value: Value, most: int) -> Value:
     return e.b.select(e.b.icmp_signed("<", value, limit), value, limit)
 
 
-def bias_of(conf: Conf, arguments: Arguments, dst: Operand) -> Operand | None:
+def bias_of(conf: SparseMatmulConf, arguments: Arguments, dst: Operand) -> Operand | None:
     """The bias of each element of dst, if there is one."""
     if conf.bias.is_zero:
         return None
     return Operand(arguments.slot(Arg.BIAS), conf.bias, broadcast(conf.bias, dst.index))
 
 
-def _emit_pointers(module: Module, conf: Conf, arguments: Arguments) -> Phase:
+def _emit_pointers(module: Module, conf: SparseMatmulConf, arguments: Arguments) -> Phase:
     """Write the phase that finds the first stored element of each row, by bisection."""
     desc = conf.src.buffers[1]
     (nnz,), count = desc.dims, conf.src.dims[0] + 1

@@ -27,8 +27,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import emit_nest
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.matmul.sparse import Conf as Product
-from dnnl.kernels.matmul.sparse import held, refuse_sparse
+from dnnl.kernels.matmul.sparse import SparseMatmulConf, held, refuse_sparse
 from dnnl.kernels.shared.copies import emit_copies
 from dnnl.kernels.shared.pointwise import pointwise, source
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
@@ -43,10 +42,10 @@ _REGISTERS = 4
 
 
 @dataclass(frozen=True)
-class Conf:
+class SparseWeightsConf:
     """``product`` with ``src``, what it is copied to, and ``sums`` in the scratchpad."""
 
-    product: Product
+    product: SparseMatmulConf
     src: Argument
     sums: Argument
     copies: tuple[Relayout, ...]
@@ -54,7 +53,7 @@ class Conf:
     scratchpad: int
 
 
-def configure(product: Product, isa: Isa) -> Conf | Refusal:
+def configure(product: SparseMatmulConf, isa: Isa) -> SparseWeightsConf | Refusal:
     """Accept sparse weights, and dense src and dst in any layout, of any floats."""
     refusal = refuse_sparse(product, isa)
     if refusal is not None:
@@ -65,10 +64,10 @@ def configure(product: Product, isa: Isa) -> Conf | Refusal:
     scratchpad = Scratchpad()
     src = scratchpad.copy((Arg.SRC, product.src), product.src.with_data_type(core).with_tag(tag))
     sums = scratchpad.take(product.dst.with_data_type(core).with_tag(tag))
-    return Conf(product, src, sums, tuple(scratchpad.copies), width, scratchpad.size)
+    return SparseWeightsConf(product, src, sums, tuple(scratchpad.copies), width, scratchpad.size)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: SparseWeightsConf, isa: Isa) -> Kernel:
     """The copy of src, the sums, and what finishes them."""
     arguments, module = Arguments(), Module("matmul", isa)
     phases = emit_copies(module, "matmul", conf.copies, arguments)
@@ -87,7 +86,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Phase:
+def _emit_sums(module: Module, conf: SparseWeightsConf, arguments: Arguments) -> Phase:
     """Write the phase that adds the stored elements up, a block of rows an item."""
     weights, isa = conf.product.weights, module.isa
     slots = [arguments.slot(Arg.part(Arg.WEIGHTS, number)) for number in range(3)]
@@ -104,7 +103,9 @@ def _emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Phase:
 class _Columns:
     """Writes how the sums of one block of rows are made."""
 
-    def __init__(self, e: Emitter, conf: Conf, buffers: list[Value], scratch: Value) -> None:
+    def __init__(
+        self, e: Emitter, conf: SparseWeightsConf, buffers: list[Value], scratch: Value
+    ) -> None:
         weights = conf.product.weights
         self._e, self._conf, self._buffers, self._scratch = e, conf, buffers, scratch
         self._core = storage(conf.sums[1].data_type).element
@@ -153,10 +154,7 @@ class _Columns:
             k, column = self._index(1, place), self._index(2, place)
             inside = e.b.icmp_unsigned("<", k, i64(self._k))
             column = e.b.select(inside, column, i64(self._n))
-            self._add(
-                sums, place, column,
-                lambda: vector.load(e, self._vector(src, k), self._kind),
-            )  # fmt: skip
+            self._add(sums, place, column, lambda: vector.load(e, self._vector(src, k), self._kind))
 
         e.loop(i64(0), i64(self._nnz), element, unroll=False, name="stored")
 

@@ -33,7 +33,7 @@ _LONG_ROW = 64
 
 
 @dataclass(frozen=True)
-class Conf:
+class VectorProductConf:
     """dst = post_ops(src x weights + bias), a batch of products one of whose factors is a vector;
     sums of parts lie in the ``scratchpad``, which has so many bytes, as ``partial``."""
 
@@ -47,9 +47,13 @@ class Conf:
 
 
 def configure(
-    src: MemoryDesc, weights: MemoryDesc, bias: MemoryDesc, dst: MemoryDesc,
-    post_ops: tuple[PostOp, ...], isa: Isa,
-) -> Conf | Refusal:  # fmt: skip
+    src: MemoryDesc,
+    weights: MemoryDesc,
+    bias: MemoryDesc,
+    dst: MemoryDesc,
+    post_ops: tuple[PostOp, ...],
+    isa: Isa,
+) -> VectorProductConf | Refusal:
     """Accept plain layouts of floats where k is long and vectors do not have to gather."""
     refusal = refuse_types(src, weights, dst, allowed=WIDE_FLOATS)
     refusal = refusal or refuse_tensors(src, weights, bias, dst) or refuse(post_ops, dst)
@@ -61,7 +65,7 @@ def configure(
         return Refusal(Reason.SHAPE, f"{src.dims} by {weights.dims}: neither is a long vector")
     if not _in_order(src, weights):
         return Refusal(Reason.LAYOUT, f"a matrix that is not dense along k: {src}, {weights}")
-    conf = Conf(src, weights, bias, dst, post_ops)
+    conf = VectorProductConf(src, weights, bias, dst, post_ops)
     scratchpad = Scratchpad()
     room = needed(isa, _fold(conf, Arguments()))
     if room.nelems():
@@ -79,7 +83,7 @@ def _in_order(src: MemoryDesc, weights: MemoryDesc) -> bool:
     return k == 1 or (row == 1 and length * kind.size < _LONG_ROW)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: VectorProductConf, isa: Isa) -> Kernel:
     """The fold, in parts where that is worth it."""
     module, arguments = Module("matmul", isa), Arguments()
     fold = _fold(conf, arguments)
@@ -89,7 +93,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def _fold(conf: Conf, arguments: Arguments) -> Fold:
+def _fold(conf: VectorProductConf, arguments: Arguments) -> Fold:
     *axes, depth = letters((*conf.dst.dims, conf.src.dims[-1]))
     *batch, row, column = map(Affine.of, axes)
     k = Affine.of(depth)
@@ -116,6 +120,12 @@ def _fold(conf: Conf, arguments: Arguments) -> Fold:
     after = (*epilogue.operands, *([] if bias is None else [bias]))
     held = computed_in(conf.src, conf.weights, conf.dst)
     return Fold(
-        tuple(axes), (depth,), (src, weights), (dst,), sums(step, data_type=held), finish,
-        after, reads_dst=epilogue.reads_dst,
-    )  # fmt: skip
+        tuple(axes),
+        (depth,),
+        (src, weights),
+        (dst,),
+        sums(step, data_type=held),
+        finish,
+        after,
+        reads_dst=epilogue.reads_dst,
+    )

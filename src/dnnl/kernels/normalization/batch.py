@@ -31,7 +31,7 @@ _MOMENTS = 4
 
 
 @dataclass(frozen=True)
-class Conf(Flagged):
+class BatchNormalizationConf(Flagged):
     """dst = relu(scale * (src - mean) / sqrt(variance + epsilon) + shift + added) with
     ``attributes``.
 
@@ -97,9 +97,9 @@ def configure(
     workspace: MemoryDesc | None,
     training: bool,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> BatchNormalizationConf | Refusal:
     """Accept any two layouts of supported types."""
-    conf = Conf(src, dst, epsilon, flags, workspace, training, attributes)
+    conf = BatchNormalizationConf(src, dst, epsilon, flags, workspace, training, attributes)
     refusal = refuse_forward(conf.sources, dst, attributes)
     if refusal is not None:
         return refusal
@@ -115,7 +115,7 @@ def configure(
 
 
 @lru_cache(KEPT)
-def _resident(apart: Conf, isa: Isa) -> bool:
+def _resident(apart: BatchNormalizationConf, isa: Isa) -> bool:
     """Whether a cache holds a channel. Planning both ways takes a millisecond."""
     own = _Normalizer(apart, Arguments())
     return resident(isa, _at_once(own), _normalization(own))
@@ -126,7 +126,7 @@ def reduced(data: MemoryDesc) -> int:
     return data.nelems() // max(1, data.dims[1])
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: BatchNormalizationConf, isa: Isa) -> Kernel:
     """Factors of each channel out of given statistics, or statistics and factors, then one nest
     over the data; or all in one nest, where a cache holds a channel."""
     module = Module("batch_normalization", isa)
@@ -135,14 +135,14 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def _given(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _given(conf: BatchNormalizationConf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
     scale = conf.scaled
     factors = emit_factors(module, arguments, conf.factor, conf.epsilon, scale)
     nest = _normalization(_Normalizer(conf, arguments))
     return factors, emit_nest(module, _entry(conf, module), nest)
 
 
-def _entry(conf: Conf, module: Module) -> str:
+def _entry(conf: BatchNormalizationConf, module: Module) -> str:
     return symbol("batch_normalization", [conf.src, conf.dst], module.isa)
 
 
@@ -169,7 +169,7 @@ def emit_factors(
 class _Normalizer:
     """The tensors of the forward pass, and what is done at one point of them."""
 
-    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+    def __init__(self, conf: BatchNormalizationConf, arguments: Arguments) -> None:
         self._conf, self._arguments, self.core = conf, arguments, conf.core
         self.axes = letters(conf.dst.dims)
         index = tuple(Affine.of(axis) for axis in self.axes)
@@ -291,7 +291,9 @@ def _at_once(own: _Normalizer) -> Nest:
     return Nest(*own.parts, inputs, outputs, body, reads_dst=reads, core=own.core)
 
 
-def _computed(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _computed(
+    conf: BatchNormalizationConf, module: Module, arguments: Arguments
+) -> tuple[Phase, ...]:
     """Write the phases that find the statistics as well."""
     own, entry = _Normalizer(conf, arguments), _entry(conf, module)
     if conf.at_once:

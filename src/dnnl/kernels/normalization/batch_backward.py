@@ -31,7 +31,7 @@ _SUMS = 2
 
 
 @dataclass(frozen=True)
-class Conf(Flagged):
+class BatchNormalizationBackwardConf(Flagged):
     """With g what the relu passes of diff_dst, and M the number of elements of a channel:
 
         along    = sum of g * (src - mean) / (variance + epsilon)
@@ -83,12 +83,14 @@ def configure(
     flags: NormFlags,
     workspace: MemoryDesc | None,
     weights: bool,
-) -> Conf | Refusal:
+) -> BatchNormalizationBackwardConf | Refusal:
     """Accept any layouts of supported types."""
     refusal = refuse_types(src, diff_dst, diff_src, allowed=WIDE_FLOATS)
     if refusal is not None:
         return refusal
-    conf = Conf(src, diff_dst, diff_src, epsilon, flags, workspace, weights)
+    conf = BatchNormalizationBackwardConf(
+        src, diff_dst, diff_src, epsilon, flags, workspace, weights
+    )
     scratchpad, channels = Scratchpad(), per_channel(src).with_data_type(conf.held)
     apart = replace(conf, factor=scratchpad.take(channels)[1])
     if not conf.given:
@@ -102,7 +104,7 @@ def configure(
 
 
 @lru_cache(KEPT)
-def _resident(apart: Conf, isa: Isa) -> bool:
+def _resident(apart: BatchNormalizationBackwardConf, isa: Isa) -> bool:
     """Whether a cache holds a channel. Planning both ways takes a millisecond."""
     own = _Gradient(apart, Arguments())
     return resident(isa, _at_once(own), _differentiation(own))
@@ -120,7 +122,7 @@ class _Coefficients(NamedTuple):
 class _Gradient:
     """The tensors of the backward pass, and what is done at one point of them."""
 
-    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+    def __init__(self, conf: BatchNormalizationBackwardConf, arguments: Arguments) -> None:
         self.axes = letters(conf.src.dims)
         index = tuple(Affine.of(axis) for axis in self.axes)
 
@@ -240,7 +242,7 @@ def _there(*operands: Operand | None) -> tuple[Operand, ...]:
     return tuple(operand for operand in operands if operand is not None)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: BatchNormalizationBackwardConf, isa: Isa) -> Kernel:
     """Sums over each channel, then one nest over the data; or both in one nest, where a cache holds
     a channel."""
     module = Module("batch_normalization_backward", isa)
@@ -255,7 +257,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def _summed(conf: Conf, own: _Gradient, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _summed(
+    conf: BatchNormalizationBackwardConf, own: _Gradient, module: Module, arguments: Arguments
+) -> tuple[Phase, ...]:
     """Write the phases that sum over channels."""
     entry = _entry(conf, module)
     if conf.at_once:
@@ -297,5 +301,5 @@ def _differentiation(own: _Gradient) -> Nest:
     return Nest(own.axes, (), inputs, own.outputs, body, core=own.core)
 
 
-def _entry(conf: Conf, module: Module) -> str:
+def _entry(conf: BatchNormalizationBackwardConf, module: Module) -> str:
     return symbol("batch_normalization_backward", [conf.src, conf.diff_src], module.isa)

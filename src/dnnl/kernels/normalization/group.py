@@ -37,7 +37,7 @@ _MOMENTS, _FACTORS = 4, 2
 
 
 @dataclass(frozen=True)
-class Conf(Flagged):
+class GroupNormalizationConf(Flagged):
     """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each of ``groups`` groups
     of channels of each image with ``attributes``, of which the scale of src multiplies that.
 
@@ -86,12 +86,12 @@ def configure(
     flags: NormFlags,
     training: bool,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> GroupNormalizationConf | Refusal:
     """Accept any two layouts of supported types."""
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     if refusal is not None:
         return refusal
-    conf = Conf(src, dst, groups, epsilon, flags, training, attributes)
+    conf = GroupNormalizationConf(src, dst, groups, epsilon, flags, training, attributes)
     scratchpad = Scratchpad()
     apart = replace(conf, factors=scratchpad.take(layers(src, _FACTORS, conf.held))[1])
     if not conf.given:
@@ -104,14 +104,14 @@ def configure(
 
 
 @lru_cache(KEPT)
-def _resident(apart: Conf, isa: Isa) -> bool:
+def _resident(apart: GroupNormalizationConf, isa: Isa) -> bool:
     """Whether groups lie well and a cache holds one. Planning both ways takes a millisecond."""
     if not apart.axes.lie_well(apart.src, apart.dst):
         return False
     return resident(isa, _at_once(apart, Arguments()), _normalization(apart, Arguments()))
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: GroupNormalizationConf, isa: Isa) -> Kernel:
     """Moments of each channel, the mean and the factor of each, then one nest over the data; or
     all in one nest."""
     module = Module("group_normalization", isa)
@@ -130,7 +130,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 class _Groups:
     """What each group has: its statistics, and the numbers of its channels."""
 
-    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+    def __init__(self, conf: GroupNormalizationConf, arguments: Arguments) -> None:
         self._conf, self._arguments = conf, arguments
         self.axes = axes = conf.axes
         desc = MemoryDesc((conf.src.dims[0], conf.groups), "f32")
@@ -175,7 +175,9 @@ class _Normalizer:
     """The tensors of the data, an element of which has this ``index``, and what is done with
     one vector of them."""
 
-    def __init__(self, conf: Conf, arguments: Arguments, index: tuple[Affine, ...]) -> None:
+    def __init__(
+        self, conf: GroupNormalizationConf, arguments: Arguments, index: tuple[Affine, ...]
+    ) -> None:
         src = Operand(arguments.slot(Arg.SRC), conf.src, index)
         dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
         self._given = Sources(conf.attributes, {Arg.SRC: src}, arguments, late=True)
@@ -202,7 +204,9 @@ class _Normalizer:
         self.result.store(point, value)
 
 
-def _moments(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _moments(
+    conf: GroupNormalizationConf, module: Module, arguments: Arguments
+) -> tuple[Phase, ...]:
     """The moments of each channel of each image."""
     axes = letters(conf.src.dims)
     index = tuple(map(Affine.of, axes))
@@ -221,7 +225,7 @@ def _moments(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, .
     return emit_fold(module, name, fold, (slot, conf.partial))
 
 
-def _factors(conf: Conf, arguments: Arguments) -> Nest:
+def _factors(conf: GroupNormalizationConf, arguments: Arguments) -> Nest:
     """The mean and the factor of each channel, out of given statistics, or of the moments of all
     channels of a group."""
     own = _Groups(conf, arguments)
@@ -249,7 +253,7 @@ def _factors(conf: Conf, arguments: Arguments) -> Nest:
     return Nest(axes.kept, axes.channels, inputs, outputs, body, core=conf.core)
 
 
-def _normalization(conf: Conf, arguments: Arguments) -> Nest:
+def _normalization(conf: GroupNormalizationConf, arguments: Arguments) -> Nest:
     """What normalizes with the means and factors in memory."""
     axes = letters(conf.src.dims)
     index, slot = tuple(map(Affine.of, axes)), arguments.slot(Arg.SCRATCHPAD)
@@ -263,7 +267,7 @@ def _normalization(conf: Conf, arguments: Arguments) -> Nest:
     return Nest(axes, (), inputs, result.outputs, body, reads_dst=result.reads_dst, core=conf.core)
 
 
-def _at_once(conf: Conf, arguments: Arguments) -> Nest:
+def _at_once(conf: GroupNormalizationConf, arguments: Arguments) -> Nest:
     """What finds the statistics of a group and normalizes with them."""
     groups = _Groups(conf, arguments)
     axes = groups.axes

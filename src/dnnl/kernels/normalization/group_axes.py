@@ -33,10 +33,12 @@ class GroupAxes:
         if groups > 1:
             form = Affine.of(group) if size == 1 else Affine.of(group, size) + form
         return GroupAxes(
-            (images, group), (channel,), tuple(space),
+            (images, group),
+            (channel,),
+            tuple(space),
             (Affine.of(images), form, *map(Affine.of, space)),
             (Affine.of(images), Affine.of(group)),
-        )  # fmt: skip
+        )
 
     @property
     def reduced(self) -> tuple[Axis, ...]:

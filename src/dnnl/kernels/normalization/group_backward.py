@@ -35,7 +35,7 @@ _LEARNED = {Arg.DIFF_SCALE: NormFlags.use_scale, Arg.DIFF_SHIFT: NormFlags.use_s
 
 
 @dataclass(frozen=True)
-class Conf(Flagged):
+class GroupNormalizationBackwardConf(Flagged):
     """With g = scale * diff_dst, and M the number of elements of a group:
 
         along    = sum of g * (src - mean) / (variance + epsilon)
@@ -99,12 +99,12 @@ def configure(
     epsilon: float,
     flags: NormFlags,
     weights: bool,
-) -> Conf | Refusal:
+) -> GroupNormalizationBackwardConf | Refusal:
     """Accept any layouts of supported types."""
     refusal = refuse_types(src, diff_dst, diff_src, allowed=WIDE_FLOATS)
     if refusal is not None:
         return refusal
-    conf = Conf(src, diff_dst, diff_src, groups, epsilon, flags, weights)
+    conf = GroupNormalizationBackwardConf(src, diff_dst, diff_src, groups, epsilon, flags, weights)
     scratchpad = Scratchpad()
     if conf.learned or not conf.given:
         conf = replace(conf, sums=scratchpad.take(layers(src, _SUMS, conf.held))[1])
@@ -122,7 +122,9 @@ def configure(
 
 
 @lru_cache(KEPT)
-def _resident(whole: Conf, apart: Conf, isa: Isa) -> bool:
+def _resident(
+    whole: GroupNormalizationBackwardConf, apart: GroupNormalizationBackwardConf, isa: Isa
+) -> bool:
     """Whether groups lie well and a cache holds one, whose sums are those that are wanted."""
     axes = whole.axes
     if whole.given or not axes.lie_well(*whole.data) or (whole.learned and axes.size > 1):
@@ -130,7 +132,7 @@ def _resident(whole: Conf, apart: Conf, isa: Isa) -> bool:
     return resident(isa, _at_once(whole, Arguments()), _differentiation(apart, Arguments()))
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: GroupNormalizationBackwardConf, isa: Isa) -> Kernel:
     """Sums over each channel, coefficients made of those of a group, then one nest over the data;
     or sums over groups and diff_src in one nest. Last the totals over all images."""
     module = Module("group_normalization_backward", isa)
@@ -152,7 +154,9 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 class _Data:
     """The tensors of which sums and gradients are made, an element of which has this ``index``."""
 
-    def __init__(self, conf: Conf, arguments: Arguments, index: tuple[Affine, ...]) -> None:
+    def __init__(
+        self, conf: GroupNormalizationBackwardConf, arguments: Arguments, index: tuple[Affine, ...]
+    ) -> None:
         self._given, self._held = conf.given, conf.held
         self.src = Operand(arguments.slot(Arg.SRC), conf.src, index)
         self.diff_dst = Operand(arguments.slot(Arg.DIFF_DST), conf.diff_dst, index)
@@ -193,7 +197,9 @@ class _Data:
 class _Group:
     """The statistics and the scales, where groups are walked along ``axes``."""
 
-    def __init__(self, conf: Conf, arguments: Arguments, axes: GroupAxes) -> None:
+    def __init__(
+        self, conf: GroupNormalizationBackwardConf, arguments: Arguments, axes: GroupAxes
+    ) -> None:
         self._conf = conf
         desc = MemoryDesc((conf.src.dims[0], conf.groups), "f32")
         self.mean, self.variance = (
@@ -230,7 +236,9 @@ class _Group:
         return b.fmul(total, share), b.fmul(b.fmul(products, share), inverse)
 
 
-def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _sums(
+    conf: GroupNormalizationBackwardConf, module: Module, arguments: Arguments
+) -> tuple[Phase, ...]:
     """The sums of each channel of each image: of diff_dst, and of its products with normalized
     elements."""
     axes = letters(conf.src.dims)
@@ -243,9 +251,13 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
         return total, point.e.b.fmul(products, point.load(inverse))
 
     fold = Fold(
-        axes[:2], axes[2:], (data.diff_dst, data.src, mean, inverse), written,
-        Reduction(part, added, (0.0,) * _SUMS, conf.held), partial(_store, written),
-    )  # fmt: skip
+        axes[:2],
+        axes[2:],
+        (data.diff_dst, data.src, mean, inverse),
+        written,
+        Reduction(part, added, (0.0,) * _SUMS, conf.held),
+        partial(_store, written),
+    )
     isa = module.isa
     name = symbol("group_normalization_statistics", [conf.statistics], isa)
     statistics = emit_nest(module, name, _statistics(conf, arguments))
@@ -253,7 +265,7 @@ def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]
     return statistics, *emit_fold(module, name, fold, (slot, conf.partial))
 
 
-def _statistics(conf: Conf, arguments: Arguments) -> Nest:
+def _statistics(conf: GroupNormalizationBackwardConf, arguments: Arguments) -> Nest:
     """The mean and the inverse deviation of each channel, which may then be read in whole vectors
     whatever the size of a group is."""
     axes = conf.axes
@@ -273,7 +285,7 @@ def _store(operands: tuple[Operand, ...], point: Point, values: Values) -> None:
         point.store(operand, value)
 
 
-def _coefficients(conf: Conf, arguments: Arguments) -> Nest:
+def _coefficients(conf: GroupNormalizationBackwardConf, arguments: Arguments) -> Nest:
     """The coefficients of each channel, for which the sums of all channels of a group are added
     up where statistics are functions of src."""
     axes = conf.axes
@@ -296,7 +308,7 @@ def _coefficients(conf: Conf, arguments: Arguments) -> Nest:
     return Nest(axes.kept, axes.channels, inputs, written, body, core=conf.core)
 
 
-def _differentiation(conf: Conf, arguments: Arguments) -> Nest:
+def _differentiation(conf: GroupNormalizationBackwardConf, arguments: Arguments) -> Nest:
     """What makes diff_src with the coefficients in memory."""
     axes = letters(conf.src.dims)
     index = tuple(map(Affine.of, axes))
@@ -312,7 +324,7 @@ def _differentiation(conf: Conf, arguments: Arguments) -> Nest:
     return Nest(axes, (), (*data.read, *read), (data.diff_src,), body, core=conf.core)
 
 
-def _at_once(conf: Conf, arguments: Arguments) -> Nest:
+def _at_once(conf: GroupNormalizationBackwardConf, arguments: Arguments) -> Nest:
     """What sums over a group and makes its part of diff_src. If the sums are wanted themselves, a
     group is a channel."""
     axes = conf.axes
@@ -336,7 +348,7 @@ def _at_once(conf: Conf, arguments: Arguments) -> Nest:
     return Nest(axes.kept, axes.reduced, inputs, outputs, body, core=conf.core)
 
 
-def _totals(conf: Conf, arguments: Arguments) -> Nest:
+def _totals(conf: GroupNormalizationBackwardConf, arguments: Arguments) -> Nest:
     """The gradients of scale and shift: sums over all images."""
     image, channel = letters(conf.src.dims[:2])
     index = Affine.of(image), Affine.of(channel)

@@ -27,7 +27,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class LayerNormalizationConf:
     """dst = scale * (src - mean) / sqrt(variance + epsilon) + shift for each row with
     ``attributes``, of which the scale of src multiplies that.
 
@@ -48,12 +48,12 @@ class Conf:
     attributes: Attributes
 
 
-def configure(conf: Conf) -> Conf | Refusal:
+def configure(conf: LayerNormalizationConf) -> LayerNormalizationConf | Refusal:
     """Accept any layouts of supported types."""
     return refuse_forward({Arg.SRC: conf.src}, conf.dst, conf.attributes) or conf
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: LayerNormalizationConf, isa: Isa) -> Kernel:
     """A nest for whole blocks of rows, and one for the rows that remain."""
     module = Module("layer_normalization", isa)
     arguments = Arguments()
@@ -64,33 +64,41 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def _blocks(conf: Conf, isa: Isa) -> list[Block]:
+def _blocks(conf: LayerNormalizationConf, isa: Isa) -> list[Block]:
     """The rows of the tensors; one by one where their statistics have padding, which only an axis
     that walks all rows reaches."""
     padded = conf.kept and conf.stat.padded_dims != conf.stat.dims
     return blocks(isa, [conf.src, conf.dst], single=padded)
 
 
-def _phase(conf: Conf, module: Module, arguments: Arguments, block: Block, number: int) -> Phase:
+def _phase(
+    conf: LayerNormalizationConf, module: Module, arguments: Arguments, block: Block, number: int
+) -> Phase:
     name = "layer_normalization" + (f"_rest{number}" if number else "")
     entry = symbol(name, [conf.src, conf.dst], module.isa)
     return emit_nest(module, entry, _nest(conf, arguments, block))
 
 
-def _nest(conf: Conf, arguments: Arguments, block: Block) -> Nest:
+def _nest(conf: LayerNormalizationConf, arguments: Arguments, block: Block) -> Nest:
     rows = _Rows(conf, arguments, block)
     return Nest(
-        block.parallel, (block.along,), rows.inputs, rows.outputs, rows.body,
-        reads_dst=rows.reads_dst, core=core_of(conf.src, conf.dst), in_rows=len(block.rows) > 1,
-    )  # fmt: skip
+        block.parallel,
+        (block.along,),
+        rows.inputs,
+        rows.outputs,
+        rows.body,
+        reads_dst=rows.reads_dst,
+        core=core_of(conf.src, conf.dst),
+        in_rows=len(block.rows) > 1,
+    )
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: LayerNormalizationConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: LayerNormalizationConf, arguments: Arguments) -> Iterator[Nest]:
     """A nest of blocks of rows, and one of single rows."""
     for block in open_blocks([conf.src, conf.dst]):
         yield _nest(conf, arguments, block)
@@ -109,7 +117,9 @@ OPEN = OpenKernel(
 class _Row:
     """The tensors of one row of a block."""
 
-    def __init__(self, conf: Conf, arguments: Arguments, block: Block, row: Index) -> None:
+    def __init__(
+        self, conf: LayerNormalizationConf, arguments: Arguments, block: Block, row: Index
+    ) -> None:
         index = (*row, Affine.of(block.along))
         self.src = Operand(arguments.slot(Arg.SRC), conf.src, index)
         self.dst = Operand(arguments.slot(Arg.DST), conf.dst, index)
@@ -130,7 +140,7 @@ class _Rows:
     """The passes over the rows of one block, or over as many blocks side by side as a vector has
     lanes."""
 
-    def __init__(self, conf: Conf, arguments: Arguments, block: Block) -> None:
+    def __init__(self, conf: LayerNormalizationConf, arguments: Arguments, block: Block) -> None:
         self._conf, self._block = conf, block
         self._rows = [_Row(conf, arguments, block, row) for row in block.rows]
         along = (Affine.of(block.along),)

@@ -18,7 +18,7 @@ from dnnl.codegen.nest.folds import Fold, Parts, at_once, emit_fold, room, sums
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.open_nest.fold import OpenFold, open_room
-from dnnl.kernels.normalization.layer_gradients import Conf, Gradients
+from dnnl.kernels.normalization.layer_gradients import Gradients, LayerNormalizationBackwardConf
 from dnnl.kernels.normalization.layer_rows import ROWS, Block, Chunks, blocks, open_blocks
 from dnnl.kernels.normalization.shared import inverse_deviation
 from dnnl.kernels.shared.open_nests import OpenKernel
@@ -29,7 +29,9 @@ from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
 
 
-def configure(conf: Conf, isa: Isa) -> Conf | Refusal:
+def configure(
+    conf: LayerNormalizationBackwardConf, isa: Isa
+) -> LayerNormalizationBackwardConf | Refusal:
     """Accept any layouts of floats."""
     refusal = refuse_types(*conf.data, allowed=WIDE_FLOATS)
     if refusal or not conf.summed:
@@ -53,7 +55,7 @@ def configure(conf: Conf, isa: Isa) -> Conf | Refusal:
     return replace(conf, partial=parts, scratchpad=scratchpad.size)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: LayerNormalizationBackwardConf, isa: Isa) -> Kernel:
     """Everything in one go over chunks of rows, if these lie in one piece; else the sums over rows,
     for which a first phase prepares a factor of each row, then src."""
     module = Module("layer_normalization_backward", isa)
@@ -69,18 +71,18 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: LayerNormalizationBackwardConf, isa: Isa) -> Kernel:
     """One kernel for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _open_sums(conf: Conf, arguments: Arguments) -> Iterator[OpenFold]:
+def _open_sums(conf: LayerNormalizationBackwardConf, arguments: Arguments) -> Iterator[OpenFold]:
     """The sums over rows, if any are asked for."""
     if conf.summed:
         yield OpenFold(_summed(conf, arguments), arguments.slot(Arg.SCRATCHPAD), conf.partial)
 
 
-def _open_rows(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _open_rows(conf: LayerNormalizationBackwardConf, arguments: Arguments) -> Iterator[Nest]:
     """The gradients of src, which may take the place of diff_dst: a nest of blocks of rows, and one
     of single rows."""
     for block in open_blocks(conf.data):
@@ -99,7 +101,7 @@ OPEN = OpenKernel(
 
 
 def _in_chunks(
-    conf: Conf, chunks: Chunks, module: Module, arguments: Arguments
+    conf: LayerNormalizationBackwardConf, chunks: Chunks, module: Module, arguments: Arguments
 ) -> tuple[Phase, ...]:
     """A work item goes over a chunk of rows, whose sums it keeps in the scratchpad; these are then
     added up."""
@@ -135,7 +137,9 @@ def _in_chunks(
     return *phases, emit_nest(module, entry, at_once(fold))
 
 
-def _outputs(conf: Conf, arguments: Arguments, along: Axis) -> tuple[Operand, ...]:
+def _outputs(
+    conf: LayerNormalizationBackwardConf, arguments: Arguments, along: Axis
+) -> tuple[Operand, ...]:
     """The gradients of scale and shift."""
     index = (Affine.of(along),)
     return tuple(Operand(arguments.slot(arg), desc, index) for arg, desc in conf.summed.items())
@@ -161,7 +165,9 @@ def _chunk(step: Gradients, blocks: int, point: Point) -> None:
         point.outermost(step.body)
 
 
-def _each_row(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _each_row(
+    conf: LayerNormalizationBackwardConf, module: Module, arguments: Arguments
+) -> tuple[Phase, ...]:
     """The gradients of src alone."""
     phases = []
     for number, block in enumerate(blocks(module.isa, conf.data)):
@@ -171,19 +177,24 @@ def _each_row(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, 
     return tuple(phases)
 
 
-def _rows(conf: Conf, arguments: Arguments, block: Block) -> Nest:
+def _rows(conf: LayerNormalizationBackwardConf, arguments: Arguments, block: Block) -> Nest:
     step = Gradients(conf, arguments, block)
     return Nest(
-        block.parallel, (block.along,), step.inputs, step.outputs, step.body, core=conf.core,
+        block.parallel,
+        (block.along,),
+        step.inputs,
+        step.outputs,
+        step.body,
+        core=conf.core,
         in_rows=len(block.rows) > 1,
-    )  # fmt: skip
+    )
 
 
-def _symbol(conf: Conf, module: Module, name: str) -> str:
+def _symbol(conf: LayerNormalizationBackwardConf, module: Module, name: str) -> str:
     return symbol(name, conf.data, module.isa)
 
 
-def _factors(conf: Conf, module: Module, arguments: Arguments) -> Phase:
+def _factors(conf: LayerNormalizationBackwardConf, module: Module, arguments: Arguments) -> Phase:
     """1 / sqrt(variance + epsilon) of each row."""
     axes = letters(conf.factors.dims)
     index = tuple(Affine.of(axis) for axis in axes)
@@ -198,13 +209,15 @@ def _factors(conf: Conf, module: Module, arguments: Arguments) -> Phase:
     return emit_nest(module, entry, nest)
 
 
-def _sums(conf: Conf, module: Module, arguments: Arguments) -> tuple[Phase, ...]:
+def _sums(
+    conf: LayerNormalizationBackwardConf, module: Module, arguments: Arguments
+) -> tuple[Phase, ...]:
     entry = symbol("layer_normalization_sums", [conf.src, conf.diff_dst], module.isa)
     fold = _summed(conf, arguments)
     return emit_fold(module, entry, fold, (arguments.slot(Arg.SCRATCHPAD), conf.partial))
 
 
-def _summed(conf: Conf, arguments: Arguments) -> Fold:
+def _summed(conf: LayerNormalizationBackwardConf, arguments: Arguments) -> Fold:
     """The gradients of scale and shift: the sums of diff_dst * normalized src, and of diff_dst."""
     axes = letters(conf.src.dims)
     index = tuple(Affine.of(axis) for axis in axes)

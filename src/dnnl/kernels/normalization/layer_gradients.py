@@ -26,7 +26,7 @@ _NONE = MemoryDesc.zero()
 
 
 @dataclass(frozen=True)
-class Conf:
+class LayerNormalizationBackwardConf:
     """The gradients of dst = scale * (src - mean) / sqrt(variance + epsilon) + shift.
 
     The statistics, of layout ``stat``, are functions of src, or ``constant``; of the root mean
@@ -75,7 +75,7 @@ class Conf:
         return {arg: desc for arg, desc in every.items() if not desc.is_zero}
 
     @property
-    def flat(self) -> Conf | None:
+    def flat(self) -> LayerNormalizationBackwardConf | None:
         """This configuration with all rows along one dimension; None where they do not lie so, or
         not in one piece."""
         *rows, length = self.src.dims
@@ -92,7 +92,9 @@ class Conf:
 class _Row:
     """The tensors of one row."""
 
-    def __init__(self, conf: Conf, arguments: Arguments, row: Index, along: Axis) -> None:
+    def __init__(
+        self, conf: LayerNormalizationBackwardConf, arguments: Arguments, row: Index, along: Axis
+    ) -> None:
         index = (*row, Affine.of(along))
         self.diff_dst = Operand(arguments.slot(Arg.DIFF_DST), conf.diff_dst, index)
         self.diff_src = Operand(arguments.slot(Arg.DIFF_SRC), conf.diff_src, index)
@@ -121,7 +123,7 @@ class Gradients:
 
     def __init__(
         self,
-        conf: Conf,
+        conf: LayerNormalizationBackwardConf,
         arguments: Arguments,
         block: Block,
         sums: Mapping[Arg, Operand] | None = None,

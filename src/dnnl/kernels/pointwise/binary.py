@@ -22,7 +22,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class BinaryConf:
     """dst = src0 alg src1 with ``attributes``, the sources broadcast where they have size 1; the
     zero descriptor for src2 where there is no condition."""
 
@@ -47,23 +47,23 @@ def configure(
     src2: MemoryDesc,
     dst: MemoryDesc,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> BinaryConf | Refusal:
     """Accept any layouts of supported types."""
-    conf = Conf(alg, src0, src1, src2, dst, attributes)
+    conf = BinaryConf(alg, src0, src1, src2, dst, attributes)
     return refuse_forward(conf.sources, dst, attributes) or conf
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: BinaryConf, isa: Isa) -> Kernel:
     """One nest."""
     return build_nest("binary", isa, [*conf.sources.values(), conf.dst], partial(_nests, conf))
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: BinaryConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: BinaryConf, arguments: Arguments) -> Iterator[Nest]:
 
     def compute(point: Point, loaded: list[Value]) -> Value:
         first, second, *condition = loaded

@@ -23,7 +23,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class EltwiseConf:
     """dst = alg(src) with ``attributes``; ``function`` is what ``eltwise_function`` computes."""
 
     alg: Alg
@@ -43,23 +43,23 @@ def configure(
     dst: MemoryDesc,
     function: Expression | None,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> EltwiseConf | Refusal:
     """Accept any function of any two of the supported types, in any two layouts."""
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
-    return refusal or Conf(alg, alpha, beta, src, dst, function, attributes)
+    return refusal or EltwiseConf(alg, alpha, beta, src, dst, function, attributes)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: EltwiseConf, isa: Isa) -> Kernel:
     """One nest."""
     return build_nest("eltwise", isa, (conf.src, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: EltwiseConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: EltwiseConf, arguments: Arguments) -> Iterator[Nest]:
     def compute(point: Point, loaded: list[Value]) -> Value:
         if conf.function is not None:
             return expression.emit(point.e, conf.function, loaded)

@@ -23,7 +23,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class EltwiseBackwardConf:
     """diff_src = diff_dst * f'(data). The data are ``dst`` for an algorithm that uses it, else
     ``src``, and there is no other; ``function`` is what ``eltwise_function`` computes."""
 
@@ -46,28 +46,28 @@ def configure(
     src: MemoryDesc,
     dst: MemoryDesc,
     function: Expression | None,
-) -> Conf | Refusal:
+) -> EltwiseBackwardConf | Refusal:
     """Accept any three layouts of floats."""
-    conf = Conf(alg, alpha, beta, diff_src, diff_dst, src, dst, function)
+    conf = EltwiseBackwardConf(alg, alpha, beta, diff_src, diff_dst, src, dst, function)
     return refuse_types(*_tensors(conf), allowed=WIDE_FLOATS | SMALL_FLOATS) or conf
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: EltwiseBackwardConf, isa: Isa) -> Kernel:
     """One nest."""
     return build_nest("eltwise_backward", isa, _tensors(conf), partial(_nests, conf))
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: EltwiseBackwardConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _tensors(conf: Conf) -> list[MemoryDesc]:
+def _tensors(conf: EltwiseBackwardConf) -> list[MemoryDesc]:
     every = conf.diff_dst, conf.src, conf.dst, conf.diff_src
     return [desc for desc in every if not desc.is_zero]
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: EltwiseBackwardConf, arguments: Arguments) -> Iterator[Nest]:
     data = source(Arg.DST, conf.dst) if conf.alg.uses_dst else source(Arg.SRC, conf.src)
     sources = [source(Arg.DIFF_DST, conf.diff_dst), data]
     slope = None if conf.function is None else derivative(conf.function)

@@ -18,7 +18,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class ExactConf:
     """dst = function(srcs), all sources broadcast where they have size 1."""
 
     function: str
@@ -26,14 +26,14 @@ class Conf:
     dst: MemoryDesc
 
 
-def configure(function: str, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> Conf | Refusal:
+def configure(function: str, srcs: tuple[MemoryDesc, ...], dst: MemoryDesc) -> ExactConf | Refusal:
     """Accept any layouts of the function's types."""
     refusal = refuse_types(*srcs, dst, allowed=own_types.TYPES)
     refusal = refusal or refuse_types(srcs[-1], allowed=own_types.FUNCTIONS[function].allowed)
-    return refusal or Conf(function, srcs, dst)
+    return refusal or ExactConf(function, srcs, dst)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ExactConf, isa: Isa) -> Kernel:
     """One nest."""
     arguments = Arguments()
     axes = letters(conf.dst.dims)

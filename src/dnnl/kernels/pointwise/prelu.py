@@ -20,7 +20,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class PreluConf:
     """dst = src where src > 0, else src * weights, which are broadcast where they have size 1, with
     ``attributes``."""
 
@@ -32,23 +32,23 @@ class Conf:
 
 def configure(
     src: MemoryDesc, weights: MemoryDesc, dst: MemoryDesc, attributes: Attributes
-) -> Conf | Refusal:
+) -> PreluConf | Refusal:
     """Accept any three layouts of supported types."""
     refusal = refuse_forward({Arg.SRC: src, Arg.WEIGHTS: weights}, dst, attributes)
-    return refusal or Conf(src, weights, dst, attributes)
+    return refusal or PreluConf(src, weights, dst, attributes)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: PreluConf, isa: Isa) -> Kernel:
     """One nest."""
     return build_nest("prelu", isa, (conf.src, conf.weights, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: PreluConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: PreluConf, arguments: Arguments) -> Iterator[Nest]:
     sources = [source(Arg.SRC, conf.src), source(Arg.WEIGHTS, conf.weights)]
     yield pointwise(arguments, sources, conf.dst, _apply, conf.attributes)
 

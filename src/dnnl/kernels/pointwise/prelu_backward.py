@@ -26,7 +26,7 @@ _KEPT = 1024
 
 
 @dataclass(frozen=True)
-class Conf:
+class PreluBackwardConf:
     """diff_src = diff_dst where src > 0, else diff_dst * weights; diff_weights is the sum of
     src * diff_dst over those elements of a weight that are not positive.
 
@@ -62,14 +62,14 @@ def configure(
     diff_src: MemoryDesc,
     diff_weights: MemoryDesc,
     isa: Isa,
-) -> Conf | Refusal:
+) -> PreluBackwardConf | Refusal:
     """Accept any layouts of supported types."""
-    conf = Conf(src, weights, diff_dst, diff_src, diff_weights)
+    conf = PreluBackwardConf(src, weights, diff_dst, diff_src, diff_weights)
     return refuse_types(*conf.tensors, allowed=TYPES) or _with_room(conf, isa)
 
 
 @lru_cache(_KEPT)
-def _with_room(conf: Conf, isa: Isa) -> Conf:
+def _with_room(conf: PreluBackwardConf, isa: Isa) -> PreluBackwardConf:
     """The configuration with its parts of the scratchpad."""
     scratchpad = Scratchpad()
     padded = zip(conf.shared, conf.diff_weights.padded_dims, strict=True)
@@ -82,7 +82,7 @@ def _with_room(conf: Conf, isa: Isa) -> Conf:
     return replace(conf, scratchpad=scratchpad.size)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: PreluBackwardConf, isa: Isa) -> Kernel:
     """One fold over all that shares a weight, which makes diff_src on its way."""
     module, arguments = Module("prelu_backward", isa), Arguments()
     entry = symbol("prelu_backward", [conf.src, conf.diff_src, conf.diff_weights], isa)
@@ -97,7 +97,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def _fold(conf: Conf, arguments: Arguments) -> Fold:
+def _fold(conf: PreluBackwardConf, arguments: Arguments) -> Fold:
     """The sums of diff_weights. diff_src is stored with each term of a sum, or where it has padding
     behind each part of the sums, while that is in a cache."""
     axes = letters(conf.src.dims)

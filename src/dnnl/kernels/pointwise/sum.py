@@ -21,7 +21,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class SumConf:
     """dst = sum of scales[i] * srcs[i] with ``attributes``."""
 
     scales: tuple[float, ...]
@@ -35,24 +35,24 @@ def configure(
     srcs: tuple[MemoryDesc, ...],
     dst: MemoryDesc,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> SumConf | Refusal:
     """Accept any layouts of supported types."""
     sources = {Arg.multiple_src(number): desc for number, desc in enumerate(srcs)}
     refusal = refuse_forward(sources, dst, attributes)
-    return refusal or Conf(scales, srcs, dst, attributes)
+    return refusal or SumConf(scales, srcs, dst, attributes)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: SumConf, isa: Isa) -> Kernel:
     """One nest."""
     return build_nest("sum", isa, (*conf.srcs, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: SumConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: SumConf, arguments: Arguments) -> Iterator[Nest]:
     """The sources are added in their order."""
 
     def compute(point: Point, loaded: list[Value]) -> Value:

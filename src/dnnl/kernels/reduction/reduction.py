@@ -40,7 +40,7 @@ Combine = Callable[[Emitter, Value, Value], Value]
 
 
 @dataclass(frozen=True)
-class Conf:
+class ReductionConf:
     """dst = src reduced along the dimensions ``reduces``, of which dst has one element, with
     ``attributes``.
 
@@ -90,17 +90,17 @@ def configure(
     dst: MemoryDesc,
     isa: Isa,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> ReductionConf | Refusal:
     """Accept any two layouts of supported types."""
     pairs = enumerate(zip(src.dims, dst.dims, strict=True))
     reduces = tuple(dim for dim, (extent, left) in pairs if extent != left)
-    conf = Conf(alg, p, eps, src, dst, reduces, attributes)
+    conf = ReductionConf(alg, p, eps, src, dst, reduces, attributes)
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     runtime = src.has_runtime_values or dst.has_runtime_values
     return refusal or (_with_room(conf) if runtime else _with_scratchpad(conf, isa))
 
 
-def _with_room(conf: Conf) -> Conf:
+def _with_room(conf: ReductionConf) -> ReductionConf:
     """The configuration with the room that it takes for all sizes, if it reduces any."""
     if not conf.reduces:
         return conf
@@ -110,7 +110,7 @@ def _with_room(conf: Conf) -> Conf:
 
 
 @lru_cache(_KEPT)
-def _with_scratchpad(conf: Conf, isa: Isa) -> Conf:
+def _with_scratchpad(conf: ReductionConf, isa: Isa) -> ReductionConf:
     """The configuration with the room that it takes. Planning takes a millisecond."""
     scratchpad = Scratchpad()
     if any(conf.dst.padded_dims[dim] > 1 for dim in conf.reduced):
@@ -123,7 +123,7 @@ def _with_scratchpad(conf: Conf, isa: Isa) -> Conf:
     return replace(conf, scratchpad=scratchpad.size)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ReductionConf, isa: Isa) -> Kernel:
     """A fold, shared out where that is worth it; then the results where they are apart."""
     module, arguments = Module("reduction", isa), Arguments()
     own = _Reducer(conf, arguments)
@@ -136,12 +136,12 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, phases, arguments.ids)
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: ReductionConf, isa: Isa) -> Kernel:
     """One kernel for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest | OpenFold]:
+def _nests(conf: ReductionConf, arguments: Arguments) -> Iterator[Nest | OpenFold]:
     fold = _Reducer(conf, arguments).fold
     if conf.partial.is_zero:
         yield at_once(fold)
@@ -155,7 +155,7 @@ OPEN = OpenKernel("reduction", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 class _Reducer:
     """The tensors of a reduction, and what is done at one point of them."""
 
-    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+    def __init__(self, conf: ReductionConf, arguments: Arguments) -> None:
         self._conf = conf
         self._kept = letters(conf.dst.dims)
         self._reduced = {dim: Axis(extent, f"r{dim}") for dim, extent in conf.reduced.items()}
@@ -177,10 +177,15 @@ class _Reducer:
         total, result = self.total, self._result
         if total is None:
             return Fold(
-                kept, reduced, self._given.operands, result.outputs, self._reduction,
+                kept,
+                reduced,
+                self._given.operands,
+                result.outputs,
+                self._reduction,
                 lambda point, values: self._finish(point, *values),
-                result.inputs, reads_dst=result.reads_dst,
-            )  # fmt: skip
+                result.inputs,
+                reads_dst=result.reads_dst,
+            )
 
         def wait(point: Point, values: Values) -> None:
             point.store_stored(total, *values)

@@ -33,7 +33,7 @@ _LARGEST = {DataType.f32: 2.0**128 - 2.0**104, DataType.f64: sys.float_info.max}
 
 
 @dataclass(frozen=True)
-class Conf:
+class SoftmaxConf:
     """dst = softmax of src along ``axis``, or its logarithm, with ``attributes``. A row of -inf
     gives NaN if ``undefined``, else zeros (-inf of the logarithm)."""
 
@@ -52,23 +52,23 @@ def configure(
     src: MemoryDesc,
     dst: MemoryDesc,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> SoftmaxConf | Refusal:
     """Accept any axis, any two layouts and any two of the supported types."""
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
-    return refusal or Conf(alg, axis, undefined, src, dst, attributes)
+    return refusal or SoftmaxConf(alg, axis, undefined, src, dst, attributes)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: SoftmaxConf, isa: Isa) -> Kernel:
     """One nest that reduces ``axis``."""
     return build_nest("softmax", isa, (conf.src, conf.dst), partial(_nests, conf))
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: SoftmaxConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: SoftmaxConf, arguments: Arguments) -> Iterator[Nest]:
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
     src = Operand(arguments.slot(Arg.SRC), conf.src, index)
@@ -79,11 +79,19 @@ def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
     drops = conf.attributes.dropout is not None
     yield Nest(
-        parallel, (axes[conf.axis],), (*given.operands, *result.inputs), result.outputs, row.body,
-        numbers=result.numbers, reads_dst=row.keep or result.reads_dst,
-        registers=result.registers, beside=1 if drops else BESIDE, abreast=1 if drops else ABREAST,
-        core=core_of(conf.src, conf.dst), keeps=row.puts_by,
-    )  # fmt: skip
+        parallel,
+        (axes[conf.axis],),
+        (*given.operands, *result.inputs),
+        result.outputs,
+        row.body,
+        numbers=result.numbers,
+        reads_dst=row.keep or result.reads_dst,
+        registers=result.registers,
+        beside=1 if drops else BESIDE,
+        abreast=1 if drops else ABREAST,
+        core=core_of(conf.src, conf.dst),
+        keeps=row.puts_by,
+    )
 
 
 OPEN = OpenKernel("softmax", _nests, {"src": Arg.SRC, "dst": Arg.DST})
@@ -92,7 +100,7 @@ OPEN = OpenKernel("softmax", _nests, {"src": Arg.SRC, "dst": Arg.DST})
 class _Row:
     """The passes over one row, or over as many rows side by side as a vector has lanes."""
 
-    def __init__(self, conf: Conf, given: Sources, result: Result) -> None:
+    def __init__(self, conf: SoftmaxConf, given: Sources, result: Result) -> None:
         self.given, self.result, self.dst = given, result, result.dst
         self.log = conf.alg is Alg.softmax_log
         # The exponentials wait in dst for their sum if that holds them without rounding, unless a

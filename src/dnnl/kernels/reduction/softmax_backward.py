@@ -26,7 +26,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class SoftmaxBackwardConf:
     """diff_src = dst * (diff_dst - sum of diff_dst * dst) along ``axis``, or of the logarithm
     diff_dst - e^dst * sum of diff_dst."""
 
@@ -39,27 +39,27 @@ class Conf:
 
 def configure(
     alg: Alg, axis: int, diff_src: MemoryDesc, diff_dst: MemoryDesc, dst: MemoryDesc
-) -> Conf | Refusal:
+) -> SoftmaxBackwardConf | Refusal:
     """Accept any axis and any layouts of floats."""
     refusal = refuse_types(diff_src, diff_dst, dst, allowed=WIDE_FLOATS)
-    return refusal or Conf(alg, axis, diff_src, diff_dst, dst)
+    return refusal or SoftmaxBackwardConf(alg, axis, diff_src, diff_dst, dst)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: SoftmaxBackwardConf, isa: Isa) -> Kernel:
     """One nest that reduces ``axis``."""
     return build_nest("softmax_backward", isa, _tensors(conf), partial(_nests, conf))
 
 
-def build_open(conf: Conf, isa: Isa) -> Kernel:
+def build_open(conf: SoftmaxBackwardConf, isa: Isa) -> Kernel:
     """One nest for all sizes."""
     return OPEN.build(conf, isa)
 
 
-def _tensors(conf: Conf) -> tuple[MemoryDesc, ...]:
+def _tensors(conf: SoftmaxBackwardConf) -> tuple[MemoryDesc, ...]:
     return conf.diff_src, conf.diff_dst, conf.dst
 
 
-def _nests(conf: Conf, arguments: Arguments) -> Iterator[Nest]:
+def _nests(conf: SoftmaxBackwardConf, arguments: Arguments) -> Iterator[Nest]:
     axes = letters(conf.dst.dims)
     index = tuple(Affine.of(axis) for axis in axes)
 

@@ -29,7 +29,7 @@ _OF_TRUTHS = {Alg.reduction_max: "or", Alg.reduction_min: "and"}
 
 
 @dataclass(frozen=True)
-class Conf:
+class WrappingReductionConf:
     """dst = src, as elements of the type of dst, reduced where dst has size 1."""
 
     alg: Alg
@@ -37,16 +37,16 @@ class Conf:
     dst: MemoryDesc
 
 
-def configure(alg: Alg, src: MemoryDesc, dst: MemoryDesc) -> Conf | Refusal:
+def configure(alg: Alg, src: MemoryDesc, dst: MemoryDesc) -> WrappingReductionConf | Refusal:
     """Accept any layouts of integers; extremes of truth values are truth values."""
     refusal = refuse_types(src, dst, allowed=_TYPES)
     truths = dst.data_type is DataType.boolean
     if refusal is None and alg not in (_OF_TRUTHS if truths else _FUNCTIONS):
         refusal = Refusal(Reason.PARAMETER, f"{alg} of {dst.data_type}")
-    return refusal or Conf(alg, src, dst)
+    return refusal or WrappingReductionConf(alg, src, dst)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: WrappingReductionConf, isa: Isa) -> Kernel:
     """One nest."""
     module, arguments = Module("reduction", isa), Arguments()
     kept = letters(conf.dst.dims)

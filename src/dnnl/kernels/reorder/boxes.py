@@ -4,7 +4,7 @@ On a *box* the offset of every operand is affine: a base, and loops with an exte
 each operand. Blocks, tails, padding and groups decide where a space is cut, so that none of them
 is left for the generated code, which only walks boxes. Its *rows*, the iterations of a box's outer
 loops, hold two loops each: the inner one is the ``lane`` loop, along which dst is contiguous if it
-is so along any. How a row is walked is the box's `Way`.
+is so along any. How a row is walked is the box's `BoxTraversal`.
 
 The generated code reads them from a block of 64-bit words::
 
@@ -41,7 +41,7 @@ _LINE = 64  # elements; whole cache lines of any type
 _WIDEST_SQUARES = 64
 
 
-class Way(IntEnum):
+class BoxTraversal(IntEnum):
     """How the rows of a box are walked."""
 
     EACH = 0  # element by element
@@ -95,7 +95,7 @@ class Box:
     zero: bool
     bases: tuple[int, ...]
     loops: tuple[BoxLoop, ...]
-    way: Way = Way.EACH
+    way: BoxTraversal = BoxTraversal.EACH
 
     @property
     def points(self) -> int:
@@ -234,15 +234,15 @@ def _arranged(box: Box, views: Sequence[View]) -> Box:
     if lane.strides[0] != 1:
         return replace(box, loops=tuple(loops))
     if box.zero:
-        return _if_aligned(replace(box, loops=tuple(loops), way=Way.LINES), views[:1])
+        return _if_aligned(replace(box, loops=tuple(loops), way=BoxTraversal.LINES), views[:1])
     simple = all(stride in (0, 1) for stride in lane.strides[2:])
     if simple and lane.strides[1] == 1:
-        return _if_aligned(replace(box, loops=tuple(loops), way=Way.LINES), views[:2])
+        return _if_aligned(replace(box, loops=tuple(loops), way=BoxTraversal.LINES), views[:2])
     along = next((loop for loop in loops[:-1] if loop.strides[1] == 1), None)
     if not simple or along is None:
         return replace(box, loops=tuple(loops))
     loops = [*(loop for loop in loops[:-1] if loop is not along), along, lane]
-    return _if_aligned(replace(box, loops=tuple(loops), way=Way.SQUARES), views[:2])
+    return _if_aligned(replace(box, loops=tuple(loops), way=BoxTraversal.SQUARES), views[:2])
 
 
 def _merged(loops: list[BoxLoop], used: int) -> list[BoxLoop]:
@@ -266,13 +266,13 @@ def _if_aligned(box: Box, tensors: Sequence[View]) -> Box:
     for number, view in enumerate(tensors):
         apart = [loop.strides[number] for loop in box.loops if loop.strides[number] != 1]
         if view.desc.data_type.bits == 4 and any(step % 2 for step in (box.bases[number], *apart)):
-            return replace(box, way=Way.EACH)
+            return replace(box, way=BoxTraversal.EACH)
     return box
 
 
 def _own_bytes(boxes: Sequence[Box]) -> bool:
     """Whether no two rows write halves of one byte."""
-    return len(boxes) == 1 and boxes[0].way is not Way.EACH
+    return len(boxes) == 1 and boxes[0].way is not BoxTraversal.EACH
 
 
 def _shared(box: Box, lanes: int, square: int) -> list[Box]:
@@ -280,7 +280,7 @@ def _shared(box: Box, lanes: int, square: int) -> list[Box]:
     wide; what is left over from that is a box of its own."""
     lane = len(box.loops) - 1
     extent = box.loops[lane].extent
-    if box.way is not Way.SQUARES:
+    if box.way is not BoxTraversal.SQUARES:
         size = max(lanes, _LINE, extent // _missing(box) // _LINE * _LINE)
         return _split(box, lane, size) if box.loops[lane - 1].extent == 1 else _divided(box, 1)
     pieces = _split(box, lane, _WIDEST_SQUARES)
@@ -303,7 +303,7 @@ def _with_long_rows(box: Box, lanes: int) -> list[Box]:
     """The box with rows that suit vectors, which walk them column by column: wide lines become
     rows of lines of one vector, and narrow ones come as many together as a cache keeps."""
     *outer, along, lane = box.loops
-    if box.way is not Way.LINES:
+    if box.way is not BoxTraversal.LINES:
         return [box]
     if lane.extent > _WIDE:
         whole, *rest = _split(box, len(box.loops) - 1, lanes, len(box.loops) - 1)

@@ -27,10 +27,10 @@ from dnnl.types.post_ops import PostOpSum
 
 
 @dataclass(frozen=True)
-class Conf:
+class NibblesConf:
     """A reorder, and the bytes in the scratchpad to which it writes codes."""
 
-    reorder: reorder.Conf
+    reorder: reorder.ReorderConf
     codes: Argument
 
     @property
@@ -39,7 +39,7 @@ class Conf:
         return self.codes[1].size
 
 
-def configure(conf: reorder.Conf, isa: Isa) -> Conf | None:
+def configure(conf: reorder.ReorderConf, isa: Isa) -> NibblesConf | None:
     """The way through the scratchpad, or None where dst is better written at once."""
     dst = conf.dst
     if dst.data_type.bits != 4 or dst.has_zero_dim:
@@ -50,13 +50,16 @@ def configure(conf: reorder.Conf, isa: Isa) -> Conf | None:
     if not shares_bytes(isa, reorder.Copy(conf).nest):
         return None
     codes = MemoryDesc(
-        dst.dims, DataType.u8, dst.strides,
-        inner_blocks=dst.inner_blocks, padded_dims=dst.padded_dims,
-    )  # fmt: skip
-    return Conf(conf, (Arg.SCRATCHPAD, codes))
+        dst.dims,
+        DataType.u8,
+        dst.strides,
+        inner_blocks=dst.inner_blocks,
+        padded_dims=dst.padded_dims,
+    )
+    return NibblesConf(conf, (Arg.SCRATCHPAD, codes))
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: NibblesConf, isa: Isa) -> Kernel:
     """A nest that writes codes, and the copies of lines around it."""
     copy = reorder.Copy(conf.reorder, conf.codes)
     module = Module("reorder", isa)

@@ -26,7 +26,7 @@ _BYTE = 8  # bits
 
 
 @dataclass(frozen=True)
-class Conf:
+class PackedConf:
     """Dense weights ``src``, copied as ``panels``, to be packed as ``dst``."""
 
     src: MemoryDesc
@@ -43,7 +43,7 @@ class Conf:
         return encoding
 
 
-def configure(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> Conf | Refusal:
+def configure(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> PackedConf | Refusal:
     """Accept dense weights in any layout, of the type of packed ones whose panels are known."""
     if src.encoding is not None or not isinstance(dst.encoding, Packed):
         return Refusal(Reason.LAYOUT, f"{src} to {dst}; dense weights become packed ones")
@@ -58,10 +58,10 @@ def configure(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> Conf | Refusal:
         return refusal
     scratchpad = Scratchpad()
     panels = scratchpad.copy((Arg.FROM, src), as_panels(dst))
-    return Conf(src, dst, panels, tuple(scratchpad.copies), scratchpad.size)
+    return PackedConf(src, dst, panels, tuple(scratchpad.copies), scratchpad.size)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: PackedConf, isa: Isa) -> Kernel:
     """The copy, the bits, the places, and the values."""
     module, arguments = Module("reorder", isa), Arguments()
     phases = emit_copies(module, "reorder", conf.copies, arguments)
@@ -75,7 +75,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 class _Stretches:
     """A phase of which an item is a stretch of a panel."""
 
-    def __init__(self, module: Module, name: str, conf: Conf, arguments: Arguments) -> None:
+    def __init__(self, module: Module, name: str, conf: PackedConf, arguments: Arguments) -> None:
         parts = [arguments.slot(Arg.part(Arg.TO, number)) for number in range(3)]
         panels = arguments.slot(conf.panels[0])
         symbol = f"reorder_{name}__{conf.dst.data_type}__1x1__{module.isa.name}"
@@ -111,7 +111,7 @@ class _Stretches:
         return self.e.element(self.places, number, I64)
 
 
-def _emit_bits(module: Module, conf: Conf, arguments: Arguments) -> Phase:
+def _emit_bits(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
     """Write the phase that finds the bits of each stretch, and counts them."""
     own = _Stretches(module, "bits", conf, arguments)
     e, kind = own.e, vector.vector_type(I8, _BYTE)
@@ -132,7 +132,7 @@ def _emit_bits(module: Module, conf: Conf, arguments: Arguments) -> Phase:
     return own.phase.end(own.items)
 
 
-def _emit_places(module: Module, conf: Conf, arguments: Arguments) -> Phase:
+def _emit_places(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
     """Write the phase that adds up the counts of all stretches before each."""
     own = _Stretches(module, "places", conf, arguments)
     e = own.e
@@ -151,7 +151,7 @@ def _emit_places(module: Module, conf: Conf, arguments: Arguments) -> Phase:
     return own.phase.end(1)
 
 
-def _emit_values(module: Module, conf: Conf, arguments: Arguments) -> Phase:
+def _emit_values(module: Module, conf: PackedConf, arguments: Arguments) -> Phase:
     """Write the phase that moves values. Zeros, and what there is no room for, go behind them all:
     other threads write what follows here."""
     own = _Stretches(module, "values", conf, arguments)

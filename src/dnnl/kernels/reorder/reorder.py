@@ -26,7 +26,7 @@ _WIDE = 64
 
 
 @dataclass(frozen=True)
-class Conf:
+class ReorderConf:
     """Both ends of the copy and what happens on the way."""
 
     src: MemoryDesc
@@ -62,10 +62,10 @@ class Conf:
 
 def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
-) -> Conf | Refusal:
+) -> ReorderConf | Refusal:
     """Accept any two layouts and types."""
     refusal = refuse(post_ops, dst) or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
-    return refusal or Conf(src, dst, post_ops, quantization)
+    return refusal or ReorderConf(src, dst, post_ops, quantization)
 
 
 class Copy:
@@ -74,7 +74,7 @@ class Copy:
     ``codes`` are bytes to which the codes of a 4-bit dst are written in its stead.
     """
 
-    def __init__(self, conf: Conf, codes: Argument | None = None) -> None:
+    def __init__(self, conf: ReorderConf, codes: Argument | None = None) -> None:
         self.arguments = Arguments()
         self.axes = letters(conf.dst.dims)
         index = tuple(Affine.of(axis) for axis in self.axes)
@@ -101,10 +101,16 @@ class Copy:
     def nest(self) -> Nest:
         """The loops over all places."""
         return Nest(
-            self.axes, (), self.operands[1:], (self.dst,), self.run,
-            reads_dst=self._epilogue.reads_dst, core=self._core, registers=None,
+            self.axes,
+            (),
+            self.operands[1:],
+            (self.dst,),
+            self.run,
+            reads_dst=self._epilogue.reads_dst,
+            core=self._core,
+            registers=None,
             moved=self.src if self._bare else None,
-        )  # fmt: skip
+        )
 
     def run(self, place: Place) -> None:
         """Load, dequantize, quantize and store."""
@@ -119,7 +125,7 @@ def _times(place: Place, value: Value, factor: float) -> Value:
     return value if factor == 1 else place.e.b.fmul(value, place.constant(factor))
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ReorderConf, isa: Isa) -> Kernel:
     """One nest that loads, dequantizes, quantizes and stores; then the sums of what it stored."""
     copy = Copy(conf)
     module = Module("reorder", isa)

@@ -15,7 +15,7 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO
 from dnnl.codegen.nest.schedule import widths
 from dnnl.codegen.open_nest.place import Lanes, StillPlace, moved
-from dnnl.kernels.reorder.boxes import Way
+from dnnl.kernels.reorder.boxes import BoxTraversal
 from dnnl.kernels.reorder.reorder import Copy
 
 
@@ -53,9 +53,16 @@ class Vectors:
         moving = self._moving if lanes > 1 else self.operands
         accesses, env, exists = self._lanes.at(places, lanes, moving, left)
         made = _Place(
-            self.e, self._pointers, accesses, env, self._lanes.lane, lanes,
-            masked=left is not None, exists=exists, core=self.core,
-        )  # fmt: skip
+            self.e,
+            self._pointers,
+            accesses,
+            env,
+            self._lanes.lane,
+            lanes,
+            masked=left is not None,
+            exists=exists,
+            core=self.core,
+        )
         made.still, made.loaded = still or {}, loaded or {}
         return made
 
@@ -84,8 +91,8 @@ class Row:
         self.vectors, self.e = vectors, e
         self.across, self.along = strides
         self.width, self.length = extents
-        self.lines = e.b.icmp_signed("==", way, i64(Way.LINES))
-        self.squares = e.b.icmp_signed("==", way, i64(Way.SQUARES))
+        self.lines = e.b.icmp_signed("==", way, i64(BoxTraversal.LINES))
+        self.squares = e.b.icmp_signed("==", way, i64(BoxTraversal.SQUARES))
         self.still = {
             operand: e.b.icmp_signed("==", stride, i64(0))
             for operand, stride in zip(vectors.operands[2:], self.across[2:], strict=True)

@@ -20,7 +20,7 @@ from dnnl.codegen.nest.sharing import SHARES
 from dnnl.codegen.open_nest.place import moved
 from dnnl.kernels.reorder import boxes
 from dnnl.kernels.reorder.boxes import HEAD, View
-from dnnl.kernels.reorder.reorder import Conf, Copy
+from dnnl.kernels.reorder.reorder import Copy, ReorderConf
 from dnnl.kernels.reorder.rows import Row, Vectors, square_of
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM
@@ -30,16 +30,16 @@ from dnnl.types.post_ops import PostOp, PostOpPrelu
 
 def configure(
     src: MemoryDesc, dst: MemoryDesc, post_ops: tuple[PostOp, ...], quantization: Quantization
-) -> Conf | Refusal:
+) -> ReorderConf | Refusal:
     """Accept any two layouts of any types of which something is known at execution only."""
     if src.compensation is not None or dst.compensation is not None:
         return Refusal(Reason.RUNTIME_DIM, "beside a compensation")
     refusal = refuse(post_ops, dst)
     refusal = refusal or quantization.refuse({Arg.SRC: src, Arg.DST: dst})
-    return refusal or Conf(src, dst, post_ops, quantization)
+    return refusal or ReorderConf(src, dst, post_ops, quantization)
 
 
-def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
+def sizes(conf: ReorderConf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     """What the kernel needs to know of an execution on memories of these descriptors, by
     argument."""
     copy = Copy(conf)
@@ -49,7 +49,7 @@ def sizes(conf: Conf, isa: Isa, descs: Mapping[int, MemoryDesc]) -> Sizes:
     return boxes.sizes(views, lanes, square_of(isa, conf.core))
 
 
-def shared(conf: Conf) -> Conf:
+def shared(conf: ReorderConf) -> ReorderConf:
     """The configuration of all reorders with the same code: lines of any length."""
 
     def line(desc: MemoryDesc) -> MemoryDesc:
@@ -69,10 +69,10 @@ def shared(conf: Conf) -> Conf:
     own = conf.quantization
     quantization = Quantization(specs(own.scales), specs(own.zero_points))
     post_ops = tuple(map(post_op, conf.post_ops))
-    return Conf(line(conf.src), line(conf.dst), post_ops, quantization)
+    return ReorderConf(line(conf.src), line(conf.dst), post_ops, quantization)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ReorderConf, isa: Isa) -> Kernel:
     """One phase that walks boxes; ``conf`` comes from `shared`."""
     copy = Copy(conf)
     module = Module("reorder", isa)

@@ -59,14 +59,18 @@ def emit_copy(
         value = quantizer.quantize(point, Arg.DST, value)
         point.store(output, rounding.apply(point, value))
 
-    read = (
-        given, *epilogue.operands, *quantizer.operands, *dropper.inputs, *rounding.inputs,
-    )  # fmt: skip
+    read = (given, *epilogue.operands, *quantizer.operands, *dropper.inputs, *rounding.inputs)
     nest = Nest(
-        axes, (), read, (output, *dropper.outputs), body,
+        axes,
+        (),
+        read,
+        (output, *dropper.outputs),
+        body,
         numbers=(*dropper.numbers, *rounding.numbers),
-        reads_dst=epilogue.reads_dst, registers=dropper.registers, core=core,
-    )  # fmt: skip
+        reads_dst=epilogue.reads_dst,
+        registers=dropper.registers,
+        core=core,
+    )
     return emit_nest(module, symbol, nest)
 
 

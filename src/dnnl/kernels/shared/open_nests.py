@@ -22,7 +22,7 @@ from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.sharing import SHARES
 from dnnl.codegen.open_nest.fold import MERGERS, OpenFold
 from dnnl.codegen.open_nest.nest import OpenWork, emit_open
-from dnnl.codegen.open_nest.plan import Plan, plan
+from dnnl.codegen.open_nest.plan import OpenPlan, plan
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import RUNTIME_DIM, FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -125,7 +125,7 @@ class OpenKernel:
         return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[Plan, ...]:
+def _plans(work: Nest | OpenFold, pattern: Nest | OpenFold, isa: Isa) -> tuple[OpenPlan, ...]:
     """The plan of each phase of a nest or fold; its code has been written from ``pattern``."""
     if isinstance(work, OpenFold):
         assert isinstance(pattern, OpenFold)

@@ -71,12 +71,17 @@ def pointwise(
 
     drops = attributes.dropout is not None
     return Nest(
-        axes, (), (*given.operands, *result.inputs), result.outputs, body,
-        numbers=result.numbers, reads_dst=result.reads_dst,
+        axes,
+        (),
+        (*given.operands, *result.inputs),
+        result.outputs,
+        body,
+        numbers=result.numbers,
+        reads_dst=result.reads_dst,
         registers=result.registers if drops else None,
         abreast=1 if drops else abreast(instructions + result.instructions),
         core=core_of(dst, *(desc for _, desc, _ in sources)),
-    )  # fmt: skip
+    )
 
 
 def abreast(instructions: int) -> int:

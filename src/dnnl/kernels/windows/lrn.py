@@ -50,7 +50,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Conf:
+class LrnConf:
     """The forward pass; in training ``workspace`` becomes src * w^(-beta - 1)."""
 
     statement: Statement
@@ -66,13 +66,13 @@ def configure(
     dst: MemoryDesc,
     workspace: MemoryDesc | None,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> LrnConf | Refusal:
     """Accept any layouts of supported types."""
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
-    return refusal or Conf(statement, src, dst, workspace, attributes)
+    return refusal or LrnConf(statement, src, dst, workspace, attributes)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: LrnConf, isa: Isa) -> Kernel:
     """One nest that reduces the windows."""
     arguments, statement = Arguments(), conf.statement
     window = Window(statement, conf.dst.dims)

@@ -17,7 +17,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class LrnBackwardConf:
     """diff_src = diff_dst * w^-beta - 2 alpha beta / n * src * sum of diff_dst * workspace.
 
     The workspace is src * w^(-beta - 1). An element has a part in those results whose windows
@@ -37,13 +37,13 @@ def configure(
     diff_dst: MemoryDesc,
     workspace: MemoryDesc,
     diff_src: MemoryDesc,
-) -> Conf | Refusal:
+) -> LrnBackwardConf | Refusal:
     """Accept any layouts of floats."""
     refusal = refuse_types(src, diff_dst, diff_src, allowed=WIDE_FLOATS)
-    return refusal or Conf(statement, src, diff_dst, workspace, diff_src)
+    return refusal or LrnBackwardConf(statement, src, diff_dst, workspace, diff_src)
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: LrnBackwardConf, isa: Isa) -> Kernel:
     """One nest that reduces the windows."""
     arguments, statement = Arguments(), conf.statement
     window = Window(statement, conf.src.dims)
@@ -67,7 +67,12 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     entry = symbol("lrn_backward", [conf.src, conf.diff_dst, conf.diff_src], isa)
     inputs = (src, diff_dst, *sources, *gradients, *workspaces)
     nest = Nest(
-        window.axes, window.taps, inputs, (diff_src,), body, registers=lines(isa, conf.diff_src),
+        window.axes,
+        window.taps,
+        inputs,
+        (diff_src,),
+        body,
+        registers=lines(isa, conf.diff_src),
         core=core_of(conf.src, conf.diff_dst, conf.diff_src),
-    )  # fmt: skip
+    )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

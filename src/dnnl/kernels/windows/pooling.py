@@ -36,7 +36,7 @@ _LEAST = -inf
 
 
 @dataclass(frozen=True)
-class Conf:
+class PoolingConf:
     """dst = pooling of src with ``attributes``; one number for each spatial dimension, of which a
     dilation of 0 is dense.
 
@@ -65,10 +65,10 @@ def configure(
     dilations: tuple[int, ...],
     attributes: Attributes,
     workspace: MemoryDesc | None = None,
-) -> Conf | Refusal:
+) -> PoolingConf | Refusal:
     """Accept any window and any layouts of supported types; a workspace, of dst's dims and of u8 or
     s32, for a maximum only."""
-    conf = Conf(alg, src, dst, kernel, strides, padding, dilations, attributes, workspace)
+    conf = PoolingConf(alg, src, dst, kernel, strides, padding, dilations, attributes, workspace)
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
     if refusal is None and workspace is not None:
         refusal = refuse_taps(kernel)
@@ -82,7 +82,7 @@ def refuse_taps(kernel: tuple[int, ...]) -> Refusal | None:
     return Refusal(Reason.SHAPE, f"{prod(kernel)} taps; a workspace numbers {_MOST_NUMBERED}")
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: PoolingConf, isa: Isa) -> Kernel:
     """One nest that reduces over the taps of the window."""
     arguments = Arguments()
     axes = letters(conf.dst.dims)
@@ -90,10 +90,15 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     windows = [
         Window(*sizes)
         for sizes in zip(
-            conf.src.dims[2:], conf.dst.dims[2:], conf.kernel, conf.strides,
-            (dilation + 1 for dilation in conf.dilations), conf.padding, strict=True,
+            conf.src.dims[2:],
+            conf.dst.dims[2:],
+            conf.kernel,
+            conf.strides,
+            (dilation + 1 for dilation in conf.dilations),
+            conf.padding,
+            strict=True,
         )
-    ]  # fmt: skip
+    ]
     taps = tuple(Axis(len(dim.reached), f"k{number}") for number, dim in enumerate(windows))
     number = [Affine.of(tap) + dim.reached.start for tap, dim in zip(taps, windows, strict=True)]
     seen = [
@@ -128,14 +133,20 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     module = Module("pooling", isa)
     entry = symbol("pooling", [conf.src, conf.dst], isa)
     nest = Nest(
-        axes, taps, (*given.operands, *result.inputs), (*result.outputs, *places), body,
-        numbers=(tap, *starts) if places else (), reads_dst=result.reads_dst, core=_core(conf),
+        axes,
+        taps,
+        (*given.operands, *result.inputs),
+        (*result.outputs, *places),
+        body,
+        numbers=(tap, *starts) if places else (),
+        reads_dst=result.reads_dst,
+        core=_core(conf),
         registers=_registers(conf, tuple(tap.extent for tap in taps), isa),
-    )  # fmt: skip
+    )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)
 
 
-def _registers(conf: Conf, kernel: tuple[int, ...], isa: Isa) -> int:
+def _registers(conf: PoolingConf, kernel: tuple[int, ...], isa: Isa) -> int:
     """As many registers as `registers` says, or twice as many for a single result if that leaves
     nothing of the channels over: more lines of each row of channels are then read at a time."""
     count = registers(kernel)
@@ -148,13 +159,13 @@ def registers(kernel: tuple[int, ...]) -> int:
     return _SIDE_BY_SIDE if prod(kernel) > _MANY_TAPS else 1
 
 
-def _core(conf: Conf) -> Type:
+def _core(conf: PoolingConf) -> Type:
     """What windows are compared and summed in: f64 if f32 would not tell their elements apart."""
     wide = conf.src.data_type is DataType.s32 and conf.attributes.plain
     return F64 if wide else core_of(conf.src, conf.dst)
 
 
-def _maximum(conf: Conf, given: Sources, point: Point) -> Value:
+def _maximum(conf: PoolingConf, given: Sources, point: Point) -> Value:
     """The maximum of the taps inside, NaN where one is; padding is no value."""
     if conf.src.data_type.is_float:
         return extreme.fold(
@@ -172,7 +183,7 @@ def _maximum(conf: Conf, given: Sources, point: Point) -> Value:
 
 
 def _maximum_with_place(
-    conf: Conf, given: Sources, tap: Number, starts: Sequence[Number], point: Point
+    conf: PoolingConf, given: Sources, tap: Number, starts: Sequence[Number], point: Point
 ) -> Values:
     """The maximum and the number of the first tap that has it, of the last one that is NaN."""
     # Taps are visited in the order in which src has them.
@@ -231,7 +242,7 @@ def _last_nan(given: Sources, tap: Number, point: Point) -> Value:
     return point.fold((0.0,), step, merge, absent=_LEAST)[0]
 
 
-def _first_inside(conf: Conf, starts: Sequence[Number], point: Point) -> Value:
+def _first_inside(conf: PoolingConf, starts: Sequence[Number], point: Point) -> Value:
     """The number of the first tap inside src, of windows that begin so far before it."""
     e, zero, number = point.e, point.constant(0.0), point.constant(0.0)
     rows = zip(starts, conf.kernel, conf.padding, conf.dilations, strict=True)
@@ -246,7 +257,7 @@ def _first_inside(conf: Conf, starts: Sequence[Number], point: Point) -> Value:
     return number
 
 
-def _average(conf: Conf, given: Sources, point: Point) -> Value:
+def _average(conf: PoolingConf, given: Sources, point: Point) -> Value:
     """The sum of the taps inside src by the number of taps, all of them or those inside."""
     volume = prod(conf.kernel)
 

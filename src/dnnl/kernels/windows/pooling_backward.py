@@ -30,7 +30,7 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class Conf:
+class PoolingBackwardConf:
     """diff_src of a pooling; one number for each spatial dimension, dilation 0 is dense.
 
     Tap k of window o lies at ``o * stride + k * (dilation + 1) - padding``. ``workspace`` has the
@@ -52,10 +52,15 @@ class Conf:
         return tuple(
             Window(elements, windows, kernel, stride, dilation + 1, padding)
             for elements, windows, kernel, stride, dilation, padding in zip(
-                self.diff_src.padded_dims[2:], self.diff_dst.dims[2:], self.kernel, self.strides,
-                self.dilations, self.padding, strict=True,
+                self.diff_src.padded_dims[2:],
+                self.diff_dst.dims[2:],
+                self.kernel,
+                self.strides,
+                self.dilations,
+                self.padding,
+                strict=True,
             )
-        )  # fmt: skip
+        )
 
     @property
     def counted(self) -> bool:
@@ -95,16 +100,18 @@ def configure(
     strides: tuple[int, ...],
     padding: tuple[int, ...],
     dilations: tuple[int, ...],
-) -> Conf | Refusal:
+) -> PoolingBackwardConf | Refusal:
     """Accept any window and any layouts of supported types."""
-    conf = Conf(alg, diff_src, diff_dst, workspace, kernel, strides, padding, dilations)
+    conf = PoolingBackwardConf(
+        alg, diff_src, diff_dst, workspace, kernel, strides, padding, dilations
+    )
     refusal = refuse_types(diff_src, diff_dst, allowed=WIDE_FLOATS)
     if refusal is None and alg is Alg.pooling_max:
         refusal = refuse_taps(kernel)
     return refusal or conf
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: PoolingBackwardConf, isa: Isa) -> Kernel:
     """The shares of windows where they differ, then one nest over diff_src."""
     module = Module("pooling", isa)
     arguments = Arguments()
@@ -113,7 +120,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def _emit_shares(module: Module, conf: Conf, arguments: Arguments) -> Phase:
+def _emit_shares(module: Module, conf: PoolingBackwardConf, arguments: Arguments) -> Phase:
     """scratchpad[window] = 1 / its taps inside src, or 1 if there are none."""
     windows = letters(conf.shares.dims)
     taps = tuple(Axis(len(dim.reached), f"k{number}") for number, dim in enumerate(conf.windows))
@@ -139,7 +146,7 @@ def _emit_shares(module: Module, conf: Conf, arguments: Arguments) -> Phase:
 class _Windows:
     """What is read of windows, at a place that one operand each is made for."""
 
-    def __init__(self, conf: Conf, arguments: Arguments) -> None:
+    def __init__(self, conf: PoolingBackwardConf, arguments: Arguments) -> None:
         self.conf = conf
         self._sources = [(arguments.slot(Arg.DIFF_DST), conf.diff_dst)]
         if self.largest:
@@ -183,7 +190,7 @@ class _Windows:
         return p.e.b.fmul(total, p.constant(1 / prod(self.conf.kernel)))
 
 
-def _emit_gradient(module: Module, conf: Conf, arguments: Arguments) -> Phase:
+def _emit_gradient(module: Module, conf: PoolingBackwardConf, arguments: Arguments) -> Phase:
     """diff_src[element] = the sum over the windows that contain it."""
     windows, slot = _Windows(conf, arguments), arguments.slot(Arg.DIFF_SRC)
     dims = blocks(conf.windows) if _lie_alike(conf.diff_src, conf.diff_dst) else None
@@ -228,14 +235,17 @@ def _written_out(windows: _Windows, slot: int, dims: Sequence[Blocks]) -> Nest:
             point.store_in_turns(written[row], results[row])
 
     return Nest(
-        parallel=(*axes, *(dim.axis for dim in dims)), reduced=(),
+        parallel=(*axes, *(dim.axis for dim in dims)),
+        reduced=(),
         inputs=tuple(operand for operands in read.values() for operand in operands),
-        outputs=tuple(written), body=body, core=conf.core,
+        outputs=tuple(written),
+        body=body,
+        core=conf.core,
         numbers=tuple(numbers.values()) if windows.largest else (),
-    )  # fmt: skip
+    )
 
 
-def _summed(conf: Conf, windows: _Windows, slot: int) -> Nest:
+def _summed(conf: PoolingBackwardConf, windows: _Windows, slot: int) -> Nest:
     """Elements by residues, with the windows around each in a loop."""
     axes = letters(conf.diff_src.dims[:2])
     batch = tuple(map(Affine.of, axes))
@@ -258,8 +268,11 @@ def _summed(conf: Conf, windows: _Windows, slot: int) -> Nest:
     return Nest(
         parallel=(*axes, *(axis for own in around for axis in own.parallel)),
         reduced=tuple(own.reduced for own in around),
-        inputs=read, outputs=(diff_src,), body=body,
+        inputs=read,
+        outputs=(diff_src,),
+        body=body,
         where=tuple(bound for own in around for bound in own.where),
         numbers=(number,) if windows.largest else (),
-        registers=registers(conf.kernel), core=conf.core,
-    )  # fmt: skip
+        registers=registers(conf.kernel),
+        core=conf.core,
+    )

@@ -39,7 +39,7 @@ _CHANNELS = 3  # the mask of batch and channels
 
 
 @dataclass(frozen=True)
-class Conf:
+class ResamplingConf:
     """dst = the sum of weighted elements of src with ``attributes``: of those that an element is
     made of by ``taps``, or where there are none, of the nearest one or with ``linear``
     interpolation of those beside it. In a ``gradient`` they are diff_src and diff_dst, and the
@@ -84,7 +84,7 @@ def configure(
     src: MemoryDesc,
     dst: MemoryDesc,
     attributes: Attributes,
-) -> Conf | Refusal:
+) -> ResamplingConf | Refusal:
     """Accept any two layouts of supported types; those of gradients are floats."""
     longest = max(*src.dims[2:], *dst.dims[2:])
     if longest > _LONGEST:
@@ -98,7 +98,7 @@ def configure(
         refusal = refuse_types(src, dst, allowed=WIDE_FLOATS)
     else:
         refusal = refuse_forward({Arg.SRC: src}, dst, attributes) or _refuse_masks(attributes)
-    return refusal or Conf(linear, taps, gradient, src, dst, attributes)
+    return refusal or ResamplingConf(linear, taps, gradient, src, dst, attributes)
 
 
 def _refuse_masks(attributes: Attributes) -> Refusal | None:
@@ -111,7 +111,7 @@ def _refuse_masks(attributes: Attributes) -> Refusal | None:
     return None
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ResamplingConf, isa: Isa) -> Kernel:
     """One nest that folds over the taps of each element: along rows by registers of neighbours
     where that can be, else element by element."""
     core, axes = _core(conf), letters(conf.dst.dims)
@@ -129,7 +129,7 @@ def build(conf: Conf, isa: Isa) -> Kernel:
 
 
 def _nest(
-    conf: Conf, core: Type, axes: tuple[Axis, ...], row: Row | None
+    conf: ResamplingConf, core: Type, axes: tuple[Axis, ...], row: Row | None
 ) -> tuple[Nest, tuple[int, ...]]:
     """The nest over ``axes``, those of dst, of which the last is that of ``row`` if it is given,
     and its arguments."""
@@ -178,16 +178,20 @@ def _nest(
 
     tables = [table for side in (*sides, *(() if row is None else (row,))) for table in side.tables]
     nest = Nest(
-        axes, tuple(tap for side in sides for tap in side.taps),
-        (*given.operands, *tables, *result.inputs), result.outputs, body,
+        axes,
+        tuple(tap for side in sides for tap in side.taps),
+        (*given.operands, *tables, *result.inputs),
+        result.outputs,
+        body,
         reads_dst=result.reads_dst,
-        core=core, registers=1 if conf.moved or row is not None else _SIDE_BY_SIDE,
+        core=core,
+        registers=1 if conf.moved or row is not None else _SIDE_BY_SIDE,
         found=found,
-    )  # fmt: skip
+    )
     return nest, arguments.ids
 
 
-def _core(conf: Conf) -> Type:
+def _core(conf: ResamplingConf) -> Type:
     """What is computed in: f64 where f32 would not tell integers apart."""
     if conf.moved:
         return bare_core(conf.src.data_type, conf.dst.data_type)

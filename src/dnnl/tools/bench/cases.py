@@ -161,10 +161,15 @@ class Interpreter:
                 return
             values = {name: item.value for name, item in zip(names, items, strict=True)}
             case = Case(
-                driver, values, own, self.settings, line, self.template,
+                driver,
+                values,
+                own,
+                self.settings,
+                line,
+                self.template,
                 self.settings.impl or self._filters["impl"],
                 self.settings.skip_impl or self._filters["skip-impl"],
-            )  # fmt: skip
+            )
             for _ in range(self.settings.repeats):
                 yield case
 

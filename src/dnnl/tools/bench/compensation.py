@@ -25,8 +25,12 @@ def judge_sums(memory: Memory, want: Callable[[str], Array] | None = None) -> li
 
     return [
         compare(
-            f"DST {kind}", f64(memory.compensation(kind)), (want or own)(kind),
-            DataType.s32, DataType.f64, _EQUAL,
+            f"DST {kind}",
+            f64(memory.compensation(kind)),
+            (want or own)(kind),
+            DataType.s32,
+            DataType.f64,
+            _EQUAL,
         )
         for kind in kinds
-    ]  # fmt: skip
+    ]

@@ -125,13 +125,14 @@ def _plots(records: Sequence[Mapping[str, Any]], roofs: Roofs | None) -> list[Pl
 def _roofline(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
     points = [
         Point(
-            record["ops"] / record["bytes"], record["ops"] / record["min_ms"] / 1e6,
+            record["ops"] / record["bytes"],
+            record["ops"] / record["min_ms"] / 1e6,
             record["impl"],
             f"{record['case']}\n{record['impl']}: {record['min_ms']:.4g} ms, "
             f"{record['ops'] / record['min_ms'] / 1e6:.4g} GFLOP/s",
         )
         for record in records
-    ]  # fmt: skip
+    ]
     peak = max(roofs.peaks.values()) / 1e9
     bounds = (
         *(
@@ -153,12 +154,14 @@ def _roofline(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
 def _bandwidth(records: Sequence[Mapping[str, Any]], roofs: Roofs) -> Plot:
     points = [
         Point(
-            record["bytes"], record["bytes"] / record["min_ms"] / 1e6, record["impl"],
+            record["bytes"],
+            record["bytes"] / record["min_ms"] / 1e6,
+            record["impl"],
             f"{record['case']}\n{record['impl']}: {record['min_ms']:.4g} ms, "
             f"{record['bytes'] / record['min_ms'] / 1e6:.4g} GB/s",
         )
         for record in records
-    ]  # fmt: skip
+    ]
     bounds = (
         Roof(_MEMORY.format(roofs.memory / 1e9), roofs.memory / 1e9, dashes="--"),
         Roof(_CACHE.format(roofs.cache / 1e9), roofs.cache / 1e9, dashes=":"),
@@ -174,10 +177,12 @@ def _ratios(items: Sequence[tuple[float, Mapping[str, Any], Mapping[str, Any]]])
         own = [item for item in items if item[2]["name"].partition(" ")[0] == name]
         points += [
             Point(
-                place, ratio, peer["name"],
+                place,
+                ratio,
+                peer["name"],
                 f"{record['case']}\n{ratio:.3g} times as fast as {peer['name']} ({peer['impl']})",
             )
             for place, (ratio, record, peer) in enumerate(own, 1)
-        ]  # fmt: skip
+        ]
     note = "The peer's least time by ours, one point for each case. Above the line ours is faster."
     return Plot("Beside the peers", inline(ratio_plot(points), points), note)

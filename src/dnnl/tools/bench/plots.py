@@ -87,8 +87,15 @@ def limits_plot(points: Sequence[Point], roofs: Sequence[Roof], x_label: str, y_
         for roof in roofs:
             xs = [left, max(roof.level / roof.slope, left), right]
             ys = list(map(roof.at, xs))
-            axes.plot(xs, ys, color=_MUTED, linewidth=1.4, linestyle=roof.dashes,
-                      zorder=1.5, label=roof.label)  # fmt: skip
+            axes.plot(
+                xs,
+                ys,
+                color=_MUTED,
+                linewidth=1.4,
+                linestyle=roof.dashes,
+                zorder=1.5,
+                label=roof.label,
+            )
         _scatter(axes, points)
         axes.set(xlabel=x_label, ylabel=y_label)
 
@@ -146,10 +153,17 @@ def _scatter(axes: Any, points: Sequence[Point]) -> None:
     for number, name in enumerate(names):
         own = [point for point in points if point.series == name]
         (line,) = axes.plot(
-            [point.x for point in own], [point.y for point in own], label=name,
-            linestyle="none", marker=_MARKERS[number % len(_MARKERS)], markersize=6,
-            color=_SERIES[number % len(_SERIES)], markeredgewidth=0, alpha=0.85, clip_on=False,
-        )  # fmt: skip
+            [point.x for point in own],
+            [point.y for point in own],
+            label=name,
+            linestyle="none",
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=6,
+            color=_SERIES[number % len(_SERIES)],
+            markeredgewidth=0,
+            alpha=0.85,
+            clip_on=False,
+        )
         line.set_gid(f"{_POINTS}{name}")
 
 

@@ -194,9 +194,12 @@ def _add_dropout(made: Parameters, asked: object, attr: PrimitiveAttr) -> None:
 
 
 def _add_quantization(
-    made: Parameters, argument: int, entry: parsed.Quantization, shape: tuple[int, ...],
+    made: Parameters,
+    argument: int,
+    entry: parsed.Quantization,
+    shape: tuple[int, ...],
     pd: PrimitiveDesc,
-) -> None:  # fmt: skip
+) -> None:
     rng = generator("attribute", argument, shape)
     if entry.mask.common:
         values = np.full(shape, float(entry.value))

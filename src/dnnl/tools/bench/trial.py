@@ -179,9 +179,13 @@ class Trial:
         exact = not (rule.threshold or rule.slack)
         chained = through_chain(outputs[first], meant, self.pd, self.parameters, exact=exact)
         made, undecided = finished(
-            chained.result, self.pd, self.parameters, self.previous, core,
+            chained.result,
+            self.pd,
+            self.parameters,
+            self.previous,
+            core,
             exact=exact and chained.exact,
-        )  # fmt: skip
+        )
         self.terms = chained.size
         return Expected(outputs | made, meant, undecided | chained.open)
 
@@ -256,9 +260,12 @@ def _stray_padding(desc: MemoryDesc, data: NDArray[np.uint8]) -> int:
     if desc.padded_dims == desc.dims or desc.has_zero_dim:
         return 0
     whole = MemoryDesc(
-        desc.padded_dims, desc.data_type, desc.strides,
-        inner_blocks=desc.inner_blocks, offset0=desc.offset0,
-    )  # fmt: skip
+        desc.padded_dims,
+        desc.data_type,
+        desc.strides,
+        inner_blocks=desc.inner_blocks,
+        offset0=desc.offset0,
+    )
     if desc.data_type is DataType.e8m0:  # all bits zero is the least number, as there is no zero
         whole = whole.with_data_type(DataType.u8)
     values = f64(elements_of(whole, data[: whole.size]))

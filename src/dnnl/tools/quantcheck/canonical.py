@@ -132,11 +132,14 @@ class _Rewriter:
         name = _INTEGER[node.op_type]
         factors = [
             self._restored(
-                f"{node.name}_{number}", names[number], one, names[2 + number],
+                f"{node.name}_{number}",
+                names[number],
+                one,
+                names[2 + number],
                 _axis(name, node, number),
             )
             for number in range(2)
-        ]  # fmt: skip
+        ]
         self._operator(node, name, factors, node.output[0], ())
 
     def _operator(

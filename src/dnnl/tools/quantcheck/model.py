@@ -208,9 +208,18 @@ class _Patient:
         src, weights = (self._value(name) for name in node.input[:2])
         bias = self._bias(node, src.ndim)
         return Layer(
-            _name(node), node.op_type, product, src, weights, bias, schemes, names, after, stored,
+            _name(node),
+            node.op_type,
+            product,
+            src,
+            weights,
+            bias,
+            schemes,
+            names,
+            after,
+            stored,
             lost,
-        )  # fmt: skip
+        )
 
     def _bias(self, node: onnx.NodeProto, ndim: int) -> Array | None:
         if len(node.input) < 3 or not node.input[2]:

@@ -49,9 +49,13 @@ def _correlated(given: dict[str, Any], src: Array, weights: Array) -> Array:
     dilations = given.get("dilations", [1] * space)
     low, high = _padding(given, src.shape[2:], kernel, strides, dilations)
     return convolution(
-        src, weights, strides=strides, padding_l=low, padding_r=high,
+        src,
+        weights,
+        strides=strides,
+        padding_l=low,
+        padding_r=high,
         dilations=[dilation - 1 for dilation in dilations],
-    )  # fmt: skip
+    )
 
 
 def _padding(

@@ -77,8 +77,9 @@ def print_report(console: Console, report: Report) -> None:
             f"\npairs of products leave s16 in {count} layers, most in {worst.name}: "
             f"{worst.sums.pair_overflow:.2%} of them, up to {worst.sums.pair_largest}, and up to "
             f"{worst.sums.pair_bound} with any src; {PAIRS}",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+            markup=False,
+            soft_wrap=True,
+        )
     if report.is_healthy:
         console.print("no scale should change: none halves the noise of what it stores")
 

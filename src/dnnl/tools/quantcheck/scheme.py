@@ -190,10 +190,16 @@ class TensorReport:
         found = candidates(values, scheme) if values.size else {"least squares": scheme}
         best = found["least squares"]
         return TensorReport(
-            role, tensor, scale, scheme, scheme.saturated(values), scheme.used(stored),
-            Error.of(scheme.restored(stored), values), found,
+            role,
+            tensor,
+            scale,
+            scheme,
+            scheme.saturated(values),
+            scheme.used(stored),
+            Error.of(scheme.restored(stored), values),
+            found,
             Error.of(best.through(values), values),
-        )  # fmt: skip
+        )
 
     @property
     def best(self) -> Scheme:

@@ -31,13 +31,13 @@ from dnnl.codegen.memory.access import Bound, Env
 from dnnl.codegen.product.brgemm import Tile
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise.rows import (
-    RowsConf,
-    RowsWriter,
+    DepthwiseRowsConf,
+    DepthwiseRowsWriter,
     load_one,
     shifted_alike,
     three,
 )
-from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Store
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
@@ -56,14 +56,14 @@ _MOST_TAPS = 64  # all of which are written out
 _SIGN = 128
 
 
-class Conf(RowsConf):
+class DepthwiseBytesConf(DepthwiseRowsConf):
     """Bytes, whose activations have no blocks."""
 
     def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
-        return _Writer(module, name, self, arguments).phase()
+        return _BytesWriter(module, name, self, arguments).phase()
 
 
-def plan(problem: Problem, isa: Isa) -> Conf | None:
+def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseBytesConf | None:
     """The configuration of a depthwise convolution, or None where nests have to do it."""
     dot = next((dot for dot in isa.dots if (dot.a, dot.b) == ("u8", "s8")), None)
     src, weights, dst = problem.src, problem.weights, problem.dst
@@ -84,7 +84,7 @@ def plan(problem: Problem, isa: Isa) -> Conf | None:
     core = core_type(way, dst.data_type, problem.quantization, bare=bare)
     vectors = _vectors(problem.groups, isa.lanes)
     copies = tuple(scratchpad.copies)
-    return Conf(problem, read, way, core, vectors, copies, scratchpad.size)
+    return DepthwiseBytesConf(problem, read, way, core, vectors, copies, scratchpad.size)
 
 
 def _vectors(channels: int, lanes: int) -> int:
@@ -128,10 +128,12 @@ class _Row:
     weights: list[list[Value]]
 
 
-class _Writer(RowsWriter):
+class _BytesWriter(DepthwiseRowsWriter):
     """Writes the convolution."""
 
-    def __init__(self, module: Module, name: str, conf: Conf, arguments: Arguments) -> None:
+    def __init__(
+        self, module: Module, name: str, conf: DepthwiseBytesConf, arguments: Arguments
+    ) -> None:
         super().__init__(module, name, conf, arguments)
         self.conf = conf
         self.places, self.columns = self.walk.places, self.walk.columns

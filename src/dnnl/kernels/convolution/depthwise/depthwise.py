@@ -23,16 +23,13 @@ from dnnl.codegen.nest.point import Point
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise import bytes as convolution_depthwise_bytes
 from dnnl.kernels.convolution.depthwise import tiles
-from dnnl.kernels.convolution.depthwise.rows import RowsConf, build_rows
+from dnnl.kernels.convolution.depthwise.rows import DepthwiseRowsConf, build_rows
 from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
-from dnnl.kernels.convolution.direct.convolution import (
-    Problem,
-    refuse_quantization,
-    resolve_activations,
-)
+from dnnl.kernels.convolution.direct.convolution import resolve_activations
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.plan import conf as product_conf
-from dnnl.kernels.product.plan.summary import Inside
+from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.types import BYTES, core_of
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -47,10 +44,10 @@ _SIDE_BY_SIDE, _MANY_TAPS = 4, 64
 
 
 @dataclass(frozen=True)
-class Conf:
+class DepthwiseConf:
     """The problem with every layout decided."""
 
-    problem: Problem
+    problem: ConvolutionProblem
 
     @property
     def scratchpad(self) -> int:
@@ -58,17 +55,17 @@ class Conf:
         return 0
 
     @property
-    def inside(self) -> Inside:
+    def inside(self) -> PlanSummary:
         """What was decided, for people: products are those of f32, whatever lies in memory."""
-        return Inside(Multiply(DataType.f32, DataType.f32, 1, FLOATS))
+        return PlanSummary(Multiply(DataType.f32, DataType.f32, 1, FLOATS))
 
 
-def is_depthwise(problem: Problem) -> bool:
+def is_depthwise(problem: ConvolutionProblem) -> bool:
     """Whether every group has one channel on both sides."""
     return problem.grouped and problem.weights.dims[1:3] == (1, 1)
 
 
-def resolve(problem: Problem, isa: Isa) -> Problem:
+def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     """Decide the layouts that are ``any``: all tensors with channels in blocks of a vector."""
     problem = resolve_activations(problem, isa)
     if is_depthwise(problem) and problem.weights.format_kind is FormatKind.any:
@@ -80,7 +77,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return problem
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | RowsConf | Refusal:
+def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | DepthwiseRowsConf | Refusal:
     """Accept any layout of a depthwise convolution."""
     if not is_depthwise(problem):
         return Refusal(Reason.SHAPE, "not one channel a group")
@@ -91,10 +88,10 @@ def configure(problem: Problem, isa: Isa) -> Conf | RowsConf | Refusal:
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
     if refusal is not None:
         return refusal
-    return _in_rows(problem, isa) or Conf(problem)
+    return _in_rows(problem, isa) or DepthwiseConf(problem)
 
 
-def _in_rows(problem: Problem, isa: Isa) -> RowsConf | None:
+def _in_rows(problem: ConvolutionProblem, isa: Isa) -> DepthwiseRowsConf | None:
     """The convolution by rows, if it can be done so."""
     by_bytes = convolution_depthwise_bytes.plan(problem, isa)
     return by_bytes or tiles.plan(problem, isa)
@@ -122,26 +119,26 @@ def _walk(space: Spatial, name: str) -> Walk:
     return Walk((out,), tap, seen, Affine.of(tap), Affine.of(out))
 
 
-def build(conf: Conf | RowsConf, isa: Isa) -> Kernel:
+def build(conf: DepthwiseConf | DepthwiseRowsConf, isa: Isa) -> Kernel:
     """One nest over the output that folds over the taps, unless rows are computed at a time."""
-    if isinstance(conf, RowsConf):
+    if isinstance(conf, DepthwiseRowsConf):
         return build_rows(conf, isa)
     return build_walk("depthwise", conf.problem, walks_of(conf.problem), isa)
 
 
-def walks_of(problem: Problem) -> list[Walk]:
+def walks_of(problem: ConvolutionProblem) -> list[Walk]:
     """Depth, height and width of a convolution."""
     return [_walk(space, name) for space, name in zip(problem.space, "dhw", strict=True)]
 
 
-def build_walk(name: str, problem: Problem, walks: Sequence[Walk], isa: Isa) -> Kernel:
+def build_walk(name: str, problem: ConvolutionProblem, walks: Sequence[Walk], isa: Isa) -> Kernel:
     """The kernel ``name``, one nest along ``walks``: depth, height and width."""
     module, arguments = Module(name, isa), Arguments()
     phase = emit_walk(module, name, problem, walks, arguments)
     return Kernel(module, (phase,), arguments.ids)
 
 
-def emit(module: Module, name: str, problem: Problem, arguments: Arguments) -> Phase:
+def emit(module: Module, name: str, problem: ConvolutionProblem, arguments: Arguments) -> Phase:
     """Write the phase ``name`` of a convolution all of whose tensors are read where they are."""
     in_rows = _in_rows(problem, module.isa)
     if in_rows is None or in_rows.copies_in:
@@ -150,7 +147,11 @@ def emit(module: Module, name: str, problem: Problem, arguments: Arguments) -> P
 
 
 def emit_walk(
-    module: Module, name: str, problem: Problem, walks: Sequence[Walk], arguments: Arguments
+    module: Module,
+    name: str,
+    problem: ConvolutionProblem,
+    walks: Sequence[Walk],
+    arguments: Arguments,
 ) -> Phase:
     """Write the phase ``name``, one nest along ``walks``: depth, height and width."""
     n, c = Axis(problem.dst.dims[0], "n"), Axis(problem.groups, "c")
@@ -192,10 +193,15 @@ def emit_walk(
     entry = symbol(name, (problem.src, problem.weights, problem.dst), module.isa)
     read = (*inputs, *epilogue.operands, *quantizer.operands)
     nest = Nest(
-        (n, c, *outs), tuple(taps), read, (dst,), body,
+        (n, c, *outs),
+        tuple(taps),
+        read,
+        (dst,),
+        body,
         where=tuple(bound for walk in walks for bound in walk.where),
         filled=tuple(bound for walk in walks for bound in walk.filled),
-        reads_dst=epilogue.reads_dst, core=core_of(problem.src, problem.weights, problem.dst),
+        reads_dst=epilogue.reads_dst,
+        core=core_of(problem.src, problem.weights, problem.dst),
         registers=_SIDE_BY_SIDE if prod(s.kernel for s in problem.space) > _MANY_TAPS else 1,
-    )  # fmt: skip
+    )
     return emit_nest(module, entry, nest)

@@ -25,9 +25,9 @@ from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import TileShape
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.direct.compute import activation_index, weights_index
-from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.store import Columns
-from dnnl.kernels.product.plan.summary import Inside
+from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.shared.copies import emit_copies
 from dnnl.kernels.shared.scratchpad import Argument, Relayout
 from dnnl.runtime.image import Phase
@@ -37,11 +37,11 @@ from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
-class RowsConf(ABC):
+class DepthwiseRowsConf(ABC):
     """A problem whose activations have channels side by side, the ``weights`` with their channels
     side by side, ``vectors`` of which a panel has, and the ``scratchpad`` in bytes."""
 
-    problem: Problem
+    problem: ConvolutionProblem
     weights: Argument
     multiply: Multiply
     core: DataType
@@ -50,9 +50,9 @@ class RowsConf(ABC):
     scratchpad: int
 
     @property
-    def inside(self) -> Inside:
+    def inside(self) -> PlanSummary:
         """What was decided, for people."""
-        return Inside(self.multiply, copies_in=self.copies_in)
+        return PlanSummary(self.multiply, copies_in=self.copies_in)
 
     @abstractmethod
     def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
@@ -68,7 +68,7 @@ class RowsWalk:
     columns: Columns
 
     @staticmethod
-    def of(conf: RowsConf, isa: Isa) -> RowsWalk:
+    def of(conf: DepthwiseRowsConf, isa: Isa) -> RowsWalk:
         """The axes of a problem's dst."""
         problem = conf.problem
         depth, height, width = (
@@ -95,7 +95,7 @@ class RowsTensors:
     finish: Finish
 
     @staticmethod
-    def of(conf: RowsConf, walk: RowsWalk, arguments: Arguments) -> RowsTensors:
+    def of(conf: DepthwiseRowsConf, walk: RowsWalk, arguments: Arguments) -> RowsTensors:
         """The tensors of a problem along the axes of dst."""
         problem, channel, zeros = conf.problem, walk.columns.form, [ZERO] * 3
         image, there = Affine.of(walk.batch), list(map(Affine.of, walk.places))
@@ -115,14 +115,18 @@ class RowsTensors:
         tensors = {int(Arg.SRC): src, int(Arg.WEIGHTS): weights, int(Arg.DST): dst}
         whole, later = (
             Quantizer(given, tensors, arguments, requantizes=True)
-            for given in (
-                problem.quantization, problem.quantization.without_zero_points(Arg.SRC)
-            )
-        )  # fmt: skip
+            for given in (problem.quantization, problem.quantization.without_zero_points(Arg.SRC))
+        )
         finish = Finish(
-            conf.multiply, conf.core, dst, bias, Epilogue(problem.post_ops, dst, arguments),
-            later, (Arg.SRC, Arg.WEIGHTS), Depth(0, 0),
-        )  # fmt: skip
+            conf.multiply,
+            conf.core,
+            dst,
+            bias,
+            Epilogue(problem.post_ops, dst, arguments),
+            later,
+            (Arg.SRC, Arg.WEIGHTS),
+            Depth(0, 0),
+        )
         return RowsTensors(src, weights, whole.zero_point(Arg.SRC), finish)
 
     @property
@@ -132,10 +136,12 @@ class RowsTensors:
         return (self.src, self.weights, *given, *self.finish.operands)
 
 
-class RowsWriter(ABC):
+class DepthwiseRowsWriter(ABC):
     """Writes such a convolution."""
 
-    def __init__(self, module: Module, name: str, conf: RowsConf, arguments: Arguments) -> None:
+    def __init__(
+        self, module: Module, name: str, conf: DepthwiseRowsConf, arguments: Arguments
+    ) -> None:
         self.space = conf.problem.space
         self.walk = RowsWalk.of(conf, module.isa)
         self.tensors = RowsTensors.of(conf, self.walk, arguments)
@@ -169,7 +175,7 @@ class RowsWriter(ABC):
         """Write one work item."""
 
 
-def build_rows(conf: RowsConf, isa: Isa) -> Kernel:
+def build_rows(conf: DepthwiseRowsConf, isa: Isa) -> Kernel:
     """The weights in order, and the convolution."""
     module, arguments = Module("depthwise", isa), Arguments()
     phases = emit_copies(module, "depthwise", conf.copies_in, arguments)
@@ -177,7 +183,7 @@ def build_rows(conf: RowsConf, isa: Isa) -> Kernel:
     return Kernel(module, tuple(phases), arguments.ids)
 
 
-def shifted_alike(problem: Problem) -> bool:
+def shifted_alike(problem: ConvolutionProblem) -> bool:
     """Whether src has one zero point at most, of whole bytes, and weights have none."""
     points = dict(problem.quantization.zero_points)
     of_src = points.get(Arg.SRC)

@@ -33,13 +33,13 @@ from dnnl.codegen.memory.address import Affine, Axis, linear_offset
 from dnnl.codegen.product.brgemm import Tile, TileShape
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.convolution.depthwise.rows import (
-    RowsConf,
-    RowsWriter,
+    DepthwiseRowsConf,
+    DepthwiseRowsWriter,
     load_one,
     shifted_alike,
     three,
 )
-from dnnl.kernels.convolution.direct.convolution import Problem
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.store import Columns, Store
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
@@ -61,16 +61,16 @@ Meets = dict[int, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
-class Conf(RowsConf):
+class DepthwiseTilesConf(DepthwiseRowsConf):
     """A tile has so many ``places`` side by side."""
 
     places: int
 
     def emit(self, module: Module, name: str, arguments: Arguments) -> Phase:
-        return _Writer(module, name, self, arguments).phase()
+        return _TilesWriter(module, name, self, arguments).phase()
 
 
-def plan(problem: Problem, isa: Isa) -> Conf | None:
+def plan(problem: ConvolutionProblem, isa: Isa) -> DepthwiseTilesConf | None:
     """The configuration of a depthwise convolution, or None where nests have to do it."""
     src, weights, dst = problem.src, problem.weights, problem.dst
     if isa.device is not None or isa.lanes == 1 or dst.has_zero_dim:
@@ -92,7 +92,9 @@ def plan(problem: Problem, isa: Isa) -> Conf | None:
     way = Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
     bare = problem.bias.is_zero and not problem.post_ops
     core = core_type(way, dst.data_type, problem.quantization, bare=bare)
-    return Conf(problem, read, way, core, 1, tuple(scratchpad.copies), scratchpad.size, places)
+    return DepthwiseTilesConf(
+        problem, read, way, core, 1, tuple(scratchpad.copies), scratchpad.size, places
+    )
 
 
 def _places(width: Spatial, isa: Isa) -> int | None:
@@ -155,11 +157,13 @@ class _Panel:
     weights: Value
 
 
-class _Writer(RowsWriter):
+class _TilesWriter(DepthwiseRowsWriter):
     """Writes the convolution. Channels last, a work item goes over the panels of a tile before it
     goes on in the row, so that pixels are read as they lie in memory."""
 
-    def __init__(self, module: Module, name: str, conf: Conf, arguments: Arguments) -> None:
+    def __init__(
+        self, module: Module, name: str, conf: DepthwiseTilesConf, arguments: Arguments
+    ) -> None:
         super().__init__(module, name, conf, arguments)
         self.conf, problem, columns = conf, conf.problem, self.walk.columns
         self.shift = self._shift()
@@ -167,9 +171,15 @@ class _Writer(RowsWriter):
         self.rest = columns.count % columns.width
         padded = self.rest and problem.dst.dims != problem.dst.padded_dims
         self.store = Store(
-            self.e, self.pointers, self.tensors.finish, self.walk.places, columns,
-            (columns.inside,) if padded else (), (), banded=False,
-        )  # fmt: skip
+            self.e,
+            self.pointers,
+            self.tensors.finish,
+            self.walk.places,
+            columns,
+            (columns.inside,) if padded else (),
+            (),
+            banded=False,
+        )
         *rows, panel = self.walk.items
         in_pixels = self._form(self.tensors.src).stride(panel) == columns.width
         least = -(-_ITEMS // prod(axis.extent for axis in rows)) if in_pixels else panel.extent
@@ -302,7 +312,7 @@ class _Writer(RowsWriter):
 
     def _of_taps(
         self, panel: _Panel, there: Value, own: Value, meets: Meets, sums: Values
-    ) -> Values:  # fmt: skip
+    ) -> Values:
         """The sums with a row of taps, of pixels from one on and weights from one on."""
         e, results = self.e, list(sums)
         src, weights = self.tensors.src.data_type, self.tensors.weights.data_type

@@ -56,9 +56,15 @@ class Border:
 
 
 def take(
-    scratchpad: Scratchpad, src: Argument, layout: MemoryDesc, pixels: int,
-    spaces: Sequence[Space], isa: Isa, *, in_bands: bool,
-) -> Border | None:  # fmt: skip
+    scratchpad: Scratchpad,
+    src: Argument,
+    layout: MemoryDesc,
+    pixels: int,
+    spaces: Sequence[Space],
+    isa: Isa,
+    *,
+    in_bands: bool,
+) -> Border | None:
     """Room for a copy in which all taps of these convolutions lie, with the tag of ``layout``; None
     if they lie in src itself. Both have ``pixels`` dimensions of space. Where possible it is made
     ``in_bands``, if that is wanted."""

@@ -48,7 +48,7 @@ class Walk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conf(product_conf.Conf):
+class ConvolutionConf(product_conf.ProductConf):
     """A convolution whose layouts the product can walk.
 
     ``channels`` and ``outputs`` are those of one group; ``pieces`` make up dst. Out of
@@ -123,17 +123,19 @@ def walk(piece: Piece) -> Walk:
     residues = in_d, in_h, in_w
     each = list(zip(piece.space, piece.residues, residues, places, taps, strict=True))
     return Walk(
-        residues, places, taps,
+        residues,
+        places,
+        taps,
         at=[own.outputs.of(residue, out) for _, own, residue, out, _ in each],
         offsets=[own.taps.of(residue, tap) for _, own, residue, _, tap in each],
         seen=[
             Affine.of(out, s.stride) + Affine.of(tap, s.dilation) + -s.padding
             for s, _, _, out, tap in each
         ],
-    )  # fmt: skip
+    )
 
 
-def _channels(conf: Conf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
+def _channels(conf: ConvolutionConf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
     """The axes around the taps and inside of them, and the channel of a group."""
     block, group = channel_block(conf.read[1]), conf.multiply.group
     if not block:
@@ -143,12 +145,12 @@ def _channels(conf: Conf) -> tuple[tuple[Axis, ...], tuple[Axis, ...], Affine]:
     return (outer,), (inner,), Affine.of(outer, block) + Affine.of(inner, group)
 
 
-def products(conf: Conf, isa: Isa, arguments: Arguments) -> list[Product]:
+def products(conf: ConvolutionConf, isa: Isa, arguments: Arguments) -> list[Product]:
     """What is to be multiplied."""
     return [_product(conf, piece, isa, arguments) for piece in conf.pieces]
 
 
-def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Product:
+def _product(conf: ConvolutionConf, piece: Piece, isa: Isa, arguments: Arguments) -> Product:
     if conf.border is not None:
         piece = replace(piece, space=conf.border.space(piece.space))
     dst, here = conf.dst[1], walk(piece)
@@ -180,16 +182,28 @@ def _product(conf: Conf, piece: Piece, isa: Isa, arguments: Arguments) -> Produc
     # Past the last channel lies padding, to be zeroed, or the next group, to be left alone.
     tail = (columns.inside,) if columns.inside.needed else ()
     return Product(
-        (*here.residues, *_order(conf, n, g, columns)), piece.space, here.places, here.taps,
-        around, inside, columns, src, weights, conf.multiply,
-        phases.finish(conf, arguments, out, values, depth), conf.blocking,
-        domain=tail if conf.groups == 1 else (), exists=tail if conf.groups > 1 else (),
+        (*here.residues, *_order(conf, n, g, columns)),
+        piece.space,
+        here.places,
+        here.taps,
+        around,
+        inside,
+        columns,
+        src,
+        weights,
+        conf.multiply,
+        phases.finish(conf, arguments, out, values, depth),
+        conf.blocking,
+        domain=tail if conf.groups == 1 else (),
+        exists=tail if conf.groups > 1 else (),
         narrow=phases.other_way(conf, arguments, src, isa),
         bands=bands,
-    )  # fmt: skip
+    )
 
 
-def _bands(conf: Conf, piece: Piece, batch: Affine, arguments: Arguments) -> Bands | None:
+def _bands(
+    conf: ConvolutionConf, piece: Piece, batch: Affine, arguments: Arguments
+) -> Bands | None:
     """What threads copy before they multiply it."""
     border = conf.border
     if border is None or border.rows is None or not border.in_bands:
@@ -199,7 +213,7 @@ def _bands(conf: Conf, piece: Piece, batch: Affine, arguments: Arguments) -> Ban
     return Bands(given, border.rows, batch, piece.space[1])
 
 
-def _order(conf: Conf, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
+def _order(conf: ConvolutionConf, n: Axis, g: Axis, columns: Columns) -> tuple[Axis, ...]:
     """Groups outside. If panels are kept, each image meets all of them before the next one, which
     reads the weights once an image; or each panel meets all images, which reads src once a panel:
     what is less."""

@@ -10,13 +10,13 @@ its own: weights into panels, src and dst into channels-last order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
 from dnnl.codegen.epilogue.finish import core_type, needs_row_sums
 from dnnl.codegen.ir.builder import Module
-from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal
+from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import TileShape, choose_vectors, max_rows
 from dnnl.codegen.product.multiply import Multiply
@@ -24,8 +24,13 @@ from dnnl.errors import InvalidArguments
 from dnnl.kernels.convolution.direct import border as conv_border
 from dnnl.kernels.convolution.direct import sums
 from dnnl.kernels.convolution.direct.border import Border
-from dnnl.kernels.convolution.direct.compute import Conf, Piece, Space, channel_block, products
-from dnnl.kernels.product.base import problem as product_problem
+from dnnl.kernels.convolution.direct.compute import (
+    ConvolutionConf,
+    Piece,
+    channel_block,
+    products,
+)
+from dnnl.kernels.convolution.direct.problem import ConvolutionProblem, refuse_quantization
 from dnnl.kernels.product.base.blocking import Blocking
 from dnnl.kernels.product.base.pixel_tiles import Spatial
 from dnnl.kernels.product.base.problem import LETTERS, NONE, becomes_floats
@@ -39,7 +44,7 @@ from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.kernels.shared.types import BYTES
 from dnnl.runtime.image import Phase
-from dnnl.types.arg import Arg, name_of
+from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
@@ -50,49 +55,7 @@ _PANELS_OF_COPY = 8
 """Panels that meet pixels for which a copy of them is worth its time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Problem(product_problem.Problem):
-    """A forward convolution. The layout of src, weights and dst may be ``any``."""
-
-    space: Space
-
-    @property
-    def grouped(self) -> bool:
-        """Whether the weights have a dimension of groups."""
-        return self.weights.ndims > self.dst.ndims
-
-    @property
-    def groups(self) -> int:
-        """The number of groups."""
-        return self.weights.dims[0] if self.grouped else 1
-
-    @property
-    def outputs(self) -> int:
-        """The output channels of a group."""
-        return self.weights.dims[1 if self.grouped else 0]
-
-    @property
-    def channels(self) -> int:
-        """The channels of src in a group."""
-        return self.weights.dims[2 if self.grouped else 1]
-
-    @property
-    def step(self) -> tuple[int, int]:
-        """How many pixels apart the neighbouring rows of a tile are, in src and in dst."""
-        return self.space[2].stride, 1
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """The convolutions that dst is made of."""
-        return (Piece(self.space),)
-
-    @property
-    def borders(self) -> bool:
-        """Whether some outputs have fewer taps inside src than others."""
-        return any(s.padded for s in self.space)
-
-
-def resolve(problem: Problem, isa: Isa) -> Problem:
+def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     """Decide the layouts that are ``any``.
 
     Activations are channels-last where the first-level cache keeps all rows of a tile, however far
@@ -112,7 +75,7 @@ def resolve(problem: Problem, isa: Isa) -> Problem:
     return problem
 
 
-def _way(problem: Problem, isa: Isa) -> Multiply | None:
+def _way(problem: ConvolutionProblem, isa: Isa) -> Multiply | None:
     """How src and weights are multiplied: by a matrix unit, if it takes their sizes."""
     types = problem.src.data_type, problem.weights.data_type
     tiled = way_of(isa, *types, problem.narrow, tiled=True)
@@ -123,7 +86,7 @@ def _way(problem: Problem, isa: Isa) -> Multiply | None:
     return way_of(isa, *types, problem.narrow)
 
 
-def _words(problem: Problem, way: Multiply) -> int:
+def _words(problem: ConvolutionProblem, way: Multiply) -> int:
     """How many words of a sum are side by side in src, or in the copy that is made of it."""
     src, group = problem.src, way.group
     words = -(-problem.channels // group)
@@ -135,14 +98,14 @@ def _words(problem: Problem, way: Multiply) -> int:
     return words * w.kernel if problem.groups == w.dilation == 1 else words
 
 
-def _bordered(problem: Problem, way: Multiply) -> bool:
+def _bordered(problem: ConvolutionProblem, way: Multiply) -> bool:
     """Whether the product reads a copy of src with a border."""
     return way.tiles is not None and any(
         own.padded for piece in problem.pieces for own in piece.space
     )
 
 
-def resolve_activations(problem: Problem, isa: Isa) -> Problem:
+def resolve_activations(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     """Decide src and dst only."""
     way = _way(problem, isa)
     last = problem.src.data_type in BYTES or bool(way and way.tiles)
@@ -169,7 +132,7 @@ def _channels_last(desc: MemoryDesc) -> MemoryDesc:
     return desc.with_tag(FormatTag(f"a{LETTERS[2 : desc.ndims]}b"))
 
 
-def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> MemoryDesc:
+def _panels(problem: ConvolutionProblem, src: MemoryDesc, way: Multiply, isa: Isa) -> MemoryDesc:
     """The weights as the compute phase reads them: panels of a tile's output channels, each with
     all that is summed in one stream, ordered as ``src`` is walked."""
     first = 1 if problem.grouped else 0
@@ -186,7 +149,7 @@ def _panels(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> Memor
     return problem.weights.with_tag(FormatTag(tag))
 
 
-def _vectors(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> int:
+def _vectors(problem: ConvolutionProblem, src: MemoryDesc, way: Multiply, isa: Isa) -> int:
     """How many vectors wide the tile is; its rows are neighbouring pixels of ``src``."""
     step = src.strides[-1] * src.data_type.size
     if way.tiles is not None:
@@ -194,7 +157,7 @@ def _vectors(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> int:
     return choose_vectors(isa, problem.outputs, step * problem.step[0])
 
 
-def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
+def _walkable(problem: ConvolutionProblem, desc: MemoryDesc, channels: int) -> bool:
     """Whether all offsets of an activation are affine in channel blocks, which belong to it as a
     whole, and pixels."""
     block = channel_block(desc)
@@ -205,13 +168,13 @@ def _walkable(problem: Problem, desc: MemoryDesc, channels: int) -> bool:
     return problem.groups == 1 or not block or channels % block == 0
 
 
-def _in_vectors(problem: Problem) -> bool:
+def _in_vectors(problem: ConvolutionProblem) -> bool:
     """Whether tiles are stored in vectors: of channels, or turned, of pixels side by side."""
     dst = problem.dst
     return problem.step[1] == 1 or bool(dst.inner_blocks) or dst.strides[1] == 1
 
 
-def _reads(problem: Problem, way: Multiply) -> bool:
+def _reads(problem: ConvolutionProblem, way: Multiply) -> bool:
     """Whether the product reads src as it is."""
     src = problem.src
     if src.data_type is not way.a or not _walkable(problem, src, problem.channels):
@@ -222,7 +185,7 @@ def _reads(problem: Problem, way: Multiply) -> bool:
     return src.strides[1] == 1 and problem.channels % way.group == 0
 
 
-def _packed(problem: Problem, way: Multiply) -> MemoryDesc:
+def _packed(problem: ConvolutionProblem, way: Multiply) -> MemoryDesc:
     """The layout to which src is copied where the product does not read it as it is. Words that the
     channels of a group do not fill are padded: there groups have a dimension of their own."""
     src = problem.src.with_data_type(way.a)
@@ -235,7 +198,7 @@ def _packed(problem: Problem, way: Multiply) -> MemoryDesc:
     return _channels_last(src)
 
 
-def _covered(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> bool:
+def _covered(problem: ConvolutionProblem, src: MemoryDesc, way: Multiply, isa: Isa) -> bool:
     """Whether the panels reach over all of dst's padding, which is to become zero."""
     dst = problem.dst
     if any(dst.dims[dim] != dst.padded_dims[dim] for dim in range(dst.ndims) if dim != 1):
@@ -244,7 +207,7 @@ def _covered(problem: Problem, src: MemoryDesc, way: Multiply, isa: Isa) -> bool
     return problem.groups > 1 or dst.padded_dims[1] <= -(-problem.outputs // width) * width
 
 
-def flatten(problem: Problem) -> Problem:
+def flatten(problem: ConvolutionProblem) -> ConvolutionProblem:
     """A 1x1 convolution as one along a single line of pixels, where the layouts allow it."""
     plain = all((s.kernel, s.stride, s.padding, s.src) == (1, 1, 0, s.dst) for s in problem.space)
     in_line = all(_fits_line(problem.dst, entry) for entry in problem.post_ops)
@@ -280,7 +243,7 @@ def _in_line(desc: MemoryDesc, keep: int = 2) -> MemoryDesc:
     return desc.reshape((*desc.dims[:keep], pixels))
 
 
-def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
+def configure(problem: ConvolutionProblem, isa: Isa) -> ConvolutionConf | Refusal:
     """Plan a convolution whose layouts are all decided (see :func:`resolve`)."""
     refusal = product_conf.refuse_problem(problem) or refuse_quantization(problem)
     if refusal is not None:
@@ -293,7 +256,7 @@ def configure(problem: Problem, isa: Isa) -> Conf | Refusal:
     return plan(flatten(replace(problem, src=src, space=(d, h, w))), isa, slot, scratchpad)
 
 
-def _apart(problem: Problem, isa: Isa) -> bool:
+def _apart(problem: ConvolutionProblem, isa: Isa) -> bool:
     """Whether a 1x1 convolution had better see a copy of the pixels that are a stride apart: as a
     copy they are one line, which rows of few pixels leave no tile of empty, and fill whole lines of
     the cache. Enough panels have to meet them."""
@@ -308,7 +271,7 @@ def _apart(problem: Problem, isa: Isa) -> bool:
     return problem.outputs >= _PANELS_OF_COPY * _vectors(problem, problem.src, way, isa) * isa.lanes
 
 
-def _seen(problem: Problem) -> MemoryDesc:
+def _seen(problem: ConvolutionProblem) -> MemoryDesc:
     """The pixels of src that a 1x1 convolution meets."""
     src, count = problem.src, problem.src.ndims - 2
     by = (1, 1, *(own.stride for own in problem.space[3 - count :]))
@@ -320,9 +283,13 @@ def _seen(problem: Problem) -> MemoryDesc:
 
 
 def plan(
-    problem: Problem, isa: Isa, slot: int = Arg.SRC, scratchpad: Scratchpad | None = None,
-    *, whole: bool = True,
-) -> Conf:  # fmt: skip
+    problem: ConvolutionProblem,
+    isa: Isa,
+    slot: int = Arg.SRC,
+    scratchpad: Scratchpad | None = None,
+    *,
+    whole: bool = True,
+) -> ConvolutionConf:
     """Plan a convolution that nothing refuses, along the places that it has. Its src is that of an
     argument, or what ``scratchpad`` has copied before. Unless that is the ``whole`` of a src, it is
     not widened before it is multiplied."""
@@ -334,9 +301,10 @@ def plan(
     if becomes_floats(problem) and Arg.WEIGHTS in dict(problem.quantization.zero_points):
         dequantized = problem.quantization.of_arguments((Arg.WEIGHTS,))
         problem = replace(
-            problem, weights=problem.weights.with_data_type(DataType.f32),
+            problem,
+            weights=problem.weights.with_data_type(DataType.f32),
             quantization=problem.quantization.of_arguments((Arg.SRC, Arg.DST)),
-        )  # fmt: skip
+        )
     way = _way(problem, isa)
     assert way is not None, "refused before"
     border = None
@@ -372,47 +340,39 @@ def plan(
         tap_sums, columns = sums.take_column_sums(
             scratchpad, outputs, problem.space, borders=problem.borders
         )
-    return Conf(
-        src=src, weights=weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=problem.quantization, dequantized=dequantized,
-        factors=(Arg.SRC, Arg.WEIGHTS), multiply=way, core=core,
+    return ConvolutionConf(
+        src=src,
+        weights=weights,
+        dst=dst,
+        bias=problem.bias,
+        post_ops=problem.post_ops,
+        quantization=problem.quantization,
+        dequantized=dequantized,
+        factors=(Arg.SRC, Arg.WEIGHTS),
+        multiply=way,
+        core=core,
         blocking=_blocking(problem, read, panels, way, isa),
         row_sums=None if rows is None else RowSums(rows, None, 0),
-        column_sums=columns, channel_sums=channel_sums, tap_sums=tap_sums,
-        copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
-        groups=problem.groups, channels=problem.channels, outputs=problem.outputs,
-        pieces=problem.pieces, borders=problem.borders, border=border, widened=wide,
+        column_sums=columns,
+        channel_sums=channel_sums,
+        tap_sums=tap_sums,
+        copies_in=tuple(scratchpad.copies),
+        copy_out=copy_out,
+        scratchpad=scratchpad.size,
+        groups=problem.groups,
+        channels=problem.channels,
+        outputs=problem.outputs,
+        pieces=problem.pieces,
+        borders=problem.borders,
+        border=border,
+        widened=wide,
         flags=flags,
-    )  # fmt: skip
+    )
 
 
-def refuse_quantization(problem: Problem) -> Refusal | None:
-    """Why scales and zero points cannot be generated, or None.
-
-    What changes within a sum can be taken off the sums only where it is added: zero points of src.
-    A group of one channel has no other scale within a sum.
-    """
-    given = problem.quantization
-    tensors = {
-        int(Arg.SRC): problem.src,
-        int(Arg.WEIGHTS): problem.weights,
-        int(Arg.DST): problem.dst,
-    }
-    per_output = 0b11 if problem.grouped else 0b1
-    refusal = given.refuse(tensors)
-    alone = 2 if problem.grouped and problem.channels == 1 else 0
-    kinds = ("scales", given.scales, alone), ("zero points", given.zero_points, 2)
-    for what, specs, of_src in kinds:
-        allowed = {int(Arg.SRC): of_src, int(Arg.WEIGHTS): per_output}
-        for arg, spec in specs:
-            if refusal is None and arg in allowed and spec.mask & ~allowed[arg]:
-                rule = f"it takes 0 or {allowed[arg]}" if allowed[arg] else "it takes 0"
-                detail = f"{what} of {name_of(arg)} with mask {spec.mask}; {rule}"
-                refusal = Refusal(Reason.ATTRIBUTE, detail)
-    return refusal
-
-
-def _source(problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad) -> Argument:
+def _source(
+    problem: ConvolutionProblem, way: Multiply, slot: int, scratchpad: Scratchpad
+) -> Argument:
     """src, which lies in ``slot``, as the product reads it."""
     src: Argument = (slot, problem.src)
     if _reads(problem, way):
@@ -434,7 +394,7 @@ def _of_dims(src: Argument, dims: tuple[int, ...], scratchpad: Scratchpad) -> Ar
 
 
 def _take_border(
-    problem: Problem, way: Multiply, slot: int, scratchpad: Scratchpad, isa: Isa
+    problem: ConvolutionProblem, way: Multiply, slot: int, scratchpad: Scratchpad, isa: Isa
 ) -> Border | None:
     """The copy of src, which lies in ``slot``, with a border in the layout that the product
     reads. It is made in bands unless images are met by several products, groups or panels, each
@@ -450,7 +410,7 @@ def _take_border(
 
 
 def _blocking(
-    problem: Problem, src: MemoryDesc, panels: MemoryDesc, way: Multiply, isa: Isa
+    problem: ConvolutionProblem, src: MemoryDesc, panels: MemoryDesc, way: Multiply, isa: Isa
 ) -> Blocking:
     """Tiles of the panels' width; one panel stays in the cache for all pixels where all of them
     together would not."""
@@ -475,12 +435,12 @@ def _pitch(piece: Piece, src: MemoryDesc) -> int:
     return 0 if rest else steps
 
 
-def build(conf: Conf, isa: Isa) -> Kernel:
+def build(conf: ConvolutionConf, isa: Isa) -> Kernel:
     """One product, with the sums that compensate it."""
     return phases.build("convolution", conf, isa, products, before_products)
 
 
-def before_products(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
+def before_products(module: Module, conf: ConvolutionConf, arguments: Arguments) -> Iterator[Phase]:
     """Write the sums that compensate products, and the copy of src with a border."""
     yield from sums.emit(module, conf, arguments)
     if conf.border is not None and not conf.border.in_bands:

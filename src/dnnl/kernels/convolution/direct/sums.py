@@ -23,7 +23,7 @@ from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Bound, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.point import Point
-from dnnl.kernels.convolution.direct.compute import Conf, Piece, Space, walk
+from dnnl.kernels.convolution.direct.compute import ConvolutionConf, Piece, Space, walk
 from dnnl.kernels.product.compensation.integer_sums import emit_sums
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
 from dnnl.runtime.image import Phase
@@ -49,7 +49,7 @@ def take_column_sums(
     return scratchpad.take(MemoryDesc(taps, "s32")), scratchpad.take(MemoryDesc(pixels, "s32"))
 
 
-def emit(module: Module, conf: Conf, arguments: Arguments) -> Iterator[Phase]:
+def emit(module: Module, conf: ConvolutionConf, arguments: Arguments) -> Iterator[Phase]:
     """Write the phases that ``conf`` needs."""
     isa = module.isa
 
@@ -75,7 +75,9 @@ def _operand(part: Argument | None, index: tuple[Affine, ...], arguments: Argume
     return Operand(arguments.slot(part[0]), part[1], index)
 
 
-def _channel_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
+def _channel_sums(
+    module: Module, symbol: str, conf: ConvolutionConf, arguments: Arguments
+) -> Phase:
     n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
     assert conf.channel_sums is not None
     at = [Axis(size, "pixel") for size in conf.channel_sums[1].dims[2:]]
@@ -87,7 +89,9 @@ def _channel_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments)
     return emit_sums(module, symbol, axes, (src,), total, lambda point: point.load(src))
 
 
-def _row_sums(module: Module, symbol: str, conf: Conf, piece: Piece, arguments: Arguments) -> Phase:
+def _row_sums(
+    module: Module, symbol: str, conf: ConvolutionConf, piece: Piece, arguments: Arguments
+) -> Phase:
     n, g = Axis(conf.dst[1].dims[0], "n"), Axis(conf.groups, "g")
     here, batch, group = walk(piece), Affine.of(n), Affine.of(g)
     sums = _operand(conf.channel_sums, (batch, group, *here.seen), arguments)
@@ -97,7 +101,7 @@ def _row_sums(module: Module, symbol: str, conf: Conf, piece: Piece, arguments: 
     return emit_sums(module, symbol, axes, (sums,), total, lambda point: point.load(sums))
 
 
-def _tap_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> Phase:
+def _tap_sums(module: Module, symbol: str, conf: ConvolutionConf, arguments: Arguments) -> Phase:
     assert conf.tap_sums is not None
     taps, g = [Axis(size, "tap") for size in conf.tap_sums[1].dims[:-1]], Axis(conf.groups, "g")
     o, c = Axis(conf.outputs, "oc"), Axis(conf.channels, "ic")
@@ -114,8 +118,9 @@ def _tap_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> 
     source, factor = conf.factors
     quantizer = Quantizer(
         Quantization(zero_points=conf.quantization.zero_points).of_arguments(conf.factors),
-        {source: src, factor: weights}, arguments,
-    )  # fmt: skip
+        {source: src, factor: weights},
+        arguments,
+    )
     zero, shift = quantizer.zero_point(source), quantizer.zero_point(factor)
     assert zero is not None, "there is nothing to compensate"
 
@@ -130,7 +135,7 @@ def _tap_sums(module: Module, symbol: str, conf: Conf, arguments: Arguments) -> 
 
 
 def _column_sums(
-    module: Module, symbol: str, conf: Conf, piece: Piece, arguments: Arguments
+    module: Module, symbol: str, conf: ConvolutionConf, piece: Piece, arguments: Arguments
 ) -> Phase:
     here, o = walk(piece), Axis(conf.groups * conf.outputs, "oc")
     output = Affine.of(o)

@@ -67,9 +67,14 @@ class Rows:
         )
         behind = copy.dims[-1] - src.dims[-1] - before[-1]
         return Rows(
-            around, per_pixel * before[-1], per_pixel * src.dims[-1], per_pixel * behind,
-            given, made, src.offset0 * size,
-        )  # fmt: skip
+            around,
+            per_pixel * before[-1],
+            per_pixel * src.dims[-1],
+            per_pixel * behind,
+            given,
+            made,
+            src.offset0 * size,
+        )
 
     @property
     def row_bytes(self) -> int:

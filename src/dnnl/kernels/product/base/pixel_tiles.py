@@ -130,9 +130,12 @@ def alike(
 
 
 def _known(
-    count: int, inner: Span, others: Sequence[int], taps: Callable[[int], tuple[Span, ...]],
+    count: int,
+    inner: Span,
+    others: Sequence[int],
+    taps: Callable[[int], tuple[Span, ...]],
     columns: int,
-) -> list[tuple[Span, int, tuple[Span, ...] | None]]:  # fmt: skip
+) -> list[tuple[Span, int, tuple[Span, ...] | None]]:
     """Neighbours among so many tiles or bands that have as many pixels or rows and miss the same
     ``taps``: which they are, the number of pixels or rows, and the taps. Those of ``inner`` miss
     none; sizes change where they say, or at the ``others``. Where the code for those outside of

@@ -20,7 +20,7 @@ NONE = Quantization()
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProductProblem:
     """dst = post_ops(dropout(bias + src * weights)) of quantized tensors; ``bias`` may be the zero
     descriptor. Factors of f32 may be held as ``narrow``. Results may be rounded by chance, which is
     ``stochastic``. ``reductions`` says how the sums of the rows of src lie, if they are given."""
@@ -81,7 +81,7 @@ def as_read(src: MemoryDesc, way: Multiply, shape: Shape) -> MemoryDesc:
     return shape.packed(src, way)
 
 
-def becomes_floats(problem: Problem) -> bool:
+def becomes_floats(problem: ProductProblem) -> bool:
     """Whether weights are of another type than the floats that they are multiplied by."""
     src, weights = problem.src.data_type, problem.weights.data_type
     return src in FLOATS and weights is not src

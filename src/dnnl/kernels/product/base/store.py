@@ -113,9 +113,15 @@ class End:
     """The end of one tile, or of ``places`` of it behind those before ``first``."""
 
     def __init__(
-        self, store: Store, env: Env, width: int, places: int, *, banded: bool,
+        self,
+        store: Store,
+        env: Env,
+        width: int,
+        places: int,
+        *,
+        banded: bool,
         first: Value = ZERO_PLACE,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.store, self.e = store, store.e
         self._env, self._width, self._places = env, width, places
         self.banded, self._first = banded, first
@@ -200,9 +206,17 @@ class End:
         """The place of one vector of columns."""
         store, lane = self.store, self.store.columns.lane
         return Place(
-            self.e, store.pointers, store.accesses, self._cell(number), lane, lane.extent,
-            masked=masked, domain=store.domain, exists=store.exists, core=core,
-        )  # fmt: skip
+            self.e,
+            store.pointers,
+            store.accesses,
+            self._cell(number),
+            lane,
+            lane.extent,
+            masked=masked,
+            domain=store.domain,
+            exists=store.exists,
+            core=core,
+        )
 
     def _along(self, number: Value, core: Type, parts: int) -> Place:
         """The place of one vector of the ``parts`` that have the places of a column."""
@@ -216,9 +230,16 @@ class End:
         env = {**self._env, vectors: v, lane: single, strip: part, width: first}
         inside = Bound(Affine.of(strip, lane.extent) + Affine.of(store.place), self._places)
         return Place(
-            e, store.pointers, store.turned, env, store.place, lane.extent,
-            masked=inside.needed, exists=[inside] if inside.needed else [], core=core,
-        )  # fmt: skip
+            e,
+            store.pointers,
+            store.turned,
+            env,
+            store.place,
+            lane.extent,
+            masked=inside.needed,
+            exists=[inside] if inside.needed else [],
+            core=core,
+        )
 
     def _finish_turned(self, columns: Tile) -> None:
         store, count = self.store, self.store.columns

@@ -100,6 +100,9 @@ def _words(weights: MemoryDesc) -> MemoryDesc | None:
     dims = list(weights.padded_dims)
     dims[dim] //= _WORD
     return MemoryDesc(
-        tuple(dims), "s32", tuple(step // _WORD for step in weights.strides),
-        inner_blocks=tuple(blocks), offset0=weights.offset0 // _WORD,
-    )  # fmt: skip
+        tuple(dims),
+        "s32",
+        tuple(step // _WORD for step in weights.strides),
+        inner_blocks=tuple(blocks),
+        offset0=weights.offset0 // _WORD,
+    )

@@ -11,7 +11,7 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, broadcast
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.product.base.types import multiplies_integers
 from dnnl.kernels.product.compensation.integer_sums import emit_row_sums, emit_segment_sums
 from dnnl.kernels.shared.scratchpad import Argument, Scratchpad
@@ -32,9 +32,14 @@ class RowSums:
 
     @staticmethod
     def of(
-        src: Argument, rows: tuple[int, ...], terms: int, segment: int, way: Multiply,
-        given: ScaleSpec | None, scratchpad: Scratchpad,
-    ) -> RowSums:  # fmt: skip
+        src: Argument,
+        rows: tuple[int, ...],
+        terms: int,
+        segment: int,
+        way: Multiply,
+        given: ScaleSpec | None,
+        scratchpad: Scratchpad,
+    ) -> RowSums:
         """Sums of ``terms`` for all ``rows``, in segments of so many unless that is 0; some may be
         ``given``."""
         dims = (*rows, terms // segment) if segment else rows
@@ -65,7 +70,7 @@ class RowSums:
         return [emit_segment_sums(*given, self.segment, arguments)]
 
 
-def refuse_reductions(problem: Problem) -> Refusal | None:
+def refuse_reductions(problem: ProductProblem) -> Refusal | None:
     """Why sums of src that are given cannot be used, or None.
 
     Raises InvalidArguments where they do not vary along all dimensions, or are sums of more than

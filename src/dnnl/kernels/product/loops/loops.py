@@ -50,7 +50,7 @@ from dnnl.runtime.image import Phase
 def emit_product(module: Module, symbol: str, problem: Product) -> Phase:
     """Write the phase ``symbol``."""
     phase = PhaseFunction.of(module, symbol, problem.operands)
-    writer = _Writer(phase, problem)
+    writer = _ProductWriter(phase, problem)
     with writer.unit.configured() if writer.unit else nullcontext():
         phase.each_item(writer.items, writer.item)
         if writer.pending is not None:
@@ -62,7 +62,7 @@ Band = tuple[BandRun, tuple[TileRun, ...]]
 """Bands that are alike, and how they are cut into tiles."""
 
 
-class _Writer:
+class _ProductWriter:
     """Writes one product."""
 
     def __init__(self, phase: PhaseFunction, problem: Product) -> None:
@@ -96,9 +96,15 @@ class _Writer:
     def _store(self, finish: Finish) -> Store:
         problem = self.problem
         return Store(
-            self.e, self.pointers, finish, problem.places, problem.columns, problem.domain,
-            problem.exists, self.band_rows > 1,
-        )  # fmt: skip
+            self.e,
+            self.pointers,
+            finish,
+            problem.places,
+            problem.columns,
+            problem.domain,
+            problem.exists,
+            self.band_rows > 1,
+        )
 
     def _share_out(self) -> None:
         """Decide what a work item is: for each point of ``order``, one band, or a part of it, and
@@ -220,10 +226,12 @@ class _Writer:
         height = self.problem.places[1]
         env = {**env, height: self.e.mul(env[self.band], self.band_rows)}
         self.e.loop(
-            i64(0), i64(self.blocks),
+            i64(0),
+            i64(self.blocks),
             lambda block: self._panels(env, band, block),
-            unroll=False, name="block",
-        )  # fmt: skip
+            unroll=False,
+            name="block",
+        )
 
     def _panels(self, env: Env, band: Band, block: Value) -> None:
         """The panels of the work item, outside of its tiles if there is an order among them."""
@@ -272,10 +280,12 @@ class _Writer:
                 self._tile(here, run, tile, block)
                 return
             self.e.loop(
-                i64(0), i64(panel.extent),
+                i64(0),
+                i64(panel.extent),
                 lambda number: self._tile({**here, panel: number}, run, tile, block),
-                unroll=False, name="panel",
-            )  # fmt: skip
+                unroll=False,
+                name="panel",
+            )
 
         return body
 
@@ -394,10 +404,11 @@ class _Writer:
         begin = e.mul(block, self.steps)
         end = e.smaller(e.add(begin, i64(self.steps)), outer.end)
         return Part(
-            [replace(outer, begin=begin, end=end), *rest], kept,
+            [replace(outer, begin=begin, end=end), *rest],
+            kept,
             e.b.icmp_signed("==", block, i64(0)),
             e.b.icmp_signed("==", block, i64(self.blocks - 1)),
-        )  # fmt: skip
+        )
 
     def _unit(self) -> UnitTile | None:
         """The tiles of a matrix unit, if it takes the product."""

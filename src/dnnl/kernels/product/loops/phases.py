@@ -25,7 +25,7 @@ from dnnl.kernels.product.pack.on_the_fly import IndexOf, Made
 from dnnl.kernels.product.pack.pairs import Narrow, emit_flags, narrow
 from dnnl.kernels.product.pack.up_converted import emit_widened
 from dnnl.kernels.product.plan.computed_scales import emit_scales
-from dnnl.kernels.product.plan.conf import Conf
+from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.kernels.shared.copies import emit_copies, emit_copy
 from dnnl.runtime.image import Phase
 from dnnl.types.arg import Arg
@@ -34,7 +34,7 @@ from dnnl.types.dtype import DataType
 SCALED_SUMS = Multiply(DataType.f32, DataType.f32, 1, FLOAT_PRODUCTS)
 """How sums of segments are kept: as those of floats."""
 
-AnyConf = TypeVar("AnyConf", bound=Conf)
+AnyConf = TypeVar("AnyConf", bound=ProductConf)
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class Indices:
     column_sums: tuple[Affine, ...] = ()
 
 
-def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth) -> Finish:
+def finish(
+    conf: ProductConf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth
+) -> Finish:
     """The end of the product that computes ``dst`` from sums of that depth."""
     here = conf.copy_out is None
     post_ops = conf.post_ops if here or conf.quantization.computed is not None else ()
@@ -78,15 +80,22 @@ def finish(conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: D
     if conf.weight_sums is not None:
         weight_sums = conf.weight_sums.operand(arguments, at.weights)
     return Finish(
-        conf.multiply if whole else SCALED_SUMS, conf.core, dst, bias,
+        conf.multiply if whole else SCALED_SUMS,
+        conf.core,
+        dst,
+        bias,
         Epilogue(post_ops, dst, arguments),
         Quantizer(quantization, tensors, arguments, requantizes=True),
-        conf.factors, depth, row_sums, column_sums, weight_sums,
-    )  # fmt: skip
+        conf.factors,
+        depth,
+        row_sums,
+        column_sums,
+        weight_sums,
+    )
 
 
 def segments(
-    conf: Conf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
+    conf: ProductConf, arguments: Arguments, dst: Operand, at: Indices, depth: Depth, axis: Axis
 ) -> Segments | None:
     """The segments along ``axis`` of a product that has some, each of that depth."""
     if not conf.segment:
@@ -97,24 +106,31 @@ def segments(
     }
     sums = None if conf.row_sums is None else conf.row_sums.operand(arguments, at.row_sums)
     end = Finish(
-        conf.multiply, DataType.f32, dst, None, Epilogue((), dst, arguments),
-        Quantizer(conf.per_segment, tensors, arguments), conf.factors, depth, sums,
-    )  # fmt: skip
+        conf.multiply,
+        DataType.f32,
+        dst,
+        None,
+        Epilogue((), dst, arguments),
+        Quantizer(conf.per_segment, tensors, arguments),
+        conf.factors,
+        depth,
+        sums,
+    )
     return Segments(axis, end)
 
 
-def made(conf: Conf, arguments: Arguments, at: IndexOf) -> Made | None:
+def made(conf: ProductConf, arguments: Arguments, at: IndexOf) -> Made | None:
     """What threads make panels of, of weights that are ``at`` these indices."""
     return None if conf.made is None else conf.made.bound(arguments, at)
 
 
-def other_way(conf: Conf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
+def other_way(conf: ProductConf, arguments: Arguments, src: Operand, isa: Isa) -> Narrow | None:
     """The way of panels that are small enough through a product that reads ``src``."""
     given = conf.flags, conf.src, conf.weights[1], src, conf.multiply
     return narrow(*given, arguments, isa)
 
 
-def emit_sums(module: Module, conf: Conf, arguments: Arguments) -> Iterable[Phase]:
+def emit_sums(module: Module, conf: ProductConf, arguments: Arguments) -> Iterable[Phase]:
     """Write the sums of the rows and columns of matrices, if they are needed."""
     if conf.row_sums is not None:
         yield from conf.row_sums.emit(module, arguments)
@@ -172,9 +188,17 @@ def emit(
         symbol = f"{name}_out__{dst[1].data_type}__{isa.lanes}x1__{isa.name}"
         phases.append(
             emit_copy(
-                module, symbol, given, dst, arguments, post_ops,
-                conf.quantization.of_arguments((Arg.DST,)), storage(conf.core).element,
-                conf.dropout, stochastic=conf.stochastic, requantizes=True,
+                module,
+                symbol,
+                given,
+                dst,
+                arguments,
+                post_ops,
+                conf.quantization.of_arguments((Arg.DST,)),
+                storage(conf.core).element,
+                conf.dropout,
+                stochastic=conf.stochastic,
+                requantizes=True,
             )
-        )  # fmt: skip
+        )
     return phases

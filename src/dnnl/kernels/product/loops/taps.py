@@ -90,9 +90,13 @@ class Taps:
         ]
 
     def _apart(
-        self, sums: Tile, factors: Factors, levels: list[Level], seen: list[_Seen],
+        self,
+        sums: Tile,
+        factors: Factors,
+        levels: list[Level],
+        seen: list[_Seen],
         inner: list[Level],
-    ) -> Tile:  # fmt: skip
+    ) -> Tile:
         """``sums`` with the taps that each pixel has, inside ``levels``: one loop over those that
         all have, and for each pixel those before and behind them."""
         # The further on a pixel is, the further back its taps begin and end.
@@ -143,9 +147,13 @@ class Taps:
 
 
 def _sides(
-    e: Emitter, sums: Tile, factors: Factors, own: Level, done: tuple[Value, Value],
+    e: Emitter,
+    sums: Tile,
+    factors: Factors,
+    own: Level,
+    done: tuple[Value, Value],
     inner: list[Level],
-) -> Tile:  # fmt: skip
+) -> Tile:
     """``sums`` with those of their ``own`` taps that lie before and behind what is ``done``."""
     low, high = done
     before = e.smaller(low, own.end)

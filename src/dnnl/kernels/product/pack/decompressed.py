@@ -25,7 +25,7 @@ from dnnl.codegen.memory.access import Access, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.product.brgemm import AHEAD
-from dnnl.codegen.product.decompress import Words
+from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.problem import Panels, Shape
 from dnnl.kernels.product.compensation.segments import cut
@@ -64,9 +64,15 @@ class Decompressing(Making):
 
 
 def decompressing(
-    isa: Isa, src: MemoryDesc, weights: Argument, way: Multiply, wanted: Panels,
-    quantization: Quantization, terms: int, shape: Shape,
-) -> Decompressing | None:  # fmt: skip
+    isa: Isa,
+    src: MemoryDesc,
+    weights: Argument,
+    way: Multiply,
+    wanted: Panels,
+    quantization: Quantization,
+    terms: int,
+    shape: Shape,
+) -> Decompressing | None:
     """How threads make the ``wanted`` panels of weights for a product of ``src``, or None where
     these lie otherwise, or change from one word to the next."""
     _, desc = weights
@@ -77,7 +83,7 @@ def decompressing(
         return None
     loads = Multiply(DataType.f32, desc.data_type, 1, FLOATS)
     if desc.data_type.bits < 8:
-        words = Words.of(isa, desc.data_type)
+        words = PackedMultiply.of(isa, desc.data_type)
         if words is None:
             return None
         loads = words
@@ -108,10 +114,10 @@ class Decompressed(Made):
         return lcm(self.making.way.group, way.group) // way.group
 
     def writer(self, room: Room) -> Writer:
-        return _Writer(self, room)
+        return _DecompressedWriter(self, room)
 
 
-class _Writer(Writer):
+class _DecompressedWriter(Writer):
     def __init__(self, made: Decompressed, room: Room) -> None:
         super().__init__(room)
         self._made, way = made, room.way
@@ -127,9 +133,8 @@ class _Writer(Writer):
         e, each = self.e, self._unit // self.room.way.group
         (first, _), (last, _) = (e.divmod(word, each) for word in words)
         e.loop(
-            first, last, lambda unit: self._write_unit(env, unit, start),
-            unroll=False, name="unit",
-        )  # fmt: skip
+            first, last, lambda unit: self._write_unit(env, unit, start), unroll=False, name="unit"
+        )
 
     def _write_unit(self, env: Env, unit: Value, start: Value) -> None:
         """Write the words of a unit, of which all have the same scales and zero points."""
@@ -138,10 +143,12 @@ class _Writer(Writer):
         scales, zeros = self._values({**env, made.segments: segment})
         first = e.mul(unit, self._unit // self._step)
         e.loop(
-            first, e.add(first, i64(self._unit // self._step)),
+            first,
+            e.add(first, i64(self._unit // self._step)),
             lambda number: self._write_words(env, number, start, scales, zeros),
-            unroll=False, name="words",
-        )  # fmt: skip
+            unroll=False,
+            name="words",
+        )
 
     def _values(self, env: Env) -> tuple[Values, Values]:
         """The scales and the zero points of a segment, for each vector of columns."""
@@ -150,9 +157,16 @@ class _Writer(Writer):
 
         def place_of(v: int) -> Place:
             return Place(
-                self.e, self.room.pointers, self._accesses, {**env, columns.vector: i64(v)},
-                columns.lane, columns.lane.extent, masked=True, domain=domain, core=F32,
-            )  # fmt: skip
+                self.e,
+                self.room.pointers,
+                self._accesses,
+                {**env, columns.vector: i64(v)},
+                columns.lane,
+                columns.lane.extent,
+                masked=True,
+                domain=domain,
+                core=F32,
+            )
 
         places = [place_of(v) for v in range(columns.vector.extent)]
         argument = self._made.making.weights[0]

@@ -64,9 +64,14 @@ def take_flags(
 
 
 def narrow(
-    flags: Argument | None, src: Argument, weights: MemoryDesc, read: Operand, way: Multiply,
-    arguments: Arguments, isa: Isa,
-) -> Narrow | None:  # fmt: skip
+    flags: Argument | None,
+    src: Argument,
+    weights: MemoryDesc,
+    read: Operand,
+    way: Multiply,
+    arguments: Arguments,
+    isa: Isa,
+) -> Narrow | None:
     """The other way through a product that reads ``read``, which is ``src`` widened."""
     by_pairs = Pairs.of(isa, way)
     if flags is None or by_pairs is None:

@@ -66,9 +66,14 @@ class Moving(Making):
 
 
 def moving(
-    isa: Isa, src: MemoryDesc, weights: Argument, way: Multiply, wanted: Panels, terms: int,
+    isa: Isa,
+    src: MemoryDesc,
+    weights: Argument,
+    way: Multiply,
+    wanted: Panels,
+    terms: int,
     shape: Shape,
-) -> Moving | None:  # fmt: skip
+) -> Moving | None:
     """How threads make the ``wanted`` panels of weights for a product of ``src``, or None where
     these do not lie in rows or columns, words have another size, panels are looked at before
     (`product_pairs`) or lie in blocks of src, or would be made several times since no cache keeps
@@ -115,7 +120,7 @@ class Moved(Made):
         return _Turned(self, room) if self.making.square else _InRows(self, room)
 
 
-class _Writer(Writer):
+class _RepackedWriter(Writer):
     """Where the weights are."""
 
     def __init__(self, made: Moved, room: Room) -> None:
@@ -151,7 +156,7 @@ class _Writer(Writer):
         self.e.branch(before, lambda: some(columns.width), lambda: some(self._last))
 
 
-class _InRows(_Writer):
+class _InRows(_RepackedWriter):
     def write(self, env: Env, panels: Span, words: Span, start: Value) -> None:
         """Row by row, of which all panels read a run, so that pages are found once."""
 
@@ -188,7 +193,7 @@ class _InRows(_Writer):
         return rows[0]
 
 
-class _Turned(_Writer):
+class _Turned(_RepackedWriter):
     def write_panel(self, env: Env, words: Span, start: Value) -> None:
         """One vector of columns after the other: processors follow as many streams."""
         e, square = self.e, self._made.making.square

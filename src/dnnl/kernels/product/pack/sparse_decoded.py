@@ -118,10 +118,10 @@ class Expanded(Made):
         return STRETCH
 
     def writer(self, room: Room) -> Writer:
-        return _Writer(self, room)
+        return _SparseWriter(self, room)
 
 
-class _Writer(Writer):
+class _SparseWriter(Writer):
     """Stretch by stretch, whose words lie behind each other as the bits and the values do."""
 
     def __init__(self, made: Expanded, room: Room) -> None:
@@ -142,8 +142,12 @@ class _Writer(Writer):
             place = e.add(e.mul(panel, stretches), number)
             where = e.element(self.room.pointers[self._made.places], place, I64)
             taken = self._held(e.b.load(where, typ=I64, align=8))
-            self._write(e.add(e.mul(panel, self._words), begin), count, taken,
-                        self.room.row(start, begin, 0))  # fmt: skip
+            self._write(
+                e.add(e.mul(panel, self._words), begin),
+                count,
+                taken,
+                self.room.row(start, begin, 0),
+            )
 
         e.loop(first, e.add(last, more), stretch, unroll=False, name="stretch")
 

@@ -82,10 +82,10 @@ class Unpacked(Made):
         return 1
 
     def writer(self, room: Room) -> Writer:
-        return _Writer(self, room)
+        return _UnpackedWriter(self, room)
 
 
-class _Writer(Writer):
+class _UnpackedWriter(Writer):
     """Each word of a vector of columns by itself."""
 
     def __init__(self, made: Unpacked, room: Room) -> None:

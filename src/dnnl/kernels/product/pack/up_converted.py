@@ -56,16 +56,24 @@ def take_widened(scratchpad: Scratchpad, src: MemoryDesc) -> Argument:
     slot, words = scratchpad.take(MemoryDesc(((src.size - src.offset0) // _WORD,), "s64"))
     begin = words.offset0 * _WORD  # in elements of 16 bits
     made = MemoryDesc(
-        src.dims, src.data_type, src.strides, inner_blocks=src.inner_blocks,
-        padded_dims=src.padded_dims, offset0=begin,
-    )  # fmt: skip
+        src.dims,
+        src.data_type,
+        src.strides,
+        inner_blocks=src.inner_blocks,
+        padded_dims=src.padded_dims,
+        offset0=begin,
+    )
     return slot, made
 
 
 def emit_widened(
-    module: Module, symbol: str, src: Argument, dst: Argument, flags: Argument | None,
+    module: Module,
+    symbol: str,
+    src: Argument,
+    dst: Argument,
+    flags: Argument | None,
     arguments: Arguments,
-) -> Phase:  # fmt: skip
+) -> Phase:
     """Write the phase that widens the memory of ``src``, unless all ``flags`` are zero."""
     slot, words = words_of(src[1], dst)
     axis = Axis(words.dims[0], "word")

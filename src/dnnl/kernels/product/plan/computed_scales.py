@@ -19,7 +19,7 @@ from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.errors import InvalidArguments
-from dnnl.kernels.product.base.problem import Problem
+from dnnl.kernels.product.base.problem import ProductProblem
 from dnnl.kernels.shared.scratchpad import Argument
 from dnnl.kernels.shared.types import SMALL_FLOATS
 from dnnl.runtime.image import Phase
@@ -32,7 +32,7 @@ from dnnl.types.scales import ScaleSpec
 _SCALED = SMALL_FLOATS | {DataType.f4_e2m1, DataType.s8}
 
 
-def refuse_computed(spec: ScaleSpec, problem: Problem) -> Refusal | None:
+def refuse_computed(spec: ScaleSpec, problem: ProductProblem) -> Refusal | None:
     """Why no scales can be computed for dst, or None.
 
     Raises InvalidArguments where they do not vary along all dimensions.
@@ -58,9 +58,13 @@ def refuse_computed(spec: ScaleSpec, problem: Problem) -> Refusal | None:
 
 
 def emit_scales(
-    module: Module, symbol: str, given: Argument, dst: DataType, spec: ScaleSpec,
+    module: Module,
+    symbol: str,
+    given: Argument,
+    dst: DataType,
+    spec: ScaleSpec,
     arguments: Arguments,
-) -> Phase:  # fmt: skip
+) -> Phase:
     """Write a phase that computes the scales of ``given``, which is to become ``dst``."""
     dims, size = given[1].dims, spec.groups[-1]
     axes, term = letters((*dims[:-1], dims[-1] // size)), Axis(size, "term")

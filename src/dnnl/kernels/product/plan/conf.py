@@ -14,7 +14,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.brgemm import TileShape, max_rows
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.blocking import Blocking, Size, choose_blocking
-from dnnl.kernels.product.base.problem import NONE, Panels, Problem, Shape, as_read, plain
+from dnnl.kernels.product.base.problem import NONE, Panels, ProductProblem, Shape, as_read, plain
 from dnnl.kernels.product.base.types import refuse_tensors
 from dnnl.kernels.product.compensation.columns import ColumnSums, summed_before
 from dnnl.kernels.product.compensation.rows import RowSums, refuse_reductions
@@ -36,7 +36,7 @@ from dnnl.kernels.product.plan.dot_kind import (
     segments_of,
     usual_way,
 )
-from dnnl.kernels.product.plan.summary import Inside
+from dnnl.kernels.product.plan.summary import PlanSummary
 from dnnl.kernels.product.unit import tiles as product_tiles
 from dnnl.kernels.shared.scratchpad import Argument, Relayout, Scratchpad
 from dnnl.types.arg import Arg
@@ -51,7 +51,7 @@ _FEW_ROWS = 3
 
 
 @dataclass(frozen=True)
-class Conf:
+class ProductConf:
     """A product with every layout decided: the operands as the product reads and writes them, and
     what to copy.
 
@@ -101,18 +101,22 @@ class Conf:
         return self.widened or self.src
 
     @property
-    def inside(self) -> Inside:
+    def inside(self) -> PlanSummary:
         """What was decided, for people."""
         copies = self.copies_in
         if self.widened is not None:
             copies = (*copies, (self.src, words_of(self.src[1], self.widened)))
-        return Inside(
-            self.multiply, self.blocking, copies, self.copy_out, pairs=self.flags is not None,
+        return PlanSummary(
+            self.multiply,
+            self.blocking,
+            copies,
+            self.copy_out,
+            pairs=self.flags is not None,
             made_of=None if self.made is None else self.made.weights[1].data_type,
-        )  # fmt: skip
+        )
 
 
-def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
+def resolve(problem: ProductProblem, isa: Isa, shape: Shape) -> ProductProblem:
     """Decide the layouts that are ``any``: row-major ones, and panels for the weights."""
     decided: dict[str, Any] = {
         name: plain(desc)
@@ -128,13 +132,13 @@ def resolve(problem: Problem, isa: Isa, shape: Shape) -> Problem:
     return problem
 
 
-def refuse_problem(problem: Problem) -> Refusal | None:
+def refuse_problem(problem: ProductProblem) -> Refusal | None:
     """Why a convolution cannot be generated, or None."""
     refusal = refuse_tensors(problem.src, problem.weights, problem.bias, problem.dst)
     return refusal or refuse(problem.post_ops, problem.dst)
 
 
-def refuse_matrices(problem: Problem) -> Refusal | None:
+def refuse_matrices(problem: ProductProblem) -> Refusal | None:
     """Why a product of matrices cannot be generated, or None."""
     tensors = {
         int(Arg.SRC): problem.src,
@@ -152,9 +156,14 @@ def refuse_matrices(problem: Problem) -> Refusal | None:
 
 
 def plan(
-    problem: Problem, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape,
+    problem: ProductProblem,
+    isa: Isa,
+    src: Argument,
+    weights: Argument,
+    terms: int,
+    shape: Shape,
     expanded: tuple[Making, Panels] | None = None,
-) -> Conf:  # fmt: skip
+) -> ProductConf:
     """Copy what the product cannot walk. ``src`` and ``weights`` say whose memory they are; each
     sum has so many ``terms``. Packed weights are ``expanded`` into such panels."""
     factors, scratchpad = (src[0], weights[0]), Scratchpad()
@@ -185,25 +194,40 @@ def plan(
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
     in_rows = not (wanted.desc.inner_blocks or ones or shape.columns_apart(wanted.desc))
     blocking = _blocking(
-        problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows,
+        problem, isa, way, wanted.vectors, terms, ones=ones, in_rows=in_rows, made=read.made
+    )
+    return ProductConf(
+        src=read.src,
+        weights=read.weights,
+        dst=dst,
+        bias=problem.bias,
+        post_ops=problem.post_ops,
+        quantization=quantization,
+        dequantized=choice.dequantized,
+        factors=factors,
+        multiply=way,
+        core=core,
+        blocking=blocking,
+        row_sums=sums,
+        copies_in=tuple(scratchpad.copies),
+        copy_out=copy_out,
+        scratchpad=scratchpad.size,
+        dropout=problem.dropout,
+        stochastic=problem.stochastic,
+        segment=segment,
+        per_segment=NONE if parts is None else parts.inner,
+        widened=wide,
+        flags=flags,
         made=read.made,
-    )  # fmt: skip
-    return Conf(
-        src=read.src, weights=read.weights, dst=dst, bias=problem.bias, post_ops=problem.post_ops,
-        quantization=quantization, dequantized=choice.dequantized, factors=factors,
-        multiply=way, core=core, blocking=blocking, row_sums=sums,
-        copies_in=tuple(scratchpad.copies), copy_out=copy_out, scratchpad=scratchpad.size,
-        dropout=problem.dropout, stochastic=problem.stochastic, segment=segment,
-        per_segment=NONE if parts is None else parts.inner, widened=wide, flags=flags,
-        made=read.made, weight_sums=columns,
-    )  # fmt: skip
+        weight_sums=columns,
+    )
 
 
 class _Choice(NamedTuple):
     """What is multiplied and how, in which ``parts`` sums are cut, what is ``dequantized`` where it
     is copied, and what threads make panels of."""
 
-    problem: Problem
+    problem: ProductProblem
     way: Multiply
     parts: Cut | None
     dequantized: Quantization
@@ -211,9 +235,13 @@ class _Choice(NamedTuple):
 
 
 def _choose(
-    problem: Problem, factors: tuple[int, int], isa: Isa, weights: Argument, terms: int,
+    problem: ProductProblem,
+    factors: tuple[int, int],
+    isa: Isa,
+    weights: Argument,
+    terms: int,
     shape: Shape,
-) -> _Choice:  # fmt: skip
+) -> _Choice:
     changing = needs_floats(problem, factors, shape)
     given = problem.quantization.of_arguments(factors) if changing else NONE
     narrow = in_bf16(problem, factors, isa, shape, changing=changing)
@@ -234,9 +262,14 @@ def _choose(
 
 
 def _made(
-    problem: Problem, factors: tuple[int, int], isa: Isa, weights: Argument,
-    dequantized: Quantization, terms: int, shape: Shape,
-) -> _Choice | None:  # fmt: skip
+    problem: ProductProblem,
+    factors: tuple[int, int],
+    isa: Isa,
+    weights: Argument,
+    dequantized: Quantization,
+    terms: int,
+    shape: Shape,
+) -> _Choice | None:
     """A product of panels of bf16 that threads make, if they can."""
     way = usual_way(problem, isa)
     assert way is not None, "bf16 is multiplied everywhere"
@@ -260,9 +293,15 @@ class _Read(NamedTuple):
 
 
 def _read(
-    choice: _Choice, isa: Isa, src: Argument, weights: Argument, terms: int, shape: Shape,
-    scratchpad: Scratchpad, expanded: tuple[Making, Panels] | None,
-) -> _Read:  # fmt: skip
+    choice: _Choice,
+    isa: Isa,
+    src: Argument,
+    weights: Argument,
+    terms: int,
+    shape: Shape,
+    scratchpad: Scratchpad,
+    expanded: tuple[Making, Panels] | None,
+) -> _Read:
     """Copy src and weights where they do not lie as they are wanted."""
     problem, way, made = choice.problem, choice.way, choice.made
     factors = src[0], weights[0]
@@ -298,7 +337,7 @@ def _read(
 
 
 def _result(
-    problem: Problem, core: DataType, shape: Shape, scratchpad: Scratchpad
+    problem: ProductProblem, core: DataType, shape: Shape, scratchpad: Scratchpad
 ) -> tuple[Argument, Relayout | None]:
     """What the product writes, and the copy behind it where that is not dst."""
     dst: Argument = (Arg.DST, problem.dst)
@@ -311,9 +350,16 @@ def _result(
 
 
 def _blocking(
-    problem: Problem, isa: Isa, way: Multiply, vectors: int, terms: int, *, ones: bool,
-    in_rows: bool, made: Making | None,
-) -> Blocking:  # fmt: skip
+    problem: ProductProblem,
+    isa: Isa,
+    way: Multiply,
+    vectors: int,
+    terms: int,
+    *,
+    ones: bool,
+    in_rows: bool,
+    made: Making | None,
+) -> Blocking:
     """The tile, and what is kept in which cache."""
     *_, rows, columns = problem.dst.dims
     if way.tiles is not None:
@@ -323,9 +369,14 @@ def _blocking(
         tile = TileShape(alike(rows, most), vectors)
     width = vectors * isa.lanes
     size = Size(
-        rows, -(-columns // width), -(-terms // way.group),
-        way.word_bytes, way.group * width * way.b.bits // 8,
-        fast=way.tiles is not None, in_rows=way.group if in_rows else 0,
-        made=made is not None, row_bytes=0 if made is None else made.row_bytes,
-    )  # fmt: skip
+        rows,
+        -(-columns // width),
+        -(-terms // way.group),
+        way.word_bytes,
+        way.group * width * way.b.bits // 8,
+        fast=way.tiles is not None,
+        in_rows=way.group if in_rows else 0,
+        made=made is not None,
+        row_bytes=0 if made is None else made.row_bytes,
+    )
     return choose_blocking(isa, tile, size)

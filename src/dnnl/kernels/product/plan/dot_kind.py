@@ -9,9 +9,16 @@ from math import prod
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.product.brgemm import choose_vectors, max_rows
-from dnnl.codegen.product.decompress import PairedWords, Words
+from dnnl.codegen.product.decompress import PackedMultiply, PairedWords
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.kernels.product.base.problem import NONE, Problem, Shape, as_read, becomes_floats, plain
+from dnnl.kernels.product.base.problem import (
+    NONE,
+    ProductProblem,
+    Shape,
+    as_read,
+    becomes_floats,
+    plain,
+)
 from dnnl.kernels.product.base.types import multiplies_integers, way_of
 from dnnl.kernels.product.compensation.segments import Cut, cut
 from dnnl.kernels.product.unit import tiles as product_tiles
@@ -31,27 +38,27 @@ FEW_ROWS, FEWER_ROWS, FEW_ROWS_OF_PAIRS = 511, 31, 255
 ROWS_OF_MADE = 6
 
 
-def usual_way(problem: Problem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
+def usual_way(problem: ProductProblem, isa: Isa, *, tiled: bool = True) -> Multiply | None:
     types = problem.src.data_type, problem.weights.data_type
     return way_of(isa, *types, problem.narrow, tiled=tiled)
 
 
-def beside_floats(problem: Problem) -> bool:
+def beside_floats(problem: ProductProblem) -> bool:
     """Whether weights of 4 bits are multiplied by f32, or what becomes that."""
     return becomes_floats(problem) and problem.weights.data_type.bits == 4
 
 
-def packed_way(problem: Problem, isa: Isa, shape: Shape) -> Multiply | None:
+def packed_way(problem: ProductProblem, isa: Isa, shape: Shape) -> Multiply | None:
     """How weights are read from panels that are made for them, where that is not how they are
     multiplied by many rows."""
     if shape.simple or not becomes_floats(problem):
         return None
     if problem.weights.data_type in SMALL_FLOATS:
         return Multiply(DataType.f32, problem.weights.data_type, 1, FLOAT_PRODUCTS)
-    return Words.of(isa, problem.weights.data_type)
+    return PackedMultiply.of(isa, problem.weights.data_type)
 
 
-def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
+def direct_way(problem: ProductProblem, isa: Isa, terms: int, shape: Shape) -> Multiply | None:
     """How a src of floats is multiplied by weights that become f32 or bf16 when they are loaded, as
     they lie."""
     if problem.src.data_type not in FLOATS or shape.simple:
@@ -61,11 +68,13 @@ def direct_way(problem: Problem, isa: Isa, terms: int, shape: Shape) -> Multiply
     return way if rows <= _most_rows(problem, way) else None
 
 
-def _loaded_way(problem: Problem, isa: Isa, terms: int, shape: Shape, rows: int) -> Multiply | None:
+def _loaded_way(
+    problem: ProductProblem, isa: Isa, terms: int, shape: Shape, rows: int
+) -> Multiply | None:
     """`direct_way` for any number of rows."""
     src, weights = problem.src, problem.weights
     apart = shape.columns_apart(weights)
-    turned = Words.in_columns(isa, weights.data_type, apart) if apart else None
+    turned = PackedMultiply.in_columns(isa, weights.data_type, apart) if apart else None
     if weights.data_type is src.data_type and _better_made(problem, isa, terms, rows, apart):
         return None
     if turned is not None and rows <= max_rows(isa, 1, turned.parts):
@@ -76,15 +85,15 @@ def _loaded_way(problem: Problem, isa: Isa, terms: int, shape: Shape, rows: int)
         return Multiply(DataType.f32, weights.data_type, 1, FLOAT_PRODUCTS)
     if not beside_floats(problem):
         return None
-    in_rows = Words.of(isa, weights.data_type, rows=True)
+    in_rows = PackedMultiply.of(isa, weights.data_type, rows=True)
     if in_rows is not None:
         read = as_read(src, in_rows, shape)
         if shape.panels(read, weights, in_rows, False).desc == weights:
             return in_rows
-    return _paired(problem, isa) or Words.of(isa, weights.data_type)
+    return _paired(problem, isa) or PackedMultiply.of(isa, weights.data_type)
 
 
-def _better_made(problem: Problem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
+def _better_made(problem: ProductProblem, isa: Isa, terms: int, rows: int, apart: int) -> bool:
     """Whether threads had better make panels of weights of src's type, whose columns lie so far
     ``apart``: for what multiplies more than two f32 at a time, and where columns evict each other
     from the first-level cache, which the square of words in registers reads a part of a line of."""
@@ -97,7 +106,7 @@ def _better_made(problem: Problem, isa: Isa, terms: int, rows: int, apart: int) 
     return usual.group > 1 or (rows > 1 and evicted)
 
 
-def _paired(problem: Problem, isa: Isa) -> PairedWords | None:
+def _paired(problem: ProductProblem, isa: Isa) -> PairedWords | None:
     """How a src that is bf16, or may become it, is multiplied by weights of 4 bits in panels, if an
     instruction takes bf16. Processors with a matrix unit have it at half the rate of f32."""
     if DataType.bf16 not in (problem.src.data_type, problem.narrow) or isa.matrix is not None:
@@ -105,7 +114,7 @@ def _paired(problem: Problem, isa: Isa) -> PairedWords | None:
     return PairedWords.beside_bf16(isa, problem.weights.data_type)
 
 
-def _most_rows(problem: Problem, way: Multiply | None) -> int:
+def _most_rows(problem: ProductProblem, way: Multiply | None) -> int:
     """For how many rows weights are worth to be decompressed again in each tile, if they are
     multiplied in this way."""
     if problem.narrow is DataType.f32:
@@ -120,8 +129,8 @@ def _aligned(weights: MemoryDesc) -> bool:
 
 
 def in_bf16(
-    problem: Problem, factors: tuple[int, int], isa: Isa, shape: Shape, *, changing: bool
-) -> Problem | None:
+    problem: ProductProblem, factors: tuple[int, int], isa: Isa, shape: Shape, *, changing: bool
+) -> ProductProblem | None:
     """The product with weights of few bits as bf16, if an instruction multiplies these faster than
     f32. As they are they lose nothing; where what is ``changing`` within a sum are not powers of
     two, they are rounded, which has to be allowed."""
@@ -143,10 +152,14 @@ def in_bf16(
 
 
 def segments_of(
-    problem: Problem, factors: tuple[int, int], shape: Shape, terms: int, way: Multiply | None
+    problem: ProductProblem,
+    factors: tuple[int, int],
+    shape: Shape,
+    terms: int,
+    way: Multiply | None,
 ) -> Cut | None:
     """The segments in which values do not change, if the product can walk them."""
-    in_registers = way is not None and (way.a is DataType.f32 or isinstance(way, Words))
+    in_registers = way is not None and (way.a is DataType.f32 or isinstance(way, PackedMultiply))
     if way is None or not (way.is_integer or in_registers) or shape.simple:
         return None
     if problem.src.data_type in FLOATS and prod(problem.dst.dims[:-1]) > _most_rows(problem, way):
@@ -159,7 +172,7 @@ def segments_of(
     return None if parts.size % way.group or problem.src.inner_blocks else parts
 
 
-def needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bool:
+def needs_floats(problem: ProductProblem, factors: tuple[int, int], shape: Shape) -> bool:
     """Whether scales or zero points of a factor cannot be left to the end of the sums: they change
     from one term to the next, or shift what is no sum of integers."""
     tensors = {
@@ -178,7 +191,7 @@ def needs_floats(problem: Problem, factors: tuple[int, int], shape: Shape) -> bo
     )
 
 
-def of_floats(problem: Problem, factors: tuple[int, int]) -> Problem:
+def of_floats(problem: ProductProblem, factors: tuple[int, int]) -> ProductProblem:
     """The product of what src and weights stand for, with nothing but dst quantized."""
     wide = DataType.f64 if problem.src.data_type is DataType.f64 else problem.narrow
 

@@ -12,7 +12,7 @@ from dnnl.types.dtype import DataType
 
 
 @dataclass(frozen=True)
-class Inside:
+class PlanSummary:
     """How factors are multiplied, what is kept in registers and in caches (None where loops decide
     that), and what is copied before and after the products. Panels of small weights may be
     multiplied by ``pairs`` of bytes; threads make them of weights of the type ``made_of``."""
@@ -30,7 +30,7 @@ class Inspectable(Protocol):
     """The configuration of a kernel that lets people look inside."""
 
     @property
-    def inside(self) -> Inside:
+    def inside(self) -> PlanSummary:
         """What was decided."""
 
 

@@ -55,9 +55,16 @@ class Pending:
     ``line`` of places and of the rows of sums up to the next one it has the numbers."""
 
     def __init__(
-        self, e: Emitter, multiply: Multiply, rows: int, vectors: int, room: Value,
-        axes: Iterable[Axis], end_at: Callable[[Env], End], line: tuple[int, int],
-    ) -> None:  # fmt: skip
+        self,
+        e: Emitter,
+        multiply: Multiply,
+        rows: int,
+        vectors: int,
+        room: Value,
+        axes: Iterable[Axis],
+        end_at: Callable[[Env], End],
+        line: tuple[int, int],
+    ) -> None:
         self.e, self._multiply, self._vectors = e, multiply, vectors
         self._room, self._end_at, self._line = room, end_at, line
         self._size = rows * vectors * multiply.zero(e).type.count

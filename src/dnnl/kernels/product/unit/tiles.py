@@ -111,9 +111,13 @@ class UnitTile:
     A of which ``tilings`` has all combinations."""
 
     def __init__(
-        self, e: Emitter, multiply: Multiply, levels: Sequence[Level], vectors: int,
+        self,
+        e: Emitter,
+        multiply: Multiply,
+        levels: Sequence[Level],
+        vectors: int,
         tilings: Sequence[Sequence[int]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         assert e.isa.matrix is not None
         self.e, self.multiply, self.levels = e, multiply, list(levels)
         self._unit, self._matrix, self._vectors = Tiles(e, multiply), e.isa.matrix, vectors
@@ -248,11 +252,12 @@ class UnitTile:
         def finish() -> Values:
             step = e.isa.lanes if end.turned else e.isa.lanes // 2
             self._by_rows(
-                range(rows), step,
+                range(rows),
+                step,
                 lambda first, chosen: end.part(first, len(chosen)).finish(
                     totals(first, len(chosen))
                 ),
-            )  # fmt: skip
+            )
             return ()
 
         if part.first is None:
@@ -304,9 +309,13 @@ class UnitTile:
         self._by_rows(rows, step, some, written=bool(rest) or end.banded)
 
     def _by_rows(
-        self, rows: Sequence[int], step: int, some: Callable[[Value, Sequence[int]], None],
-        *, written: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        rows: Sequence[int],
+        step: int,
+        some: Callable[[Value, Sequence[int]], None],
+        *,
+        written: bool = False,
+    ) -> None:
         """``some(first, rows)`` for so many rows at a time: in a loop, or ``written`` out."""
         whole = len(rows) // step * step
         if written:
@@ -314,9 +323,13 @@ class UnitTile:
                 some(i64(first), rows[first : first + step])
         else:
             self.e.loop(
-                i64(0), i64(whole), lambda first: some(first, rows[:step]),
-                step=step, unroll=False, name="rows",
-            )  # fmt: skip
+                i64(0),
+                i64(whole),
+                lambda first: some(first, rows[:step]),
+                step=step,
+                unroll=False,
+                name="rows",
+            )
         if whole < len(rows):
             some(i64(whole), rows[whole:])
 

@@ -185,9 +185,8 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
 
         def run() -> Any:
             call(
-                *values, False, 0.0, desc.epsilon,
-                out=work, save_mean=kept[0], save_invstd=kept[1],
-            )  # fmt: skip
+                *values, False, 0.0, desc.epsilon, out=work, save_mean=kept[0], save_invstd=kept[1]
+            )
             result = finish()
             return result.relu_() if relu else result
 
@@ -404,9 +403,11 @@ def _pooling(desc: PoolingDesc, _: PrimitiveAttr) -> Program:
 
 def _reduction(desc: ReductionDesc, _: PrimitiveAttr) -> Program:
     names = {
-        Alg.reduction_sum: "sum", Alg.reduction_mean: "mean", Alg.reduction_max: "amax",
+        Alg.reduction_sum: "sum",
+        Alg.reduction_mean: "mean",
+        Alg.reduction_max: "amax",
         Alg.reduction_min: "amin",
-    }  # fmt: skip
+    }
     name = names.get(desc.alg_kind)
     if name is None:
         raise Unimplemented(f"PyTorch is not asked for {desc.alg_kind}")

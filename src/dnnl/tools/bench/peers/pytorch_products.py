@@ -79,9 +79,14 @@ def _output_padding(desc: DeconvolutionDesc) -> list[int]:
     """What dst has beyond the size that the same padding at both ends leaves."""
     space = len(desc.strides)
     columns = zip(
-        desc.src_desc.dims[2:], desc.dst_desc.dims[2:], desc.weights_desc.dims[-space:],
-        desc.strides, desc.padding_l, desc.dilations, strict=True,
-    )  # fmt: skip
+        desc.src_desc.dims[2:],
+        desc.dst_desc.dims[2:],
+        desc.weights_desc.dims[-space:],
+        desc.strides,
+        desc.padding_l,
+        desc.dilations,
+        strict=True,
+    )
     behind = []
     for i, o, k, s, p, d in columns:
         behind.append(o - ((i - 1) * s + (k - 1) * (d + 1) + 1 - 2 * p))
@@ -153,9 +158,14 @@ def _check_padding(desc: ConvolutionDesc) -> None:
     """Raise unless the same padding at both ends gives the same sizes."""
     space = len(desc.strides)
     columns = zip(
-        desc.src_desc.dims[2:], desc.dst_desc.dims[2:], desc.weights_desc.dims[-space:],
-        desc.strides, desc.padding_l, desc.dilations, strict=True,
-    )  # fmt: skip
+        desc.src_desc.dims[2:],
+        desc.dst_desc.dims[2:],
+        desc.weights_desc.dims[-space:],
+        desc.strides,
+        desc.padding_l,
+        desc.dilations,
+        strict=True,
+    )
     for i, o, k, s, p, d in columns:
         if (i + 2 * p - (k - 1) * (d + 1) - 1) // s + 1 != o:
             raise Unimplemented("PyTorch pads both ends alike")

@@ -89,9 +89,13 @@ class _Steps:
         return run
 
     def _broadcast(
-        self, torch: Any, values: Values, kind: int, specs: Mapping[int, ScaleSpec],
+        self,
+        torch: Any,
+        values: Values,
+        kind: int,
+        specs: Mapping[int, ScaleSpec],
         dims: tuple[int, ...],
-    ) -> dict[int, Any]:  # fmt: skip
+    ) -> dict[int, Any]:
         """Scales or zero points by argument, of a shape that is broadcast to the tensors."""
 
         def tensor(array: Array, spec: ScaleSpec) -> Any:

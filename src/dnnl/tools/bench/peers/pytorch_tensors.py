@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dnnl.errors import Unimplemented
-from dnnl.tools.layout_grid import Axis, axes_of
+from dnnl.tools.layout_grid import GridAxis, axes_of
 from dnnl.types.dtype import DataType
 from dnnl.types.encoding import Grouped
 from dnnl.types.kinds import FormatKind
@@ -80,7 +80,7 @@ def split(*descs: MemoryDesc) -> list[View]:
     return [View(tuple(sizes), tuple(kept)) for kept in strides]
 
 
-def _stride(axes: Sequence[Axis], weight: int) -> int:
+def _stride(axes: Sequence[GridAxis], weight: int) -> int:
     """How far apart in memory elements are whose indices differ by ``weight``."""
     axis = max((axis for axis in axes if axis.weight <= weight), key=lambda axis: axis.weight)
     return axis.stride * (weight // axis.weight)
