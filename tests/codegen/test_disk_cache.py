@@ -129,7 +129,7 @@ def test_how_often_the_whole_folder_is_looked_at(tmp_path: Path) -> None:
 _USER = f"""
 import sys
 from pathlib import Path
-from dnnl.codegen.disk_cache import DiskCache
+from dnnl.codegen.compile.disk_cache import DiskCache
 from dnnl.runtime.image import Image, Phase
 cache = DiskCache(Path(sys.argv[1]), 20 * 1200)
 for turn in range(600):

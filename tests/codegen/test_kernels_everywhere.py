@@ -68,7 +68,7 @@ def test_another_process_generates_the_same_key_and_code() -> None:
     program = (
         "import sys, hashlib, dnnl; sys.path.insert(0, '.');"
         "from tests.codegen.cases import CASES;"
-        "from dnnl.codegen import jit;"
+        "from dnnl.codegen.compile import jit;"
         "r = dnnl.PrimitiveDesc(CASES['convolution'].desc, dnnl.Engine('cpu')).plan.recipe;"
         "print(jit.key(r), hashlib.sha256(str(r.kernel().module).encode()).hexdigest())"
     )
