@@ -35,6 +35,15 @@ CONVERTED_OPSET = 9
 _OWN = ("", "ai.onnx")
 """The names of ONNX's own domain."""
 
+_FLAGS = frozenset(
+    (
+        *("allowzero", "antialias", "ceil_mode", "count_include_pad", "exclude_outside"),
+        *("exclusive", "fmod", "noop_with_empty_axes", "reverse", "select_last_index"),
+        *("training_mode", "transA", "transB", "upper"),
+    )
+)
+"""The attributes that are 0 or 1: of other values each runtime makes something else."""
+
 _LARGEST = 2**31
 """Bytes that are too many for a protobuf."""
 
@@ -299,9 +308,14 @@ def _nodes(proto: onnx.GraphProto) -> tuple[Node, ...]:
         sources, results = tuple(node.input), tuple(node.output)
         bare = Node(node.op_type, name, sources, results, domain=domain)
         with blamed_on(bare):
-            nodes.append(replace(bare, attrs=_attributes(node)))
+            nodes.append(replace(bare, attrs=_attributes(node, own=not domain)))
     return tuple(nodes)
 
 
-def _attributes(proto: onnx.NodeProto) -> Mapping[str, Any]:
-    return {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+def _attributes(proto: onnx.NodeProto, *, own: bool) -> Mapping[str, Any]:
+    """The attributes of a node; flags of ONNX's ``own`` operators are 0 or 1."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in proto.attribute}
+    for name in _FLAGS.intersection(attributes if own else ()):
+        if attributes[name] not in (0, 1):
+            raise ModelError(f"attribute {name!r} = {attributes[name]!r} must be 0 or 1")
+    return attributes
