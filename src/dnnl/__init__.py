@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from dnnl.types.tag import FormatTag as FormatTag
     from dnnl.types.taps import Taps as Taps
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Error": "errors",
