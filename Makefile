@@ -17,7 +17,7 @@ help:
 	@echo 'make run       ResNet-50 on generated kernels, against the recorded output and ONNX Runtime'
 	@echo 'make test      the test suite'
 	@echo 'make lowest    the command line with every dependency at its lower bound'
-	@echo 'make lint      ruff and mypy'
+	@echo 'make lint      ruff, mypy and the subjects of commits since main'
 	@echo 'make fuzz      search for failures for MINUTES, other ones for each SEED'
 	@echo 'make bench     speed beside oneDNN, PyTorch and ONNX Runtime'
 	@echo 'make soak      MINUTES of all that a process does; build/soak.png shows what must not grow'
@@ -60,6 +60,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.commits
 
 fuzz: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED)
