@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from dnnl.codegen.isa import caches
 from dnnl.codegen.isa.caches import Caches
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.kernels.reorder import boxes
 
 SMALL_ITEM = 256
@@ -36,7 +36,7 @@ def small_is_large() -> Iterator[None]:
     """Kernels are written for caches that small tensors fill. They have smaller items, which their
     names do not tell: the caller keeps them apart from those of others."""
     with (
-        patch.object(sharing, "LEAST_WORK", SMALL_ITEM),
+        patch.object(work_items, "LEAST_WORK", SMALL_ITEM),
         patch.object(caches, "of", small_caches),
         patch.object(boxes, "_WORK_OF_A_ROW", SMALL_ITEM),
     ):

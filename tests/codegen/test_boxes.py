@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dnnl import MemoryDesc
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.kernels.reorder import boxes
 from dnnl.kernels.reorder.boxes import BoxTraversal, View
 from tests.check import offsets
@@ -114,7 +114,7 @@ def test_groups_and_broadcast() -> None:
 @pytest.mark.parametrize("work", [16, 1024])
 def test_rows_are_cut_so_that_there_are_enough(monkeypatch: pytest.MonkeyPatch, work: int) -> None:
     monkeypatch.setattr(boxes, "_WORK_OF_A_ROW", work)
-    monkeypatch.setattr(sharing, "LEAST_WORK", work)
+    monkeypatch.setattr(work_items, "LEAST_WORK", work)
     for dims, dst, src in (((5000,), "a", "a"), ((130, 70), "ab", "ba"), ((3, 1000), "ab", "ab")):
         views = [View(MemoryDesc(dims, "f32", tag)) for tag in (dst, src)]
         found = check(views)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dnnl.codegen.product.brgemm import SUMS_UNDER_WAY, TileShape
+from dnnl.codegen.product.brgemm import ACCUMULATOR_CHAINS, TileShape
 from dnnl.kernels.product.base.pixel_tiles import (
     BandRun,
     Spatial,
@@ -136,7 +136,7 @@ def test_short_rows_share_tiles() -> None:
     assert {run.width for run in tile_runs(w, 6, 7)} == {5, 6}
     assert rows_per_band((ONE, w, w), TileShape(6, 2), 0) == 1  # integers
     assert rows_per_band((ONE, h, h), TileShape(6, 2), 2) == 1
-    assert min(run.width for run in tile_runs(h, 6)) * 2 >= SUMS_UNDER_WAY
+    assert min(run.width for run in tile_runs(h, 6)) * 2 >= ACCUMULATOR_CHAINS
     assert rows_per_band((ONE, w, w), TileShape(14, 2), 2) == 2
     many = Spatial(21, 7, 15, 1, 0, 1)
     assert rows_per_band((ONE, many, many), TileShape(6, 2), 2) == 1  # taps to write out

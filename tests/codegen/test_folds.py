@@ -14,21 +14,21 @@ from dnnl.codegen.ir.vector import multiply_add
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, letters
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.folds import (
     Fold,
     Reduction,
     at_once,
     emit_fold,
+    exact_partials_desc,
     mean_and_variance,
     moments,
-    needed,
-    room,
+    partials_desc,
     sums,
 )
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.nest.schedule import BESIDE
+from dnnl.codegen.nest.schedule import REDUCTION_UNROLL
 from dnnl.reference.arrays import Array
 from dnnl.reference.tolerance import PRODUCT_SUM
 from dnnl.runtime.image import Phase
@@ -45,7 +45,7 @@ LAYOUTS = ["abcd", "acdb", "aBcd16b", "aBcd8b", "gaps", "dcba", "ABcd4b16a4b", "
 @pytest.fixture(autouse=True)
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little work is worth sharing out."""
-    monkeypatch.setattr(sharing, "LEAST_WORK", 256)
+    monkeypatch.setattr(work_items, "LEAST_WORK", 256)
 
 
 def statistics(isa: Isa, src: Memory, kept: tuple[int, ...] = (1,)) -> tuple[Memory, ...]:
@@ -53,7 +53,7 @@ def statistics(isa: Isa, src: Memory, kept: tuple[int, ...] = (1,)) -> tuple[Mem
     desc = described(tuple(src.desc.dims[dim] for dim in kept) or (1,), "abcd"[: len(kept) or 1])
     phases: list[Phase] = []
     per_kept = int(np.prod([src.desc.dims[dim] for dim in kept]))
-    scratch = room(isa, per_kept, src.desc.nelems() // per_kept, 4)
+    scratch = partials_desc(isa, per_kept, src.desc.nelems() // per_kept, 4)
 
     def build(module: Module) -> list[Phase]:
         axes = letters(src.desc.dims)
@@ -66,7 +66,7 @@ def statistics(isa: Isa, src: Memory, kept: tuple[int, ...] = (1,)) -> tuple[Mem
                 point.store(output, value)
 
         fold = Fold(
-            kept=tuple(axes[dim] for dim in kept),
+            parallel=tuple(axes[dim] for dim in kept),
             reduced=tuple(axis for dim, axis in enumerate(axes) if dim not in kept),
             inputs=(given,),
             outputs=outputs,
@@ -142,7 +142,7 @@ def test_long_sums_are_as_exact_as_short_ones(layout: str, isa: Isa) -> None:
         given, output = Operand(0, src.desc, index), Operand(1, desc, index[1:2])
         total = sums(lambda p, before: (p.e.b.fadd(before, p.load(given)),))
         fold = Fold(
-            kept=axes[1:2],
+            parallel=axes[1:2],
             reduced=(axes[0], *axes[2:]),
             inputs=(given,),
             outputs=(output,),
@@ -166,7 +166,7 @@ def test_gradients_of_scale_and_shift(layout: str, kind: str, isa: Isa) -> None:
     src, diff = random_of(described(dims, layout, kind)), random_of(described(dims, other, kind), 2)
     mean, factor = random_of(described((35,), "a"), 3), random_of(described((35,), "a"), 4)
     desc = described((35,), "a")
-    scratch = room(isa, 35, 3 * 6 * 11, 2)
+    scratch = partials_desc(isa, 35, 3 * 6 * 11, 2)
 
     def build(module: Module) -> list[Phase]:
         axes = letters(dims)
@@ -222,7 +222,7 @@ def test_what_is_stored_on_the_way(kept: tuple[int, ...], layout: str, isa: Isa)
         return (p.e.b.fadd(before, value),)
 
     fold = Fold(
-        kept=tuple(axes[dim] for dim in kept),
+        parallel=tuple(axes[dim] for dim in kept),
         reduced=tuple(axis for dim, axis in enumerate(axes) if dim not in kept),
         inputs=(given,),
         outputs=(total,),
@@ -230,7 +230,7 @@ def test_what_is_stored_on_the_way(kept: tuple[int, ...], layout: str, isa: Isa)
         finish=lambda point, values: point.store(total, *values),
         stored=(doubled,),
     )
-    scratch, phases = needed(isa, fold), list[Phase]()
+    scratch, phases = exact_partials_desc(isa, fold), list[Phase]()
 
     def build(module: Module) -> list[Phase]:
         phases.extend(emit_fold(module, "stored", fold, (3, scratch)))
@@ -247,7 +247,7 @@ def test_what_is_stored_on_the_way(kept: tuple[int, ...], layout: str, isa: Isa)
 def test_any_reduction_that_can_be_merged(isa: Isa) -> None:
     src = random_of(described((7, 8, 9, 10), "acdb"))
     desc = described((1,), "a")
-    scratch = room(isa, 1, 5040, 1)
+    scratch = partials_desc(isa, 1, 5040, 1)
 
     def build(module: Module) -> list[Phase]:
         axes = letters(src.desc.dims)
@@ -286,7 +286,7 @@ def test_large_reductions_are_cut_for_threads_and_caches(
     monkeypatch.undo()
     isa = replace(runnable_rows()[-1])
     dims = 16, 64, 56, 56
-    desc, scratch = described(dims, layout), room(isa, 64, 16 * 56 * 56, 4)
+    desc, scratch = described(dims, layout), partials_desc(isa, 64, 16 * 56 * 56, 4)
     module = Module("statistics", isa)
     axes = letters(dims)
     given = Operand(0, desc, tuple(Affine.of(axis) for axis in axes))
@@ -317,7 +317,7 @@ def test_parts_are_written_for_devices(row: Isa) -> None:
         moments(lambda p: p.load(given)),
         lambda point, values: point.store(mean, mean_and_variance(point.e, values)[0]),
     )
-    parts, merger = emit_fold(module, "statistics", fold, (2, room(row, 19, 7200, 4)))
+    parts, merger = emit_fold(module, "statistics", fold, (2, partials_desc(row, 19, 7200, 4)))
     assert parts.count > merger.count == 19
     assert parts.symbol in jit.assembly(module)
 
@@ -342,6 +342,8 @@ def test_vectors_beside_a_reduction_are_long(
         point.each(lambda p: p.store(dst, p.load(src)))
 
     kept = (axes[0], *axes[2:])
-    plan = Nest(kept, axes[1:2], (src,), (dst,), body, beside=BESIDE).planned(isa)
+    plan = Nest(kept, axes[1:2], (src,), (dst,), body, reduction_unroll=REDUCTION_UNROLL).planned(
+        isa
+    )
     assert plan.vectors.lanes == registers * isa.lanes
     assert plan.vectors.reduced == (registers == 1)

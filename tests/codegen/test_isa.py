@@ -53,7 +53,7 @@ def test_what_some_processors_of_a_level_have_besides() -> None:
 def test_a_limit_to_the_instructions_leaves_the_caches(name: str) -> None:
     with config.override("max_cpu_isa", name):
         assert select(CASCADE_LAKE).name == name
-        assert select(CASCADE_LAKE).caches.follows_rows
+        assert select(CASCADE_LAKE).caches.prefetches_all_rows
         assert select("znver5") == isa.find(name)
 
 
@@ -87,14 +87,14 @@ def test_levels_without_a_row_name_one_that_there_is() -> None:
 @pytest.mark.parametrize("row", isa.DEVICES, ids=lambda row: row.name)
 def test_code_for_devices_does_not_steer_caches(row: Isa) -> None:
     assert isa.select(row.arch, "", row.features) == row
-    assert not row.caches.steered
+    assert not row.caches.cache_hints
 
 
 def test_sizes_of_caches_are_those_of_the_machine() -> None:
     flags = {flag for row in isa.ROWS for flag in row.features}
     row = isa.select("x86_64", CASCADE_LAKE, flags, caches=(48 * 2**10, 12, 2**21, 36 * 2**20))
     assert (row.caches.l1, row.caches.l1_ways, row.caches.l2) == (48 * 2**10, 12, 2**21)
-    assert row.caches.follows_rows
+    assert row.caches.prefetches_all_rows
 
 
 @pytest.mark.parametrize(("l3", "streamed"), [(0, 16), (32, 16), (36, 16), (105, 16), (480, 30)])

@@ -13,7 +13,7 @@ from dnnl.codegen.compile import jit
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import F32, I8, I16, Module, i64
 from dnnl.codegen.ir.kernel import Kernel, Recipe
-from dnnl.codegen.ir.transpose import side_by_side
+from dnnl.codegen.ir.transpose import interleave_registers
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import Tile, max_rows
@@ -71,8 +71,8 @@ def test_tiles_of_several_parts_fit_the_registers(isa: Isa) -> None:
             count = max_rows(isa, vectors, parts)
             needed = count * vectors + (vectors + 1) * parts
             assert needed <= isa.registers or count == 1
-        beside = max_rows(isa, vectors, ones=True)
-        assert (beside + 1) * vectors + vectors + 1 <= isa.registers or beside == 1
+        others = max_rows(isa, vectors, ones=True)
+        assert (others + 1) * vectors + vectors + 1 <= isa.registers or others == 1
 
 
 def _transposed(size: int, isa: Isa) -> Kernel:
@@ -114,7 +114,9 @@ def _neighbours(group: int, isa: Isa) -> Kernel:
     element = I8 if group == 4 else I16
     kind = vector.vector_type(element, isa.lanes * group)
     starts = [e.element(src, i64(number * kind.count), element) for number in range(group)]
-    for number, value in enumerate(side_by_side(e, [vector.load(e, at, kind) for at in starts])):
+    for number, value in enumerate(
+        interleave_registers(e, [vector.load(e, at, kind) for at in starts])
+    ):
         vector.store(e, value, e.element(dst, i64(number * kind.count), element))
     return Kernel(module, (phase.end(1),), (0, 1))
 

@@ -20,7 +20,7 @@ from dnnl import (
     Unimplemented,
     config,
 )
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.kernels.normalization.batch import BatchNormalizationConf
 from dnnl.primitives.desc import Tensor
 from dnnl.reference import batch_normalization as reference
@@ -177,7 +177,7 @@ def test_ranks(dims: tuple[int, ...], tag: str) -> None:
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c", "part16"])
 def test_folds_that_are_shared_out(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Little work is worth sharing out, and channels are too few for that."""
-    monkeypatch.setattr(sharing, "LEAST_WORK", 256)
+    monkeypatch.setattr(work_items, "LEAST_WORK", 256)
     desc = describe((3, 22, 11, 13), layout)
     for made in (forward(desc, desc, RELU), backward(desc, desc, desc, RELU)):
         assert PrimitiveDesc(made, ENGINE).scratchpad_desc.size > 4 * 22 * 2
@@ -186,10 +186,10 @@ def test_folds_that_are_shared_out(layout: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "nChw16c"])
-@pytest.mark.parametrize("least", [sharing.LEAST_WORK, 256])
+@pytest.mark.parametrize("least", [work_items.LEAST_WORK, 256])
 def test_large_means(layout: str, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mean many times the deviation costs digits of the elements alone, not of the variance."""
-    monkeypatch.setattr(sharing, "LEAST_WORK", least)
+    monkeypatch.setattr(work_items, "LEAST_WORK", least)
     # Sizes of its own, since what was made for another limit is kept.
     desc = describe((4, 24 if least == 256 else 23, 9, 11), layout)
     values = 1e5 + np.random.default_rng(1).standard_normal(desc.dims)

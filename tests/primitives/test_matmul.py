@@ -20,7 +20,7 @@ from dnnl import (
     Stream,
     config,
 )
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.kernels.product.plan.conf import ProductConf
 from dnnl.reference.matmul import TOLERANCE
 from dnnl.types.arg import MAX_POST_OPS
@@ -214,7 +214,7 @@ def test_work_items_outlast_their_start() -> None:
         recipe = PrimitiveDesc(matmul((sizes[0], sizes[1], sizes[2])), ENGINE).plan.recipe
         return recipe.build(recipe.conf, recipe.isa).phases[-1].count
 
-    least = sharing.LEAST_WORK * sharing.MULTIPLY_ADDS
+    least = work_items.LEAST_WORK * work_items.MULTIPLY_ADDS
     assert items(200, 2, 4) == 1
     assert 1 < items(2000, 40, 40) <= 2000 * 40 * 40 // least
 

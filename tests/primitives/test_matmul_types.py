@@ -20,7 +20,7 @@ from dnnl import (
 )
 from dnnl.codegen import isa as isas
 from dnnl.codegen.isa import caches
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.primitives.primitive_desc import select_isa
 from tests.check import Fill, memory_of
 from tests.pairs import every_pair
@@ -271,7 +271,7 @@ def few_in_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """One panel of 2400 k is too much, so that sums are computed in parts, by several work items
     of several panels and tiles each."""
     monkeypatch.setattr(caches, "of", lambda _cpu, sized: replace(sized, l2=2**15))
-    monkeypatch.setattr(sharing, "FEW_ITEMS", 4)
+    monkeypatch.setattr(work_items, "FEW_ITEMS", 4)
 
 
 @pytest.mark.usefixtures("few_in_cache")

@@ -21,7 +21,7 @@ from dnnl.codegen.compile import jit
 from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import Kernel, Recipe
 from dnnl.codegen.isa import caches
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.kernels.convolution.direct import compute
 from dnnl.kernels.convolution.direct.border import Border
@@ -147,7 +147,7 @@ def test_extreme_bytes_are_summed_exactly(pair: tuple[str, str]) -> None:
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches in which a panel of 2400 k stays in parts alone."""
     monkeypatch.setattr(caches, "of", lambda _cpu, sized: replace(sized, l1=2**14, l2=2**17))
-    monkeypatch.setattr(sharing, "FEW_ITEMS", 4)
+    monkeypatch.setattr(work_items, "FEW_ITEMS", 4)
 
 
 def by_groups(size: int, zero_points: bool) -> PrimitiveAttr:

@@ -80,7 +80,7 @@ def test_every_element_is_in_one_part(dims: Shape, kept: Shape, tag: str, l2: in
         places = np.array(list(walked(loops)))
         assert sorted(places[:, 0]) == list(range(int(np.prod(dims))))
         assert np.unique(places[:, 1]).size == count * np.prod(kept)
-        assert places[:, 1].max() < fold.room.nelems()
+        assert places[:, 1].max() < fold.scratch.nelems()
 
 
 def cut(src: MemoryDesc, dst: MemoryDesc, isa: Isa) -> tuple[OpenFold, Loops, int]:
@@ -122,7 +122,7 @@ def test_parts_fit_their_room(rows: int, columns: int) -> None:
         level = replace(isa, caches=replace(isa.caches, l2=l2))
         src, dst = MemoryDesc((rows, columns), "f32"), MemoryDesc((1, columns), "f32")
         fold, _, count = cut(src, dst, level)
-        assert count == 1 or count * columns <= fold.room.nelems()
+        assert count == 1 or count * columns <= fold.scratch.nelems()
         assert count > 1 or columns > 1000
 
 

@@ -281,7 +281,7 @@ def _factors(inside: PlanSummary) -> str:
         widened = f", {how.b} made {how.on_registers.b} in registers"
     elif how.parts > 1 and how.tiles is None:
         widened = f", widened to {how.parts} registers"
-    if how.widened:
+    if how.up_converted:
         widened += ", src before the product"
     if isinstance(how, Pairs):
         widened += ", sums of two in 16 bits"

@@ -105,7 +105,7 @@ def _emit(module: Module, *, text: bool) -> bytes:
         parsed.data_layout = str(machine.target_data)
         parsed.verify()
         _passes(isa.device is not None).run(parsed, _builder(isa))
-        if isa.device is None or not isa.device.apart:
+        if isa.device is None or not isa.device.own_process:
             if text:
                 return str(machine.emit_assembly(parsed)).encode()
             return bytes(machine.emit_object(parsed))

@@ -60,8 +60,8 @@ def pairs(e: Emitter, even: ir.Value, odd: ir.Value) -> ir.Value:
     assert name is not None, "what multiplies pairs of bf16 makes them"
     codes = e.intrinsic(name, vector.vector_type(BF16, 2 * lanes), [odd, even])
     codes = e.b.bitcast(codes, vector.vector_type(I16, 2 * lanes))
-    turns = [lane + side for lane in range(lanes) for side in (0, lanes)]
-    return vector.shuffle(e, codes, codes, turns)
+    lanes_in_turn = [lane + side for lane in range(lanes) for side in (0, lanes)]
+    return vector.shuffle(e, codes, codes, lanes_in_turn)
 
 
 def widen(e: Emitter, code: ir.Value) -> ir.Value:
@@ -138,7 +138,7 @@ def to_integer(e: Emitter, code: ir.Value, low: float, high: float) -> ir.Value:
     if code.type.count < 4:  # too few for two halves
         return e.b.trunc(f32.rounded_bits(e, widen(e, code)), code.type)
     even, odd = (f32.rounded_bits(e, half) for half in _halves(e, code))
-    return _together(e, even, odd)
+    return _interleave_low(e, even, odd)
 
 
 def to_float(e: Emitter, code: ir.Value, form: Format) -> ir.Value:
@@ -221,7 +221,7 @@ def _halves(e: Emitter, code: ir.Value) -> list[ir.Value]:
     return [e.b.bitcast(part, vector.vector_type(F32, lanes)) for part in apart]
 
 
-def _together(e: Emitter, even: ir.Value, odd: ir.Value) -> ir.Value:
+def _interleave_low(e: Emitter, even: ir.Value, odd: ir.Value) -> ir.Value:
     """The lower halves of i32 in turns, as i16."""
     low = e.b.and_(even, _put(even.type, 0xFFFF))
     pairs = e.b.or_(low, e.b.shl(odd, _put(odd.type, 16)))

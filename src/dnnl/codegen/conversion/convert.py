@@ -118,52 +118,52 @@ def _of_table(table: Sequence[float], row: Storage) -> Storage:
     return replace(row, to_core=to_core)
 
 
-def elements_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+def unpack_elements(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) -> ir.Value:
     """The f32 of those elements that begin at a ``bit`` of words of 32."""
-    kind, real = words.type, _like(words, F32)
+    kind, real = packed.type, _like(packed, F32)
     up, down = 32 - data_type.bits - bit, 32 - data_type.bits
 
     def shifted(shift: Callable[..., ir.Value], value: ir.Value, by: int) -> ir.Value:
         return shift(value, vector.splat_constant(kind, by)) if by else value
 
     if data_type in _TABLES and lookup.is_native(e, real):
-        return lookup.pick(e, _TABLES[data_type], shifted(e.b.lshr, words, bit), F32)
+        return lookup.pick(e, _TABLES[data_type], shifted(e.b.lshr, packed, bit), F32)
     if data_type in (DataType.u4, DataType.s4):
-        return _of_mantissa(e, words, data_type, bit)
-    top = shifted(e.b.shl, words, up)
+        return _of_mantissa(e, packed, data_type, bit)
+    top = shifted(e.b.shl, packed, up)
     if data_type is DataType.s8:
         return e.b.sitofp(shifted(e.b.ashr, top, down), real)
     if data_type in (DataType.bf16, DataType.f32):
         kept = vector.splat_constant(kind, -1 << down)
-        return e.b.bitcast(e.b.and_(words, kept) if bit and not up else top, real)
-    low = shifted(e.b.lshr, words, bit)
+        return e.b.bitcast(e.b.and_(packed, kept) if bit and not up else top, real)
+    low = shifted(e.b.lshr, packed, bit)
     if data_type is DataType.f16:
         row = _IN_F32[data_type]
-        return row.to_core(e, e.b.trunc(low, _like(words, row.element)))
+        return row.to_core(e, e.b.trunc(low, _like(packed, row.element)))
     return e.b.sitofp(e.b.and_(low, vector.splat_constant(kind, (1 << data_type.bits) - 1)), real)
 
 
-def bfloats_of_words(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+def unpack_bf16(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) -> ir.Value:
     """The bf16 of those elements of 4 bits that begin at a ``bit`` of either half of words of 32,
     side by side. Only where the target picks of i16 (`lookup.is_native`)."""
     codes = [bfloat.bits(value) for value in _TABLES[data_type]]
-    moved = e.b.lshr(words, vector.splat_constant(words.type, bit)) if bit else words
-    halves = vector.vector_type(I16, 2 * words.type.count)
+    moved = e.b.lshr(packed, vector.splat_constant(packed.type, bit)) if bit else packed
+    halves = vector.vector_type(I16, 2 * packed.type.count)
     return lookup.pick(e, codes, e.b.bitcast(moved, halves), I16)
 
 
-def _of_mantissa(e: Emitter, words: ir.Value, data_type: DataType, bit: int) -> ir.Value:
+def _of_mantissa(e: Emitter, packed: ir.Value, data_type: DataType, bit: int) -> ir.Value:
     """`elements_of_words` of integers of 4 bits: where they lie they are the last bits of a number
     with a suitable exponent, from which a difference makes them, so that few are shifted."""
-    kind = words.type
+    kind = packed.type
     if bit > _LAST_IN_MANTISSA:
-        words = e.b.lshr(words, vector.splat_constant(kind, _MOVED))
+        packed = e.b.lshr(packed, vector.splat_constant(kind, _MOVED))
         bit -= _MOVED
     unit = _MANTISSA - bit
     half = 8 if data_type is DataType.s4 else 0
     number = (_BIAS + unit) << _MANTISSA ^ half << bit
-    found = e.b.and_(words, vector.splat_constant(kind, 0xF << bit))
-    placed = e.b.bitcast(e.b.xor(found, vector.splat_constant(kind, number)), _like(words, F32))
+    found = e.b.and_(packed, vector.splat_constant(kind, 0xF << bit))
+    placed = e.b.bitcast(e.b.xor(found, vector.splat_constant(kind, number)), _like(packed, F32))
     return e.b.fsub(placed, vector.splat_constant(placed.type, float((1 << unit) + half)))
 
 
@@ -350,13 +350,13 @@ def bare_core(src: DataType, dst: DataType) -> ir.Type:
     return F64 if src is DataType.f64 else F32
 
 
-def together(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
+def conversion_group(isa: Isa, data_type: DataType, core: ir.Type = F32) -> int:
     """How many registers of ``core`` had better be converted at a time: what becomes narrower is
     stored in wider pieces, but the many steps to a float of 8 bits leave no room for two."""
     if data_type.bits >= vector.bits(core) or data_type in _F8 or isa.lanes == 1:
         return 1
     bytewise = data_type in (DataType.s8, DataType.u8) and core is F32
-    return to_bytes.TOGETHER if bytewise and to_bytes.rounds(isa, isa.lanes) else 2
+    return to_bytes.GROUP if bytewise and to_bytes.rounds(isa, isa.lanes) else 2
 
 
 def storage(data_type: DataType, core: ir.Type = F32) -> Storage:

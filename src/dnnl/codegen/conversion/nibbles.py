@@ -30,13 +30,13 @@ def load_pairs_anywhere(
     a byte, shifted so that it lies in the low one."""
     low, high = _halves(e, mask)
     kind = vector.vector_type(I8, lanes // 2)
-    words = vector.vector_type(I16, lanes // 4) if lanes % 4 == 0 else kind
+    wide = vector.vector_type(I16, lanes // 4) if lanes % 4 == 0 else kind
     odd = e.b.and_(offset, i64(1))
-    shift = vector.splat(e, e.b.trunc(e.b.shl(odd, i64(2)), words.element), words.count)
+    shift = vector.splat(e, e.b.trunc(e.b.shl(odd, i64(2)), wide.element), wide.count)
     first = e.b.ashr(offset, i64(1))  # a window may begin before the first element
 
     def load(at: ir.Value, mask: vector.Mask) -> ir.Value:
-        return e.b.bitcast(vector.load(e, e.element(pointer, at, I8), kind, mask), words)
+        return e.b.bitcast(vector.load(e, e.element(pointer, at, I8), kind, mask), wide)
 
     def half(value: ir.Value, bits: int) -> ir.Value:
         return e.b.and_(e.b.bitcast(value, kind), vector.splat_constant(kind, bits))

@@ -19,10 +19,10 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I16, I32, Emitter
 from dnnl.codegen.isa import Isa
 
-TOGETHER = 4
+GROUP = 4
 """How many registers of numbers fill one of bytes."""
 _TO_NEAREST = 4  # as the processor rounds
-_WORDS = 4  # in a unit of 128 bits
+_DWORDS = 4  # in a unit of 128 bits
 _MASKED = 16  # lanes of a register whose instructions take masks
 
 
@@ -35,9 +35,9 @@ def to_byte(e: Emitter, value: ir.Value, *, signed: bool) -> ir.Value:
     """The s8, or u8, nearest to each f32, the even one of two; the least one for NaN."""
     lanes = min(value.type.count, e.isa.lanes)
     parts = vector.split(e, value, lanes)
-    if lanes == e.isa.lanes and len(parts) % TOGETHER == 0:
+    if lanes == e.isa.lanes and len(parts) % GROUP == 0:
         numbers = [nearest(e, _limited(e, part, signed)) for part in parts]
-        groups = [numbers[at : at + TOGETHER] for at in range(0, len(numbers), TOGETHER)]
+        groups = [numbers[at : at + GROUP] for at in range(0, len(numbers), GROUP)]
         return vector.join(e, [_packed(e, group, signed) for group in groups])
     if lanes == _MASKED and not signed:
         return _unsigned(e, parts)
@@ -79,10 +79,10 @@ def _packed(e: Emitter, numbers: list[ir.Value], signed: bool) -> ir.Value:
     pairs = zip(numbers[::2], numbers[1::2], strict=True)
     low, high = (halved("to s16", I16, a, b) for a, b in pairs)
     packed = halved("to s8" if signed else "to u8", I8, low, high)
-    words = e.b.bitcast(packed, numbers[0].type)
-    units = words.type.count // _WORDS
-    order = [unit * _WORDS + place for place in range(_WORDS) for unit in range(units)]
-    return e.b.bitcast(vector.shuffle(e, words, words, order), packed.type)
+    dwords = e.b.bitcast(packed, numbers[0].type)
+    units = dwords.type.count // _DWORDS
+    order = [unit * _DWORDS + place for place in range(_DWORDS) for unit in range(units)]
+    return e.b.bitcast(vector.shuffle(e, dwords, dwords, order), packed.type)
 
 
 def _unsigned(e: Emitter, parts: list[ir.Value]) -> ir.Value:

@@ -79,16 +79,16 @@ class Sources:
         operand = self._given[argument]
         if argument not in self._quantized:
             return point.load(operand)
-        return point.made(lambda bare: self.meant(bare, argument, bare.load(operand)))
+        return point.or_absent(lambda bare: self.dequantized(bare, argument, bare.load(operand)))
 
     def load_or_zero(self, point: Point, argument: int) -> Value:
         """The elements here as they are meant, zero where there are none."""
         operand = self._given[argument]
         if argument not in self._quantized:
             return point.load_or_zero(operand)
-        return point.where_there(operand, self.load(point, argument))
+        return point.zero_where_absent(operand, self.load(point, argument))
 
-    def meant(self, place: Place, argument: int, value: Value) -> Value:
+    def dequantized(self, place: Place, argument: int, value: Value) -> Value:
         """What elements in the core type stand for."""
         return self._quantizer.dequantize(place, argument, value)
 

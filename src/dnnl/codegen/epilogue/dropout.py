@@ -16,7 +16,7 @@ from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.memory.access import Number, Operand
 from dnnl.codegen.memory.address import ZERO
 from dnnl.codegen.memory.place import Place
-from dnnl.codegen.random.uniform import RandomNumbers, word
+from dnnl.codegen.random.uniform import RandomNumbers, load_scalar
 from dnnl.types.arg import Arg
 from dnnl.types.dropout import SCALARS, Dropout
 
@@ -38,7 +38,7 @@ class Dropper:
         if self._operands:
             seed, offset = Arg.DROPOUT_SEED, Arg.DROPOUT_OFFSET
             self._random = RandomNumbers(dst, self._operands[seed], self._operands.get(offset))
-        self._told: dict[tuple[Emitter, int, Type], _Told] = {}
+        self._parameters: dict[tuple[Emitter, int, Type], _Parameters] = {}
 
     @property
     def inputs(self) -> tuple[Operand, ...]:
@@ -67,25 +67,25 @@ class Dropper:
         if self._random is None:
             return value
         b = place.e.b
-        told = self._what_is_told(place)
-        kept = b.icmp_unsigned(">", self._random.of(place), told.limit)
+        parameters = self._known(place)
+        survives = b.icmp_unsigned(">", self._random.of(place), parameters.limit)
         for mask in self.outputs:
-            place.store(mask, b.select(kept, place.constant(1.0), place.constant(0.0)))
-        return b.select(kept, b.fmul(value, told.scale), place.constant(0.0))
+            place.store(mask, b.select(survives, place.constant(1.0), place.constant(0.0)))
+        return b.select(survives, b.fmul(value, parameters.scale), place.constant(0.0))
 
-    def _what_is_told(self, place: Place) -> _Told:
+    def _known(self, place: Place) -> _Parameters:
         """What follows from the probability of the execution, computed where the function
         begins."""
         key = place.e, place.kind.count, place.kind.element
-        if key not in self._told:
+        if key not in self._parameters:
             with place.e.b.goto_entry_block():
-                self._told[key] = self._read(place)
-        return self._told[key]
+                self._parameters[key] = self._read(place)
+        return self._parameters[key]
 
-    def _read(self, place: Place) -> _Told:
+    def _read(self, place: Place) -> _Parameters:
         e, b, lanes = place.e, place.e.b, place.kind.count
         zero, one = ir.Constant(F32, 0.0), ir.Constant(F32, 1.0)
-        given = word(place, self._operands[Arg.DROPOUT_PROBABILITY], F32)
+        given = load_scalar(place, self._operands[Arg.DROPOUT_PROBABILITY], F32)
         given = b.select(b.fcmp_ordered(">", given, zero), given, zero)
         given = b.select(b.fcmp_ordered("<", given, one), given, one)
         limit = b.fptoui(b.fmul(b.fpext(given, F64), ir.Constant(F64, _GREATEST)), I64)
@@ -93,11 +93,13 @@ class Dropper:
         if place.kind.element == F64:
             chance, whole = b.fpext(given, F64), ir.Constant(F64, 1.0)
         scale = b.fdiv(whole, b.fsub(whole, chance))
-        return _Told(vector.splat(e, b.trunc(limit, I32), lanes), vector.splat(e, scale, lanes))
+        return _Parameters(
+            vector.splat(e, b.trunc(limit, I32), lanes), vector.splat(e, scale, lanes)
+        )
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Parameters:
     """What an execution is told: random numbers up to ``limit`` drop an element, the others are
     scaled."""
 

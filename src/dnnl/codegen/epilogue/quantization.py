@@ -52,8 +52,8 @@ class Quantization:
 
     def without_zero_points(self, argument: int) -> Quantization:
         """What is said of all, the zero points of an argument excepted."""
-        kept = tuple((arg, spec) for arg, spec in self.zero_points if arg != argument)
-        return Quantization(self.scales, kept, self.adjust)
+        others = tuple((arg, spec) for arg, spec in self.zero_points if arg != argument)
+        return Quantization(self.scales, others, self.adjust)
 
     @property
     def computed(self) -> ScaleSpec | None:

@@ -57,11 +57,11 @@ class StochasticRounding:
             return value
         b = place.e.b
         dropped = (1 << DataType.f32.digits - self._kind.digits) - 1
-        words = vector.vector_type(I32, place.kind.count)
-        low = vector.splat_constant(words, dropped)
-        high = vector.splat_constant(words, ~dropped)
-        word = b.add(b.bitcast(value, words), b.and_(self._random.of(place), low))
-        rounded = b.bitcast(b.and_(word, high), place.kind)
+        integers = vector.vector_type(I32, place.kind.count)
+        low = vector.splat_constant(integers, dropped)
+        high = vector.splat_constant(integers, ~dropped)
+        bits = b.add(b.bitcast(value, integers), b.and_(self._random.of(place), low))
+        rounded = b.bitcast(b.and_(bits, high), place.kind)
         rounded = self._within(place, rounded)
         return b.select(b.fcmp_ordered("ord", value, value), rounded, value)
 

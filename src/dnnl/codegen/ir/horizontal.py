@@ -10,12 +10,12 @@ from dnnl.codegen.ir.builder import Emitter, Values
 _WIDE = 512  # bits
 
 
-def across(
+def reduce_lanes(
     e: Emitter,
     values: Values,
     merge: Callable[[Emitter, Values, Values], Values],
     *,
-    single: bool | None = None,
+    scalar: bool | None = None,
 ) -> Values:
     """One result out of those of all lanes; every lane then holds it.
 
@@ -23,17 +23,17 @@ def across(
     quotients less, as they are those of one number, which of vectors of 512 bits always pays.
     """
     kind = values[0].type
-    if single is None:
-        single = kind.count * vector.bits(kind) >= _WIDE
+    if scalar is None:
+        scalar = kind.count * vector.bits(kind) >= _WIDE
     half = kind.count // 2
     while half:
-        if single:
+        if scalar:
             low, high = zip(*(vector.split(e, value, half) for value in values), strict=True)
         else:
-            turn = [(lane + half) % kind.count for lane in range(kind.count)]
-            low, high = values, tuple(vector.shuffle(e, value, value, turn) for value in values)
+            rotation = [(lane + half) % kind.count for lane in range(kind.count)]
+            low, high = values, tuple(vector.shuffle(e, value, value, rotation) for value in values)
         values = merge(e, low, high)
         half //= 2
-    if not single:
+    if not scalar:
         return values
     return tuple(vector.splat(e, vector.lane(e, value, 0), kind.count) for value in values)

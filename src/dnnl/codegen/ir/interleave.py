@@ -10,27 +10,29 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I1, Emitter
 
 
-def weave(e: Emitter, vectors: Sequence[ir.Value]) -> list[ir.Value]:
+def interleave(e: Emitter, vectors: Sequence[ir.Value]) -> list[ir.Value]:
     """The elements of vectors in turns, in as many vectors: the first of each, the second ..."""
-    lanes, turns = vectors[0].type.count, len(vectors)
-    woven = []
-    for begin in range(0, lanes * turns, lanes):
+    lanes, count = vectors[0].type.count, len(vectors)
+    interleaved = []
+    for begin in range(0, lanes * count, lanes):
         at = range(begin, begin + lanes)
         part = vectors[0]
-        picks = [place // turns if place % turns == 0 else 0 for place in at]
-        for turn, value in enumerate(vectors[1:], 1):
-            own = {n: lanes + place // turns for n, place in enumerate(at) if place % turns == turn}
-            kept = picks if turn == 1 else list(range(lanes))
-            part = vector.shuffle(e, part, value, [own.get(n, kept[n]) for n in range(lanes)])
-        woven.append(part)
-    return woven
+        picks = [place // count if place % count == 0 else 0 for place in at]
+        for which, value in enumerate(vectors[1:], 1):
+            own = {
+                n: lanes + place // count for n, place in enumerate(at) if place % count == which
+            }
+            done = picks if which == 1 else list(range(lanes))
+            part = vector.shuffle(e, part, value, [own.get(n, done[n]) for n in range(lanes)])
+        interleaved.append(part)
+    return interleaved
 
 
-def weave_masks(e: Emitter, masks: Sequence[vector.Mask], lanes: int) -> list[vector.Mask]:
+def interleave_masks(e: Emitter, masks: Sequence[vector.Mask], lanes: int) -> list[vector.Mask]:
     """The masks of vectors that are woven."""
     if all(mask is None or isinstance(mask, ir.Constant) for mask in masks):
         known = [[True] * lanes if mask is None else vector.flags(mask) for mask in masks]
         every = [known[n % len(masks)][n // len(masks)] for n in range(lanes * len(masks))]
         return [vector.known_lanes(every[at : at + lanes]) for at in range(0, len(every), lanes)]
     full = vector.splat_constant(vector.vector_type(I1, lanes), 1)
-    return list(weave(e, [full if mask is None else mask for mask in masks]))
+    return list(interleave(e, [full if mask is None else mask for mask in masks]))

@@ -24,9 +24,9 @@ def permuted(e: Emitter, parts: Sequence[ir.Value], index: ir.Value) -> ir.Value
     behind the other, is that of ``index``, of i32; integers may have fewer bits. Only where the
     target ``permutes``."""
     kind, lanes = parts[0].type, parts[0].type.count
-    floats, words = vector.vector_type(F32, lanes), vector.vector_type(I32, lanes)
+    floats, integers = vector.vector_type(F32, lanes), vector.vector_type(I32, lanes)
     if vector.bits(kind) < _BITS:
-        found = permuted(e, [e.b.zext(part, words) for part in parts], index)
+        found = permuted(e, [e.b.zext(part, integers) for part in parts], index)
         return e.b.trunc(found, kind)
     parts = [e.b.bitcast(part, floats) for part in parts]
     one, two = (e.isa.instruction(name, "f32", lanes) for name in (_ONE, _TWO))

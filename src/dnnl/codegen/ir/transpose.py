@@ -27,7 +27,7 @@ def transpose_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
     ]
 
 
-def side_by_side(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
+def interleave_registers(e: Emitter, rows: Sequence[ir.Value]) -> list[ir.Value]:
     """The elements of rows with the same number as neighbours, in the order of the numbers.
 
     Rows are two or four registers of 8 or 16 bits, and so is the result::

@@ -11,14 +11,14 @@ class Variable:
     def __init__(self, e: Emitter) -> None:
         self._b = e.b
         with self._b.goto_entry_block():
-            self._room = self._b.alloca(I64)
-            self._b.store(i64(0), self._room)
+            self._slot = self._b.alloca(I64)
+            self._b.store(i64(0), self._slot)
 
     @property
     def value(self) -> Value:
         """The number as it is now."""
-        return self._b.load(self._room, typ=I64)
+        return self._b.load(self._slot, typ=I64)
 
-    def become(self, value: Value) -> None:
+    def set(self, value: Value) -> None:
         """Change the number."""
-        self._b.store(value, self._room)
+        self._b.store(value, self._slot)

@@ -349,7 +349,7 @@ def _unknown(e: Emitter, mask: ir.Value) -> ir.Value:
 def prefetch(e: Emitter, pointer: ir.Value, *, second_level: bool = False) -> None:
     """Ask for the cache line at an address, which need not exist; for the second-level cache, or
     else for the first."""
-    if not e.isa.caches.steered:
+    if not e.isa.caches.cache_hints:
         return
     near = 2 if second_level else 3
     reading, where, data = (ir.Constant(I32, number) for number in (0, near, 1))
@@ -464,7 +464,7 @@ def interleave(e: Emitter, rows: list[ir.Value], unit: int) -> list[ir.Value]:
     regs, half_of_all = rows, len(rows) // 2
     for _ in range(len(rows).bit_length() - 1):
         pairs = zip(regs[:half_of_all], regs[half_of_all:], strict=True)
-        regs = [_in_turns(e, a, b, unit, half) for a, b in pairs for half in (0, 1)]
+        regs = [_interleave_halves(e, a, b, unit, half) for a, b in pairs for half in (0, 1)]
     return regs
 
 
@@ -478,7 +478,7 @@ def join(e: Emitter, parts: Sequence[ir.Value]) -> ir.Value:
     return joined[0]
 
 
-def _in_turns(e: Emitter, a: ir.Value, b: ir.Value, unit: int, half: int) -> ir.Value:
+def _interleave_halves(e: Emitter, a: ir.Value, b: ir.Value, unit: int, half: int) -> ir.Value:
     """The lower or upper halves of the units of ``a`` and ``b``, lane by lane in turns."""
     lanes = a.type.count
     own = [lane for lane in range(lanes) if lane % unit // (unit // 2) == half]

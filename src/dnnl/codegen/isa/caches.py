@@ -35,12 +35,12 @@ class Caches:
     near: int = 2**20
     shared: int = 4 * 2**20
     memory: int = 8 * 2**20
-    rows_foreseen: int = 16
+    prefetch_streams: int = 16
     last: int = 0
     streamed: int = 16 * 2**20
     streamed_rows: int = 16 * 2**20
-    follows_rows: bool = False
-    steered: bool = True
+    prefetches_all_rows: bool = False
+    cache_hints: bool = True
 
     def of_sizes(self, l1: int, l1_ways: int, l2: int, l3: int) -> Caches:
         """The caches of a machine with these sizes. Of a last level that is large because many
@@ -51,7 +51,7 @@ class Caches:
             self, l1=l1, l1_ways=l1_ways, l2=l2, last=l3, streamed=streamed, streamed_rows=rows
         )
 
-    def lines_kept(self, distance: int) -> int:
+    def resident_lines(self, distance: int) -> int:
         """How many lines that many bytes apart the first level keeps at the same time."""
         lines, rest = divmod(distance, LINE)
         if rest or not lines:
@@ -61,7 +61,7 @@ class Caches:
 
 
 def _skylake(caches: Caches) -> Caches:
-    return replace(caches, streamed_rows=NEVER, follows_rows=True)
+    return replace(caches, streamed_rows=NEVER, prefetches_all_rows=True)
 
 
 def _zen(caches: Caches) -> Caches:

@@ -28,6 +28,6 @@ def _item(b: ir.IRBuilder) -> ir.Value:
 ROWS = (
     Isa("sm_80", "nvptx64", "nvptx64-nvidia-cuda", "sm_80", (),
         vector_bits=32, registers=32, fma=True, masked=False,
-        caches=Caches(l2=0, near=0, steered=False),
+        caches=Caches(l2=0, near=0, cache_hints=False),
         device=Device("ptx", "ptx_kernel", _item, text=True)),
 )  # fmt: skip

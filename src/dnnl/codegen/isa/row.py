@@ -25,7 +25,7 @@ class Device:
     convention: str
     item: Callable[[ir.IRBuilder], ir.Value] = field(repr=False)
     text: bool = False
-    apart: bool = False
+    own_process: bool = False
     memory: int = 1
 
 

@@ -25,6 +25,6 @@ def _item(b: ir.IRBuilder) -> ir.Value:
 ROWS = (
     Isa("spirv64", "spirv64", "spirv64v1.2-unknown-unknown", "", (),
         vector_bits=32, registers=32, fma=True, masked=False, half=False,
-        caches=Caches(l2=0, near=0, steered=False),
-        device=Device("spirv", "spir_kernel", _item, apart=True)),
+        caches=Caches(l2=0, near=0, cache_hints=False),
+        device=Device("spirv", "spir_kernel", _item, own_process=True)),
 )  # fmt: skip

@@ -11,7 +11,7 @@ _SMALL = Caches(l2=256 * 2**10, near=256 * 2**10)
 _AVX512 = (*_AVX2, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 
-def _words(name: str) -> Dot:
+def _s16_pairs(name: str) -> Dot:
     """Pairs of 16 bits, whose sums have 32: exact but for one, that of four times -2**15."""
     return Dot("s16", "s16", "s32", 2, name, add=False)
 
@@ -90,7 +90,7 @@ def _avx2(name: str, extra: tuple[str, ...] = (), dots: tuple[Dot, ...] = ()) ->
         masked=True,
         caches=_SMALL,
         instructions=(*_TO_BYTES_256, *_PAIRS, *_PERMUTE_256, _PICK),
-        dots=(*dots, FLOATS, _words("llvm.x86.avx2.pmadd.wd"), INTEGERS),
+        dots=(*dots, FLOATS, _s16_pairs("llvm.x86.avx2.pmadd.wd"), INTEGERS),
     )
 
 
@@ -122,7 +122,7 @@ def _avx512(
             _PICK,
             *instructions,
         ),
-        dots=(*dots, FLOATS, _words("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
+        dots=(*dots, FLOATS, _s16_pairs("llvm.x86.avx512.pmaddw.d.512"), INTEGERS),
         matrix=matrix,
         extra=_EXPAND if "avx512vnni" in extra else (),
     )
@@ -135,7 +135,7 @@ ROWS = (
     Isa("sse41", "x86_64", _TRIPLE, "x86-64", ("sse4.1", "ssse3"),
         vector_bits=128, registers=16, fma=False, masked=False, half=False, caches=_SMALL,
         instructions=(*_TO_BYTES_128, *_PAIRS, _PICK),
-        dots=(FLOATS, _words("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
+        dots=(FLOATS, _s16_pairs("llvm.x86.sse2.pmadd.wd"), INTEGERS)),
     _avx2("avx2"),
     _avx2("avx2_vnni", ("avxvnni",), (_bytes(256),)),
     _avx512("avx512_core"),

@@ -19,25 +19,25 @@ Write = Callable[[ir.Value], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Waiting:
+class DeferredStores:
     """What waits in one iteration, which stores ``count`` vectors of each of some ``operands``, the
     first one first."""
 
     count: int
     operands: Collection[Operand]
-    _stores: dict[Operand, list[tuple[ir.Value, Write]]] = field(default_factory=dict)
+    _pending: dict[Operand, list[tuple[ir.Value, Write]]] = field(default_factory=dict)
 
-    def put(self, e: Emitter, operand: Operand, value: ir.Value, write: Write) -> None:
+    def add(self, e: Emitter, operand: Operand, value: ir.Value, write: Write) -> None:
         """Write a value together with those that follow; ``write`` converts any number of vectors
         and stores them where this one belongs."""
-        stores = self._stores.setdefault(operand, [])
-        stores.append((value, write))
-        if len(stores) == self.count:
-            stores[0][1](vector.join(e, [value for value, _ in stores]))
-            del self._stores[operand]
+        values = self._pending.setdefault(operand, [])
+        values.append((value, write))
+        if len(values) == self.count:
+            values[0][1](vector.join(e, [value for value, _ in values]))
+            del self._pending[operand]
 
-    def end(self) -> None:
+    def flush(self) -> None:
         """Write what is left alone, as where a later vector has lanes that are not stored."""
-        for stores in self._stores.values():
-            for value, write in stores:
+        for values in self._pending.values():
+            for value, write in values:
                 write(value)

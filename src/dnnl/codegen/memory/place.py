@@ -15,7 +15,7 @@ from dnnl.codegen.ir import interleave, registers, vector
 from dnnl.codegen.ir.builder import F32, I1, I8, I32, I64, Emitter, i64
 from dnnl.codegen.memory.access import Access, Bound, Env, Number, Operand
 from dnnl.codegen.memory.address import Affine, Axis, emit_offset
-from dnnl.codegen.memory.deferred_store import Waiting
+from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.types.dtype import DataType
 
 # Elements up to this far apart are loaded with all that lies between them, and picked out.
@@ -48,14 +48,14 @@ class Place:
         streamed: Collection[Operand] = (),
         core: ir.Type = F32,
         known: dict[Bound, bool] | None = None,
-        waiting: Waiting | None = None,
+        deferred: DeferredStores | None = None,
     ) -> None:
         self.e, self.masked, self.streamed = e, masked, streamed
         self.kind = vector.vector_type(core, lanes)
         self._pointers, self._accesses = pointers, accesses
         self._env, self._lane, self._lanes = env, lane, lanes
         self._domain, self._exists = domain, exists
-        self._known, self._waiting = known or {}, waiting
+        self._known, self._deferred = known or {}, deferred
 
     def constant(self, value: float) -> ir.Constant:
         """A vector of one value."""
@@ -69,7 +69,7 @@ class Place:
         """A number as it follows from the axes that are walked."""
         return number.form
 
-    def counted(self, form: Affine) -> tuple[ir.Value, int]:
+    def start_and_step(self, form: Affine) -> tuple[ir.Value, int]:
         """The value of a form in the first lane, and how much more it is in the next."""
         return self._start(form), form.stride(self._lane) if self._lane is not None else 0
 
@@ -80,9 +80,9 @@ class Place:
     def load_or_zero(self, operand: Operand) -> ir.Value:
         """The operand's elements in the core type, zero where there are none."""
         value = self.load(operand)
-        return value if self._masks_to_zero(operand) else self.where_there(operand, value)
+        return value if self._masks_to_zero(operand) else self.zero_where_absent(operand, value)
 
-    def where_there(self, operand: Operand, value: ir.Value) -> ir.Value:
+    def zero_where_absent(self, operand: Operand, value: ir.Value) -> ir.Value:
         """``value`` where the operand has an element, else zero."""
         mask = self.conditions(self._accesses[operand].window)
         return value if mask is None else self.e.b.select(mask, value, self.constant(0.0))
@@ -135,10 +135,10 @@ class Place:
             return self._neighbours(access, dim, pointer, kind, mask)
         return vector.gather(self.e, pointer, self._lane_offsets(access), kind, mask)
 
-    def place(self, operand: Operand) -> ir.Value:
+    def lookup(self, operand: Operand) -> ir.Value:
         """The integers of a table here, for `Point.at`: one where it is the same for all lanes."""
         stored = self.load_stored(operand)
-        if self.same(operand) or self.kind.count == 1:
+        if self.is_uniform(operand) or self.kind.count == 1:
             return self.e.b.zext(vector.lane(self.e, stored, 0), I64)
         return self.e.b.zext(stored, vector.vector_type(I64, self.kind.count))
 
@@ -146,13 +146,13 @@ class Place:
         """The signed integers of an operand here, for `Point.at`: below zero counted from the end
         of ``extent`` elements, and the nearest one where they lie outside all the same."""
         b, stored = self.e.b, self.load_stored(operand)
-        alone = self.same(operand) or self.kind.count == 1
+        alone = self.is_uniform(operand) or self.kind.count == 1
         number = vector.lane(self.e, stored, 0) if alone else stored
         kind = I64 if alone else vector.vector_type(I64, self.kind.count)
         if number.type != kind:
             number = b.sext(number, kind)
-        zero, last = alike(number, 0), alike(number, extent - 1)
-        from_end = b.add(number, alike(number, extent))
+        zero, last = constant_like(number, 0), constant_like(number, extent - 1)
+        from_end = b.add(number, constant_like(number, extent))
         number = b.select(b.icmp_signed("<", number, zero), from_end, number)
         number = b.select(b.icmp_signed("<", number, zero), zero, number)
         return b.select(b.icmp_signed(">", number, last), last, number)
@@ -165,13 +165,13 @@ class Place:
         place = self.e.add(self._base(access), i64(further))
         mask = vector.known_lanes([lane < count for lane in range(self._lanes)])
         bounds = (*self._exists, *self._domain)
-        alike = [bound for bound in bounds if not (self._lane and bound.form.stride(self._lane))]
-        mask = vector.both(self.e, mask, self.conditions(alike))
+        uniform = [bound for bound in bounds if not (self._lane and bound.form.stride(self._lane))]
+        mask = vector.both(self.e, mask, self.conditions(uniform))
         kind = vector.vector_type(element, self._lanes)
         where = self.e.element(self._pointers[operand], place, element)
         return registers.load(self.e, where, kind, mask)
 
-    def first_place(self, operand: Operand) -> ir.Value:
+    def lookup_first(self, operand: Operand) -> ir.Value:
         """The integer of a table in the first lane."""
         return self.e.b.zext(vector.lane(self.e, self.load_stored(operand), 0), I64)
 
@@ -195,14 +195,14 @@ class Place:
         stride = self._lane_stride(access)
         streamed = operand in self.streamed
         whole = stride == 1 and mask is None and inside is None
-        if whole and self._waiting is not None and operand in self._waiting.operands:
+        if whole and self._deferred is not None and operand in self._deferred.operands:
             element = storage(operand.data_type, self.kind.element).element
             where = self.e.element(pointer, self._base(access), element)
 
             def write(several: ir.Value) -> None:
                 vector.store(self.e, convert(self.e, several), where, streamed=streamed)
 
-            self._waiting.put(self.e, operand, value, write)
+            self._deferred.add(self.e, operand, value, write)
             return
         raw = convert(self.e, value)
         if operand.desc.data_type.bits == 4:
@@ -217,11 +217,11 @@ class Place:
             return
         vector.scatter(self.e, raw, pointer, self._lane_offsets(access), mask)
 
-    def store_in_turns(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
+    def store_interleaved(self, operands: Sequence[Operand], values: Sequence[ir.Value]) -> None:
         """Store vectors whose elements lie in turns in memory, the first of each, the second of
         each, ..., where the vectors lie so; else each as it lies."""
         first = self._accesses[operands[0]]
-        if self._lanes == 1 or not self._in_turns(operands):
+        if self._lanes == 1 or not self._interleaved(operands):
             for operand, value in zip(operands, values, strict=True):
                 self.store(operand, value)
             return
@@ -231,20 +231,20 @@ class Place:
         inside = self.conditions(self._domain)
         if inside is not None:
             values = [self.e.b.select(inside, value, self.constant(0.0)) for value in values]
-        woven = interleave.weave(self.e, [row.from_core(self.e, value) for value in values])
+        parts = interleave.interleave(self.e, [row.from_core(self.e, value) for value in values])
         for number, (part, mask) in enumerate(
-            zip(woven, interleave.weave_masks(self.e, masks, self._lanes), strict=True)
+            zip(parts, interleave.interleave_masks(self.e, masks, self._lanes), strict=True)
         ):
             if not vector.is_empty(mask):
                 place = self.e.add(self._base(first), i64(number * self._lanes))
                 where = self.e.element(self._pointers[operands[0]], place, row.element)
                 registers.store(self.e, part, where, mask, streamed=operands[0] in self.streamed)
 
-    def _in_turns(self, operands: Sequence[Operand]) -> bool:
+    def _interleaved(self, operands: Sequence[Operand]) -> bool:
         """Whether the elements of operands of one tensor lie in turns along the lanes."""
         accesses = [self._accesses[operand] for operand in operands]
         starts = [access.offset.const for access in accesses if access.offset is not None]
-        follow = starts == [starts[0] + turn for turn in range(len(operands))] if starts else False
+        follow = starts == [starts[0] + n for n in range(len(operands))] if starts else False
         return follow and all(self._lane_stride(access) == len(operands) for access in accesses)
 
     def _load_nibbles(self, access: Access, pointer: ir.Value, mask: vector.Mask) -> ir.Value:
@@ -353,7 +353,7 @@ class Place:
             "<=", ir.Constant(vector.vector_type(I32, self._lanes), steps), rooms
         )
 
-    def same(self, operand: Operand) -> bool:
+    def is_uniform(self, operand: Operand) -> bool:
         """Whether an operand has one element for all lanes here."""
         return self._lane_stride(self._accesses[operand]) == 0
 
@@ -483,7 +483,7 @@ def _is_vector(value: ir.Value | None) -> bool:
     return value is not None and isinstance(value.type, ir.VectorType)
 
 
-def alike(value: ir.Value, number: int) -> ir.Constant:
+def constant_like(value: ir.Value, number: int) -> ir.Constant:
     """A number in each lane of such a value."""
     if isinstance(value.type, ir.VectorType):
         return vector.splat_constant(value.type, number)

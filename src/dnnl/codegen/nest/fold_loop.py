@@ -17,7 +17,7 @@ Merge = Callable[[Emitter, Values, Values], Values]
 Step = Callable[..., Values]
 
 # Results that a long reduction keeps apart until its end.
-WAYS = 4
+ACCUMULATORS = 4
 # Iterations after which a result begins anew.
 TERMS = 64
 
@@ -52,28 +52,28 @@ class FoldLoop:
     """
 
     fold: Folding
-    ways: int
+    accumulators: int
     step: int = 1
     most: int | None = None
     terms: int = 1
-    written: bool = False
+    unrolled: bool = False
     name: str = "i"
 
     def run(self, e: Emitter, begin: ir.Value, end: ir.Value, one: Step, carried: Values) -> Values:
         """Run ``one(index, *values) -> values`` for begin <= index < end."""
-        piece = max(1, TERMS // self.terms) * self.ways
+        piece = max(1, TERMS // self.terms) * self.accumulators
         few = self.most is not None and self.most < 2 * piece
-        if few or self.written or not carried:
+        if few or self.unrolled or not carried:
             return self._piece(e, begin, end, one, carried)
         if is_fixed(begin, end):
             return self._known_pieces(e, (begin.constant, end.constant), piece, one, carried)
         size = piece * self.step
 
-        def anew(at: ir.Value, *values: ir.Value) -> Values:
+        def restart(at: ir.Value, *values: ir.Value) -> Values:
             stop = e.smaller(e.add(at, i64(size)), end)
             return self.fold.merge(e, values, self._piece(e, at, stop, one, self.fold.init))
 
-        return e.loop(begin, end, anew, carried, step=size, unroll=False, name=self.name)
+        return e.loop(begin, end, restart, carried, step=size, unroll=False, name=self.name)
 
     def _known_pieces(
         self, e: Emitter, ends: tuple[int, int], least: int, one: Step, carried: Values
@@ -81,9 +81,9 @@ class FoldLoop:
         """All iterations in pieces of ``least`` or more, of a size that leaves few over."""
         begin, end = ends
         extent = end - begin
-        size = min(range(least, 2 * least, self.ways), key=lambda size: extent % size)
+        size = min(range(least, 2 * least, self.accumulators), key=lambda size: extent % size)
 
-        def anew(at: ir.Value, *values: ir.Value) -> Values:
+        def restart(at: ir.Value, *values: ir.Value) -> Values:
             def own(index: ir.Value, *results: ir.Value) -> Values:
                 return one(e.add(at, index), *results)
 
@@ -93,7 +93,7 @@ class FoldLoop:
 
         rest = i64(end - extent % size)
         results = e.loop(
-            i64(begin), rest, anew, carried, step=size, unroll=False, name=f"{self.name}.piece"
+            i64(begin), rest, restart, carried, step=size, unroll=False, name=f"{self.name}.piece"
         )
         return self._piece(e, rest, i64(end), one, results)
 
@@ -101,35 +101,35 @@ class FoldLoop:
         self, e: Emitter, begin: ir.Value, end: ir.Value, one: Step, carried: Values
     ) -> Values:
         """Iterations without a new beginning."""
-        count, size = len(carried), self.step * self.ways
+        count, size = len(carried), self.step * self.accumulators
 
-        def several(index: ir.Value, *values: ir.Value) -> Values:
+        def step(index: ir.Value, *values: ir.Value) -> Values:
             following: Values = ()
-            for way in range(self.ways):
-                own = values[way * count : (way + 1) * count]
-                following += one(e.add(index, i64(way * self.step)), *own)
+            for number in range(self.accumulators):
+                own = values[number * count : (number + 1) * count]
+                following += one(e.add(index, i64(number * self.step)), *own)
             return following
 
-        apart = carried + self.fold.init * (self.ways - 1)
+        initial = carried + self.fold.init * (self.accumulators - 1)
         if is_fixed(begin, end):
             over = max(0, end.constant - begin.constant)
-            even = begin.constant + (0 if self.written else over - over % size)
-            results = e.loop(begin, i64(even), several, apart, step=size, name=self.name)
+            even = begin.constant + (0 if self.unrolled else over - over % size)
+            results = e.loop(begin, i64(even), step, initial, step=size, name=self.name)
             for number, index in enumerate(range(even, end.constant)):
-                first = number % self.ways * count
+                first = number % self.accumulators * count
                 own = one(i64(index), *results[first : first + count])
                 results = (*results[:first], *own, *results[first + count :])
             return self._merged(e, results, count)
-        if self.ways == 1:
+        if self.accumulators == 1:
             return e.loop(begin, end, one, carried, step=size, unroll=False, name=self.name)
         whole = e.larger(e.b.sub(end, begin), i64(0))
         last = e.add(begin, e.b.and_(whole, i64(-size)))
 
-        def together() -> Values:
-            results = e.loop(begin, last, several, apart, step=size, unroll=False, name="ways")
+        def unrolled_loop() -> Values:
+            results = e.loop(begin, last, step, initial, step=size, unroll=False, name="ways")
             return self._merged(e, results, count)
 
-        results = e.branch(e.b.icmp_signed(">", last, begin), together, lambda: carried)
+        results = e.branch(e.b.icmp_signed(">", last, begin), unrolled_loop, lambda: carried)
         return e.loop(
             last, end, one, results, step=self.step, unroll=False, name=f"{self.name}.rest"
         )

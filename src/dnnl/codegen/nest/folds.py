@@ -35,7 +35,7 @@ from dnnl.runtime.image import Phase
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
 
-_NOWHERE = -1  # the slot of what is planned and not written
+_UNBOUND = -1  # the slot of what is planned and not written
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class Fold:
     output as well.
     """
 
-    kept: tuple[Axis, ...]
+    parallel: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
@@ -136,25 +136,25 @@ class Fold:
         return F64 if self.reduction.data_type is DataType.f64 else F32
 
 
-def room(
-    isa: Isa, kept: int, reduced: int, values: int, data_type: DataType = DataType.f32
+def partials_desc(
+    isa: Isa, points: int, reduced: int, values: int, data_type: DataType = DataType.f32
 ) -> MemoryDesc:
     """The room that a fold of ``reduced`` elements to ``values`` of a type for each of ``kept``
     takes for its partial results, or a little more than that."""
-    parts = most_parts(isa, kept, reduced)
-    return MemoryDesc((parts * values * kept if parts > 1 else 0,), data_type)
+    parts = most_parts(isa, points, reduced)
+    return MemoryDesc((parts * values * points if parts > 1 else 0,), data_type)
 
 
-def needed(isa: Isa, fold: Fold) -> MemoryDesc:
+def exact_partials_desc(isa: Isa, fold: Fold) -> MemoryDesc:
     """The room that this fold takes, and no more: none where it stays in one piece. It takes a
     millisecond to find out."""
-    kept, reduced, values = _sizes(fold)
+    points, reduced, values = _sizes(fold)
     data_type = fold.reduction.data_type
-    most = room(isa, kept, reduced, values, data_type)
+    most = partials_desc(isa, points, reduced, values, data_type)
     if not most.nelems():
         return most
-    _, _, count, _ = _in_parts(isa, fold, Parts.of(fold, _NOWHERE, most))
-    return MemoryDesc((count * values * kept if count > 1 else 0,), data_type)
+    _, _, count, _ = _in_parts(isa, fold, Parts.of(fold, _UNBOUND, most))
+    return MemoryDesc((count * values * points if count > 1 else 0,), data_type)
 
 
 def emit_fold(
@@ -176,8 +176,8 @@ def emit_fold(
 
 def _sizes(fold: Fold) -> tuple[int, int, int]:
     """How much is kept, how much is reduced to each of it, and to how many values."""
-    kept, reduced = (prod(axis.extent for axis in axes) for axes in (fold.kept, fold.reduced))
-    return kept, reduced, len(fold.reduction.neutral)
+    points, reduced = (prod(axis.extent for axis in axes) for axes in (fold.parallel, fold.reduced))
+    return points, reduced, len(fold.reduction.neutral)
 
 
 def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int]:
@@ -185,8 +185,8 @@ def _in_parts(isa: Isa, fold: Fold, parts: Parts) -> tuple[Nest, Space, int, int
     registers vectors had better fill."""
     nest = parts.part(fold)
     written = nest.outputs[len(fold.stored) :]
-    kept, reduced, _ = _sizes(fold)
-    return nest, *cut_reduction(isa, nest.space, kept, reduced, written, fold.core)
+    points, reduced, _ = _sizes(fold)
+    return nest, *cut_reduction(isa, nest.space, points, reduced, written, fold.core)
 
 
 def at_once(fold: Fold) -> Nest:
@@ -197,7 +197,7 @@ def at_once(fold: Fold) -> Nest:
 
     inputs, outputs = (*fold.inputs, *fold.after), (*fold.stored, *fold.outputs)
     return Nest(
-        fold.kept, fold.reduced, inputs, outputs, body, reads_dst=fold.reads_dst, core=fold.core
+        fold.parallel, fold.reduced, inputs, outputs, body, reads_dst=fold.reads_dst, core=fold.core
     )
 
 
@@ -215,26 +215,26 @@ class Parts:
     """The partial results of a fold to so many ``values`` for each point of ``kept``, in the
     ``room`` of the scratchpad: each value by itself, one part behind the other."""
 
-    kept: tuple[Axis, ...]
+    parallel: tuple[Axis, ...]
     values: int
     slot: int
-    room: MemoryDesc
+    scratch: MemoryDesc
     data_type: DataType = DataType.f32
 
     @staticmethod
-    def of(fold: Fold, slot: int, room: MemoryDesc) -> Parts:
+    def of(fold: Fold, slot: int, scratch: MemoryDesc) -> Parts:
         """Those of a fold."""
         reduction = fold.reduction
-        kept = tuple(axis for axis in fold.kept if axis.extent != 1 or _padded(fold, axis))
-        return Parts(kept, len(reduction.neutral), slot, room, reduction.data_type)
+        parallel = tuple(axis for axis in fold.parallel if axis.extent != 1 or _padded(fold, axis))
+        return Parts(parallel, len(reduction.neutral), slot, scratch, reduction.data_type)
 
     def operands(self, part: Axis | None = None, first: int = 0) -> tuple[Operand, ...]:
         """The values of those parts over which ``part`` goes, the first of which has the number
         ``first``; without an axis, of that one."""
-        axes = self.kept if part is None else (part, *self.kept)
+        axes = self.parallel if part is None else (part, *self.parallel)
         dims, index = tuple(axis.extent for axis in axes), tuple(map(Affine.of, axes))
-        begin = self.room.offset0 + first * prod(axis.extent for axis in self.kept)
-        apart = self.room.nelems() // self.values
+        begin = self.scratch.offset0 + first * prod(axis.extent for axis in self.parallel)
+        apart = self.scratch.nelems() // self.values
         return tuple(
             Operand(
                 self.slot, MemoryDesc(dims, self.data_type, offset0=begin + number * apart), index
@@ -251,7 +251,7 @@ class Parts:
                 point.store_stored(operand, value)
 
         outputs = (*fold.stored, *written)
-        return Nest(fold.kept, fold.reduced, fold.inputs, outputs, body, core=fold.core)
+        return Nest(fold.parallel, fold.reduced, fold.inputs, outputs, body, core=fold.core)
 
     def merger(self, count: int, fold: Fold) -> Nest:
         """What merges the first ``count`` parts, and goes on as ``fold`` does."""

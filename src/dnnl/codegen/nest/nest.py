@@ -27,13 +27,13 @@ from dnnl.codegen.ir.builder import F32, I32, I64, Emitter, Module, Values, i64
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Number, Operand
 from dnnl.codegen.memory.address import Axis
+from dnnl.codegen.nest.loop_writer import Writer
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.point import Body
 from dnnl.codegen.nest.predicates import Site
 from dnnl.codegen.nest.schedule import Schedule, Style, schedule
-from dnnl.codegen.nest.sharing import ONE, Items, enough, share_out
 from dnnl.codegen.nest.space import Space
-from dnnl.codegen.nest.writer import Writer
+from dnnl.codegen.nest.work_items import ONE, Items, enough, share_out
 from dnnl.runtime.image import Phase
 from dnnl.types.memory_desc import MemoryDesc
 
@@ -73,20 +73,20 @@ class Nest:
     reads_dst: bool = False
     core: ir.Type = F32
     registers: int | None = 1
-    beside: int = 1
-    abreast: int = 1
-    moved: Operand | None = None
-    found: tuple[Axis, ...] = ()
-    keeps: bool = False
+    reduction_unroll: int = 1
+    unroll: int = 1
+    copied: Operand | None = None
+    indirect: tuple[Axis, ...] = ()
+    uses_row_buffer: bool = False
     steps: int = 1
-    needed: Operand | None = None
+    skip_if_zero: Operand | None = None
     in_rows: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """All that is touched."""
-        needed = () if self.needed is None else (self.needed,)
-        return (*self.inputs, *self.outputs, *needed)
+        skip_if_zero = () if self.skip_if_zero is None else (self.skip_if_zero,)
+        return (*self.inputs, *self.outputs, *skip_if_zero)
 
     @property
     def space(self) -> Space:
@@ -99,7 +99,7 @@ class Nest:
             self.where,
             self.numbers,
             self.filled,
-            self.found,
+            self.indirect,
         )
 
     @property
@@ -108,9 +108,9 @@ class Nest:
         return Style(
             self.core,
             self.registers,
-            self.beside,
-            self.abreast,
-            self.moved is not None,
+            self.reduction_unroll,
+            self.unroll,
+            self.copied is not None,
             self.reads_dst,
         )
 
@@ -137,7 +137,7 @@ def shares_bytes(isa: Isa, nest: Nest) -> bool:
     return nest.planned(isa).serial
 
 
-def emit_side_by_side(module: Module, symbol: str, nests: Sequence[Nest]) -> Phase | None:
+def emit_interleaved(module: Module, symbol: str, nests: Sequence[Nest]) -> Phase | None:
     """Write nests over parts of one destination as one phase in which they take turns, so that
     each stretch of the destination is written in one go; None, and nothing is written, if they do
     not walk alike."""
@@ -173,7 +173,7 @@ def _emit(
 
     def run(sites: Sequence[Site]) -> Values:
         writers = [
-            Writer(site, nest.body, nest.moved)
+            Writer(site, nest.body, nest.copied)
             for site, (nest, _) in zip(sites, plans, strict=True)
         ]
 
@@ -195,13 +195,13 @@ def _emit(
             return e.branch(reduce(e.b.and_, aligned), stream, lambda: run(sites))
         return run(sites)
 
-    needed = [
-        _any(e, phase.pointers((nest.needed,))[nest.needed], nest.needed.desc)
+    skip_if_zero = [
+        _any(e, phase.pointers((nest.skip_if_zero,))[nest.skip_if_zero], nest.skip_if_zero.desc)
         for nest, _ in plans
-        if nest.needed is not None
+        if nest.skip_if_zero is not None
     ]
-    if needed:
-        e.branch(reduce(e.b.or_, needed), every, lambda: ())
+    if skip_if_zero:
+        e.branch(reduce(e.b.or_, skip_if_zero), every, lambda: ())
     else:
         every()
     return phase.end(items.count)
@@ -210,12 +210,12 @@ def _emit(
 def _any(e: Emitter, pointer: ir.Value, desc: MemoryDesc) -> ir.Value:
     """Whether one of the numbers of s32 of a dense tensor is not zero."""
 
-    def body(number: ir.Value, found: ir.Value) -> Values:
+    def body(number: ir.Value, indirect: ir.Value) -> Values:
         place = e.element(pointer, e.add(number, i64(desc.offset0)), I32)
-        return (e.b.or_(found, e.b.load(place, typ=I32, align=4)),)
+        return (e.b.or_(indirect, e.b.load(place, typ=I32, align=4)),)
 
-    (found,) = e.loop(i64(0), i64(desc.nelems()), body, (I32(0),), unroll=False, name="needed")
-    return e.b.icmp_unsigned("!=", found, I32(0))
+    (indirect,) = e.loop(i64(0), i64(desc.nelems()), body, (I32(0),), unroll=False, name="needed")
+    return e.b.icmp_unsigned("!=", indirect, I32(0))
 
 
 def _aligned(site: Site) -> ir.Value:
@@ -223,6 +223,6 @@ def _aligned(site: Site) -> ir.Value:
     b = site.e.b
     (dst, *_) = site.plan.space.outputs
     address = b.ptrtoint(site.pointers[dst], I64)
-    together = site.plan.together if dst in site.plan.joined else 1
-    size = site.plan.vectors.lanes * together * dst.desc.data_type.size
+    conversion_group = site.plan.conversion_group if dst in site.plan.grouped else 1
+    size = site.plan.vectors.lanes * conversion_group * dst.desc.data_type.size
     return b.icmp_signed("==", b.and_(address, i64(size - 1)), i64(0))

@@ -12,9 +12,9 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis
 from dnnl.codegen.nest.schedule import widths
-from dnnl.codegen.nest.sharing import wanted
 from dnnl.codegen.nest.space import Space, stride
 from dnnl.codegen.nest.vectorize import Vectors, vectorize
+from dnnl.codegen.nest.work_items import target_items
 
 REGISTERS = 4
 """How many registers the vectors of a part fill that lie along what is kept: the rows of a source
@@ -31,35 +31,35 @@ _MULTIPLE = 64
 _MOST_SIZES = 128
 
 
-def most_parts(isa: Isa, kept: int, reduced: int) -> int:
+def most_parts(isa: Isa, points: int, reduced: int) -> int:
     """The most parts into which a reduction of ``reduced`` elements to each of ``kept`` is cut."""
-    return parts_of(isa, kept, reduced, min(max(1, kept), side_by_side(isa, isa.lanes)))
+    return parts_of(isa, points, reduced, min(max(1, points), part_lanes(isa, isa.lanes)))
 
 
-def side_by_side(isa: Isa, lanes: int) -> int:
+def part_lanes(isa: Isa, lanes: int) -> int:
     """The lanes of the vectors of a part that lie along what is kept, ``lanes`` to a register."""
     return REGISTERS * lanes if isa.lanes > 1 else 1
 
 
-def parts_of(isa: Isa, kept: int, reduced: int, width: int) -> int:
+def parts_of(isa: Isa, points: int, reduced: int, width: int) -> int:
     """Parts enough to be shared out, and so small that a cache holds one, where ``width`` of what
     is kept are done side by side."""
-    shared = -(-wanted(isa, kept * reduced) // max(1, -(-kept // width)))
+    shared = -(-target_items(isa, points * reduced) // max(1, -(-points // width)))
     cached = -(-reduced * width * _F32 * _PART // isa.caches.l2) if isa.caches.l2 else 1
     return max(1, min(_MOST_PARTS, reduced, max(shared, cached)))
 
 
 def cut_reduction(
-    isa: Isa, space: Space, kept: int, reduced: int, results: Sequence[Operand], core: Type
+    isa: Isa, space: Space, points: int, reduced: int, results: Sequence[Operand], core: Type
 ) -> tuple[Space, int, int]:
     """The space with its reduction of ``reduced`` elements to each of ``kept`` in parts, how many
     they are, and how many registers its vectors of ``core`` had better fill. The ``results`` of
     each part lie behind those of the parts before it."""
     space = space.merged()
     lanes, _ = widths(isa, core)
-    _, vectors, _ = vectorize(space, side_by_side(isa, lanes), isa.caches)
+    _, vectors, _ = vectorize(space, part_lanes(isa, lanes), isa.caches)
     width = 1 if vectors.reduced else vectors.lanes
-    parts = min(most_parts(isa, kept, reduced), parts_of(isa, kept, reduced, width))
+    parts = min(most_parts(isa, points, reduced), parts_of(isa, points, reduced, width))
     count, number = 1, ZERO
     for axis in sorted(space.inner, key=lambda axis: -_longest_step(space, axis)):
         pieces = min(axis.extent, parts // count)
@@ -95,4 +95,4 @@ def even_piece(extent: int, size: int, *, rows: bool) -> int:
 
 
 def _longest_step(space: Space, axis: Axis) -> int:
-    return max((space.far(access, axis) for access in space.reads), default=0)
+    return max((space.step_bytes(access, axis) for access in space.reads), default=0)

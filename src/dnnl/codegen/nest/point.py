@@ -11,20 +11,20 @@ from llvmlite import ir
 
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I32, Values, i64
-from dnnl.codegen.ir.horizontal import across
+from dnnl.codegen.ir.horizontal import reduce_lanes
 from dnnl.codegen.memory.access import Bound, Env, Number, Operand
 from dnnl.codegen.memory.address import Affine, Axis
-from dnnl.codegen.memory.deferred_store import Waiting
-from dnnl.codegen.memory.place import alike
-from dnnl.codegen.nest.fold_loop import WAYS, Folding, FoldLoop, Merge, Step, added
-from dnnl.codegen.nest.predicates import CountedPlace, Site, Span
+from dnnl.codegen.memory.deferred_store import DeferredStores
+from dnnl.codegen.memory.place import constant_like
+from dnnl.codegen.nest.fold_loop import ACCUMULATORS, Folding, FoldLoop, Merge, Step, added
+from dnnl.codegen.nest.predicates import PredicatedPlace, Site, Span
 
 Body = Callable[["Point"], None]
 # Bytes that a point may put by: half of the smallest first-level caches.
-ROOM = 16384
+ROW_BUFFER_BYTES = 16384
 
 
-class Point(CountedPlace):
+class Point(PredicatedPlace):
     """One vector of the iteration space, as the body of a nest sees it.
 
     ``e`` writes instructions. Besides loading and storing, a point can fold over the reduced axes.
@@ -40,9 +40,9 @@ class Point(CountedPlace):
         *,
         along: Axis | None = None,
         absent: float | None = None,
-        waiting: Waiting | None = None,
+        deferred: DeferredStores | None = None,
     ) -> None:
-        super().__init__(site, env, masked, known, along, waiting)
+        super().__init__(site, env, masked, known, along, deferred)
         self._loaded, self._absent = loaded, absent
 
     def load(self, operand: Operand) -> ir.Value:
@@ -51,16 +51,16 @@ class Point(CountedPlace):
         value = super().load(operand)
         if self._absent is None:
             return value
-        counting = self._site.plan.counting
+        fold_bounds = self._site.plan.fold_bounds
         if (
             self._absent == 0
             and operand not in self._loaded
-            and self.zero_outside(operand, counting)
+            and self.zero_outside(operand, fold_bounds)
         ):
             return value
         return self._where_it_counts(value, self.constant(self._absent))
 
-    def made(self, compute: Callable[[Point], ir.Value]) -> ir.Value:
+    def or_absent(self, compute: Callable[[Point], ir.Value]) -> ir.Value:
         """What ``compute`` makes of operands here; in an iteration that a fold leaves out, what it
         wants there."""
         if self._absent is None:
@@ -74,10 +74,10 @@ class Point(CountedPlace):
         loaded = self._loaded.get(operand)
         return super().load_stored(operand) if loaded is None else loaded
 
-    def same(self, operand: Operand) -> bool:
+    def is_uniform(self, operand: Operand) -> bool:
         """Whether an operand has one element for all lanes; those of a square have been turned
         into vectors, whatever its layout says."""
-        return operand not in self._loaded and super().same(operand)
+        return operand not in self._loaded and super().is_uniform(operand)
 
     def _where_it_counts(self, value: ir.Value, other: ir.Value) -> ir.Value:
         """``value`` in the lanes for which this iteration of a fold counts, else ``other``."""
@@ -91,7 +91,7 @@ class Point(CountedPlace):
     def number(self, number: Number) -> ir.Value:
         """A number that follows from the iteration, in the core type."""
         kind = self.kind
-        start, step = self.counted(self.form_of(number))
+        start, step = self.start_and_step(self.form_of(number))
         first = self.e.b.trunc(start, I32)
         steps = ir.Constant(
             vector.vector_type(I32, kind.count), [step * lane for lane in range(kind.count)]
@@ -123,30 +123,30 @@ class Point(CountedPlace):
         result = self._first()._with({}, absent=absent)._loops(self._open, fold, carried)
         if not self._site.plan.vectors.reduced:
             return result
-        return across(self.e, result, merge)
+        return reduce_lanes(self.e, result, merge)
 
-    def room(self) -> ir.Value | None:
+    def row_buffer(self) -> ir.Value | None:
         """Memory for a vector of every iteration of the reduced axes, see `keep`; None where that
         is more than stays in a first-level cache beside the operands."""
         nbytes = vector.bits(self.kind) // 8 * self._iterations
-        if nbytes > ROOM or self.e.isa.device is not None:
+        if nbytes > ROW_BUFFER_BYTES or self.e.isa.device is not None:
             return None
         with self.e.b.goto_entry_block():
             return self.e.b.alloca(self.kind, self._iterations)
 
-    def keep(self, room: ir.Value, value: ir.Value) -> None:
+    def buffer_store(self, row_buffer: ir.Value, value: ir.Value) -> None:
         """Put the value of this iteration by, for a later pass over the reduced axes."""
-        self.e.b.store(value, self._place_in(room))
+        self.e.b.store(value, self._place_in(row_buffer))
 
-    def kept(self, room: ir.Value) -> ir.Value:
+    def buffer_load(self, row_buffer: ir.Value) -> ir.Value:
         """What an earlier pass has put by in this iteration; any number if it left that out."""
-        return self.e.b.load(self._place_in(room), typ=self.kind)
+        return self.e.b.load(self._place_in(row_buffer), typ=self.kind)
 
-    def _place_in(self, room: ir.Value) -> ir.Value:
+    def _place_in(self, row_buffer: ir.Value) -> ir.Value:
         index: ir.Value = i64(0)
         for axis in self._site.plan.space.inner:
             index = self.e.add(self.e.b.mul(index, i64(axis.extent)), self._env[axis])
-        return self.e.b.gep(room, [index], source_etype=self.kind)
+        return self.e.b.gep(row_buffer, [index], source_etype=self.kind)
 
     @property
     def _iterations(self) -> int:
@@ -181,9 +181,9 @@ class Point(CountedPlace):
         indexed by them: i64, or vectors of them with one for each lane."""
         env: Env = {}
         for axis, value in found.items():
-            rest, pieces = value, self._site.plan.space.found[axis].strides
+            rest, pieces = value, self._site.plan.space.indirect[axis].strides
             for piece, step in sorted(pieces.items(), key=lambda pair: -pair[1]):
-                size = alike(rest, step)
+                size = constant_like(rest, step)
                 env[piece] = rest if step == 1 else self.e.b.udiv(rest, size)
                 rest = rest if step == 1 else self.e.b.urem(rest, size)
         return self._with(env)
@@ -231,35 +231,37 @@ class Point(CountedPlace):
         """
         axis, *rest = axes
         if not (carried or rest) and axis is self._site.plan.vectors.loop:
-            self._side_by_side(axis, extent, fold)
+            self._unrolled_vectors(axis, extent, fold)
             return ()
         span = self._span(axis, extent) if carried else Span(i64(0), i64(extent), {})
         inside = self._with({}, known=span.known)
-        ways = self._ways
-        if rest or extent < 2 * (WAYS if span.known else ways):
-            ways = 1
+        accumulators = self._accumulators
+        if rest or extent < 2 * (ACCUMULATORS if span.known else accumulators):
+            accumulators = 1
 
         def one(index: ir.Value, *values: ir.Value) -> Values:
             return inside._with({axis: index})._loops(rest, fold, values)
 
         terms = prod(other.extent for other in rest)
-        written = bool(carried) and span.fixed and inside._differs(axis, extent)
-        loop = FoldLoop(fold, ways, most=extent, terms=terms, written=written, name=axis.name)
+        unrolled = bool(carried) and span.fixed and inside._differs(axis, extent)
+        loop = FoldLoop(
+            fold, accumulators, most=extent, terms=terms, unrolled=unrolled, name=axis.name
+        )
         return loop.run(self.e, span.begin, span.end, one, carried)
 
-    def _side_by_side(self, axis: Axis, extent: int, fold: Folding) -> None:
+    def _unrolled_vectors(self, axis: Axis, extent: int, fold: Folding) -> None:
         """The first ``extent`` iterations along the vector axis, of which nothing is kept: as many
         at a time as are best converted together, and fewer of those that are left."""
         plan = self._site.plan
 
         def some(count: int, index: ir.Value) -> None:
-            waiting = Waiting(count, plan.joined)
-            for way in range(count):
-                place = {axis: self.e.add(index, i64(way))}
-                self._with(place, waiting=waiting)._step(fold.step, ())
-            waiting.end()
+            deferred = DeferredStores(count, plan.grouped)
+            for number in range(count):
+                place = {axis: self.e.add(index, i64(number))}
+                self._with(place, deferred=deferred)._step(fold.step, ())
+            deferred.flush()
 
-        begin, count = 0, plan.together
+        begin, count = 0, plan.conversion_group
         while count:
             end = extent - (extent - begin) % count
             several = partial(some, count)
@@ -272,7 +274,7 @@ class Point(CountedPlace):
         masked: bool | None = None,
         known: Mapping[Bound, bool] | None = None,
         absent: float | None = None,
-        waiting: Waiting | None = None,
+        deferred: DeferredStores | None = None,
     ) -> Point:
         """The point with more axes fixed, or more known, or in a fold that wants ``absent``, or
         with ``waiting`` stores."""
@@ -284,7 +286,7 @@ class Point(CountedPlace):
             {**self._known, **known} if known else self._known,
             along=self._lane,
             absent=self._absent if absent is None else absent,
-            waiting=self._waiting if waiting is None else waiting,
+            deferred=self._deferred if deferred is None else deferred,
         )
 
     def _step(self, step: Step, carried: Values) -> Values:
@@ -299,10 +301,10 @@ class Point(CountedPlace):
         )
 
     @property
-    def _ways(self) -> int:
+    def _accumulators(self) -> int:
         """How many results to keep apart: fewer where a value fills several registers."""
         filled: int = self.kind.count * vector.bits(self.kind) // self.e.isa.vector_bits
-        return max(1, WAYS // max(1, filled))
+        return max(1, ACCUMULATORS // max(1, filled))
 
     @property
     def folded(self) -> ir.Value:

@@ -11,11 +11,11 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, i64
 from dnnl.codegen.memory.access import Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
-from dnnl.codegen.memory.deferred_store import Waiting
+from dnnl.codegen.memory.deferred_store import DeferredStores
 from dnnl.codegen.memory.place import Place
 from dnnl.codegen.nest.fold_loop import is_fixed
+from dnnl.codegen.nest.loop_splitting import MOST_WRITTEN
 from dnnl.codegen.nest.schedule import Schedule
-from dnnl.codegen.nest.variants import MOST_WRITTEN
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Span:
         return is_fixed(self.begin, self.end)
 
 
-class CountedPlace(Place):
+class PredicatedPlace(Place):
     """A place in a nest some of whose iterations do not count, as they are outside a window."""
 
     def __init__(
@@ -57,7 +57,7 @@ class CountedPlace(Place):
         masked: bool,
         known: dict[Bound, bool],
         along: Axis | None,
-        waiting: Waiting | None,
+        deferred: DeferredStores | None,
     ) -> None:
         space, vectors = site.plan.space, site.plan.vectors
         lane, lanes = (vectors.lane, vectors.lanes) if along is None else (along, along.extent)
@@ -74,14 +74,14 @@ class CountedPlace(Place):
             streamed=site.streamed,
             core=site.core,
             known=known,
-            waiting=waiting,
+            deferred=deferred,
         )
         self._site = site
 
     @property
     def valid(self) -> vector.Mask:
         """The lanes for which this iteration of a fold counts."""
-        return self.conditions(self._site.plan.counting)
+        return self.conditions(self._site.plan.fold_bounds)
 
     @property
     def stored(self) -> vector.Mask:
@@ -98,7 +98,7 @@ class CountedPlace(Place):
     @property
     def _unknown(self) -> list[Bound]:
         """The bounds within which an iteration of a fold counts, where it is not known whether."""
-        return [bound for bound in self._site.plan.counting if bound not in self._known]
+        return [bound for bound in self._site.plan.fold_bounds if bound not in self._known]
 
     def _bounded(self, form: Affine) -> ir.Value:
         """The value of a form in the first lane; outside of a fold, in its first iteration."""

@@ -12,7 +12,7 @@ from dnnl.codegen.memory.access import Access
 from dnnl.codegen.nest.nest import Nest, emit_planned
 from dnnl.codegen.nest.parts import REGISTERS
 from dnnl.codegen.nest.schedule import Schedule, schedule
-from dnnl.codegen.nest.sharing import FEW_ITEMS, wanted
+from dnnl.codegen.nest.work_items import FEW_ITEMS, target_items
 from dnnl.runtime.image import Phase
 
 
@@ -26,7 +26,7 @@ def resident(isa: Isa, nest: Nest, second: Nest) -> bool:
     """
     plan = planned(isa, nest)
     points = prod(loop.count for loop in plan.loops)
-    if points < min(FEW_ITEMS, wanted(isa, points * plan.work_per_point)):
+    if points < min(FEW_ITEMS, target_items(isa, points * plan.work_per_point)):
         return False
     read = _moving(plan, plan.space.reads)
     written = _moving(plan, [plan.space.accesses[output] for output in nest.outputs])
@@ -54,7 +54,7 @@ def planned(isa: Isa, nest: Nest) -> Schedule:
 
 def _moving(plan: Schedule, accesses: Sequence[Access]) -> list[Access]:
     """Those that go on with the fold."""
-    return [access for access in accesses if not plan.space.still(access)]
+    return [access for access in accesses if not plan.space.invariant(access)]
 
 
 def _in_a_row(plan: Schedule, access: Access) -> bool:

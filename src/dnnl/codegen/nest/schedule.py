@@ -4,7 +4,7 @@
 
 1. ``space`` splits axes at block boundaries, so that every operand's offset is affine, and merges
    neighbours that are contiguous in every operand;
-2. ``vectorize`` chooses the axis along which vectors lie and, for operands that run across it, the
+2. ``vectorize`` chooses the axis along which vectors lie and, for operands that run wide it, the
    axis along which squares are loaded and transposed in registers;
 3. ``walk`` orders the loops that remain;
 4. what no cache would keep until it is read is written by non-temporal stores if whole lines allow
@@ -27,17 +27,17 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.memory.access import Access, Bound, Operand
 from dnnl.codegen.memory.address import Axis
+from dnnl.codegen.nest.loop_order import Loop, arrange, block_for_l1
 from dnnl.codegen.nest.space import Space, stride
 from dnnl.codegen.nest.vectorize import (
     Squares,
     Vectors,
-    across,
     aligned,
+    crosses_lanes,
     fills_lines,
-    turns_of,
+    interleave_factor,
     vectorize,
 )
-from dnnl.codegen.nest.walk import Loop, arrange, kept_near
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +56,11 @@ class Schedule:
     vectors: Vectors
     squares: Squares | None
     loops: tuple[Loop, ...]
-    ahead: Axis | None = None
+    prefetch_axis: Axis | None = None
     streamed: tuple[Operand, ...] = ()
     serial: bool = False
-    together: int = 1
-    joined: tuple[Operand, ...] = ()
+    conversion_group: int = 1
+    grouped: tuple[Operand, ...] = ()
 
     @property
     def accesses(self) -> Mapping[Operand, Access]:
@@ -85,7 +85,7 @@ class Schedule:
         return tuple(bound for bound in self.space.bounds if bound not in tails and bound.needed)
 
     @cached_property
-    def counting(self) -> tuple[Bound, ...]:
+    def fold_bounds(self) -> tuple[Bound, ...]:
         """The bounds within which an iteration of a fold counts.
 
         Ends that do not move with the reduction are left out where what is stored ends there too:
@@ -119,7 +119,7 @@ class Schedule:
         if self.squares is None or access.offset is None:
             return False
         row = access.offset.stride(self.squares.tile)
-        return across(self.space, self.vectors, access) and row == 1
+        return crosses_lanes(self.space, self.vectors, access) and row == 1
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ class Style:
 
     core: ir.Type = F32
     registers: int | None = 1
-    beside: int = 1
-    abreast: int = 1
-    moved: bool = False
+    reduction_unroll: int = 1
+    unroll: int = 1
+    copied: bool = False
     reads_dst: bool = False
 
 
@@ -153,11 +153,11 @@ def widths(isa: Isa, core: ir.Type) -> tuple[int, int]:
 
 _PLAIN = Style()
 _LEAST_VECTORS, _FILLED = 16, 1.1
-BESIDE = 8
+REDUCTION_UNROLL = 8
 """The registers that rows some lines long fill beside a reduction."""
 
 
-ABREAST = 4
+UNROLL = 4
 """The registers that fill long chains of arithmetic side by side."""
 
 
@@ -168,15 +168,15 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     nibbles = space.outputs[0].desc.data_type.bits == 4
     if nibbles:
         lanes = max(lanes, 2)  # elements of one byte are stored together
-    together = convert.together(isa, space.dst.operand.data_type, style.core)
-    registers = (style.registers or together) if isa.lanes > 1 else 1
+    conversion_group = convert.conversion_group(isa, space.dst.operand.data_type, style.core)
+    registers = (style.registers or conversion_group) if isa.lanes > 1 else 1
     if isa.lanes > 1 and not nibbles:
-        registers = _abreast(space, lanes, registers, style, isa.caches)
-    beside = _beside(space, lanes, style) if isa.lanes > 1 and not nibbles else 1
-    vectorized = vectorize(space, lanes * max(registers, beside), isa.caches)
-    if beside > registers and (vectorized[1].reduced or vectorized[2] is not None):
+        registers = _unroll(space, lanes, registers, style, isa.caches)
+    wide = _reduction_unroll(space, lanes, style) if isa.lanes > 1 and not nibbles else 1
+    vectorized = vectorize(space, lanes * max(registers, wide), isa.caches)
+    if wide > registers and (vectorized[1].reduced or vectorized[2] is not None):
         vectorized = vectorize(space, lanes * registers, isa.caches)
-    if registers > 1 and vectorized[2] is not None and not style.moved:
+    if registers > 1 and vectorized[2] is not None and not style.copied:
         # A square of longer vectors would not stay in registers.
         vectorized = vectorize(space, lanes, isa.caches)
     serial = nibbles and _shares_bytes(vectorized[0].dst, vectorized[1])
@@ -185,28 +185,30 @@ def schedule(isa: Isa, space: Space, style: Style = _PLAIN) -> Schedule:
     space, vectors, squares = vectorized
     caches = isa.caches
     shape = None if squares is None else squares.shape
-    loops, ahead = arrange(space.axes, space.reads, space.dst, shape, space.far, caches)
+    loops, prefetch_axis = arrange(
+        space.axes, space.reads, space.dst, shape, space.step_bytes, caches
+    )
     if squares is None:
-        loops = kept_near(loops, space.reads, space.inner, vectors.lanes, caches)
+        loops = block_for_l1(loops, space.reads, space.inner, vectors.lanes, caches)
     streamed: tuple[Operand, ...] = ()
-    if caches.steered and not (nibbles or style.reads_dst):
+    if caches.cache_hints and not (nibbles or style.reads_dst):
         streamed = _streamed(space, vectors, squares, loops, caches)
-    together = max(1, together * widths(isa, style.core)[0] // vectors.lanes)
-    joined = _joined(space, vectors, together, streamed)
+    conversion_group = max(1, conversion_group * widths(isa, style.core)[0] // vectors.lanes)
+    grouped = _grouped(space, vectors, conversion_group, streamed)
     return Schedule(
         _settled(space),
         vectors,
         squares,
         tuple(loops),
-        ahead,
+        prefetch_axis,
         streamed,
         serial,
-        together if joined else 1,
-        joined,
+        conversion_group if grouped else 1,
+        grouped,
     )
 
 
-def _abreast(space: Space, lanes: int, registers: int, style: Style, caches: Caches) -> int:
+def _unroll(space: Space, lanes: int, registers: int, style: Style, caches: Caches) -> int:
     """How many registers vectors fill for the sake of arithmetic, ``registers`` at least."""
 
     def walked(count: int) -> int | None:
@@ -214,7 +216,7 @@ def _abreast(space: Space, lanes: int, registers: int, style: Style, caches: Cac
         long = squares is None and vectors.loop is not None and vectors.lanes == lanes * count
         return vectors.lanes * vectors.loop.extent if vectors.loop is not None and long else None
 
-    count, single = style.abreast, walked(1)
+    count, single = style.unroll, walked(1)
     while count > registers:
         size = walked(count)
         if size is not None and single is not None and size <= _FILLED * single:
@@ -223,10 +225,10 @@ def _abreast(space: Space, lanes: int, registers: int, style: Style, caches: Cac
     return registers
 
 
-def _beside(space: Space, lanes: int, style: Style) -> int:
+def _reduction_unroll(space: Space, lanes: int, style: Style) -> int:
     """How many registers vectors fill beside a reduction: as many as leave enough of them to be
     shared out, and few lanes of the last one empty."""
-    kept, count = prod(axis.extent for axis in space.axes), style.beside
+    kept, count = prod(axis.extent for axis in space.axes), style.reduction_unroll
     line = next((axis.extent for axis in space.axes if stride(space.dst, axis) == 1), 1)
 
     def walked(width: int) -> int:
@@ -238,13 +240,13 @@ def _beside(space: Space, lanes: int, style: Style) -> int:
     return count
 
 
-def _joined(
-    space: Space, vectors: Vectors, together: int, streamed: tuple[Operand, ...]
+def _grouped(
+    space: Space, vectors: Vectors, conversion_group: int, streamed: tuple[Operand, ...]
 ) -> tuple[Operand, ...]:
     """The outputs of the type of dst whose vectors follow each other along a reduction; so many
     ``together`` are stored to a multiple of their size where stores are non-temporal."""
-    lane, loop, size = vectors.lane, vectors.loop, vectors.lanes * together
-    if together == 1 or not vectors.reduced or lane is None or loop is None:
+    lane, loop, size = vectors.lane, vectors.loop, vectors.lanes * conversion_group
+    if conversion_group == 1 or not vectors.reduced or lane is None or loop is None:
         return ()
     walked = {lane, *space.axes, *space.inner}
 
@@ -293,8 +295,8 @@ def _streamed(
 ) -> tuple[Operand, ...]:
     """The first output, and those in the same buffer: if the tensors are large together and every
     whole vector fills cache lines, alone or with the next."""
-    parts, turns = space.parts_of_dst, turns_of(space, space.dst, vectors.lane)
-    every = all(aligned(space.accesses[output], vectors, turns) for output in parts)
+    parts, factor = space.parts_of_dst, interleave_factor(space, space.dst, vectors.lane)
+    every = all(aligned(space.accesses[output], vectors, factor) for output in parts)
     return parts if every and _can_stream(space, vectors, squares, loops, caches) else ()
 
 
@@ -311,7 +313,7 @@ def _can_stream(
     nbytes = sum(data_type.nbytes(count) for data_type, count in sizes)
     if nbytes < min(caches.streamed, caches.streamed_rows) or dst.offset is None:
         return False
-    few = _rows_written(space, vectors, squares, loops) <= caches.rows_foreseen
+    few = _rows_written(space, vectors, squares, loops) <= caches.prefetch_streams
     if nbytes < (caches.streamed_rows if few else caches.streamed):
         return False
     innermost = loops[-1].axis if loops else None
@@ -320,8 +322,8 @@ def _can_stream(
     nearest = innermost if squares is None else squares.tile
     neighbours = nearest is not None and dst.offset.stride(nearest) == vectors.lanes
     # Where a fold stores to dst, all its rows come between a vector and the next.
-    neighbours = neighbours and (vectors.reduced or space.still(dst))
-    return neighbours or fills_lines(dst, vectors, turns_of(space, dst, vectors.lane))
+    neighbours = neighbours and (vectors.reduced or space.invariant(dst))
+    return neighbours or fills_lines(dst, vectors, interleave_factor(space, dst, vectors.lane))
 
 
 def _rows_written(
@@ -329,8 +331,8 @@ def _rows_written(
 ) -> int:
     """How many rows of dst are written side by side: before the first of them goes on."""
     dst = space.dst
-    moving = [loop.axis for loop in loops if space.far(dst, loop.axis)]
-    along = min(moving, key=lambda axis: space.far(dst, axis), default=None)
+    moving = [loop.axis for loop in loops if space.step_bytes(dst, loop.axis)]
+    along = min(moving, key=lambda axis: space.step_bytes(dst, axis), default=None)
     inside = [loop.axis for loop in loops].index(along) + 1 if along is not None else 0
     rows = prod(loop.count for loop in loops[inside:] if loop.axis is not along)
     if squares is not None and space.step(dst, squares.tile) > vectors.lanes:

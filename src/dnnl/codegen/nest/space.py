@@ -44,7 +44,7 @@ class Space:
     domain: tuple[Bound, ...] = ()
     exists: tuple[Bound, ...] = ()
     lines: tuple[Line, ...] = ()
-    found: Mapping[Axis, Affine] = field(default_factory=dict)
+    indirect: Mapping[Axis, Affine] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -55,21 +55,21 @@ class Space:
         where: Sequence[Bound] = (),
         numbers: Sequence[Number] = (),
         filled: Sequence[Bound] = (),
-        found: Sequence[Axis] = (),
+        indirect: Sequence[Axis] = (),
     ) -> Space:
         """``parallel`` x ``reduced`` inside the bounds ``where``, and the padding of ``outputs``,
         which is what their descriptors say it is: an axis that walks an output from its beginning
         reaches all of its elements. Outside the bounds ``filled`` iterations are padding too. Axes
         that an operand blocks are split at the block boundaries, so that its offset becomes affine:
         ``c -> 16 * c_o + c_i``."""
-        extents = {axis: _extent(axis, outputs) for axis in (*parallel, *reduced, *found)}
+        extents = {axis: _extent(axis, outputs) for axis in (*parallel, *reduced, *indirect)}
         split = {
             axis: _split(axis, extent, (*outputs, *inputs)) for axis, extent in extents.items()
         }
         ends = [Bound(split[axis], axis.extent) for axis in (*parallel, *reduced)]
 
         # What is looked up lies inside, though blocks may have room for more.
-        within = {piece for axis in found for piece in split[axis].strides}
+        within = {piece for axis in indirect for piece in split[axis].strides}
 
         def access(operand: Operand) -> Access:
             index = tuple(_substitute(form, split) for form in operand.index)
@@ -89,7 +89,7 @@ class Space:
             numbers={number: _substitute(number.form, split) for number in numbers},
             domain=tuple(bound for bound in (*ends, *bounds(filled)) if bound.above),
             exists=tuple(bound for bound in (*bounds(where), *others) if bound.needed),
-            found={axis: split[axis] for axis in found},
+            indirect={axis: split[axis] for axis in indirect},
         )
 
     @property
@@ -184,15 +184,15 @@ class Space:
         own = replace(self, accesses={**self.accesses, operand: access}, lines=lines)
         return own._with(outer, (line,))._with(inner, ()), line
 
-    def still(self, access: Access) -> bool:
+    def invariant(self, access: Access) -> bool:
         """Whether an operand does not move with a reduction."""
         unmoved = all(stride(access, axis) == 0 for axis in self.inner)
-        return unmoved and not self.steps_found(access)
+        return unmoved and not self.indirect_strides(access)
 
-    def steps_found(self, access: Access) -> set[int | None]:
+    def indirect_strides(self, access: Access) -> set[int | None]:
         """How far steps go in an operand along the axes whose values only bodies know, those left
         out along which it stays."""
-        pieces = (piece for form in self.found.values() for piece in form.strides)
+        pieces = (piece for form in self.indirect.values() for piece in form.strides)
         return {stride(access, piece) for piece in pieces} - {0}
 
     def step(self, access: Access, axis: Axis) -> int:
@@ -208,7 +208,7 @@ class Space:
                 distance = distance or self.step(access, line.outer) * count // line.inner.extent
         return distance
 
-    def far(self, access: Access, axis: Axis) -> int:
+    def step_bytes(self, access: Access, axis: Axis) -> int:
         """The length of a step along an axis in bytes; 0 where it differs from place to place."""
         if access.offset is None:
             return 0

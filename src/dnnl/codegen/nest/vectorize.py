@@ -15,8 +15,8 @@ from dnnl.codegen.isa.caches import LINE, Caches
 from dnnl.codegen.memory.access import Access, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import NEAR
+from dnnl.codegen.nest.loop_order import Square
 from dnnl.codegen.nest.space import Space, stride
-from dnnl.codegen.nest.walk import Square
 
 # What a gather and a scatter cost for each lane, and a step of a reduction across lanes, in loads.
 _GATHER, _SCATTER, _ACROSS = 1.5, 2.0, 3.0
@@ -54,11 +54,11 @@ class Squares:
         return self.tile.extent * self.pieces.extent
 
 
-def across(space: Space, vectors: Vectors, access: Access) -> bool:
+def crosses_lanes(space: Space, vectors: Vectors, access: Access) -> bool:
     """Whether an operand lies across the lanes, and does not move with a reduction."""
     if access.offset is None or vectors.lane is None:
         return False
-    return space.still(access) and space.step(access, vectors.lane) not in (0, 1)
+    return space.invariant(access) and space.step(access, vectors.lane) not in (0, 1)
 
 
 def vectorize(space: Space, lanes: int, caches: Caches) -> tuple[Space, Vectors, Squares | None]:
@@ -93,11 +93,11 @@ def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
     repeats = prod(inner.extent for inner in space.inner)
     total = _ACROSS * log2(lanes) if inside else 0.0
     for operand, access in space.accesses.items():
-        still = space.still(access)
-        if inside and still:
+        invariant = space.invariant(access)
+        if inside and invariant:
             total += 1.0
         else:
-            count = 1 if still else repeats
+            count = 1 if invariant else repeats
             written = operand in space.outputs
             total += count * share * _vector_cost(space, access, axis, lanes, written)
     return total, -axis.extent
@@ -105,26 +105,26 @@ def _cost(space: Space, axis: Axis, most: int) -> tuple[float, int]:
 
 def _vector_cost(space: Space, access: Access, axis: Axis, lanes: int, written: bool) -> float:
     step = stride(access, axis)
-    found = space.steps_found(access)
+    found = space.indirect_strides(access)
     if step == 0 and found and 1 not in found:
         return _GATHER * lanes  # it may be found elsewhere, and not among neighbours
     if step in (0, 1):
         return 1.0
-    if written and turns_of(space, access, axis) > 1:
+    if written and interleave_factor(space, access, axis) > 1:
         return 2.0
     if written:
         return _SCATTER * lanes
     if step is not None and 1 < step <= NEAR:
         return step + 1.0
     rows = _rows(access, lanes)
-    tiled = space.still(access) and any(
+    tiled = space.invariant(access) and any(
         other is not axis and stride(access, other) == 1 and 2 * other.extent >= rows
         for other in space.axes
     )
     return 2.0 if tiled else _GATHER * lanes
 
 
-def turns_of(space: Space, access: Access, axis: Axis | None) -> int:
+def interleave_factor(space: Space, access: Access, axis: Axis | None) -> int:
     """How many outputs fill the gaps between each other's elements along an axis; 1 where there are
     none, or where they stay."""
     step = stride(access, axis) if axis is not None else None
@@ -135,7 +135,7 @@ def turns_of(space: Space, access: Access, axis: Axis | None) -> int:
 
 def _tile_axis(space: Space, vectors: Vectors, access: Access) -> Axis | None:
     """The loop along which ``access`` is contiguous, if it runs across the vector axis."""
-    if not across(space, vectors, access):
+    if not crosses_lanes(space, vectors, access):
         return None
     others = (axis for axis in space.axes if axis is not vectors.loop)
     return next((axis for axis in others if _row_axis(space, access, axis, vectors.lanes)), None)
@@ -150,7 +150,7 @@ def _in_squares(
     lanes = vectors.lanes
     rows = _row_length(read, tile, lanes)
     most = max(1, min(4, min(lanes, 16) // rows, -(-tile.extent // rows)))
-    apart = space.far(read, vectors.lane), space.far(space.dst, tile)
+    apart = space.step_bytes(read, vectors.lane), space.step_bytes(space.dst, tile)
     shape = Square(*apart, lanes, most, fills_lines(space.dst, vectors), caches)
     space, line = _lengthened(space, read.operand, tile, rows, vectors)
     # Where rows lie along a line, their addresses cost more than the sets they share.
@@ -214,7 +214,7 @@ def _only_across(
 
 def _row_axis(space: Space, access: Access, axis: Axis, lanes: int) -> bool:
     """Whether an operand can be read in rows along an axis."""
-    contiguous = space.still(access) and stride(access, axis) == 1
+    contiguous = space.invariant(access) and stride(access, axis) == 1
     return contiguous and 2 * axis.extent >= _rows(access, lanes)
 
 
@@ -232,20 +232,20 @@ def _rows(access: Access, lanes: int) -> int:
     return min(lanes, _UNIT_BITS // max(8, access.operand.desc.data_type.bits))
 
 
-def fills_lines(dst: Access, vectors: Vectors, turns: int = 1) -> bool:
+def fills_lines(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
     """Whether every whole vector, or as many as are woven in ``turns``, is stored to whole cache
     lines."""
-    nbits = turns * vectors.lanes * dst.operand.desc.data_type.bits
-    return aligned(dst, vectors, turns) and nbits % (8 * LINE) == 0
+    nbits = factor * vectors.lanes * dst.operand.desc.data_type.bits
+    return aligned(dst, vectors, factor) and nbits % (8 * LINE) == 0
 
 
-def aligned(dst: Access, vectors: Vectors, turns: int = 1) -> bool:
+def aligned(dst: Access, vectors: Vectors, factor: int = 1) -> bool:
     """Whether every whole vector is stored to a multiple of its size, perhaps woven with others in
     ``turns``."""
-    if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != turns:
+    if dst.offset is None or vectors.lane is None or dst.offset.stride(vectors.lane) != factor:
         return False
     apart = dst.offset.without(vectors.lane).strides.values()
-    first = dst.offset.const % vectors.lanes < turns
+    first = dst.offset.const % vectors.lanes < factor
     return first and all(step % vectors.lanes == 0 for step in apart)
 
 

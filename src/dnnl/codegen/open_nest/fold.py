@@ -22,7 +22,7 @@ from math import gcd, prod
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.folds import Fold, Parts, at_once
 from dnnl.codegen.nest.nest import Nest
-from dnnl.codegen.nest.parts import even_piece, parts_of, side_by_side
+from dnnl.codegen.nest.parts import even_piece, part_lanes, parts_of
 from dnnl.codegen.nest.schedule import widths
 from dnnl.codegen.open_nest.nest import OpenWork
 from dnnl.codegen.open_nest.plan import Form, Loop, Loops, OpenPlan, Traversal, plan, plan_loops
@@ -33,15 +33,15 @@ from dnnl.types.memory_desc import MemoryDesc
 MERGERS = 1
 """The work items of a merger. That is a hundredth of all work at most, and a second phase that
 threads share would cost time where nothing is to be merged."""
-_ROOM = 2**16
+_PARTIALS = 2**16
 _WHOLE = 64  # elements: lines of a multiple of it leave nothing over
 _LONG = 4 * _WHOLE  # and those that are as long little
 _FEW = 8  # long lines are worth a merger
 
 
-def open_room(values: int, data_type: DataType) -> MemoryDesc:
+def open_partials_desc(values: int, data_type: DataType) -> MemoryDesc:
     """The room for the partial results of a fold of any size to so many ``values``."""
-    return MemoryDesc((_ROOM * values,), data_type)
+    return MemoryDesc((_PARTIALS * values,), data_type)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class OpenFold:
 
     fold: Fold
     slot: int
-    room: MemoryDesc
+    scratch: MemoryDesc
 
     def works(self, slot: int, start: int) -> tuple[OpenWork, OpenWork, OpenWork]:
         """All at once, a part, and what is to be done behind these, the merger: their blocks follow
@@ -95,37 +95,37 @@ class OpenFold:
         first, reduction = self.fold.inputs[0], self.fold.reduction
         offset = first.offset(first.index)
         assert offset is not None, "tensors in blocks have no strides"
-        kept = [axis for axis in self.fold.kept if axis.extent != 1]
-        kept.sort(key=lambda axis: -abs(offset.stride(axis)))
+        points = [axis for axis in self.fold.parallel if axis.extent != 1]
+        points.sort(key=lambda axis: -abs(offset.stride(axis)))
         values = len(reduction.neutral)
-        return Parts(tuple(kept), values, self.slot, self.room, reduction.data_type)
+        return Parts(tuple(points), values, self.slot, self.scratch, reduction.data_type)
 
     def _cut(self, loops: Loops, isa: Isa) -> tuple[Loops, int]:
         """The loops with the reduction in parts, and how many these are."""
         inputs = len(self.fold.inputs)
-        kept = prod(axis.extent for axis in self.fold.kept)
-        room = self.room.nelems() // len(self.fold.reduction.neutral) // max(1, kept)
-        loops, neighbours = _lengthened(loops, inputs, room)
-        kept, room = kept * neighbours, room // neighbours
+        points = prod(axis.extent for axis in self.fold.parallel)
+        scratch = self.scratch.nelems() // len(self.fold.reduction.neutral) // max(1, points)
+        loops, neighbours = _lengthened(loops, inputs, scratch)
+        points, scratch = points * neighbours, scratch // neighbours
         reduced = prod(loop.extent for loop in loops.reduced)
         lanes, _ = widths(isa, self.fold.core)
-        width = side_by_side(isa, lanes) if loops.way is Traversal.LINES else 1
-        most = max(1, min(room, parts_of(isa, kept, reduced, width)))
+        width = part_lanes(isa, lanes) if loops.traversal is Traversal.LINES else 1
+        most = max(1, min(scratch, parts_of(isa, points, reduced, width)))
         sizes = _pieces(loops, most) if reduced else []
-        loops, count = _in_pieces(loops, sizes, inputs, kept)
+        loops, count = _in_pieces(loops, sizes, inputs, points)
         return loops, count * neighbours
 
 
-def _lengthened(loops: Loops, inputs: int, room: int) -> tuple[Loops, int]:
+def _lengthened(loops: Loops, inputs: int, scratch: int) -> tuple[Loops, int]:
     """The loops where several short lines are one, and how many; of ``room`` for so many parts."""
     lane, alone = loops.lane, not loops.outer and loops.lines.extent == 1
-    if not (alone and loops.way is Traversal.LINES and loops.reduced and lane.extent < _LONG):
+    if not (alone and loops.traversal is Traversal.LINES and loops.reduced and lane.extent < _LONG):
         return loops, 1
     *others, along = loops.reduced
     if along.strides[:inputs] != lane.times(lane.extent)[:inputs]:
         return loops, 1
     count = _WHOLE // gcd(_WHOLE, lane.extent)
-    while count > 1 and (along.extent % count or count > min(room, along.extent // _FEW)):
+    while count > 1 and (along.extent % count or count > min(scratch, along.extent // _FEW)):
         count //= 2
     along = Loop(along.extent // count, along.times(count))
     longer = Loop(lane.extent * count, lane.strides)
@@ -140,7 +140,7 @@ def _pieces(loops: Loops, most: int) -> list[int]:
     for loop in loops.reduced:
         size = -(-loop.extent // max(1, min(loop.extent, most // count)))
         if 1 < size < loop.extent:
-            rows = loops.way is Traversal.ROWS and loop is loops.reduced[-1]
+            rows = loops.traversal is Traversal.ROWS and loop is loops.reduced[-1]
             size = min(loop.extent, even_piece(loop.extent, size, rows=rows))
         sizes.append(size)
         count *= -(-loop.extent // size)

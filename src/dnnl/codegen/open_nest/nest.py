@@ -15,8 +15,8 @@ from functools import reduce
 from dnnl.codegen.ir.builder import I64, Emitter, Module, Value, Values, i64
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.codegen.nest.sharing import SHARES
-from dnnl.codegen.open_nest.place import moved
+from dnnl.codegen.nest.work_items import SHARES
+from dnnl.codegen.open_nest.place import advanced
 from dnnl.codegen.open_nest.plan import HEAD, UNITS, Form
 from dnnl.codegen.open_nest.point import OpenLoop
 from dnnl.codegen.open_nest.unit import OpenUnit
@@ -41,7 +41,7 @@ class OpenWork:
     @property
     def end(self) -> int:
         """The word behind the block."""
-        return self.start + self.form.words
+        return self.start + self.form.size
 
 
 def emit_open(module: Module, symbol: str, works: Sequence[OpenWork], items: int = SHARES) -> Phase:
@@ -59,7 +59,7 @@ def _emit_work(phase: PhaseFunction, work: OpenWork, items: int) -> None:
     little is done before it is known that there are some."""
     e, b = phase.e, phase.e.b
     block = Block(e, phase.arguments[work.slot], work.start)
-    units = block.word(UNITS)
+    units = block.parameter(UNITS)
 
     def each(begin: Value, end: Value) -> None:
         first, last = (b.udiv(b.mul(units, item), i64(items)) for item in (begin, end))
@@ -81,7 +81,7 @@ class Block:
     pointer: Value
     start: int
 
-    def word(self, number: int) -> Value:
+    def parameter(self, number: int) -> Value:
         """A word by its number."""
         place = self.e.element(self.pointer, i64(self.start + number), I64)
         return self.e.b.load(place, typ=I64)
@@ -92,11 +92,12 @@ class _Walk:
 
     def __init__(self, phase: PhaseFunction, work: OpenWork, block: Block) -> None:
         self.e, self._nest, self._form = phase.e, work.nest, work.form
-        self._word = block.word
+        self._parameter = block.parameter
         count = self._form.operands
-        self._way, _, streams, self._folded, *ends = map(self._word, range(HEAD))
+        self._traversal, _, nontemporal, self._folded, *ends = map(self._parameter, range(HEAD))
         self._bases, lines, lane = (
-            tuple(self._word(HEAD + part * count + n) for n in range(count)) for part in range(3)
+            tuple(self._parameter(HEAD + part * count + n) for n in range(count))
+            for part in range(3)
         )
         self._lines, self._lines_piece = OpenLoop(ends[0], lines), ends[1]
         self._lane, self._piece = OpenLoop(ends[2], lane), ends[3]
@@ -104,10 +105,10 @@ class _Walk:
         loops = [self._loop(self._form.loop(n)) for n in range(outer + self._form.reduced)]
         self._outer, self._reduced = loops[:outer], tuple(loops[outer:])
         self._pointers = phase.pointers(work.nest.operands)
-        self._streams = self.e.b.icmp_signed("!=", streams, i64(0))
+        self._nontemporal = self.e.b.icmp_signed("!=", nontemporal, i64(0))
 
     def _loop(self, first: int) -> OpenLoop:
-        extent, *strides = (self._word(first + n) for n in range(1 + self._form.operands))
+        extent, *strides = (self._parameter(first + n) for n in range(1 + self._form.operands))
         return OpenLoop(extent, tuple(strides))
 
     def units(self, first: Value, last: Value) -> None:
@@ -122,7 +123,7 @@ class _Walk:
             return self._advance(levels - 1, counters, places)
 
         self.e.loop(first, last, unit, self._located(first), unroll=False, name="unit")
-        self.e.branch(self._streams, self._fence, lambda: ())
+        self.e.branch(self._nontemporal, self._fence, lambda: ())
 
     def _fence(self) -> Values:
         """Stores past the caches are not ordered by the locks of the runtime."""
@@ -143,14 +144,14 @@ class _Walk:
             self._lane,
             reduced,
             folded,
-            self._way,
-            self._streams,
+            self._traversal,
+            self._nontemporal,
         )
 
     def _cut(self, number: int, part: Value) -> OpenLoop:
         """How much a part has of one of the reduced loops: all, or a piece."""
         b, loop = self.e.b, self._reduced[number]
-        most, step = (self._word(self._form.cut(number) + n) for n in range(2))
+        most, step = (self._parameter(self._form.cut(number) + n) for n in range(2))
         left = b.sub(loop.extent, b.mul(part, step))
         return OpenLoop(self.e.smaller(left, most), loop.strides)
 
@@ -167,7 +168,7 @@ class _Walk:
         for loop in reversed(self._outer):
             counter = b.urem(rest, loop.extent)
             rest = b.udiv(rest, loop.extent)
-            places = moved(self.e, places, counter, loop.strides)
+            places = advanced(self.e, places, counter, loop.strides)
             counters.insert(0, counter)
         return (*counters, *places)
 
@@ -186,6 +187,6 @@ class _Walk:
         def around() -> Values:
             back = b.sub(i64(0), counters[level])
             now = (*counters[:level], i64(0), *counters[level + 1 :])
-            return self._advance(level - 1, now, moved(self.e, places, back, loop.strides))
+            return self._advance(level - 1, now, advanced(self.e, places, back, loop.strides))
 
         return self.e.branch(b.icmp_signed("<", following, loop.extent), further, around)

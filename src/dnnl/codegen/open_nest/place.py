@@ -17,7 +17,7 @@ from dnnl.codegen.memory.place import Place
 _FAR = 2**62  # a limit that nothing reaches
 
 
-def moved(e: Emitter, places: Sequence[Value], steps: Value, strides: Sequence[Value]) -> Values:
+def advanced(e: Emitter, places: Sequence[Value], steps: Value, strides: Sequence[Value]) -> Values:
     """The places ``steps`` further along a loop."""
     pairs = zip(places, strides, strict=True)
     return tuple(e.b.add(place, e.b.mul(steps, stride)) for place, stride in pairs)
@@ -59,10 +59,10 @@ class Lanes:
         return accesses, env, exists
 
 
-class StillPlace(Place):
+class UniformPlace(Place):
     """A place at which some operands may stay still along the lanes: the flags ``still`` say so."""
 
-    still: Mapping[Operand, Value]
+    uniform: Mapping[Operand, Value]
 
     @property
     def existing(self) -> Mask:
@@ -71,7 +71,7 @@ class StillPlace(Place):
 
     def load_stored(self, operand: Operand) -> Value:
         """The operand's elements as they lie in memory."""
-        if operand not in self.still:
+        if operand not in self.uniform:
             return super().load_stored(operand)
 
         def broadcast() -> Values:
@@ -92,5 +92,5 @@ class StillPlace(Place):
             return (at.load_stored(operand),)
 
         own = super().load_stored
-        (value,) = self.e.branch(self.still[operand], broadcast, lambda: (own(operand),))
+        (value,) = self.e.branch(self.uniform[operand], broadcast, lambda: (own(operand),))
         return value

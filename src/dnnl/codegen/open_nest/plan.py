@@ -25,7 +25,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.nest import Nest
 
 HEAD = 8
@@ -34,7 +34,7 @@ UNITS = 1
 """The word that says how many units of work there are."""
 _LINE = 64  # elements; whole cache lines of any type
 # In elements: lines that are too short to be walked one by one, and all those of a unit.
-_SHORT, _ROOM = 63, 4096
+_SHORT, _MOST_UNIT = 63, 4096
 
 
 class Traversal(IntEnum):
@@ -74,7 +74,7 @@ class Form:
         return self.loop(self.outer + self.reduced) + 2 * number
 
     @property
-    def words(self) -> int:
+    def size(self) -> int:
         """How long a block is."""
         return self.cut(self.reduced if self.parts else 0)
 
@@ -105,7 +105,7 @@ class Loops:
     lines: Loop
     lane: Loop
     reduced: tuple[Loop, ...]
-    way: Traversal
+    traversal: Traversal
     part: Loop
     piece: int = 0
 
@@ -122,22 +122,22 @@ class Loops:
         once = Loop(1, (0,) * len(known))
         lane = outer.pop() if outer else once
         lines = outer.pop() if outer else once
-        way = _way(pattern, lane, reduced)
+        traversal = _traversal(pattern, lane, reduced)
         starts = tuple(offset.const for offset in known)
-        return Loops(starts, tuple(outer), lines, lane, tuple(reduced), way, once)
+        return Loops(starts, tuple(outer), lines, lane, tuple(reduced), traversal, once)
 
 
 @dataclass(frozen=True)
 class OpenPlan:
     """The words of a nest, and the most threads for which there is work."""
 
-    words: tuple[int, ...]
+    parameters: tuple[int, ...]
     threads: int
 
     @staticmethod
     def idle(form: Form) -> OpenPlan:
         """That of a nest in which nothing is to be done."""
-        return OpenPlan((0,) * form.words, 1)
+        return OpenPlan((0,) * form.size, 1)
 
 
 def plan(nest: Nest, pattern: Nest, isa: Isa) -> OpenPlan:
@@ -149,39 +149,46 @@ def plan(nest: Nest, pattern: Nest, isa: Isa) -> OpenPlan:
 def plan_loops(form: Form, loops: Loops, nest: Nest, isa: Isa, folded: int) -> OpenPlan:
     """Plan loops for a code of that form. A fold stands for ``folded`` iterations, if that is not
     what a part has."""
-    outer, lines, lane, way = list(loops.outer), loops.lines, loops.lane, loops.way
+    outer, lines, lane, traversal = list(loops.outer), loops.lines, loops.lane, loops.traversal
     rest = prod(loop.extent for loop in (loops.part, *outer))
     inner = prod(loop.extent for loop in loops.reduced[1:])
     inner *= loops.piece or prod(loop.extent for loop in loops.reduced[:1])
-    threads = max(1, rest * lines.extent * lane.extent * inner // sharing.LEAST_WORK)
+    threads = max(1, rest * lines.extent * lane.extent * inner // work_items.LEAST_WORK)
     pieces = max(1, lines.extent), max(1, lane.extent)
-    if way is Traversal.LINES and not loops.reduced and lane.extent <= _SHORT and lines.extent > 1:
-        way = Traversal.COLUMNS
+    if (
+        traversal is Traversal.LINES
+        and not loops.reduced
+        and lane.extent <= _SHORT
+        and lines.extent > 1
+    ):
+        traversal = Traversal.COLUMNS
     if threads > 1:
-        least = 1 if way in (Traversal.ROWS, Traversal.EACH) else _LINE
-        pieces = _pieces(-(-min(sharing.SHARES, 2 * threads) // rest), lines, lane, least)
-    if way is Traversal.COLUMNS:
-        pieces = min(pieces[0], max(1, _ROOM // max(1, lane.extent))), pieces[1]
+        least = 1 if traversal in (Traversal.ROWS, Traversal.EACH) else _LINE
+        pieces = _pieces(-(-min(work_items.SHARES, 2 * threads) // rest), lines, lane, least)
+    if traversal is Traversal.COLUMNS:
+        pieces = min(pieces[0], max(1, _MOST_UNIT // max(1, lane.extent))), pieces[1]
     for loop, piece in zip((lines, lane), pieces, strict=True):
         outer.append(Loop(-(-loop.extent // piece), loop.times(piece)))
     units = rest * outer[-2].extent * outer[-1].extent
-    streams = _streams(nest, isa, way) and _in_lines(nest, loops, (*outer, lines, lane))
-    words = [way, units, int(streams), folded]
-    words += [lines.extent, pieces[0], lane.extent, pieces[1]]
-    words += [*loops.starts, *lines.strides, *lane.strides]
+    nontemporal = _nontemporal(nest, isa, traversal) and _in_lines(
+        nest, loops, (*outer, lines, lane)
+    )
+    parameters = [traversal, units, int(nontemporal), folded]
+    parameters += [lines.extent, pieces[0], lane.extent, pieces[1]]
+    parameters += [*loops.starts, *lines.strides, *lane.strides]
     once = Loop(1, (0,) * form.operands)
     parts = [loops.part] if form.parts else []
     missing = [once] * (form.reduced - len(loops.reduced))
     outer = [*parts, *[once] * (form.outer - len(parts) - len(outer)), *outer]
     for loop in (*outer, *missing, *loops.reduced):
-        words += [loop.extent, *loop.strides]
+        parameters += [loop.extent, *loop.strides]
     if form.parts:
         cuts = [(loop.extent, 0) for loop in (*missing, *loops.reduced)]
         if loops.piece:
             cuts[len(missing)] = loops.piece, loops.piece
-        words += [word for own in cuts for word in own]
-    assert len(words) == form.words
-    return OpenPlan(tuple(words), threads)
+        parameters += [parameter for own in cuts for parameter in own]
+    assert len(parameters) == form.size
+    return OpenPlan(tuple(parameters), threads)
 
 
 def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]:
@@ -193,14 +200,14 @@ def _pieces(wanted: int, lines: Loop, lane: Loop, least: int) -> tuple[int, int]
     return 1, -(-max(1, lane.extent // parts) // least) * least
 
 
-def _streams(nest: Nest, isa: Isa, way: Traversal) -> bool:
+def _nontemporal(nest: Nest, isa: Isa, traversal: Traversal) -> bool:
     """Whether stores had better pass the caches by: as in nests of known sizes where all tensors
     are large together, and those of a line are neighbours."""
     caches, neighbours = (
         isa.caches,
-        way is Traversal.ROWS or (way is Traversal.LINES and not nest.reduced),
+        traversal is Traversal.ROWS or (traversal is Traversal.LINES and not nest.reduced),
     )
-    if nest.reads_dst or not (caches.steered and neighbours):
+    if nest.reads_dst or not (caches.cache_hints and neighbours):
         return False
     descs = {operand.slot: operand.desc for operand in nest.operands if operand.contents is None}
     nbytes = sum(desc.data_type.nbytes(desc.nelems()) for desc in descs.values())
@@ -210,7 +217,7 @@ def _streams(nest: Nest, isa: Isa, way: Traversal) -> bool:
 def _in_lines(nest: Nest, loops: Loops, over: Sequence[Loop]) -> bool:
     """Whether rows of dst, of which there may be several side by side, begin with cache lines if
     the first one does: a part of a line that is stored past the caches costs more than it saves."""
-    if loops.way is not Traversal.ROWS:
+    if loops.traversal is not Traversal.ROWS:
         return True
     begin, dst = len(nest.inputs), nest.outputs[0]
     numbers = [begin + n for n, own in enumerate(nest.outputs) if own.slot == dst.slot]
@@ -240,7 +247,7 @@ def _merged(loops: Sequence[Loop]) -> list[Loop]:
     return done
 
 
-def _way(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Traversal:
+def _traversal(nest: Nest, lane: Loop, reduced: Sequence[Loop]) -> Traversal:
     lines = _contiguous(nest, nest.parallel, lane) and not nest.in_rows
     if not reduced or (lines and lane.strides[0] == 1):
         return Traversal.LINES if lines else Traversal.EACH
@@ -253,7 +260,11 @@ def _contiguous(nest: Nest, axes: Sequence[Axis], loop: Loop) -> bool:
     """Whether all operands that move along a loop over some of ``axes`` are contiguous there; those
     that may stay still may also do so."""
     for operand, stride in zip(nest.operands, loop.strides, strict=True):
-        if stride != 1 and moves(operand, axes) and (stride or not may_stay(nest, operand, axes)):
+        if (
+            stride != 1
+            and moves(operand, axes)
+            and (stride or not may_be_uniform(nest, operand, axes))
+        ):
             return False
     return True
 
@@ -263,7 +274,7 @@ def moves(operand: Operand, axes: Sequence[Axis]) -> bool:
     return bool(_own_axes(operand) & set(axes))
 
 
-def may_stay(nest: Nest, operand: Operand, axes: Sequence[Axis]) -> bool:
+def may_be_uniform(nest: Nest, operand: Operand, axes: Sequence[Axis]) -> bool:
     """Whether an operand that moves along one of the axes may stay still along another one."""
     return operand in nest.inputs and not _own_axes(operand) >= set(axes)
 

@@ -10,14 +10,14 @@ from llvmlite import ir
 from dnnl.codegen.conversion.convert import Conversion
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Values, i64
-from dnnl.codegen.ir.horizontal import across
+from dnnl.codegen.ir.horizontal import reduce_lanes
 from dnnl.codegen.ir.vector import Mask
 from dnnl.codegen.memory.access import Bound, Operand
 from dnnl.codegen.memory.address import Affine
 from dnnl.codegen.memory.place import Place
-from dnnl.codegen.nest.fold_loop import WAYS, Folding, FoldLoop, Merge, Step
+from dnnl.codegen.nest.fold_loop import ACCUMULATORS, Folding, FoldLoop, Merge, Step
 from dnnl.codegen.nest.point import Body, Point
-from dnnl.codegen.open_nest.place import Lanes, StillPlace, moved
+from dnnl.codegen.open_nest.place import Lanes, UniformPlace, advanced
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +49,15 @@ class OpenSite:
     reduced: tuple[OpenLoop, ...]
     folded: ir.Value
     moving: frozenset[Operand]
-    still: Mapping[Operand, ir.Value]
+    uniform: Mapping[Operand, ir.Value]
     inside: bool
     along: tuple[ir.Value, ...]
     streamed: tuple[tuple[Operand, ...], ir.Value] | None = None
-    room: ir.Value | None = None
+    row_buffer: ir.Value | None = None
     mask: Mask = None
 
 
-class OpenPoint(StillPlace, Point):
+class OpenPoint(UniformPlace, Point):
     """One vector of the iterations, or a single one, of a walk over sizes that only the execution
     knows: it can load and store, and fold over the reduced axes.
 
@@ -85,7 +85,7 @@ class OpenPoint(StillPlace, Point):
             exists=exists,
             core=site.core,
         )
-        self.still = site.still
+        self.uniform = site.uniform
         self._on, self._places, self._left, self._index = site, places, left, index
         self._loaded, self._absent = {}, None
         self._mask: Mask = None
@@ -103,7 +103,7 @@ class OpenPoint(StillPlace, Point):
         kind = self.kind if element is None else vector.vector_type(element, self.kind.count)
         neutral = tuple(vector.splat_constant(kind, value) for value in init)
         result = self._over(self._on.reduced, self._places, Folding(step, merge, neutral), neutral)
-        return across(self.e, result, merge, single=True) if self._on.inside else result
+        return reduce_lanes(self.e, result, merge, scalar=True) if self._on.inside else result
 
     def each(self, body: Body) -> None:
         """Run ``body`` over the reduced axes."""
@@ -134,14 +134,14 @@ class OpenPoint(StillPlace, Point):
 
         self.e.branch(streamed[1], lambda: write((operand,)), lambda: write(()))
 
-    def room(self) -> ir.Value | None:
+    def row_buffer(self) -> ir.Value | None:
         """Memory for a vector of every iteration of the reduced axes, see `Point.keep`; None where
         that may be more than stays in a first-level cache beside the operands."""
-        return self._on.room
+        return self._on.row_buffer
 
-    def _place_in(self, room: ir.Value) -> ir.Value:
+    def _place_in(self, row_buffer: ir.Value) -> ir.Value:
         unit = self.kind.element if self._on.inside else self.kind
-        return self.e.b.gep(room, [self._index], source_etype=unit)
+        return self.e.b.gep(row_buffer, [self._index], source_etype=unit)
 
     @property
     def folded(self) -> ir.Value:
@@ -172,7 +172,7 @@ class OpenPoint(StillPlace, Point):
             return self._along(loop, places, fold, carried)
 
         def body(index: ir.Value, *values: ir.Value) -> Values:
-            return self._over(rest, moved(self.e, places, index, loop.strides), fold, values)
+            return self._over(rest, advanced(self.e, places, index, loop.strides), fold, values)
 
         def nested() -> Values:
             around = FoldLoop(fold, 1, name="reduced")
@@ -180,7 +180,7 @@ class OpenPoint(StillPlace, Point):
 
         if len(rest) > 1 or not (self._on.inside and carried):
             return nested()
-        limit = i64(WAYS * self._on.count)
+        limit = i64(ACCUMULATORS * self._on.count)
         short = self.e.b.icmp_signed("<=", rest[0].extent, limit)
         return self.e.branch(
             short, lambda: self._stacked(loop, rest[0], places, fold, carried), nested
@@ -201,14 +201,14 @@ class OpenPoint(StillPlace, Point):
         left = b.sub(loop.extent, whole)
 
         def column(begin: ir.Value, values: Values, left: ir.Value | None) -> Values:
-            top = moved(self.e, places, begin, loop.strides)
+            top = advanced(self.e, places, begin, loop.strides)
 
             def one(index: ir.Value, *own: ir.Value) -> Values:
                 return self._iteration(
-                    moved(self.e, top, index, outer.strides), begin, left, fold, own
+                    advanced(self.e, top, index, outer.strides), begin, left, fold, own
                 )
 
-            return self._turns(outer.extent, 1, one, fold, values)
+            return self._unrolled(outer.extent, 1, one, fold, values)
 
         results = self.e.loop(
             i64(0),
@@ -230,16 +230,16 @@ class OpenPoint(StillPlace, Point):
         whole = b.and_(loop.extent, i64(-size))
 
         def one(index: ir.Value, *values: ir.Value) -> Values:
-            at = moved(self.e, places, index, loop.strides)
+            at = advanced(self.e, places, index, loop.strides)
             return self._iteration(at, index, None, fold, values)
 
-        results = self._turns(whole, size, one, fold, carried)
+        results = self._unrolled(whole, size, one, fold, carried)
         if size == 1:
             return results
         left = b.sub(loop.extent, whole)
 
         def rest() -> Values:
-            at = moved(self.e, places, whole, loop.strides)
+            at = advanced(self.e, places, whole, loop.strides)
             return self._iteration(at, whole, left, fold, results)
 
         return self.e.branch(b.icmp_signed(">", left, i64(0)), rest, lambda: results)
@@ -262,12 +262,16 @@ class OpenPoint(StillPlace, Point):
         pairs = zip(results, carried, strict=True)
         return tuple(self.e.b.select(self._on.mask, new, old) for new, old in pairs)
 
-    def _turns(self, end: ir.Value, size: int, one: Step, fold: Folding, carried: Values) -> Values:
+    def _unrolled(
+        self, end: ir.Value, size: int, one: Step, fold: Folding, carried: Values
+    ) -> Values:
         """Run ``one(index, *values)`` for each ``size``-th index: several at a time, with results
         of their own, so that none waits for the one before."""
         registers = max(1, self._on.count // self._on.lanes.lane.extent)
-        ways = min(WAYS, max(1, self.e.isa.registers // 2 // registers)) if carried else 2
-        loop = FoldLoop(fold, ways, step=size, name="folded")
+        accumulators = (
+            min(ACCUMULATORS, max(1, self.e.isa.registers // 2 // registers)) if carried else 2
+        )
+        loop = FoldLoop(fold, accumulators, step=size, name="folded")
         return loop.run(self.e, i64(0), end, one, carried)
 
     def _at(

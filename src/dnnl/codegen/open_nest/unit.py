@@ -12,10 +12,10 @@ from dnnl.codegen.isa.caches import NEVER
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Axis
 from dnnl.codegen.nest.nest import Nest
-from dnnl.codegen.nest.point import ROOM
+from dnnl.codegen.nest.point import ROW_BUFFER_BYTES
 from dnnl.codegen.nest.schedule import widths
-from dnnl.codegen.open_nest.place import Lanes, moved
-from dnnl.codegen.open_nest.plan import Traversal, may_stay, moves
+from dnnl.codegen.open_nest.place import Lanes, advanced
+from dnnl.codegen.open_nest.plan import Traversal, may_be_uniform, moves
 from dnnl.codegen.open_nest.point import OpenLoop, OpenPoint, OpenSite
 
 _WIDE = 512  # bits
@@ -38,29 +38,31 @@ class OpenUnit:
         lane: OpenLoop,
         reduced: tuple[OpenLoop, ...],
         folded: Value,
-        way: Value,
-        streams: Value,
+        traversal: Value,
+        nontemporal: Value,
     ) -> None:
         self.e, self._nest, self._pointers = e, nest, pointers
         self._lines, self._lane, self._reduced = lines, lane, reduced
-        self._folded, self._way, self._streams = folded, way, streams
+        self._folded, self._traversal, self._nontemporal = folded, traversal, nontemporal
         self._lanes, _ = widths(e.isa, nest.core)
         self._vectors = Lanes(e, nest.operands, self._lanes)
 
     def write(self, places: Values, count: Value, length: Value) -> None:
         """``count`` lines, of which ``length`` points each are done."""
-        ways: list[tuple[Traversal, Callable[[Values, Value], None]]] = []
+        traversals: list[tuple[Traversal, Callable[[Values, Value], None]]] = []
         if self._lanes > 1:
             if self._reduced:
-                ways.append((Traversal.ROWS, self._each_line(self._by_rows, length)))
+                traversals.append((Traversal.ROWS, self._each_line(self._by_rows, length)))
             else:
-                ways.append((Traversal.COLUMNS, partial(self._by_columns, length)))
+                traversals.append((Traversal.COLUMNS, partial(self._by_columns, length)))
             if not self._nest.in_rows:
-                ways.append((Traversal.LINES, self._each_line(self._by_vectors, length)))
-        ways.append((Traversal.EACH, self._each_line(self._points, length)))
+                traversals.append((Traversal.LINES, self._each_line(self._by_vectors, length)))
+        traversals.append((Traversal.EACH, self._each_line(self._points, length)))
 
-        def choose(ways: Sequence[tuple[Traversal, Callable[[Values, Value], None]]]) -> Values:
-            (way, run), *others = ways
+        def choose(
+            traversals: Sequence[tuple[Traversal, Callable[[Values, Value], None]]],
+        ) -> Values:
+            (traversal, run), *others = traversals
 
             def here() -> Values:
                 run(places, count)
@@ -68,10 +70,10 @@ class OpenUnit:
 
             if not others:
                 return here()
-            chosen = self.e.b.icmp_signed("==", self._way, i64(way))
+            chosen = self.e.b.icmp_signed("==", self._traversal, i64(traversal))
             return self.e.branch(chosen, here, lambda: choose(others))
 
-        choose(ways)
+        choose(traversals)
 
     def _each_line(
         self, run: Callable[[Values, Value], None], length: Value
@@ -92,7 +94,7 @@ class OpenUnit:
 
         def vectors(site: OpenSite, begin: Value, end: Value, left: Value | None) -> None:
             def vector(index: Value) -> None:
-                self._body(site, moved(self.e, places, index, site.along), left)
+                self._body(site, advanced(self.e, places, index, site.along), left)
 
             self.e.loop(begin, end, vector, step=site.count, unroll=False, name="lane")
 
@@ -107,7 +109,7 @@ class OpenUnit:
                     self._nest.body(OpenPoint(site, at, left))
                     return tuple(map(self.e.b.add, at, self._lines.strides))
 
-                top = moved(self.e, places, index, site.along)
+                top = advanced(self.e, places, index, site.along)
                 self.e.loop(i64(0), count, line, top, unroll=False, name="line")
 
             self.e.loop(begin, end, column, step=site.count, unroll=False, name="column")
@@ -152,20 +154,20 @@ class OpenUnit:
     def _body(self, site: OpenSite, at: Sequence[Value], left: Value | None) -> Values:
         """The body at one vector; where it can put by what it computes if that has room."""
 
-        def with_room(room: Value | None) -> Values:
-            self._nest.body(OpenPoint(replace(site, room=room), at, left))
+        def run_body(buffer: Value | None) -> Values:
+            self._nest.body(OpenPoint(replace(site, row_buffer=buffer), at, left))
             return ()
 
         narrow = site.count < self._lanes and not site.inside
-        if not self._nest.keeps or len(self._reduced) > 1 or narrow:
-            return with_room(None)
+        if not self._nest.uses_row_buffer or len(self._reduced) > 1 or narrow:
+            return run_body(None)
         kind = vector.vector_type(self._nest.core, site.count)
-        most = ROOM * 8 // vector.bits(kind)
+        most = ROW_BUFFER_BYTES * 8 // vector.bits(kind)
         with self.e.b.goto_entry_block():
-            room = self.e.b.alloca(kind, most)
+            buffer = self.e.b.alloca(kind, most)
         limit = i64(most * (site.count if site.inside else 1))
         fits = self.e.b.icmp_signed("<=", self._reduced[-1].extent, limit)
-        return self.e.branch(fits, lambda: with_room(room), lambda: with_room(None))
+        return self.e.branch(fits, lambda: run_body(buffer), lambda: run_body(None))
 
     @property
     def _takes_masks(self) -> bool:
@@ -178,10 +180,10 @@ class OpenUnit:
         return isa.masked_bytes or (isa.masked and bool(self._reduced))
 
     @property
-    def _may_stream(self) -> bool:
+    def _may_be_nontemporal(self) -> bool:
         """Whether a plan may ever want stores past the caches."""
         caches = self.e.isa.caches
-        return caches.steered and caches.streamed_rows < NEVER and not self._nest.reads_dst
+        return caches.cache_hints and caches.streamed_rows < NEVER and not self._nest.reads_dst
 
     def _by_rows(self, places: Values, length: Value) -> None:
         """Points of a line, whose vectors lie along the innermost loop of the reduction. Of 512
@@ -246,21 +248,22 @@ class OpenUnit:
         ``places`` are given, where a line begins, they may be stored past the caches."""
         nest, b = self._nest, self.e.b
         moving = frozenset(operand for operand in nest.operands if moves(operand, axes))
-        stays = frozenset(operand for operand in moving if may_stay(nest, operand, axes))
+        may_be = frozenset(operand for operand in moving if may_be_uniform(nest, operand, axes))
         pairs = list(zip(nest.operands, along.strides, strict=True))
-        still = {op: b.icmp_signed("==", stride, i64(0)) for op, stride in pairs if op in stays}
+        uniform = {op: b.icmp_signed("==", stride, i64(0)) for op, stride in pairs if op in may_be}
         strides = tuple(
-            stride if operand in stays else i64(int(operand in moving)) for operand, stride in pairs
+            stride if operand in may_be else i64(int(operand in moving))
+            for operand, stride in pairs
         )
         streamed = None
-        if places is not None and nest.outputs[0] in moving and self._may_stream:
+        if places is not None and nest.outputs[0] in moving and self._may_be_nontemporal:
             written = zip(nest.outputs, places[len(nest.inputs) :], strict=True)
             rows = [(op, place) for op, place in written if op.slot == nest.outputs[0].slot]
             size = nest.outputs[0].desc.data_type.size
             addresses = [self._address(operand, place) for operand, place in rows]
             rest = b.and_(reduce(b.or_, addresses), i64(count * size - 1))
             aligned = b.icmp_signed("==", rest, i64(0))
-            streamed = tuple(op for op, _ in rows), b.and_(self._streams, aligned)
+            streamed = tuple(op for op, _ in rows), b.and_(self._nontemporal, aligned)
         reduced = (
             (*self._reduced[:-1], replace(along, strides=strides)) if inside else self._reduced
         )
@@ -273,7 +276,7 @@ class OpenUnit:
             reduced,
             self._folded,
             moving,
-            still,
+            uniform,
             inside,
             strides,
             streamed,

@@ -79,10 +79,10 @@ class Tile:
 
     def put(self, rows: Iterable[int], part: Tile) -> Tile:
         """This tile with the rows of ``part`` in the places of ``rows``."""
-        kept = [self.row(number) for number in range(self.rows)]
+        result = [self.row(number) for number in range(self.rows)]
         for number, row in enumerate(rows):
-            kept[row] = part.row(number)
-        return Tile(self.vectors, tuple(cell for row in kept for cell in row))
+            result[row] = part.row(number)
+        return Tile(self.vectors, tuple(cell for row in result for cell in row))
 
     def map(self, function: Callable[[int, int, ir.Value], ir.Value]) -> Tile:
         """The tile of ``function(row, vector, value)``."""
@@ -164,7 +164,7 @@ def choose_vectors(
     if columns >= 4 * isa.lanes and rows is not None and rows < 4 and not far:
         return 4
     side_by_side = max_rows(isa, 2) if rows is None else min(rows, max_rows(isa, 2))
-    if columns >= 4 * isa.lanes and side_by_side > isa.caches.lines_kept(row_step):
+    if columns >= 4 * isa.lanes and side_by_side > isa.caches.resident_lines(row_step):
         return 4
 
     def cost(vectors: int) -> int:
@@ -223,18 +223,18 @@ def merge_levels(levels: Sequence[Level]) -> list[Level]:
     return merged
 
 
-SUMS_UNDER_WAY = 8
+ACCUMULATOR_CHAINS = 8
 """Sums to which products are added at the same time: both multiply-add units of most processors are
 busy then."""
 _LEAST_STEPS = 16
 
 _FIRST = i64(0)
-AHEAD = 8192
+PREFETCH_DISTANCE = 8192
 """Bytes by which a single stream is fetched ahead."""
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Prefetch:
     """What is asked for while a product is computed: ``step`` bytes in each step of the innermost
     level, ``distance`` bytes behind where that begins in B, or in A if ``of_rows``. Of what several
     products ask for, this one does the part with the number ``part``. A level whose length only the
@@ -253,7 +253,7 @@ class Ahead:
         first = factors.a if self.of_rows else factors.b
         return e.element(first, e.add(self.distance, e.mul(self.part, size)), I8)
 
-    def ask(self, e: Emitter, pointer: ir.Value, steps: int = 1) -> ir.Value:
+    def issue(self, e: Emitter, pointer: ir.Value, steps: int = 1) -> ir.Value:
         """Ask for the lines of some steps; where the next step does."""
         for offset in range(0, steps * self.step, LINE):
             vector.prefetch(e, e.element(pointer, i64(offset), I8), second_level=True)
@@ -273,17 +273,19 @@ class Factors:
     rows: tuple[int | None, ...]
     vectors: tuple[int, ...]
     multiply: Multiply
-    apart: int | ir.Value = 0
-    ahead: Ahead | None = None
+    row_stride: int | ir.Value = 0
+    prefetch: Prefetch | None = None
     zeros: Values = ()
 
     def columns(self, e: Emitter) -> Iterator[list[Values]]:
         """The operands of all vectors of B, for each step in which a word of A is multiplied."""
         multiply, (_, element) = self.multiply, self.multiply.element
-        step = multiply.group if self.apart else 1
+        step = multiply.group if self.row_stride else 1
         starts = [e.element(self.b, i64(offset), element) for offset in self.vectors[::step]]
-        if self.apart:
-            yield [part for start in starts for part in multiply.load_rows(e, start, self.apart)]
+        if self.row_stride:
+            yield [
+                part for start in starts for part in multiply.load_rows(e, start, self.row_stride)
+            ]
         elif self.zeros:
             for loaded in multiply.columns(e, starts):
                 pairs = zip(loaded, self.zeros, strict=True)
@@ -324,47 +326,47 @@ def accumulate(
     first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
     first = first.opaque(e)
 
-    ahead = factors.ahead if len(levels) == 1 else None
-    asked = () if ahead is None else (e.opaque(ahead.begin(e, first, level)),)
-    head, size, begin = 2 + len(asked), len(tile.cells), level.begin
+    prefetch = factors.prefetch if len(levels) == 1 else None
+    cursor = () if prefetch is None else (e.opaque(prefetch.begin(e, first, level)),)
+    head, size, begin = 2 + len(cursor), len(tile.cells), level.begin
 
     def body(_: ir.Value, *state: ir.Value) -> Values:
         """A step for each tile of sums that is carried behind the addresses."""
-        here, asked, cells = replace(factors, a=state[0], b=state[1]), state[2:head], state[head:]
+        here, cursor, cells = replace(factors, a=state[0], b=state[1]), state[2:head], state[head:]
         sums: Values = ()
         for first in range(0, len(cells), size):
-            if ahead is not None:
-                asked = (ahead.ask(e, asked[0]),)
+            if prefetch is not None:
+                cursor = (prefetch.issue(e, cursor[0]),)
             part = Tile(tile.vectors, cells[first : first + size])
             sums += accumulate(e, part, here, levels[1:], leaf).cells
             here = here.moved(e, i64(level.a_step), e.mul(i64(1), level.b_step))
-        return (here.a, here.b, *asked, *sums)
+        return (here.a, here.b, *cursor, *sums)
 
-    state = (first.a, first.b, *asked, *tile.cells)
-    ways = 1 if leaf is not None or len(levels) > 1 else _ways(tile, level)
-    if ways > 1:
-        begin = _even(e, level, ways)
-        state += tuple(ir.Constant(cell.type, None) for cell in tile.cells) * (ways - 1)
-        state = e.loop(level.begin, begin, body, state, step=ways, unroll=False, name="ways")
+    state = (first.a, first.b, *cursor, *tile.cells)
+    unroll = 1 if leaf is not None or len(levels) > 1 else _unroll(tile, level)
+    if unroll > 1:
+        begin = _even(e, level, unroll)
+        state += tuple(ir.Constant(cell.type, None) for cell in tile.cells) * (unroll - 1)
+        state = e.loop(level.begin, begin, body, state, step=unroll, unroll=False, name="ways")
         state = (*state[:head], *Tile(tile.vectors, state[head:]).added_up(e, tile.rows).cells)
     state = e.loop(begin, level.end, body, state, unroll=False, name="k")
     return Tile(tile.vectors, state[head:])
 
 
-def _ways(tile: Tile, level: Level) -> int:
+def _unroll(tile: Tile, level: Level) -> int:
     """How many sums each cell keeps, of steps in turns: a small tile would wait for each of them.
     More than a few steps are worth it."""
-    ways = max(1, SUMS_UNDER_WAY // len(tile.cells))
-    ways = 1 << (ways.bit_length() - 1)
-    return ways if level.count is None or level.count >= _LEAST_STEPS * ways else 1
+    unroll = max(1, ACCUMULATOR_CHAINS // len(tile.cells))
+    unroll = 1 << (unroll.bit_length() - 1)
+    return unroll if level.count is None or level.count >= _LEAST_STEPS * unroll else 1
 
 
-def _even(e: Emitter, level: Level, ways: int) -> ir.Value:
+def _even(e: Emitter, level: Level, unroll: int) -> ir.Value:
     """Where the last of as many steps as are done ``ways`` at a time ends."""
     if level.count is not None:
-        return i64(level.end.constant - level.count % ways)
+        return i64(level.end.constant - level.count % unroll)
     count = e.larger(e.b.sub(level.end, level.begin), i64(0))
-    return e.add(level.begin, e.b.and_(count, i64(-ways)))
+    return e.add(level.begin, e.b.and_(count, i64(-unroll)))
 
 
 def _by_index(

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from dnnl.codegen.conversion.convert import bfloats_of_words, elements_of_words, storage
+from dnnl.codegen.conversion.convert import storage, unpack_bf16, unpack_elements
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import BF16, F32, I8, I16, I32, Emitter, Values, i64
 from dnnl.codegen.isa import Isa
@@ -42,7 +42,7 @@ _NIBBLES = (DataType.s4, DataType.u4)
 _TABLED = (DataType.f4_e2m1,)
 _WIDER = (DataType.f32, DataType.bf16, DataType.f16, DataType.s8, DataType.u8)
 _WORD = 32  # bits
-_TURNED = 4  # words of a column: as many bits as a unit of all registers has
+_TRANSPOSED = 4  # words of a column: as many bits as a unit of all registers has
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PackedMultiply(Multiply):
     side, those of panels no more than those of a word: the ``group``. Where that is one, weights of
     4 bits lie in rows."""
 
-    apart: int = 0
+    column_stride: int = 0
 
     @staticmethod
     def of(isa: Isa, weights: DataType, *, rows: bool = False) -> PackedMultiply | None:
@@ -62,13 +62,13 @@ class PackedMultiply(Multiply):
         return PackedMultiply(DataType.f32, weights, 1 if rows else _WORD // weights.bits, FLOATS)
 
     @staticmethod
-    def in_columns(isa: Isa, weights: DataType, apart: int) -> PackedMultiply | None:
+    def in_columns(isa: Isa, weights: DataType, column_stride: int) -> PackedMultiply | None:
         """How weights are multiplied whose columns lie ``apart``, in elements."""
-        bits = apart * weights.bits
-        if not _in_registers(isa, weights) or bits % 8 or isa.lanes < _TURNED:
+        bits = column_stride * weights.bits
+        if not _in_registers(isa, weights) or bits % 8 or isa.lanes < _TRANSPOSED:
             return None
-        group = _TURNED * _WORD // weights.bits
-        return PackedMultiply(DataType.f32, weights, group, FLOATS, apart=bits // 8)
+        group = _TRANSPOSED * _WORD // weights.bits
+        return PackedMultiply(DataType.f32, weights, group, FLOATS, column_stride=bits // 8)
 
     @property
     def in_rows(self) -> bool:
@@ -81,7 +81,7 @@ class PackedMultiply(Multiply):
         return Multiply(DataType.f32, DataType.f32, 1, FLOATS)
 
     @property
-    def rows_together(self) -> int:
+    def row_vectors(self) -> int:
         """A pair where it lies in rows."""
         return 2 if self.in_rows else 0
 
@@ -93,7 +93,7 @@ class PackedMultiply(Multiply):
     @property
     def parts(self) -> int:
         """Words of each vector stay while their elements are multiplied one after the other."""
-        return _TURNED + 1 if self.apart else 2
+        return _TRANSPOSED + 1 if self.column_stride else 2
 
     @property
     def shifted_late(self) -> bool:
@@ -116,21 +116,23 @@ class PackedMultiply(Multiply):
         if self.in_rows:
             yield [(value,) for start in starts[::2] for value in self._pair(e, start)]
             return
-        if self.apart:
-            columns = [self._turned(e, start) for start in starts]
-            groups = [list(words) for words in zip(*columns, strict=True)]
+        if self.column_stride:
+            columns = [self._transposed(e, start) for start in starts]
+            groups = [list(packed) for packed in zip(*columns, strict=True)]
         else:
             groups = [[e.b.load(start, typ=kind, align=1) for start in starts]]
-        for words in groups:
+        for packed in groups:
             for bit in range(0, _WORD, self.b.bits):
-                yield [(elements_of_words(e, word, self.b, bit),) for word in words]
+                yield [(unpack_elements(e, register, self.b, bit),) for register in packed]
 
-    def _turned(self, e: Emitter, start: ir.Value) -> list[ir.Value]:
+    def _transposed(self, e: Emitter, start: ir.Value) -> list[ir.Value]:
         """Words of a vector of columns."""
-        kind = vector.vector_type(I32, _TURNED)
+        kind = vector.vector_type(I32, _TRANSPOSED)
 
         def load(column: int, _: int) -> ir.Value:
-            return e.b.load(e.element(start, i64(column * self.apart), I8), typ=kind, align=1)
+            return e.b.load(
+                e.element(start, i64(column * self.column_stride), I8), typ=kind, align=1
+            )
 
         return vector.transpose(e, e.isa.lanes, 1, load)
 
@@ -138,8 +140,8 @@ class PackedMultiply(Multiply):
         """The even and the odd ones of two vectors of columns."""
         lanes = e.isa.lanes
         loaded = vector.load(e, start, vector.vector_type(I8, lanes))
-        words = e.b.zext(loaded, vector.vector_type(I32, lanes))
-        return [elements_of_words(e, words, self.b, bit) for bit in (0, 4)]
+        packed = e.b.zext(loaded, vector.vector_type(I32, lanes))
+        return [unpack_elements(e, packed, self.b, bit) for bit in (0, 4)]
 
     def in_order(self, e: Emitter, cells: Values) -> Values:
         """The sums of a row by columns, from vectors in the order in which they were made."""
@@ -155,19 +157,19 @@ class PackedMultiply(Multiply):
 
 
 @dataclass(frozen=True)
-class PairedWords(PackedMultiply):
+class PairedGroups(PackedMultiply):
     """bf16 times weights of 4 bits in panels, of which an instruction multiplies two k at a time:
     as many as lie between them are the steps."""
 
     @staticmethod
-    def beside_bf16(isa: Isa, weights: DataType) -> PairedWords | None:
+    def for_bf16(isa: Isa, weights: DataType) -> PairedGroups | None:
         """How weights are multiplied, None where no instruction does it."""
-        way = multiply(isa, DataType.bf16, DataType.bf16)
-        paired = way is not None and way.dot.group == 2
+        kind = multiply(isa, DataType.bf16, DataType.bf16)
+        paired = kind is not None and kind.dot.group == 2
         tables = isa.instruction("pick", "i16", 2 * isa.lanes) is not None
-        if way is None or not (paired and tables and weights.bits == 4):
+        if kind is None or not (paired and tables and weights.bits == 4):
             return None
-        return PairedWords(DataType.bf16, weights, _WORD // weights.bits, way.dot)
+        return PairedGroups(DataType.bf16, weights, _WORD // weights.bits, kind.dot)
 
     @property
     def on_registers(self) -> Multiply:
@@ -186,18 +188,18 @@ class PairedWords(PackedMultiply):
 
     def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
         """A pair of A, in all lanes."""
-        word = e.b.load(pointer, typ=vector.vector_type(I16, self.group), align=2)
+        register = e.b.load(pointer, typ=vector.vector_type(I16, self.group), align=2)
         pair = [step, step + self.steps]
-        pairs = vector.shuffle(e, word, word, pair * e.isa.lanes)
+        pairs = vector.shuffle(e, register, register, pair * e.isa.lanes)
         return (e.b.bitcast(pairs, vector.vector_type(BF16, 2 * e.isa.lanes)),)
 
     def columns(self, e: Emitter, starts: Sequence[ir.Value]) -> Iterator[list[Values]]:
         """The operands of vectors of columns from ``starts`` on, for each pair in turn."""
         kind = vector.vector_type(I32, e.isa.lanes)
-        words = [e.b.load(start, typ=kind, align=1) for start in starts]
+        packed = [e.b.load(start, typ=kind, align=1) for start in starts]
         bfloats = vector.vector_type(BF16, 2 * e.isa.lanes)
         for step in range(self.steps):
-            found = (bfloats_of_words(e, word, self.b, step * self.b.bits) for word in words)
+            found = (unpack_bf16(e, register, self.b, step * self.b.bits) for register in packed)
             yield [(e.b.bitcast(values, bfloats),) for values in found]
 
 

@@ -26,7 +26,7 @@ from llvmlite import ir
 from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import BF16, F32, F64, I8, I16, I32, Emitter, Values, i64
-from dnnl.codegen.ir.transpose import side_by_side
+from dnnl.codegen.ir.transpose import interleave_registers
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import DOUBLES, FLOATS, INTEGERS, Dot
 from dnnl.types.dtype import DataType
@@ -58,7 +58,7 @@ class Multiply:
     swapped: bool = False
     shift: int = 0
     tiles: Dot | None = None
-    widened: bool = False
+    up_converted: bool = False
 
     @property
     def accumulator(self) -> ir.Type:
@@ -91,7 +91,7 @@ class Multiply:
         return self
 
     @property
-    def rows_together(self) -> int:
+    def row_vectors(self) -> int:
         """How many vectors of columns are made at a time where B lies in rows; 0 where it does
         not."""
         return self.group
@@ -109,12 +109,12 @@ class Multiply:
     @property
     def element(self) -> tuple[ir.Type, ir.Type]:
         """The types by which A and B are addressed."""
-        return I16 if self.widened else storage(self.a).element, storage(self.b).element
+        return I16 if self.up_converted else storage(self.a).element, storage(self.b).element
 
     @property
-    def word_bytes(self) -> int:
+    def group_bytes(self) -> int:
         """The size of a word of A in memory."""
-        return self.group * self.a.size * (1 + self.widened)
+        return self.group * self.a.size * (1 + self.up_converted)
 
     def zero(self, e: Emitter) -> ir.Constant:
         """The sums of nothing."""
@@ -122,13 +122,13 @@ class Multiply:
 
     def ones(self, e: Emitter) -> Values:
         """A row of ones: its sums are those of the columns of B."""
-        words = vector.vector_type(I32, e.isa.lanes)
-        return self._registers(e, vector.splat_constant(words, 0x01010101), self.a)
+        packed = vector.vector_type(I32, e.isa.lanes)
+        return self._registers(e, vector.splat_constant(packed, 0x01010101), self.a)
 
     def broadcast(self, e: Emitter, pointer: ir.Value, step: int = 0) -> Values:
         """What a ``step`` multiplies of the word of A at an address, in all lanes."""
         lanes = e.isa.lanes
-        if self.widened:
+        if self.up_converted:
             pairs = (e.b.load(e.element(pointer, i64(n), I32), typ=I32, align=2) for n in range(2))
             kind = vector.vector_type(I16, 2 * lanes)
             return tuple(e.b.bitcast(vector.splat(e, pair, lanes), kind) for pair in pairs)
@@ -155,7 +155,7 @@ class Multiply:
             kind = vector.vector_type(row.element, lanes)
             return (row.to_core(e, vector.load(e, pointer, kind)),)
         kind = vector.vector_type(I32, lanes)
-        return self.of_words(e, e.b.load(pointer, typ=kind, align=self.b.size))
+        return self.from_packed(e, e.b.load(pointer, typ=kind, align=self.b.size))
 
     def load_rows(self, e: Emitter, pointer: ir.Value, apart: int | ir.Value) -> list[Values]:
         """The words of as many vectors of columns side by side as a group has k, whose rows lie
@@ -163,17 +163,17 @@ class Multiply:
         element = ir.IntType(8 * self.b.size)
         kind = vector.vector_type(element, e.isa.lanes * self.group)
         starts = [e.element(pointer, e.mul(i64(k), apart), element) for k in range(self.group)]
-        rows = side_by_side(e, [vector.load(e, start, kind) for start in starts])
-        words = vector.vector_type(I32, e.isa.lanes)
-        return [self.of_words(e, e.b.bitcast(row, words)) for row in rows]
+        rows = interleave_registers(e, [vector.load(e, start, kind) for start in starts])
+        packed = vector.vector_type(I32, e.isa.lanes)
+        return [self.from_packed(e, e.b.bitcast(row, packed)) for row in rows]
 
-    def of_words(self, e: Emitter, words: ir.Value) -> Values:
+    def from_packed(self, e: Emitter, packed: ir.Value) -> Values:
         """The operands of the instruction out of words of B."""
         if self.shift:
-            words = e.b.xor(words, vector.splat_constant(words.type, _SIGNS))
+            packed = e.b.xor(packed, vector.splat_constant(packed.type, _SIGNS))
         signed = self.b is DataType.s8
         stands_for = DataType.s8 if signed != bool(self.shift) else DataType.u8
-        return self._registers(e, words, stands_for if self.is_integer else self.b)
+        return self._registers(e, packed, stands_for if self.is_integer else self.b)
 
     def add(self, e: Emitter, a: Values, b: Values, total: ir.Value) -> ir.Value:
         """total + the products of the words of A and B."""
@@ -190,22 +190,22 @@ class Multiply:
                 total = vector.multiply_add(e, first, second, total)
         return total
 
-    def total(self, e: Emitter, words: ir.Value, sums: ir.Value) -> ir.Value:
+    def total(self, e: Emitter, packed: ir.Value, sums: ir.Value) -> ir.Value:
         """sums + the bytes of words of A."""
         signed = self.a is DataType.s8
         for number in range(self.group):
-            sums = e.b.add(sums, _byte(e, words, number, signed=signed))
+            sums = e.b.add(sums, _byte(e, packed, number, signed=signed))
         return sums
 
-    def _registers(self, e: Emitter, words: ir.Value, of: DataType) -> Values:
+    def _registers(self, e: Emitter, packed: ir.Value, of: DataType) -> Values:
         """The operands of the instruction out of words of elements of a type."""
-        lanes, signed = words.type.count, of is DataType.s8
+        lanes, signed = packed.type.count, of is DataType.s8
         if self.parts == 1:
             kind = vector.vector_type(_ELEMENTS[of.name], lanes * self.group)
-            return (e.b.bitcast(words, kind),)
+            return (e.b.bitcast(packed, kind),)
         element = _ELEMENTS[self.dot.a]
         kind = vector.vector_type(element, lanes * 32 // element.width)
-        values = e.b.bitcast(words, kind)
+        values = e.b.bitcast(packed, kind)
         return tuple(
             _byte(e, values, number, signed=signed) for number in range(element.width // 8)
         )
@@ -259,5 +259,5 @@ def _of_bytes(isa: Isa, src: DataType, weights: DataType, tiles: Dot | None) -> 
             if (dot.a, dot.b) in (pair, pair[::-1]):
                 swapped = (dot.a, dot.b) != pair
                 return Multiply(src, weights, dot.group, dot, swapped, added, tiles)
-    words = next((dot for dot in isa.dots if dot.a == dot.b == "s16"), INTEGERS)
-    return Multiply(src, weights, 4, words, tiles=tiles)
+    packed = next((dot for dot in isa.dots if dot.a == dot.b == "s16"), INTEGERS)
+    return Multiply(src, weights, 4, packed, tiles=tiles)

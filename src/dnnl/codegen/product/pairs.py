@@ -32,15 +32,15 @@ class Pairs(Multiply):
     """u8 times s8 by sums of two in 16 bits."""
 
     @staticmethod
-    def of(isa: Isa, way: Multiply) -> Pairs | None:
+    def of(isa: Isa, kind: Multiply) -> Pairs | None:
         """What multiplies the words of ``way``, if there is an instruction for them."""
-        types = way.a, way.b, way.shift
-        if types != (DataType.u8, DataType.s8, 0) or way.parts == 1:
+        types = kind.a, kind.b, kind.shift
+        if types != (DataType.u8, DataType.s8, 0) or kind.parts == 1:
             return None
         if isa.instruction(*_INSTRUCTION, isa.vector_bits // 8) is None:
             return None
-        same = {field.name: getattr(way, field.name) for field in fields(Multiply)}
-        return Pairs(**{**same, "widened": False})
+        same = {field.name: getattr(kind, field.name) for field in fields(Multiply)}
+        return Pairs(**{**same, "up_converted": False})
 
     @property
     def parts(self) -> int:
@@ -57,13 +57,13 @@ class Pairs(Multiply):
         return e.b.add(total, e.intrinsic(self.dot.instruction, total.type, [pairs, ones]))
 
 
-def sums(e: Emitter, words: Value) -> Values:
+def sums(e: Emitter, packed: Value) -> Values:
     """The sums of neighbours among the bytes of words, twice: as the least ones and as the largest
     ones that `extremes` has found."""
-    halves = _halves(e, words)
+    halves = _halves(e, packed)
     eight = vector.splat_constant(halves.type, 8)
     total = e.b.add(e.b.ashr(e.b.shl(halves, eight), eight), e.b.ashr(halves, eight))
-    return (e.b.bitcast(total, words.type),) * 2
+    return (e.b.bitcast(total, packed.type),) * 2
 
 
 def extremes(e: Emitter, found: Values, others: Values) -> Values:
@@ -85,5 +85,5 @@ def exceeds(e: Emitter, least: Value, largest: Value) -> Value:
     return e.b.bitcast(e.b.zext(beyond, low.type), least.type)
 
 
-def _halves(e: Emitter, words: Value) -> Value:
-    return e.b.bitcast(words, vector.vector_type(I16, 2 * words.type.count))
+def _halves(e: Emitter, packed: Value) -> Value:
+    return e.b.bitcast(packed, vector.vector_type(I16, 2 * packed.type.count))

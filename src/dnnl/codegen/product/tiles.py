@@ -28,26 +28,26 @@ from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.product.brgemm import Factors, Level
 from dnnl.codegen.product.multiply import Multiply
 
-_WORD = 4
+_GROUP_BYTES = 4
 """The bytes of a word."""
 
 _LEAST = 8
 """The fewest words of a block that is not all there is: fewer take as long."""
 
-Beside = Callable[[int], None]
+AfterTile = Callable[[int], None]
 """What vectors do behind the product, or the store, of the tile of sums of a number."""
 
 _SIZE = 64
 """The bytes that set the shapes of all tiles."""
 
 
-def block_of(matrix: Matrix, words: int) -> int:
+def block_of(matrix: Matrix, groups: int) -> int:
     """How many of ``words`` side by side one step takes: what leaves none, or as many as a row of a
     tile has."""
-    most = matrix.row_bytes // _WORD
-    if words <= most:
-        return words
-    even = (size for size in range(most, _LEAST - 1, -1) if words % size == 0)
+    most = matrix.row_bytes // _GROUP_BYTES
+    if groups <= most:
+        return groups
+    even = (size for size in range(most, _LEAST - 1, -1) if groups % size == 0)
     return next(even, most)
 
 
@@ -104,7 +104,9 @@ class Shape:
         whole = self.vectors * len(self.parts)
         rows = [rows for rows in self.parts for _ in range(self.vectors)]
         rows += [*self.parts, *[self.block] * self.vectors]
-        widths = [_SIZE] * whole + [self.block * _WORD] * len(self.parts) + [_SIZE] * self.vectors
+        widths = (
+            [_SIZE] * whole + [self.block * _GROUP_BYTES] * len(self.parts) + [_SIZE] * self.vectors
+        )
         content = bytearray(_SIZE)
         content[0] = 1  # the palette
         for number, (count, width) in enumerate(zip(rows, widths, strict=True)):
@@ -158,23 +160,29 @@ class Tiles:
         """Take the sums that `store` has left at ``pointer``."""
         self._move(self.matrix.load, shape, pointer)
 
-    def store(self, shape: Shape, pointer: Value, beside: Beside | None = None) -> None:
+    def store(self, shape: Shape, pointer: Value, after_tile: AfterTile | None = None) -> None:
         """Write the sums to ``pointer``, row by row."""
-        self._move(self.matrix.store, shape, pointer, beside)
+        self._move(self.matrix.store, shape, pointer, after_tile)
 
-    def _move(self, name: str, shape: Shape, pointer: Value, beside: Beside | None = None) -> None:
+    def _move(
+        self, name: str, shape: Shape, pointer: Value, after_tile: AfterTile | None = None
+    ) -> None:
         width = shape.vectors * _SIZE
         row = 0
         for number, rows in enumerate(shape.parts):
             for v in range(shape.vectors):
                 where = self.e.element(pointer, i64(row * width + v * _SIZE), I8)
                 self._do(name, _tile(number * shape.vectors + v), where, i64(width))
-                if beside is not None:
-                    beside(number * shape.vectors + v)
+                if after_tile is not None:
+                    after_tile(number * shape.vectors + v)
             row += rows
 
     def accumulate(
-        self, shape: Shape, factors: Factors, levels: Sequence[Level], beside: Beside | None = None
+        self,
+        shape: Shape,
+        factors: Factors,
+        levels: Sequence[Level],
+        after_tile: AfterTile | None = None,
     ) -> None:
         """Add the sum over all levels; the innermost one counts words side by side, whose number is
         a multiple of the block."""
@@ -182,24 +190,26 @@ class Tiles:
         step = 1 if inner else shape.block
         first = factors.moved(e, e.mul(level.begin, level.a_step), e.mul(level.begin, level.b_step))
         first = first.opaque(e)
-        ahead = None if inner else factors.ahead
-        further = () if ahead is None else (e.opaque(ahead.begin(e, first, level)),)
+        prefetch = None if inner else factors.prefetch
+        further = () if prefetch is None else (e.opaque(prefetch.begin(e, first, level)),)
 
-        def body(_: Value, a: Value, b: Value, *asked: Value) -> Values:
+        def body(_: Value, a: Value, b: Value, *cursor: Value) -> Values:
             here = replace(factors, a=a, b=b)
             if inner:
-                self.accumulate(shape, here, inner, beside)
+                self.accumulate(shape, here, inner, after_tile)
             else:
-                self._step(shape, here, level.b_step, beside)
-            if ahead is not None:
-                asked = (ahead.ask(e, asked[0], shape.block),)
+                self._step(shape, here, level.b_step, after_tile)
+            if prefetch is not None:
+                cursor = (prefetch.issue(e, cursor[0], shape.block),)
             following = here.moved(e, i64(step * level.a_step), i64(step * level.b_step))
-            return following.a, following.b, *asked
+            return following.a, following.b, *cursor
 
         carried = (first.a, first.b, *further)
         e.loop(level.begin, level.end, body, carried, step=step, unroll=False, name="k")
 
-    def _step(self, shape: Shape, factors: Factors, b_step: int, beside: Beside | None) -> None:
+    def _step(
+        self, shape: Shape, factors: Factors, b_step: int, after_tile: AfterTile | None
+    ) -> None:
         """One block of words."""
         (a_element, b_element), (a_size, b_size) = self.multiply.element, self._sizes
         sums = len(shape.parts) * shape.vectors
@@ -217,8 +227,8 @@ class Tiles:
                     start = self.e.element(factors.b, i64(offset), b_element)
                     self._do(self.matrix.load, columns[v], start, i64(b_step * b_size))
                 self._do(self.dot.instruction, _tile(number * shape.vectors + v), part, columns[v])
-                if beside is not None:
-                    beside(number * shape.vectors + v)
+                if after_tile is not None:
+                    after_tile(number * shape.vectors + v)
             row += rows
 
     @property

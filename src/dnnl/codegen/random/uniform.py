@@ -41,7 +41,7 @@ class RandomNumbers:
     def of(self, place: Place) -> Value:
         """The number of each lane, i32."""
         b, form, lanes = place.e.b, place.form_of(self.number), place.kind.count
-        first, step = place.counted(form)
+        first, step = place.start_and_step(form)
         blocks = step == 1 and lanes > BLOCK and _at_blocks(form)
         keys = self._known(place, lanes // BLOCK if blocks else lanes)
         if blocks:
@@ -60,11 +60,11 @@ class RandomNumbers:
 
     def _read(self, place: Place, counters: int) -> _Keys:
         e, b = place.e, place.e.b
-        low = high = word(place, self._seed, I32)
+        low = high = load_scalar(place, self._seed, I32)
         offset: Values = ()
         plain = None
         if self._offset is not None:
-            halves = [word(place, self._offset, I32, half) for half in (0, 1)]
+            halves = [load_scalar(place, self._offset, I32, half) for half in (0, 1)]
             plain = b.icmp_unsigned("==", b.or_(*halves), ir.Constant(I32, 0))
             offset = tuple(vector.splat(e, b.zext(half, I64), counters) for half in halves)
             high = b.select(plain, low, self._upper_seed(place, low))
@@ -73,10 +73,10 @@ class RandomNumbers:
     def _upper_seed(self, place: Place, low: Value) -> Value:
         if self._seed.desc.data_type is DataType.s32:
             return place.e.b.ashr(low, ir.Constant(I32, 31))
-        return word(place, self._seed, I32, 1)
+        return load_scalar(place, self._seed, I32, 1)
 
 
-def word(place: Place, operand: Operand, kind: Type, number: int = 0) -> Value:
+def load_scalar(place: Place, operand: Operand, kind: Type, number: int = 0) -> Value:
     """A word of an operand of one element."""
     e, pointer = place.e, place.address(operand)
     return e.b.load(e.element(pointer, ir.Constant(I64, number), kind), typ=kind, align=4)
@@ -116,8 +116,8 @@ def _of_blocks(e: Emitter, keys: _Keys, first: Value, lanes: int) -> Value:
     steps = ir.Constant(kind, [BLOCK * block for block in range(count)])
     words = keys.words(e, e.b.add(vector.splat(e, first, count), steps))
     every = vector.join(e, words)
-    turns = [lane % BLOCK * count + lane // BLOCK for lane in range(lanes)]
-    return vector.shuffle(e, every, every, turns)
+    order = [lane % BLOCK * count + lane // BLOCK for lane in range(lanes)]
+    return vector.shuffle(e, every, every, order)
 
 
 def _of_each(e: Emitter, keys: _Keys, numbers: Value) -> Value:

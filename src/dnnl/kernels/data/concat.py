@@ -12,7 +12,7 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Bound, Operand
 from dnnl.codegen.memory.address import Affine, Axis, block_boundaries, letters
-from dnnl.codegen.nest.nest import Nest, emit_nest, emit_side_by_side
+from dnnl.codegen.nest.nest import Nest, emit_interleaved, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.types import WHOLE_BYTES, core_of, refuse_types
@@ -72,7 +72,7 @@ def build(conf: ConcatConf, isa: Isa) -> Kernel:
     nests = [_copy(conf, part, arguments) for part in _parts(conf)]
     descs = [*conf.srcs, conf.dst]
     together = symbol("concat", descs, isa)
-    phase = emit_side_by_side(module, together, nests)
+    phase = emit_interleaved(module, together, nests)
     if phase is not None:
         return Kernel(module, (phase,), arguments.ids)
     names = [symbol(f"concat{number}", descs, isa) for number in range(len(nests))]

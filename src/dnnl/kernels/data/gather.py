@@ -68,6 +68,6 @@ def build(conf: GatherConf, isa: Isa) -> Kernel:
         (dst,),
         body,
         core=_OF_BITS[conf.dst.data_type.bits],
-        found=(found,),
+        indirect=(found,),
     )
     return Kernel(module, (emit_nest(module, entry, nest),), arguments.ids)

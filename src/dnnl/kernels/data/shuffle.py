@@ -97,7 +97,7 @@ def build(conf: ShuffleConf, isa: Isa) -> Kernel:
             for source, result in zip(sources, results, strict=True)
         ]
         if conf.in_turns:
-            point.store_in_turns(outputs, values)
+            point.store_interleaved(outputs, values)
         else:
             point.store(outputs[0], values[0])
 

@@ -24,10 +24,10 @@ from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, decode
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.product.brgemm import (
-    AHEAD,
-    Ahead,
+    PREFETCH_DISTANCE,
     Factors,
     Level,
+    Prefetch,
     Tile,
     accumulate,
     max_rows,
@@ -233,13 +233,13 @@ class _GroupedWriter:
             e.loop(begin, whole, one, step=height, unroll=False, name="tile")
             begin = whole
 
-    def _ahead(self) -> Ahead | None:
+    def _ahead(self) -> Prefetch | None:
         """What a tile asks for of panels that lie one behind the other."""
         form, bits = self.weights_form, self.multiply.b.bits
         step = form.stride(self.k) * bits // 8
         if form.stride(self.columns.panel) * bits // 8 != step * self.k.extent:
             return None
-        return Ahead(i64(AHEAD), step)
+        return Prefetch(i64(PREFETCH_DISTANCE), step)
 
     def _tile(self, env: Env, height: int, level: Level) -> None:
         """One register tile: all products, then its end."""

@@ -65,7 +65,7 @@ def _line(src: MemoryDesc) -> int:
 
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, _: bool) -> Panels:
     """Panels of a tile's output channels, each with all that is summed in one stream."""
-    if isinstance(way, PackedMultiply) and way.apart:
+    if isinstance(way, PackedMultiply) and way.column_stride:
         return Panels(weights, 1)
     step = src.strides[0] * src.data_type.size
     vectors = panel_vectors(isa, way, weights, 0, src.dims[0], step)

@@ -85,7 +85,7 @@ def shape(isa: Isa) -> Shape:
 def _panels(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, ones: bool) -> Panels:
     """Panels of a tile's columns, each with all of k in one stream; weights that few rows meet stay
     as they are."""
-    if isinstance(way, PackedMultiply) and way.apart:
+    if isinstance(way, PackedMultiply) and way.column_stride:
         return Panels(weights, 1)
     wide = _as_they_are(isa, src, weights, way, ones)
     if wide:
@@ -111,7 +111,7 @@ def _as_they_are(isa: Isa, src: MemoryDesc, weights: MemoryDesc, way: Multiply, 
     vectors, tail = divmod(weights.dims[-1], isa.lanes)
     rows = src.dims[-2]
     plain = weights.format_kind is FormatKind.blocked and _affine(weights)
-    together = way.rows_together
+    together = way.row_vectors
     if isa.lanes == 1 or tail or not together or weights.dims[-2] % way.group:
         return 0
     near = weights.size <= isa.caches.l2
@@ -294,7 +294,7 @@ def _products(conf: ProductConf, isa: Isa, arguments: Arguments) -> tuple[Produc
             *([Affine.of(part)] if conf.segment else []),
         ),
     )
-    in_rows = group > 1 and conf.multiply.rows_together and not conf.weights[1].inner_blocks
+    in_rows = group > 1 and conf.multiply.row_vectors and not conf.weights[1].inner_blocks
     space, places, taps = along_line(row)
     summed = (part, k) if conf.segment else (k,)
     depth_of = Depth(size, k.extent * group)

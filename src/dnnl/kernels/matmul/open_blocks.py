@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.codegen.product.brgemm import TileShape, max_rows
 from dnnl.codegen.product.multiply import Multiply
 
@@ -118,9 +118,9 @@ class Blocks:
 
 def choose_blocks(isa: Isa, room: Room, size: Extents) -> Blocks:
     """The blocks of an execution: sums are computed in as few parts as there is room for."""
-    work = size.batch * size.rows * size.columns * max(1, size.terms) // sharing.MULTIPLY_ADDS
-    threads = max(1, work // sharing.LEAST_WORK)
-    wanted = min(sharing.FEW_ITEMS, threads)
+    work = size.batch * size.rows * size.columns * max(1, size.terms) // work_items.MULTIPLY_ADDS
+    threads = max(1, work // work_items.LEAST_WORK)
+    wanted = min(work_items.FEW_ITEMS, threads)
     wide = room.wide.vectors * room.lanes
     if size.in_rows and size.rows <= _FEW_TILES * room.wide.rows and not size.columns % wide:
         return _as_they_are(room, size, threads)

@@ -19,13 +19,13 @@ from dnnl.codegen.conversion.convert import storage
 from dnnl.codegen.epilogue.finish import Depth
 from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import I8, I32, I64, Emitter, Module, Value, Values, i64
-from dnnl.codegen.ir.horizontal import across
+from dnnl.codegen.ir.horizontal import reduce_lanes
 from dnnl.codegen.ir.kernel import SIZES, Arguments, Kernel
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.codegen.nest.sharing import SHARES
-from dnnl.codegen.open_nest.place import moved
+from dnnl.codegen.nest.work_items import SHARES
+from dnnl.codegen.open_nest.place import advanced
 from dnnl.kernels.matmul.open import (
     HEAD,
     LaunchParameter,
@@ -323,7 +323,7 @@ class _OpenProductWriter:
             totals = e.loop(
                 i64(0), stretch.words, add, (zero,), step=own.lanes, unroll=False, name="word"
             )
-            total = vector.lane(e, across(e, totals, _added)[0], 0)
+            total = vector.lane(e, reduce_lanes(e, totals, _added)[0], 0)
             where = e.element(sums, number, I32)
             first = b.icmp_signed("==", stretch.number, i64(0))
             (before,) = e.branch(
@@ -349,7 +349,7 @@ class _OpenProductWriter:
         several = b.icmp_signed(">", head[LaunchParameter.PARTS], i64(1))
         rows = e.add(head[LaunchParameter.TILE_ROWS], i64(int(self.finish.needs_column_sums)))
         size = b.mul(rows, width)
-        ends = moved(e, unit.ends, row, [steps.first for steps in self._places])
+        ends = advanced(e, unit.ends, row, [steps.first for steps in self._places])
         last = b.icmp_signed("==", stretch.number, b.sub(self._head[LaunchParameter.PARTS], i64(1)))
 
         def panel(number: Value) -> None:
@@ -361,7 +361,7 @@ class _OpenProductWriter:
 
             def end() -> Values:
                 column = b.mul(number, width)
-                places = moved(e, ends, column, [steps.second for steps in self._places])
+                places = advanced(e, ends, column, [steps.second for steps in self._places])
                 self._tiles.end(kept, height, places, b.sub(unit.columns, column))
                 return ()
 

@@ -10,7 +10,7 @@ from dnnl.codegen.ir import vector
 from dnnl.codegen.ir.builder import Emitter, Type, Value, Values, i64
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.place import Place
-from dnnl.codegen.open_nest.place import Lanes, moved
+from dnnl.codegen.open_nest.place import Lanes, advanced
 from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate
 from dnnl.kernels.matmul.open import LaunchParameter, OpenMatmulConf, may_stay, moves
 from dnnl.kernels.matmul.open_blocks import Room
@@ -171,7 +171,7 @@ class Tiles:
                 def one(number: Value) -> None:
                     ones, cell = (e.element(row, number, accumulator) for row in (kept, cells))
                     left = e.b.sub(columns, number) if masked else None
-                    self._vector((cell, ones), moved(e, at, number, along), lanes, left)
+                    self._vector((cell, ones), advanced(e, at, number, along), lanes, left)
 
                 e.loop(i64(0), count, one, step=lanes, unroll=False, name="column")
 

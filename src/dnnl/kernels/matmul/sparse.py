@@ -114,13 +114,13 @@ def _product(conf: SparseMatmulConf, isa: Isa, arguments: Arguments) -> Nest:
     def term(point: Point, place: Value) -> tuple[Value, Value]:
         """A stored element and the weights that it meets."""
         at = point.at({stored: place})
-        met = at.at({found: held(point.e, at.place(where), terms - 1)})
+        met = at.at({found: held(point.e, at.lookup(where), terms - 1)})
         return at.load(values), met.load(weights)
 
     def body(point: Point) -> None:
         total: Value = point.constant(0.0)
         if nnz:
-            begin, end = (held(point.e, point.place(edge), nnz) for edge in (first, last))
+            begin, end = (held(point.e, point.lookup(edge), nnz) for edge in (first, last))
             total = _sum(point, begin, end, nnz, term)
         if bias is not None:
             total = point.e.b.fadd(total, point.load(bias))
@@ -138,7 +138,7 @@ def _product(conf: SparseMatmulConf, isa: Isa, arguments: Arguments) -> Nest:
         reads_dst=epilogue.reads_dst,
         registers=min(_REGISTERS, 1 << (width.bit_length() - 1)),
         core=core_of(conf.dst),
-        found=(stored, found),
+        indirect=(stored, found),
         steps=max(1, nnz // max(1, conf.src.dims[0])),
     )
 

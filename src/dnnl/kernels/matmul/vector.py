@@ -16,7 +16,7 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Reason, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, broadcast, letters
-from dnnl.codegen.nest.folds import Fold, emit_fold, needed, sums
+from dnnl.codegen.nest.folds import Fold, emit_fold, exact_partials_desc, sums
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.product.base.types import refuse_tensors
 from dnnl.kernels.shared.scratchpad import Scratchpad
@@ -67,7 +67,7 @@ def configure(
         return Refusal(Reason.LAYOUT, f"a matrix that is not dense along k: {src}, {weights}")
     conf = VectorProductConf(src, weights, bias, dst, post_ops)
     scratchpad = Scratchpad()
-    room = needed(isa, _fold(conf, Arguments()))
+    room = exact_partials_desc(isa, _fold(conf, Arguments()))
     if room.nelems():
         _, parts = scratchpad.take(room)
         conf = replace(conf, partial=parts)

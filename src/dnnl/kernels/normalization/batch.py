@@ -12,7 +12,14 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, letters
-from dnnl.codegen.nest.folds import Fold, Reduction, emit_fold, mean_and_variance, moments, room
+from dnnl.codegen.nest.folds import (
+    Fold,
+    Reduction,
+    emit_fold,
+    mean_and_variance,
+    moments,
+    partials_desc,
+)
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.resident import emit_resident, resident
@@ -109,7 +116,7 @@ def configure(
         return replace(conf, factor=factor, scratchpad=scratchpad.size)
     left = training and conf.held is DataType.f32
     mean = _NONE if left else scratchpad.take(channels)[1]
-    _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _MOMENTS, conf.held))
+    _, partial = scratchpad.take(partials_desc(isa, src.dims[1], reduced(src), _MOMENTS, conf.held))
     apart = replace(conf, factor=factor, mean=mean, partial=partial, scratchpad=scratchpad.size)
     return replace(conf, at_once=True) if _resident(apart, isa) else apart
 

@@ -12,7 +12,7 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, letters
-from dnnl.codegen.nest.folds import Fold, Reduction, emit_fold, room, sums
+from dnnl.codegen.nest.folds import Fold, Reduction, emit_fold, partials_desc, sums
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.resident import emit_resident, resident
@@ -97,7 +97,9 @@ def configure(
         (_, constant), (_, along) = scratchpad.take(channels), scratchpad.take(channels)
         apart = replace(apart, constant=constant, along=along)
     if conf.sums:
-        _, partial = scratchpad.take(room(isa, src.dims[1], reduced(src), _SUMS, conf.held))
+        _, partial = scratchpad.take(
+            partials_desc(isa, src.dims[1], reduced(src), _SUMS, conf.held)
+        )
         apart = replace(apart, partial=partial)
     apart = replace(apart, scratchpad=scratchpad.size)
     return replace(conf, at_once=True) if conf.sums and _resident(apart, isa) else apart

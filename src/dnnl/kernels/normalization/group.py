@@ -17,7 +17,7 @@ from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, letters
-from dnnl.codegen.nest.folds import Fold, emit_fold, mean_and_variance, moments, room
+from dnnl.codegen.nest.folds import Fold, emit_fold, mean_and_variance, moments, partials_desc
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.resident import emit_resident, resident
@@ -97,7 +97,7 @@ def configure(
     if not conf.given:
         sizes = prod(src.dims[:2]), prod(src.dims[2:])
         _, found = scratchpad.take(layers(src, _MOMENTS, conf.held))
-        _, parts = scratchpad.take(room(isa, *sizes, _MOMENTS, conf.held))
+        _, parts = scratchpad.take(partials_desc(isa, *sizes, _MOMENTS, conf.held))
         apart = replace(apart, moments=found, partial=parts)
     apart = replace(apart, scratchpad=scratchpad.size)
     return replace(conf, at_once=True) if not conf.given and _resident(apart, isa) else apart

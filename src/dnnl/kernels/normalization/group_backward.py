@@ -13,7 +13,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.fold_loop import added
-from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, room, sums
+from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, partials_desc, sums
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
 from dnnl.codegen.nest.resident import emit_resident, resident
@@ -115,7 +115,7 @@ def configure(
     if not conf.sums.is_zero:
         sizes = prod(src.dims[:2]), prod(src.dims[2:])
         _, statistics = scratchpad.take(layers(src, _STATISTICS, conf.held))
-        _, parts = scratchpad.take(room(isa, *sizes, _SUMS, conf.held))
+        _, parts = scratchpad.take(partials_desc(isa, *sizes, _SUMS, conf.held))
         apart = replace(apart, statistics=statistics, partial=parts)
     apart = replace(apart, scratchpad=scratchpad.size)
     return whole if _resident(whole, apart, isa) else apart

@@ -14,10 +14,10 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest.fold_loop import added
-from dnnl.codegen.nest.folds import Fold, Parts, at_once, emit_fold, room, sums
+from dnnl.codegen.nest.folds import Fold, Parts, at_once, emit_fold, partials_desc, sums
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.open_nest.fold import OpenFold, open_room
+from dnnl.codegen.open_nest.fold import OpenFold, open_partials_desc
 from dnnl.kernels.normalization.layer_gradients import Gradients, LayerNormalizationBackwardConf
 from dnnl.kernels.normalization.layer_rows import ROWS, Block, Chunks, blocks, open_blocks
 from dnnl.kernels.normalization.shared import inverse_deviation
@@ -38,7 +38,7 @@ def configure(
         return refusal or conf
     scratchpad, (*rows, length) = Scratchpad(), conf.src.dims
     if any(desc.has_runtime_values for desc in (*conf.data, conf.stat)):
-        _, parts = scratchpad.take(open_room(len(conf.summed), conf.held))
+        _, parts = scratchpad.take(open_partials_desc(len(conf.summed), conf.held))
         return replace(conf, partial=parts, scratchpad=scratchpad.size)
     # Summed on the way where rows lie in one piece.
     long = length >= isa.lanes and isa.device is None
@@ -51,7 +51,7 @@ def configure(
     if Arg.DIFF_SCALE in conf.summed:
         _, factors = scratchpad.take(MemoryDesc(rows, conf.held))
         conf = replace(conf, factors=factors)
-    _, parts = scratchpad.take(room(isa, length, prod(rows), len(conf.summed), conf.held))
+    _, parts = scratchpad.take(partials_desc(isa, length, prod(rows), len(conf.summed), conf.held))
     return replace(conf, partial=parts, scratchpad=scratchpad.size)
 
 

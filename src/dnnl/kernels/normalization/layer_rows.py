@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.address import Affine, Axis, letters
-from dnnl.codegen.nest.sharing import SHARES, wanted
+from dnnl.codegen.nest.work_items import SHARES, target_items
 from dnnl.types.memory_desc import MemoryDesc
 
 Index = tuple[Affine, ...]
@@ -105,7 +105,7 @@ class Chunks:
     def of(isa: Isa, rows: int, length: int) -> Chunks:
         """Chunks enough to be shared out, each of which has sums that are to be added up."""
         every = rows // ROWS
-        blocks = max(1, every // wanted(isa, rows * length, SHARES))
+        blocks = max(1, every // target_items(isa, rows * length, SHARES))
         count = every // blocks
         return Chunks(count, blocks, rows - count * blocks * ROWS)
 

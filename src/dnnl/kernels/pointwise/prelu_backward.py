@@ -12,7 +12,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO, Affine, letters
 from dnnl.codegen.nest.fold_loop import added
-from dnnl.codegen.nest.folds import Fold, Reduction, emit_fold, needed
+from dnnl.codegen.nest.folds import Fold, Reduction, emit_fold, exact_partials_desc
 from dnnl.codegen.nest.point import Point
 from dnnl.kernels.pointwise.prelu import where_positive
 from dnnl.kernels.shared.copies import emit_copy
@@ -76,7 +76,7 @@ def _with_room(conf: PreluBackwardConf, isa: Isa) -> PreluBackwardConf:
     if any(shared and extent > 1 for shared, extent in padded):
         totals = MemoryDesc(conf.weights.dims, computed_in(*conf.tensors))
         conf = replace(conf, totals=scratchpad.take(totals)[1])
-    room = needed(isa, _fold(conf, Arguments()))
+    room = exact_partials_desc(isa, _fold(conf, Arguments()))
     if not room.has_zero_dim:
         conf = replace(conf, partial=scratchpad.take(room)[1])
     return replace(conf, scratchpad=scratchpad.size)
@@ -132,7 +132,7 @@ def _fold(conf: PreluBackwardConf, arguments: Arguments) -> Fold:
         return totals
 
     return Fold(
-        kept=tuple(a for a, shared in zip(axes, conf.shared, strict=True) if not shared),
+        parallel=tuple(a for a, shared in zip(axes, conf.shared, strict=True) if not shared),
         reduced=tuple(a for a, shared in zip(axes, conf.shared, strict=True) if shared),
         inputs=(src, weights, diff_dst),
         outputs=(sums,),

@@ -17,10 +17,10 @@ from dnnl.codegen.math import f32
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis, letters
 from dnnl.codegen.nest import extreme
-from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, needed
+from dnnl.codegen.nest.folds import Fold, Reduction, at_once, emit_fold, exact_partials_desc
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.open_nest.fold import OpenFold, open_room
+from dnnl.codegen.open_nest.fold import OpenFold, open_partials_desc
 from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.scratchpad import Scratchpad
 from dnnl.kernels.shared.types import computed_in, core_of, refuse_forward
@@ -105,7 +105,7 @@ def _with_room(conf: ReductionConf) -> ReductionConf:
     if not conf.reduces:
         return conf
     scratchpad = Scratchpad()
-    _, parts = scratchpad.take(open_room(1, conf.held))
+    _, parts = scratchpad.take(open_partials_desc(1, conf.held))
     return replace(conf, partial=parts, scratchpad=scratchpad.size)
 
 
@@ -116,7 +116,7 @@ def _with_scratchpad(conf: ReductionConf, isa: Isa) -> ReductionConf:
     if any(conf.dst.padded_dims[dim] > 1 for dim in conf.reduced):
         _, total = scratchpad.take(MemoryDesc(conf.dst.dims, conf.held))
         conf = replace(conf, total=total)
-    room = needed(isa, _Reducer(conf, Arguments()).fold)
+    room = exact_partials_desc(isa, _Reducer(conf, Arguments()).fold)
     if room.nelems():
         _, parts = scratchpad.take(room)
         conf = replace(conf, partial=parts)

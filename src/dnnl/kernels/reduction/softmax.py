@@ -19,7 +19,7 @@ from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.nest.schedule import ABREAST, BESIDE
+from dnnl.codegen.nest.schedule import REDUCTION_UNROLL, UNROLL
 from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest
 from dnnl.kernels.shared.types import computed_in, core_of, refuse_forward
@@ -87,10 +87,10 @@ def _nests(conf: SoftmaxConf, arguments: Arguments) -> Iterator[Nest]:
         numbers=result.numbers,
         reads_dst=row.keep or result.reads_dst,
         registers=result.registers,
-        beside=1 if drops else BESIDE,
-        abreast=1 if drops else ABREAST,
+        reduction_unroll=1 if drops else REDUCTION_UNROLL,
+        unroll=1 if drops else UNROLL,
         core=core_of(conf.src, conf.dst),
-        keeps=row.puts_by,
+        uses_row_buffer=row.puts_by,
     )
 
 
@@ -125,14 +125,14 @@ class _Row:
         def exponential(p: Point) -> Value:
             return math.exp_of_negative(p.e, p.e.b.fsub(self._load(p), peak))
 
-        room = point.room() if self.puts_by else None
+        room = point.row_buffer() if self.puts_by else None
 
         def accumulate(p: Point, total: Value) -> Values:
             term = exponential(p)
             if self.keep:
                 p.store(self.dst, term)
             elif room is not None:
-                p.keep(room, term)
+                p.buffer_store(room, term)
             return (p.e.b.fadd(total, term),)
 
         (total,) = point.fold((0.0,), accumulate, added)
@@ -148,7 +148,7 @@ class _Row:
         def waiting(p: Point) -> Value:
             if self.keep:
                 return p.load(self.dst)
-            return exponential(p) if room is None else p.kept(room)
+            return exponential(p) if room is None else p.buffer_load(room)
 
         def finish(p: Point) -> None:
             if self.log:

@@ -16,7 +16,7 @@ from dnnl.codegen.memory.address import Affine, letters
 from dnnl.codegen.nest.fold_loop import added
 from dnnl.codegen.nest.nest import Nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.nest.schedule import BESIDE
+from dnnl.codegen.nest.schedule import REDUCTION_UNROLL
 from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest
 from dnnl.kernels.shared.types import WIDE_FLOATS, core_of, refuse_types
@@ -92,7 +92,15 @@ def _nests(conf: SoftmaxBackwardConf, arguments: Arguments) -> Iterator[Nest]:
 
     parallel = tuple(axis for dim, axis in enumerate(axes) if dim != conf.axis)
     reduced, core = (axes[conf.axis],), core_of(*_tensors(conf))
-    yield Nest(parallel, reduced, (diff_dst, dst), (diff_src,), body, beside=BESIDE, core=core)
+    yield Nest(
+        parallel,
+        reduced,
+        (diff_dst, dst),
+        (diff_src,),
+        body,
+        reduction_unroll=REDUCTION_UNROLL,
+        core=core,
+    )
 
 
 OPEN = OpenKernel(

@@ -25,8 +25,8 @@ from math import lcm, prod
 
 from dnnl.codegen.ir.kernel import Sizes
 from dnnl.codegen.memory.address import block_boundaries
-from dnnl.codegen.nest import sharing
-from dnnl.codegen.nest.sharing import SHARES
+from dnnl.codegen.nest import work_items
+from dnnl.codegen.nest.work_items import SHARES
 from dnnl.types.memory_desc import MemoryDesc
 
 HEAD = 6
@@ -112,7 +112,7 @@ def sizes(views: Sequence[View], lanes: int, square: int) -> Sizes:
     boxes = [_arranged(box, views) for box in _cut(views)]
     work = sum(box.points for box in boxes)
     alone = views[0].desc.data_type.bits == 4 and not _own_bytes(boxes)
-    threads = 1 if alone else max(1, work // sharing.LEAST_WORK)
+    threads = 1 if alone else max(1, work // work_items.LEAST_WORK)
     boxes = [piece for box in boxes for piece in _with_long_rows(box, lanes)]
     if threads > 1:
         boxes = [piece for box in boxes for piece in _shared(box, lanes, square)]

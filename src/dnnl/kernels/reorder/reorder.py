@@ -109,7 +109,7 @@ class Copy:
             reads_dst=self._epilogue.reads_dst,
             core=self._core,
             registers=None,
-            moved=self.src if self._bare else None,
+            copied=self.src if self._bare else None,
         )
 
     def run(self, place: Place) -> None:
@@ -133,8 +133,8 @@ def build(conf: ReorderConf, isa: Isa) -> Kernel:
     nest = copy.nest
     if isa.vector_bits < _LINE_BITS:
         # No more than a line of src at a time: two in turns take longer where memory is busy.
-        together = convert.together(isa, conf.dst.data_type, conf.core)
-        nest = replace(nest, registers=min(together, _LINE_BITS // isa.vector_bits))
+        conversion_group = convert.conversion_group(isa, conf.dst.data_type, conf.core)
+        nest = replace(nest, registers=min(conversion_group, _LINE_BITS // isa.vector_bits))
     phase = emit_nest(module, entry, nest)
     sums = emit_compensation(module, conf.dst, copy.dst.slot)
     return Kernel(module, (phase, *sums), copy.arguments.ids)

@@ -14,7 +14,7 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import ZERO
 from dnnl.codegen.nest.schedule import widths
-from dnnl.codegen.open_nest.place import Lanes, StillPlace, moved
+from dnnl.codegen.open_nest.place import Lanes, UniformPlace, advanced
 from dnnl.kernels.reorder.boxes import BoxTraversal
 from dnnl.kernels.reorder.reorder import Copy
 
@@ -63,11 +63,11 @@ class Vectors:
             exists=exists,
             core=self.core,
         )
-        made.still, made.loaded = still or {}, loaded or {}
+        made.uniform, made.loaded = still or {}, loaded or {}
         return made
 
 
-class _Place(StillPlace):
+class _Place(UniformPlace):
     """A place at which some operands are loaded already."""
 
     loaded: Mapping[Operand, Value]
@@ -93,7 +93,7 @@ class Row:
         self.width, self.length = extents
         self.lines = e.b.icmp_signed("==", way, i64(BoxTraversal.LINES))
         self.squares = e.b.icmp_signed("==", way, i64(BoxTraversal.SQUARES))
-        self.still = {
+        self.uniform = {
             operand: e.b.icmp_signed("==", stride, i64(0))
             for operand, stride in zip(vectors.operands[2:], self.across[2:], strict=True)
             if any(index != ZERO for index in operand.index)
@@ -104,7 +104,7 @@ class Row:
         vectors = self.vectors
 
         def write(at: Values, lanes: int, left: Value | None = None) -> None:
-            vectors.copy.run(vectors.at(at, lanes, self.still if lanes > 1 else None, left=left))
+            vectors.copy.run(vectors.at(at, lanes, self.uniform if lanes > 1 else None, left=left))
 
         if vectors.square > 1:
             self._when(self.squares, lambda: self._all_squares(places))
@@ -134,7 +134,7 @@ class Row:
             top = self._moved(places, lane)
 
             def line(number: Value) -> None:
-                write(moved(e, top, number, self.along), lanes, left)
+                write(advanced(e, top, number, self.along), lanes, left)
 
             e.loop(i64(0), self.length, line, name="line")
 
@@ -160,7 +160,7 @@ class Row:
             return b.select(self.lines, self._whole(self.width, vectors.lanes), of_squares)
 
         def line(number: Value) -> None:
-            at = moved(e, places, number, self.along)
+            at = advanced(e, places, number, self.along)
             begin = i64(0) if e.isa.masked else in_vectors(number)
 
             def each(lane: Value) -> None:
@@ -179,7 +179,7 @@ class Row:
             width, length = (self._whole(extent, step) for extent in (width, length))
 
         def lines(line: Value) -> None:
-            start = moved(e, places, line, self.along)
+            start = advanced(e, places, line, self.along)
 
             def lanes(lane: Value) -> None:
                 at = self._moved(start, lane)
@@ -201,13 +201,13 @@ class Row:
         e, vectors, src = self.e, self.vectors, self.vectors.copy.src
 
         def load(row: int, piece: int) -> Value:
-            start = moved(e, self._moved(at, i64(row)), i64(piece * vectors.unit), self.along)
+            start = advanced(e, self._moved(at, i64(row)), i64(piece * vectors.unit), self.along)
             return vectors.at(start, vectors.unit).load(src)
 
         columns = transpose(e, vectors.square, vectors.square // vectors.unit, load)
         for number, value in enumerate(columns):
-            line = moved(e, at, i64(number), self.along)
-            vectors.copy.run(vectors.at(line, vectors.square, self.still, {src: value}))
+            line = advanced(e, at, i64(number), self.along)
+            vectors.copy.run(vectors.at(line, vectors.square, self.uniform, {src: value}))
         return ()
 
     def _part(self, at: Values, width: Value, length: Value) -> Values:
@@ -225,8 +225,8 @@ class Row:
 
         def store(number: Value) -> None:
             loaded = {src: e.b.load(e.element(square, number, kind), typ=kind)}
-            line = moved(e, at, number, self.along)
-            vectors.copy.run(vectors.at(line, size, self.still, loaded, width))
+            line = advanced(e, at, number, self.along)
+            vectors.copy.run(vectors.at(line, size, self.uniform, loaded, width))
 
         e.loop(i64(0), e.smaller(width, i64(size)), load, unroll=False, name="row")
 
@@ -241,7 +241,7 @@ class Row:
 
     def _moved(self, places: Values, steps: Value) -> Values:
         """The places ``steps`` further along the lane loop."""
-        return moved(self.e, places, steps, self.across)
+        return advanced(self.e, places, steps, self.across)
 
     def _whole(self, extent: Value, step: int) -> Value:
         """The part of a loop that whole vectors fill."""

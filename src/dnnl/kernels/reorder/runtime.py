@@ -16,8 +16,8 @@ from dnnl.codegen.ir.kernel import SIZES, Kernel, Reason, Refusal, Sizes, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.phase import PhaseFunction
 from dnnl.codegen.nest.schedule import widths
-from dnnl.codegen.nest.sharing import SHARES
-from dnnl.codegen.open_nest.place import moved
+from dnnl.codegen.nest.work_items import SHARES
+from dnnl.codegen.open_nest.place import advanced
 from dnnl.kernels.reorder import boxes
 from dnnl.kernels.reorder.boxes import HEAD, View
 from dnnl.kernels.reorder.reorder import Copy, ReorderConf
@@ -148,7 +148,7 @@ class _Walk:
             extent, strides, counter = self._loop(loops, number)
             index = b.urem(rest, extent)
             b.store(index, counter)
-            return b.udiv(rest, extent), *moved(e, places, index, strides)
+            return b.udiv(rest, extent), *advanced(e, places, index, strides)
 
         return e.loop(i64(0), outer, step, (row, *bases), unroll=False, name="locate")[1:]
 
@@ -164,7 +164,7 @@ class _Walk:
             over = b.icmp_signed("==", index, extent)
             back = b.select(over, extent, i64(0))
             b.store(b.sub(index, back), counter)
-            following = moved(e, places, b.sub(steps, back), strides)
+            following = advanced(e, places, b.sub(steps, back), strides)
             return b.zext(over, I64), *following
 
         return e.loop(i64(0), outer, step, (i64(1), *places), unroll=False, name="advance")[1:]

@@ -19,7 +19,7 @@ from dnnl.codegen.ir.builder import Module
 from dnnl.codegen.ir.kernel import SIZES, Arguments, Kernel, Reason, Refusal, Sizes, symbol
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.nest.nest import Nest
-from dnnl.codegen.nest.sharing import SHARES
+from dnnl.codegen.nest.work_items import SHARES
 from dnnl.codegen.open_nest.fold import MERGERS, OpenFold
 from dnnl.codegen.open_nest.nest import OpenWork, emit_open
 from dnnl.codegen.open_nest.plan import OpenPlan, plan
@@ -90,7 +90,7 @@ class OpenKernel:
         known = self._replaced(conf, descs.get)
         pairs = zip(self._works(known), self._works(self.shared(conf)), strict=True)
         plans = [own for pair in pairs for own in _plans(*pair, isa)]
-        words = [word for own in plans for word in own.words]
+        words = [word for own in plans for word in own.parameters]
         return Sizes(struct.pack(f"={len(words)}q", *words), max(own.threads for own in plans))
 
     def _works(self, conf: Any) -> list[Nest | OpenFold]:

@@ -13,7 +13,7 @@ from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, broadcast, letters
 from dnnl.codegen.nest.nest import Nest, emit_nest
 from dnnl.codegen.nest.point import Point
-from dnnl.codegen.nest.schedule import ABREAST
+from dnnl.codegen.nest.schedule import UNROLL
 from dnnl.kernels.shared.types import core_of
 from dnnl.types.arg import Arg
 from dnnl.types.memory_desc import MemoryDesc
@@ -79,11 +79,11 @@ def pointwise(
         numbers=result.numbers,
         reads_dst=result.reads_dst,
         registers=result.registers if drops else None,
-        abreast=1 if drops else abreast(instructions + result.instructions),
+        unroll=1 if drops else unroll_factor(instructions + result.instructions),
         core=core_of(dst, *(desc for _, desc, _ in sources)),
     )
 
 
-def abreast(instructions: int) -> int:
+def unroll_factor(instructions: int) -> int:
     """How many registers do so many instructions side by side."""
-    return ABREAST if instructions > MOST_UNROLLED else 1
+    return UNROLL if instructions > MOST_UNROLLED else 1

@@ -232,7 +232,7 @@ def _written_out(windows: _Windows, slot: int, dims: Sequence[Blocks]) -> Nest:
         count = len(dims[-1].elements)
         for first in range(0, len(written), count):
             row = slice(first, first + count)
-            point.store_in_turns(written[row], results[row])
+            point.store_interleaved(written[row], results[row])
 
     return Nest(
         parallel=(*axes, *(dim.axis for dim in dims)),

@@ -145,7 +145,7 @@ def _nest(
     result = Result(conf.attributes, dst, arguments)
 
     def load(p: Point) -> list[Value]:
-        places = {side.found: p.place(side.places) for side in sides}
+        places = {side.found: p.lookup(side.places) for side in sides}
         if row is None:
             return [p.at(places).load_stored(src)]
         return row.load(p.at({**places, row.found: row.start(p)}), src)
@@ -174,7 +174,7 @@ def _nest(
             values = step(point, *[point.constant(-0.0)] * count)
         value = values[0] if row is None else row.summed(point, values)
         # The weights of all taps sum up to 1.
-        result.store(point, given.meant(point, read, value))
+        result.store(point, given.dequantized(point, read, value))
 
     tables = [table for side in (*sides, *(() if row is None else (row,))) for table in side.tables]
     nest = Nest(
@@ -186,7 +186,7 @@ def _nest(
         reads_dst=result.reads_dst,
         core=core,
         registers=1 if conf.moved or row is not None else _SIDE_BY_SIDE,
-        found=found,
+        indirect=found,
     )
     return nest, arguments.ids
 

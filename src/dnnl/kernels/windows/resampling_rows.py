@@ -55,7 +55,7 @@ class Row:
 
     def start(self, point: Point) -> Value:
         """The place of src at which the registers of this vector begin."""
-        return point.first_place(self._first)
+        return point.lookup_first(self._first)
 
     def load(self, point: Point, src: Operand) -> list[Value]:
         """The registers of src as they lie in memory, at a point where the row has its start."""

@@ -326,7 +326,7 @@ def plan(
         terms = problem.weights.nelems() // max(1, problem.groups * problem.outputs)
         products = terms * problem.dst.nelems()
         way = widened(way, read, products)
-        wide = take_widened(scratchpad, read) if way.widened else None
+        wide = take_widened(scratchpad, read) if way.up_converted else None
         flags = take_flags(scratchpad, isa, way, panels, products)
     if weights[1] != panels:
         weights = scratchpad.copy(weights, panels)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.caches import LINE
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.codegen.product.brgemm import TileShape
 
 # Tiles that make up for loading a part of a panel.
@@ -119,6 +119,6 @@ def _in_parts(isa: Isa, tile: TileShape, size: Size) -> Blocking:
     steps = max(1, cache // (places * size.src_step))
     sums = places * tile.vectors * isa.vector_bits // 8
     panels = max(1, min(size.panels, cache // 2 // sums))
-    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < sharing.FEW_ITEMS:
+    while panels > 1 and -(-size.rows // places) * -(-size.panels // panels) < work_items.FEW_ITEMS:
         panels = -(-panels // 2)
     return Blocking(tile, panels, places, steps)

@@ -57,6 +57,6 @@ class BandWriter:
             bands.rows.write(e, self._src, made, [image, number])
 
         e.loop(start, high, row, unroll=False, name="row")
-        self._image.become(e.add(image, i64(1)))
-        self._begin.become(b.select(kept, begin, low))
-        self._end.become(e.larger(start, high))
+        self._image.set(e.add(image, i64(1)))
+        self._begin.set(b.select(kept, begin, low))
+        self._end.set(e.larger(start, high))

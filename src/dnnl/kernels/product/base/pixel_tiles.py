@@ -24,7 +24,7 @@ from itertools import groupby, pairwise
 from math import prod
 from typing import TypeVar
 
-from dnnl.codegen.product.brgemm import SUMS_UNDER_WAY, TileShape
+from dnnl.codegen.product.brgemm import ACCUMULATOR_CHAINS, TileShape
 
 Span = tuple[int, int]
 Key = TypeVar("Key")
@@ -222,7 +222,7 @@ def _most_even(space: Sequence[Spatial], tile: TileShape, sums: int) -> int:
     whole = max(1, min(h.dst, tile.rows // w.dst))
     least = w.dst // -(-w.dst // tile.rows) * sums
     codes = _MOST_CODES // max(1, prod(own.kernel for own in space))
-    if not sums or whole > 1 or w.dst <= tile.rows or least >= SUMS_UNDER_WAY:
+    if not sums or whole > 1 or w.dst <= tile.rows or least >= ACCUMULATOR_CHAINS:
         return whole
 
     def tiles(height: int) -> int:

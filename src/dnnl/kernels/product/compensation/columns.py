@@ -69,7 +69,7 @@ class ColumnSums(NamedTuple):
             e = point.e
             if way is None:
                 return (e.b.add(sums, point.load(given)),)
-            return (way.add(e, way.ones(e), way.of_words(e, point.load_stored(given)), sums),)
+            return (way.add(e, way.ones(e), way.from_packed(e, point.load_stored(given)), sums),)
 
         def merge(e: Emitter, a: Values, b: Values) -> Values:
             return (e.b.add(a[0], b[0]),)

@@ -24,9 +24,9 @@ from dnnl.codegen.ir.builder import I8, Emitter, Module, Value, Values, i64
 from dnnl.codegen.isa.caches import LINE
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO, Affine, Axis, decode
-from dnnl.codegen.nest import sharing
+from dnnl.codegen.nest import work_items
 from dnnl.codegen.nest.phase import PhaseFunction
-from dnnl.codegen.product.brgemm import Ahead, Factors, Level, Tile
+from dnnl.codegen.product.brgemm import Factors, Level, Prefetch, Tile
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.border_bands import BandWriter
 from dnnl.kernels.product.base.pixel_tiles import (
@@ -120,10 +120,12 @@ class _ProductWriter:
         outer = prod(axis.extent for axis in (*problem.order, depth, self.band, self.groups))
         if blocking.places:
             block = max(1, blocking.places // blocking.tile.rows)
-            self.chunk = min(block, sharing.chunk(self.per_band, outer, sharing.FEW_ITEMS))
+            self.chunk = min(block, work_items.chunk(self.per_band, outer, work_items.FEW_ITEMS))
         else:
-            work = problem.multiply_adds // sharing.MULTIPLY_ADDS
-            self.chunk = sharing.chunk(self.per_band, outer, sharing.wanted(self.e.isa, work))
+            work = problem.multiply_adds // work_items.MULTIPLY_ADDS
+            self.chunk = work_items.chunk(
+                self.per_band, outer, work_items.target_items(self.e.isa, work)
+            )
         self.chunks = Axis(-(-self.per_band // self.chunk), "chunk")
         self.number = Axis(self.per_band, "tile")
         # Panels meet a block of places one after the other, or one of them all that pass by.
@@ -349,7 +351,7 @@ class _ProductWriter:
         )
         columns = tuple(self.walk.b.stride(vectors) * v for v in range(vectors.extent))
         factors = Factors(a, b, tuple(rows), columns, multiply, problem.apart)
-        return replace(factors, ahead=self._ahead(env, multiply, places))
+        return replace(factors, prefetch=self._ahead(env, multiply, places))
 
     def _either(self, env: Env, sums: Callable[[Operand, Multiply], Tile]) -> Tile:
         """The sums of a tile, in the narrow way where there is one and the panel allows it."""
@@ -455,7 +457,7 @@ class _ProductWriter:
             row * self.walk.a.stride(h) + column * self.walk.a.stride(w) for row, column in pixels
         ]
 
-    def _ahead(self, env: Env, multiply: Multiply, rows: int) -> Ahead | None:
+    def _ahead(self, env: Env, multiply: Multiply, rows: int) -> Prefetch | None:
         """What a tile asks for."""
         e, tile = self.e, env[self.number]
         if self.problem.blocking.places:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.codegen.ir.builder import Emitter, Value, i64
-from dnnl.codegen.product.brgemm import AHEAD, Ahead, merge_levels
+from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE, Prefetch, merge_levels
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.loops.form import Product, Walk
 
@@ -23,7 +23,7 @@ class Foresight:
     steps: int
     tiles: int
 
-    def of_panel(self, tile: Value) -> Ahead | None:
+    def of_panel(self, tile: Value) -> Prefetch | None:
         """What tile number ``tile`` of those that meet a panel asks for of panels that come from
         beyond the caches: its part of the next one, where several do, of which the first would wait
         for the whole panel; what lies a little further on, where there is one."""
@@ -40,10 +40,10 @@ class Foresight:
         if not asks or prod(level.count or 0 for level in levels) * step != size:
             return None
         bits = problem.multiply.b.bits * problem.unit
-        distance = size * bits // 8 if self.tiles > 1 else AHEAD
-        return Ahead(i64(distance), -(-step * bits // (8 * self.tiles)), tile, self.steps)
+        distance = size * bits // 8 if self.tiles > 1 else PREFETCH_DISTANCE
+        return Prefetch(i64(distance), -(-step * bits // (8 * self.tiles)), tile, self.steps)
 
-    def of_rows(self, panel: Value, rows: int, multiply: Multiply) -> Ahead | None:
+    def of_rows(self, panel: Value, rows: int, multiply: Multiply) -> Prefetch | None:
         """What a tile of ``rows`` asks for of a matrix A that comes from beyond the caches: its
         part of the next tile's rows, where rows are one stream. To read as many rows side by side
         as a tile has is more than processors foresee."""
@@ -54,10 +54,10 @@ class Foresight:
         far = self._src_bytes > self.e.isa.caches.l2
         if not (in_stream and far) or self.blocks > 1 or problem.multiply.tiles is not None:
             return None
-        size = rows * step * multiply.word_bytes // multiply.group
+        size = rows * step * multiply.group_bytes // multiply.group
         passes = 1 if problem.blocking.panels else problem.columns.panel.extent
         each = -(-size // passes // (line.count or 1))
-        return Ahead(i64(size), each, panel if passes > 1 else i64(0), of_rows=True)
+        return Prefetch(i64(size), each, panel if passes > 1 else i64(0), of_rows=True)
 
     @property
     def streams(self) -> bool:
@@ -71,5 +71,5 @@ class Foresight:
     @property
     def _src_bytes(self) -> int:
         """How much memory src spans."""
-        desc, times = self.problem.src.desc, 1 + self.problem.multiply.widened
+        desc, times = self.problem.src.desc, 1 + self.problem.multiply.up_converted
         return (desc.size - desc.offset0 * desc.data_type.size) * times

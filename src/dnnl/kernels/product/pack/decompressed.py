@@ -24,7 +24,7 @@ from dnnl.codegen.isa.row import FLOATS
 from dnnl.codegen.memory.access import Access, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
 from dnnl.codegen.memory.place import Place
-from dnnl.codegen.product.brgemm import AHEAD
+from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE
 from dnnl.codegen.product.decompress import PackedMultiply
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.problem import Panels, Shape
@@ -202,7 +202,7 @@ class _DecompressedWriter(Writer):
             ]
             at = [e.add(begin, i64(offset)) for offset in offsets]
             starts = [e.element(self.room.pointers[made.weights], to, element) for to in at]
-            vector.prefetch(e, e.element(starts[0], i64(AHEAD), I8), second_level=True)
+            vector.prefetch(e, e.element(starts[0], i64(PREFETCH_DISTANCE), I8), second_level=True)
             for loaded in way.columns(e, starts):
                 terms.append([value for (value,) in loaded])
         return terms

@@ -19,7 +19,7 @@ from dnnl.codegen.ir.vector import prefetch
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import ZERO
-from dnnl.codegen.product.brgemm import AHEAD, max_rows
+from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE, max_rows
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.sparse_expand import Expander
 from dnnl.kernels.product.base.problem import Panels
@@ -162,7 +162,7 @@ class _SparseWriter(Writer):
             octet = e.add(begin, e.mul(number, size // _BYTE))
             values = e.element(pointers[self._made.values], taken, I8)
             if size == _RUN:
-                prefetch(e, e.element(values, i64(AHEAD), I8), second_level=True)
+                prefetch(e, e.element(values, i64(PREFETCH_DISTANCE), I8), second_level=True)
             to = e.element(dst, e.mul(octet, _BYTE), I8)
             found = self._expander.expand(e.element(bits, octet, I8), values, to, size)
             return (self._held(e.add(taken, found)),)

@@ -15,7 +15,7 @@ from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.memory.access import Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
-from dnnl.codegen.product.brgemm import AHEAD
+from dnnl.codegen.product.brgemm import PREFETCH_DISTANCE
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.codegen.product.pairs import Pairs
 from dnnl.kernels.product.base.problem import Panels, Shape
@@ -104,7 +104,7 @@ class _UnpackedWriter(Writer):
         def word(number: Value) -> None:
             first = e.add(panel, e.mul(number, step))
             source = e.element(room.pointers[made.weights], first, I8)
-            vector.prefetch(e, e.element(source, i64(AHEAD), I8), second_level=True)
+            vector.prefetch(e, e.element(source, i64(PREFETCH_DISTANCE), I8), second_level=True)
             for v in range(columns.vector.extent):
                 at = e.element(source, i64(self._form.stride(columns.vector) * v), I8)
                 codes = nibbles.unpack(e, vector.load(e, at, pairs))

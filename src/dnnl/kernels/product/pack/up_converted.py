@@ -42,7 +42,7 @@ def widened(way: Multiply, src: MemoryDesc, products: int) -> Multiply:
     whole = words and (src.size - src.offset0) % _WORD == 0 and not src.offset0 % _WORD
     dense = src.size - src.offset0 <= 2 * src.nelems()
     many = products >= _LEAST_USES * src.nelems() > 0
-    return replace(way, widened=True) if whole and dense and many else way
+    return replace(way, up_converted=True) if whole and dense and many else way
 
 
 def words_of(src: MemoryDesc, widened: Argument) -> Argument:
@@ -87,7 +87,7 @@ def emit_widened(
         point.store_stored(target, _widen(point.e, point.load_stored(source), signed=signed))
 
     needed = None if flags is None else Operand(arguments.slot(flags[0]), flags[1], ())
-    nest = Nest((axis,), (), (source,), (target,), body, core=I64, needed=needed)
+    nest = Nest((axis,), (), (source,), (target,), body, core=I64, skip_if_zero=needed)
     return emit_nest(module, symbol, nest)
 
 

@@ -188,7 +188,7 @@ def plan(
     if not shape.simple and problem.dst.dims[-2] > _FEW_ROWS:
         products = terms * problem.dst.nelems()
         way = widened(way, read.src[1], products)
-        wide = take_widened(scratchpad, read.src[1]) if way.widened else None
+        wide = take_widened(scratchpad, read.src[1]) if way.up_converted else None
         if wanted.desc.inner_blocks and expanded is None:
             flags = take_flags(scratchpad, isa, way, wanted.desc, products)
     # Beside a row of ones, panels of a few rows of weights were faster one by one on two threads.
@@ -372,7 +372,7 @@ def _blocking(
         rows,
         -(-columns // width),
         -(-terms // way.group),
-        way.word_bytes,
+        way.group_bytes,
         way.group * width * way.b.bits // 8,
         fast=way.tiles is not None,
         in_rows=way.group if in_rows else 0,

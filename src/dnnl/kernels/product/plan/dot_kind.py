@@ -9,7 +9,7 @@ from math import prod
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import FLOATS as FLOAT_PRODUCTS
 from dnnl.codegen.product.brgemm import choose_vectors, max_rows
-from dnnl.codegen.product.decompress import PackedMultiply, PairedWords
+from dnnl.codegen.product.decompress import PackedMultiply, PairedGroups
 from dnnl.codegen.product.multiply import Multiply
 from dnnl.kernels.product.base.problem import (
     NONE,
@@ -102,16 +102,16 @@ def _better_made(problem: ProductProblem, isa: Isa, terms: int, rows: int, apart
         return False
     if usual.tiles is not None:
         return rows >= ROWS_OF_MADE
-    evicted = isa.caches.lines_kept(apart * size) < isa.lanes
+    evicted = isa.caches.resident_lines(apart * size) < isa.lanes
     return usual.group > 1 or (rows > 1 and evicted)
 
 
-def _paired(problem: ProductProblem, isa: Isa) -> PairedWords | None:
+def _paired(problem: ProductProblem, isa: Isa) -> PairedGroups | None:
     """How a src that is bf16, or may become it, is multiplied by weights of 4 bits in panels, if an
     instruction takes bf16. Processors with a matrix unit have it at half the rate of f32."""
     if DataType.bf16 not in (problem.src.data_type, problem.narrow) or isa.matrix is not None:
         return None
-    return PairedWords.beside_bf16(isa, problem.weights.data_type)
+    return PairedGroups.for_bf16(isa, problem.weights.data_type)
 
 
 def _most_rows(problem: ProductProblem, way: Multiply | None) -> int:
@@ -119,7 +119,7 @@ def _most_rows(problem: ProductProblem, way: Multiply | None) -> int:
     multiplied in this way."""
     if problem.narrow is DataType.f32:
         return FEW_ROWS
-    return FEW_ROWS_OF_PAIRS if isinstance(way, PairedWords) else FEWER_ROWS
+    return FEW_ROWS_OF_PAIRS if isinstance(way, PairedGroups) else FEWER_ROWS
 
 
 def _aligned(weights: MemoryDesc) -> bool:

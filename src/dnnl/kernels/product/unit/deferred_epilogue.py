@@ -79,11 +79,11 @@ class Pending:
 
     def begin(self, env: Env, rows: int) -> None:
         """The sums of so many rows at ``kept`` are those that wait now."""
-        self._offset.become(self.e.b.sub(i64(self._size), self._offset.value))
-        self._row.become(i64(0))
-        self._rows.become(i64(rows))
+        self._offset.set(self.e.b.sub(i64(self._size), self._offset.value))
+        self._row.set(i64(0))
+        self._rows.set(i64(rows))
         for axis, variable in self._env.items():
-            variable.become(env[axis])
+            variable.set(env[axis])
 
     def some(self, count: int) -> None:
         """Finish so many rows, if they are left."""
@@ -92,7 +92,7 @@ class Pending:
 
         def finish() -> Values:
             self._finish(first, count)
-            self._row.become(following)
+            self._row.set(following)
             return ()
 
         left = self.e.b.icmp_signed("<=", following, self._rows.value)
@@ -104,7 +104,7 @@ class Pending:
         self.e.loop(
             self._row.value, end, lambda row: self._finish(row, 1), unroll=False, name="rest"
         )
-        self._row.become(end)
+        self._row.set(end)
 
     def _finish(self, first: Value, count: int) -> None:
         e = self.e

@@ -18,7 +18,15 @@ from dnnl.codegen.isa import Isa
 from dnnl.codegen.isa.row import Matrix
 from dnnl.codegen.product.brgemm import Factors, Level, Tile, accumulate
 from dnnl.codegen.product.multiply import Multiply
-from dnnl.codegen.product.tiles import Beside, Shape, Tiles, block_of, max_parts, parts_of, through
+from dnnl.codegen.product.tiles import (
+    AfterTile,
+    Shape,
+    Tiles,
+    block_of,
+    max_parts,
+    parts_of,
+    through,
+)
 from dnnl.kernels.product.base.store import End, Store
 from dnnl.kernels.product.unit.deferred_epilogue import Pending, Turns, load_rows
 
@@ -169,7 +177,7 @@ class UnitTile:
 
         def turn() -> Values:
             self._unit.configure(shape)
-            current.become(wanted)
+            current.set(wanted)
             return ()
 
         self.e.branch(self.e.b.icmp_signed("!=", current.value, wanted), turn, lambda: ())
@@ -187,7 +195,7 @@ class UnitTile:
         steps = prod(level.count or 1 for level in levels) // shape.block
         turns = Turns.of(self._rows, dots, steps)
 
-        def beside(wanted: int) -> Beside:
+        def beside(wanted: int) -> AfterTile:
             chosen = {turn * dots // wanted for turn in range(wanted)}
             return lambda number: pending.some(turns.count) if number in chosen else None
 

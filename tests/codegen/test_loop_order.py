@@ -14,10 +14,10 @@ from dnnl.codegen.isa import Isa, caches
 from dnnl.codegen.isa.caches import Caches
 from dnnl.codegen.memory.access import Operand
 from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.loop_order import Loop
 from dnnl.codegen.nest.schedule import Schedule, schedule
-from dnnl.codegen.nest.sharing import share_out
 from dnnl.codegen.nest.space import Space
-from dnnl.codegen.nest.walk import Loop
+from dnnl.codegen.nest.work_items import share_out
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -82,12 +82,12 @@ def test_every_point_is_walked_once(dims: tuple[int, ...], src: str, dst: str, c
 
 
 def test_lines_that_share_few_sets_are_few() -> None:
-    lines_kept = Caches().lines_kept
-    assert lines_kept(64) == 512
-    assert lines_kept(128) == 256
-    assert lines_kept(4096) == 8
-    assert lines_kept(3 * 4096) == 8
-    assert lines_kept(196) == 512
+    resident_lines = Caches().resident_lines
+    assert resident_lines(64) == 512
+    assert resident_lines(128) == 256
+    assert resident_lines(4096) == 8
+    assert resident_lines(3 * 4096) == 8
+    assert resident_lines(196) == 512
 
 
 def test_rows_a_page_apart_are_written_in_long_runs() -> None:
@@ -119,7 +119,7 @@ def test_what_the_second_cache_does_not_hold_is_written_in_runs_or_read_side_by_
     along = [access.offset.stride(inner.axis) for access in own.accesses.values() if access.offset]
     assert (along[1] == own.vectors.lanes) is in_runs
     assert not in_runs or inner.count * own.vectors.lanes * 4 == 1024
-    assert own.ahead is (around.axis if in_runs or prod(dims) > 2**20 else None)
+    assert own.prefetch_axis is (around.axis if in_runs or prod(dims) > 2**20 else None)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_vectors_come_from_few_rows_unless_those_of_dst_crowd_a_set(
 def test_short_rows_of_parts_of_lines_are_written_one_after_the_other() -> None:
     own = plan((16, 250, 28, 27), "nchw", "nhwc")
     assert [loop.axis.extent for loop in own.loops[-2:]] == [28 * 27 // 4, 16]
-    assert own.ahead is own.loops[-2].axis
+    assert own.prefetch_axis is own.loops[-2].axis
     apart = plan((5, 12, 9, 14, 17, 31), "decfba", "abdfce")
     assert apart.loops[-1].axis.extent == 60 // 4
 
@@ -233,7 +233,7 @@ def test_processors_that_follow_rows_read_them_in_order_from_memory(
 ) -> None:
     own, other = plan(dims, src, dst, cpu="cascadelake"), plan(dims, src, dst)
     assert own.loops[-1].within == 0
-    assert own.ahead is own.loops[-1].axis
+    assert own.prefetch_axis is own.loops[-1].axis
     assert other.loops[-1].within * 64 == 1024
 
 

@@ -10,12 +10,12 @@ from llvmlite import ir
 from dnnl.codegen.ir.builder import I1, Values, i64
 from dnnl.codegen.memory.access import Bound, Env, Operand
 from dnnl.codegen.memory.address import Affine, Axis
+from dnnl.codegen.nest.loop_order import Loop
+from dnnl.codegen.nest.loop_splitting import Range, cut
 from dnnl.codegen.nest.point import Body, Point
 from dnnl.codegen.nest.predicates import Site
-from dnnl.codegen.nest.sharing import Items
-from dnnl.codegen.nest.squares import SquareWriter
-from dnnl.codegen.nest.variants import Range, cut
-from dnnl.codegen.nest.walk import Loop
+from dnnl.codegen.nest.square_writer import SquareWriter
+from dnnl.codegen.nest.work_items import Items
 
 
 class Writer:
@@ -24,12 +24,12 @@ class Writer:
     ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
     """
 
-    def __init__(self, site: Site, body: Body, moved: Operand | None) -> None:
+    def __init__(self, site: Site, body: Body, copied: Operand | None) -> None:
         plan = site.plan
         self.e, self._site, self._loops, self._body = site.e, site, plan.loops, body
         self._squares = None
         if plan.squares is not None:
-            self._squares = SquareWriter(site, plan.squares, body, moved)
+            self._squares = SquareWriter(site, plan.squares, body, copied)
         self._bounds = plan.bounds
         taps = prod(axis.extent for axis in plan.space.inner)
         axes = [loop.axis for loop in plan.loops]

@@ -22,15 +22,15 @@ class SquareWriter:
     ``moved`` is an operand whose elements the body stores to dst as they are, if it does no more.
     """
 
-    def __init__(self, site: Site, squares: Squares, body: Body, moved: Operand | None) -> None:
+    def __init__(self, site: Site, squares: Squares, body: Body, copied: Operand | None) -> None:
         self.e, self._site, self._plan, self._squares = site.e, site, site.plan, squares
         self._body = body
         self._dst = site.plan.space.dst
         self._loaded = [access for access in site.plan.space.reads if site.plan.transposed(access)]
         # Elements of 4 bits that become those of dst as they are may stay two to a byte.
-        both = () if moved is None else (moved, self._dst.operand)
+        both = () if copied is None else (copied, self._dst.operand)
         four = all(operand.desc.data_type.bits == 4 for operand in both)
-        self._pairs = next((a for a in self._loaded if four and a.operand is moved), None)
+        self._pairs = next((a for a in self._loaded if four and a.operand is copied), None)
 
     def write(self, env: Env, masked: bool, known: Known) -> None:
         """Load, transpose, and write the body for all columns."""
@@ -87,9 +87,9 @@ class SquareWriter:
 
     def _prefetch_dst(self, point: Point) -> None:
         """Software prefetch of what a later square overwrites, if that is not a whole reduction."""
-        if not self._plan.space.still(self._dst):
+        if not self._plan.space.invariant(self._dst):
             return
-        step = self._ahead(self._dst) if self._site.reads_dst else self._next_in_row()
+        step = self._prefetch_distance(self._dst) if self._site.reads_dst else self._next_in_row()
         if step:
             point.prefetch(self._dst.operand, i64(step))
 
@@ -100,17 +100,17 @@ class SquareWriter:
         dst, loop = self._dst, self._plan.vectors.loop
         if self._site.streamed or dst.offset is None or loop is None:
             return 0
-        near = self._plan.space.far(dst, self._squares.tile) < 2 * LINE
+        near = self._plan.space.step_bytes(dst, self._squares.tile) < 2 * LINE
         if near or dst.operand.desc.size <= self.e.isa.caches.near:
             return 0
         return dst.offset.stride(loop)
 
-    def _ahead(self, access: Access) -> int:
+    def _prefetch_distance(self, access: Access) -> int:
         """How many elements behind this place an operand is to be fetched; 0 if it is not."""
-        ahead, small = self._plan.ahead, access.operand.desc.size <= self.e.isa.caches.near
-        if ahead is None or access.offset is None or small:
+        axis, small = self._plan.prefetch_axis, access.operand.desc.size <= self.e.isa.caches.near
+        if axis is None or access.offset is None or small:
             return 0
-        return access.offset.stride(ahead)
+        return access.offset.stride(axis)
 
     def _prefetch(self, env: Env, access: Access) -> None:
         """Software prefetch of the rows of a later square.
@@ -118,18 +118,18 @@ class SquareWriter:
         Where that has the next parts of the same rows, a line of a row has those of several
         squares, which take turns: each prefetches the lines of some rows.
         """
-        plan, squares, step = self._plan, self._squares, self._ahead(access)
+        plan, squares, step = self._plan, self._squares, self._prefetch_distance(access)
         lane, lanes = plan.vectors.lane, plan.vectors.lanes
         assert access.offset is not None
         assert lane is not None
-        turns, further = 1, i64(step)
-        if squares.along is plan.ahead and step and not plan.space.lines:
+        period, further = 1, i64(step)
+        if squares.along is plan.prefetch_axis and step and not plan.space.lines:
             length = squares.columns * access.operand.desc.data_type.bits // 8
-            turns = max(1, min(lanes, LINE // length))
-            _, turn = self.e.divmod(env[squares.along], turns)
-            further = self.e.mul(turn, access.offset.stride(lane))
-            further = self.e.add(further, i64(step * turns))
-        for row in range(0, lanes if step else 0, turns):
+            period = max(1, min(lanes, LINE // length))
+            _, phase = self.e.divmod(env[squares.along], period)
+            further = self.e.mul(phase, access.offset.stride(lane))
+            further = self.e.add(further, i64(step * period))
+        for row in range(0, lanes if step else 0, period):
             here = {**env, lane: i64(row), squares.pieces: i64(squares.pieces.extent - 1)}
             point = Point(self._site, self._both(here), False, {}, {}, along=squares.tile)
             point.prefetch(access.operand, further)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dnnl.codegen.memory.access import Bound
 from dnnl.codegen.memory.address import Affine, Axis
-from dnnl.codegen.nest.variants import Variants, cut
+from dnnl.codegen.nest.loop_splitting import Variants, cut
 
 
 def outcomes(bound: Bound, fixed: dict[Axis, int]) -> set[bool]:

@@ -35,7 +35,7 @@ def spread(src: MemoryDesc, dst: MemoryDesc, turns: int) -> Build:
         def body(point: Point) -> None:
             value = point.load(given)
             values = [point.e.b.fmul(value, point.constant(n + 1.0)) for n in range(turns)]
-            point.store_in_turns(made, values)
+            point.store_interleaved(made, values)
 
         return [emit_nest(module, "spread", Nest((row, block), (), (given,), tuple(made), body))]
 

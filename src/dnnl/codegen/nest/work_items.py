@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from dnnl.codegen.isa import Isa
-from dnnl.codegen.nest.walk import Loop
+from dnnl.codegen.nest.loop_order import Loop
 
 LEAST_WORK = 8192
 """What an item should do at least, in elements that pass memory, to outlast its start by far."""
@@ -28,7 +28,7 @@ SHARES = 64
 _MOST_ITEMS = 256
 
 
-def wanted(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
+def target_items(isa: Isa, work: int, most: int = _MOST_ITEMS) -> int:
     """Into how many items to cut work on so many elements, at most. On a device, where thousands
     are done side by side and starting one costs nothing, each element may be one."""
     if isa.device is not None:
@@ -65,7 +65,7 @@ ONE = Items(0, 0, 1)
 
 def share_out(isa: Isa, loops: Sequence[Loop], work_per_point: int) -> Items:
     """Cut the loops into work items of a sensible size; on a device each point is one."""
-    target = wanted(isa, prod(loop.count for loop in loops) * work_per_point)
+    target = target_items(isa, prod(loop.count for loop in loops) * work_per_point)
     count = 1
     for whole, loop in enumerate(loops):
         if count >= target or loop.within:

@@ -54,17 +54,17 @@ class Square:
     @property
     def conflicts_in_dst(self) -> bool:
         """Whether lines that squares write have conflict misses, and those they read have fewer."""
-        kept, enough = self.caches.lines_kept(self.written_apart), self.lanes * (_RUN // LINE)
-        return kept < 16 or (kept == 16 and self.caches.lines_kept(self.read_apart) >= enough)
+        lines, enough = self.caches.resident_lines(self.written_apart), self.lanes * (_RUN // LINE)
+        return lines < 16 or (lines == 16 and self.caches.resident_lines(self.read_apart) >= enough)
 
     def writes_runs(self, memory: bool) -> bool:
         """Whether operands that are in ``memory`` or in the third cache had better be written in
         long runs than be read side by side: because single lines of dst would have
         conflict misses, or because more rows would be read at a time than processors foresee."""
-        if self.caches.lines_kept(self.written_apart) <= 16:
+        if self.caches.resident_lines(self.written_apart) <= 16:
             return True
         short_rows = _LONG_RUN <= self.written_apart <= 4 * _LONG_RUN
-        many = self.lanes > self.caches.rows_foreseen or short_rows
+        many = self.lanes > self.caches.prefetch_streams or short_rows
         return memory and many and self.read_apart >= self.written_apart
 
     @property
@@ -72,7 +72,7 @@ class Square:
         """How many pieces of a row are loaded side by side: one, or a line's worth if lines would
         not stay in the cache until their next part is wanted."""
         rows = self.lanes * (_RUN // LINE if self.conflicts_in_dst else 1)
-        return 1 if self.caches.lines_kept(self.read_apart) > rows else self.most_pieces
+        return 1 if self.caches.resident_lines(self.read_apart) > rows else self.most_pieces
 
 
 def arrange(
@@ -159,18 +159,18 @@ class _Crossing:
     def moved(self, written_apart: int) -> list[Loop]:
         """The loops over vectors that are moved as they are; rows of dst are ``written_apart``
         bytes apart."""
-        kept, ways = self.caches.lines_kept(written_apart), self.caches.l1_ways
+        resident, ways = self.caches.resident_lines(written_apart), self.caches.l1_ways
         near = list(self.ordered[-2:]) == [self.written, self.read]
-        cached = self.size < self.caches.memory and 2 * self.read.extent <= kept
-        if near and cached and not self.caches.follows_rows:
+        cached = self.size < self.caches.memory and 2 * self.read.extent <= resident
+        if near and cached and not self.caches.prefetches_all_rows:
             return self.in_source_order()
         # Few rows of the source at a time, if that does not write short runs to a single set.
-        return self.runs_of_dst(_RUN if kept <= ways else min(_RUN, ways * self.written_step))
+        return self.runs_of_dst(_RUN if resident <= ways else min(_RUN, ways * self.written_step))
 
     def squares(self, square: Square) -> tuple[list[Loop], Axis | None]:
         """The loops over squares, and the axis along which to fetch."""
         in_memory = self.size >= self.caches.memory
-        follows = in_memory and self.caches.follows_rows
+        follows = in_memory and self.caches.prefetches_all_rows
         far_away = self.size >= self.caches.near and self.read_across_lines
         if far_away and not follows and square.writes_runs(in_memory):
             return self.runs_of_dst(_LONG_RUN), self.read
@@ -193,16 +193,16 @@ class _Crossing:
         if square.conflicts_in_dst:
             run = _RUN if square.pieces == 1 else _RUN // 2
             return self.runs_of_dst(run), self.read if uncertain else None
-        if 2 * self.written.extent * square.lanes <= self.caches.lines_kept(square.read_apart):
+        if 2 * self.written.extent * square.lanes <= self.caches.resident_lines(square.read_apart):
             return self.runs_of_dst(self.row), self.read if uncertain else None
-        run = min(_RUN, self.caches.lines_kept(square.written_apart) * 4) * square.pieces
+        run = min(_RUN, self.caches.resident_lines(square.written_apart) * 4) * square.pieces
         if square.written_apart % LINE:
             # What begins in one line ends in the next, which is written again when its turn comes.
             run = min(run, _SPLIT_ROWS * self.src_bits // 8 * square.pieces)
         return self.runs_of_src(run), self.written if uncertain else None
 
 
-def kept_near(
+def block_for_l1(
     loops: list[Loop], reads: Sequence[Access], reduced: Sequence[Axis], lanes: int, caches: Caches
 ) -> list[Loop]:
     """The loops over vectors of so many ``lanes``, the innermost one in blocks outside of those in
