@@ -1,1 +1,1 @@
-"""Speed beside the machine's limits and beside oneDNN, PyTorch and ONNX Runtime."""
+"""Speed relative to the machine's limits, oneDNN, PyTorch and ONNX Runtime."""

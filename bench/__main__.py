@@ -86,7 +86,7 @@ def _pattern(_: click.Context, __: click.Parameter, value: str) -> str:
     "peer_names",
     multiple=True,
     type=click.Choice(list(PEERS)),
-    help="Only these beside us.",
+    help="Compare with these only.",
 )
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write all figures.")
 @click.option("--markdown", "text_file", type=click.Path(path_type=Path), help="Write all tables.")
@@ -107,7 +107,7 @@ def main(
     text_file: Path | None,
     resume: Path | None,
 ) -> None:
-    """Measure speed beside the machine's limits, oneDNN, PyTorch and ONNX Runtime.
+    """Measure speed relative to the machine's limits, oneDNN, PyTorch and ONNX Runtime.
 
     All SUBJECTS are measured unless some are named, each in a process of its own.
 

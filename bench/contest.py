@@ -8,8 +8,8 @@ from bench.context import Context
 from bench.peers import ONEDNN
 from bench.report import Row
 from dnnl import Primitive, PrimitiveDesc, Stream, Unimplemented
-from dnnl.tools.bench.beside import OURS, oppose
 from dnnl.tools.bench.cases import Case, Interpreter
+from dnnl.tools.bench.comparison import OURS, oppose
 from dnnl.tools.bench.creation import create
 from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.trial import Trial
@@ -82,11 +82,11 @@ class Contest:
         return [each.contender(name, self.work) for name, each in self.opponents.items()]
 
     def measure(self, effort: Effort, *others: Contender) -> Measurement:
-        """Let ours, ``others`` and the peers take turns."""
+        """Measure ours, ``others`` and the peers alternately."""
         return self.compare([Contender(OURS, self.bind(), self.work), *others], effort)
 
     def compare(self, contenders: Sequence[Contender], effort: Effort) -> Measurement:
-        """Let contenders and the peers take turns; a peer whose queue hides its work is none."""
+        """Time contenders and the peers alternately; a peer whose queue hides its work is none."""
         result, hidden = measure([*contenders, *self.theirs], effort).sifted()
         self.refusals.update(hidden)
         return result

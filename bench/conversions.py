@@ -1,4 +1,4 @@
-"""Quantization of activations and the way back: f32 and narrower types in the same layout."""
+"""Quantization of activations and dequantization: f32 and narrower types in the same layout."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ COLUMNS = (
     *products.COLUMNS,
 )
 NOTE = (
-    f"{products.NOTE} Products with padding are not counted. n: how often the network has the "
+    f"{products.NOTE} Products with padding are excluded. n: how often the network has the "
     "layer, which weights the last line."
 )
 
@@ -60,7 +60,7 @@ def _add_table(
     effort = context.effort(rounds=7, turn=0.02)
     ceiling = peak(context.engine, num_threads)
     rows: list[Row] = []
-    counted: list[tuple[int, Measurement]] = []
+    weighted: list[tuple[int, Measurement]] = []
     parts = []
     for case in cases:
         row, result = products.measured(
@@ -68,9 +68,9 @@ def _add_table(
         )
         name, count = named(case)
         rows.append({**row, "layer": name, "count": count, **_sizes(case)})
-        counted.append((count, result))
+        weighted.append((count, result))
         parts.append((name, result.relative(OURS, PEAK)))
-    rows.append(_total(counted))
+    rows.append(_total(weighted))
     threads = threads_text(num_threads)
     title = f"ResNet-50 convolutions{layout}, f32, batch {BATCH}, {threads}"
     if layout:
@@ -91,18 +91,18 @@ def _sizes(case: Case) -> Row:
     }
 
 
-def _total(counted: list[tuple[int, Measurement]]) -> Row:
+def _total(weighted: list[tuple[int, Measurement]]) -> Row:
     """All layers as often as the network has them."""
 
     def seconds(name: str) -> float:
-        return sum(count * result.median(name) for count, result in counted)
+        return sum(count * result.median(name) for count, result in weighted)
 
-    flops = sum(count * result.work[OURS] for count, result in counted)
-    at_peak = sum(count * result.work[OURS] / result.rate(PEAK) for count, result in counted)
-    names = products.peer_names(*(result for _, result in counted))
+    flops = sum(count * result.work[OURS] for count, result in weighted)
+    at_peak = sum(count * result.work[OURS] / result.rate(PEAK) for count, result in weighted)
+    names = products.peer_names(*(result for _, result in weighted))
     return {
         "layer": "all",
-        "count": sum(count for count, _ in counted),
+        "count": sum(count for count, _ in weighted),
         "us": seconds(OURS) * 1e6,
         "gflops": flops / seconds(OURS) / 1e9,
         "peak": at_peak / seconds(OURS),

@@ -1,4 +1,4 @@
-"""How busy everybody else keeps the machine while something is measured."""
+"""The load by other processes during a measurement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Snapshot:
 
 
 def snapshot() -> Snapshot | None:
-    """The present counts; None on a system that does not keep them in /proc."""
+    """The present counts; None on a system without /proc."""
     try:
         fields = _STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
     except OSError:
@@ -32,6 +32,6 @@ def snapshot() -> Snapshot | None:
 
 
 def cpus_of_others(start: Snapshot, stop: Snapshot) -> float:
-    """How many cpus others kept busy on average, time stolen from this machine included."""
+    """The average number of cpus that others used, time stolen from this machine included."""
     busy = stop.busy - start.busy - (stop.own - start.own)
     return max(0.0, busy / max(stop.clock - start.clock, 1e-9))

@@ -1,4 +1,4 @@
-"""Whole networks with random weights beside ONNX Runtime."""
+"""Whole networks with random weights compared with ONNX Runtime."""
 
 from __future__ import annotations
 

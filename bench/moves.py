@@ -1,4 +1,4 @@
-"""Reorders as cases: a tensor into another layout or type, beside a copy and oneDNN."""
+"""Reorders as cases: a tensor into another layout or type, compared with a copy and oneDNN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalizations and pooling, forward and backward: memory passes over a tensor, beside oneDNN."""
+"""Normalizations and pooling, forward and backward: memory passes, compared with oneDNN."""
 
 from __future__ import annotations
 

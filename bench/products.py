@@ -26,7 +26,7 @@ COLUMNS = (
 )
 NOTE = (
     "Rates at the median time; best is the fastest sample. of peak: of a multiply-add loop on "
-    "registers, run in turns with the rest. / peer: our rate in units of the peer's."
+    "registers, alternating with the rest. / peer: our rate in units of the peer's."
 )
 
 
@@ -38,7 +38,7 @@ def measured(
     ceiling: Contender,
     effort: Effort,
 ) -> tuple[Row, Measurement]:
-    """What a row says of a case that takes turns with ``peers`` and the peak."""
+    """What a row says of a case measured alternately with ``peers`` and the peak."""
     contest = Contest(context, case, num_threads, peers)
     result = contest.measure(effort, ceiling)
     return {**contest.described(), **cells(result)}, result

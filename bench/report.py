@@ -17,7 +17,7 @@ Row = Mapping[str, Cell]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The cells of a row under ``key``; ``spec`` formats numbers, texts stand on the left."""
+    """The cells of a row under ``key``; ``spec`` formats numbers, texts are left-aligned."""
 
     key: str
     title: str
@@ -79,7 +79,7 @@ class Report:
         targets: Sequence[Target] = (),
         shown: Sequence[Row] | None = None,
     ) -> None:
-        """Print a table, or ``shown`` instead of its rows, and keep it with what it decides."""
+        """Print a table, or ``shown`` instead of its rows, and store it with what it decides."""
         named = [replace(column, title=self._versioned(column.title)) for column in columns]
         table = Table(title + self.suffix, note, named, rows, rows if shown is None else shown)
         self.tables.append(table)

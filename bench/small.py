@@ -1,4 +1,4 @@
-"""Reorders of tensors so small that the call counts: a call of ours beside oneDNN's C function.
+"""Reorders of tensors so small that the call counts: our call compared with oneDNN's C function.
 
 The peer is the build for OpenMP: a call of the newest one queues, which takes longer than this.
 """

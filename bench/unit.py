@@ -151,7 +151,7 @@ def _closing(seconds: float, others: float | None) -> Text:
     text = Text(f"{seconds:.0f} s")
     if others is None:
         return text
-    text.append(f"; other processes kept {others:.2f} cpus busy meanwhile")
+    text.append(f"; other processes used {others:.2f} cpus meanwhile")
     if others > NOISE:
         text.append(": repeat this on a quiet machine before you trust it", style="yellow")
     return text

@@ -1,4 +1,4 @@
-"""A product of bytes whose rows are counted when it runs: one primitive for every batch.
+"""A product of bytes whose number of rows is known at execution: one primitive for every batch.
 
 src is u8 with a zero point, weights are s8 with a scale for each output channel, and dst is u8
 again, behind a ReLU. Scales and zero points are arguments of an execution: what a primitive is made

@@ -2,7 +2,7 @@
 
 The scales are powers of two that the first execution computes, from the largest magnitude of each
 group, as the microscaling formats (MX) have them. Nothing has to be known of the activations
-before, and small values keep their digits beside groups of large ones.
+before, and small values have their own scale next to groups of large ones.
 """
 
 import ml_dtypes

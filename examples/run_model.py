@@ -40,7 +40,7 @@ with tempfile.TemporaryDirectory() as folder:
 for name, kind in model.inputs.items():
     print(f"{name}: {kind}")
 
-# A call compiles for the shapes that it meets, and keeps what it compiled.
+# A call compiles for the shapes that it meets, and caches what it compiled.
 images = random.standard_normal((4, 16, 32, 32), np.float32)
 probabilities = model(images)
 assert probabilities.shape == (4, 10)

@@ -1,4 +1,4 @@
-"""Softmax that writes bytes, beside softmax and a reorder, for the scores of two attentions.
+"""Softmax that writes bytes, compared with softmax and a reorder, for the scores of two attentions.
 
 The f32 tensor between the two is what is saved. Where it fits into a cache that costs little; where
 it does not, it is written to memory and read again.
@@ -49,7 +49,7 @@ def compare(scores: Memory, threads: int) -> tuple[float, float]:
                 step()
             best[number] = min(best[number], perf_counter() - started)
     apart, at_once = (memory.numpy().astype(int) for memory in narrow)
-    assert np.abs(apart - at_once).max() <= 1  # where a value lies half way between two bytes
+    assert np.abs(apart - at_once).max() <= 1  # where a value is half way between two bytes
     return best[0], best[1]
 
 

@@ -121,7 +121,7 @@ def test_gather_of_computed_indices(kind: type, layout: str) -> None:
     session = model_of(proto).compile(Engine("cpu"), layout=layout)
     for outside in (30, -31, 2**31 - 1):
         feeds["i"][1, 2] = outside
-        with pytest.raises(InvalidArguments, match=rf"node_y.* = {outside}: must lie in -30..29"):
+        with pytest.raises(InvalidArguments, match=rf"node_y.* = {outside}: must be in -30..29"):
             session.run(feeds)
 
 
@@ -130,7 +130,7 @@ def refused(proto: Any, feeds: dict[str, Array], name: str, number: int, layout:
     session = model_of(proto).compile(Engine("cpu"), layout=layout)
     outside = feeds[name].copy()
     outside.flat[-1] = number
-    with pytest.raises(InvalidArguments, match=r"indices of node 'node_[gy].*must lie in"):
+    with pytest.raises(InvalidArguments, match=r"indices of node 'node_[gy].*must be in"):
         session.run({**feeds, name: outside})
 
 
@@ -250,13 +250,13 @@ def test_what_is_no_number(attrs: dict[str, int], op: str, layout: str) -> None:
             "twice",
         ),
         (node("Split", ["x", "a"], "y", "z", axis=1), {"a": [3, 3]}, "does not make 2 parts"),
-        (node("Gather", ["x", "a"], "y", axis=1), {"a": [0, 20]}, "index 20 lies outside axis 1"),
+        (node("Gather", ["x", "a"], "y", axis=1), {"a": [0, 20]}, "index 20 is outside of axis 1"),
         (node("GatherElements", ["x", "a"], "y"), {"a": [0, 1]}, "not as many dimensions"),
         (node("GatherElements", ["x", "a"], "y"), {"a": [[[[0] * 7]]]}, "reach beyond the source"),
-        (node("GatherElements", ["x", "a"], "y"), {"a": [[[[2]]]]}, "index 2 lies outside axis 0"),
+        (node("GatherElements", ["x", "a"], "y"), {"a": [[[[2]]]]}, "index 2 is outside of axis 0"),
         (node("GatherND", ["x", "a"], "y"), {"a": [[0] * 5]}, "disagree"),
         (node("GatherND", ["x", "a"], "y", batch_dims=1), {"a": [[0]]}, "disagree"),
-        (node("GatherND", ["x", "a"], "y"), {"a": [[1, -21]]}, r"index \[1, -21\] lies outside"),
+        (node("GatherND", ["x", "a"], "y"), {"a": [[1, -21]]}, r"index \[1, -21\] is outside"),
         (node("Pad", ["x", "a"], "y"), {"a": [0, 0, 0]}, "has not two numbers"),
         (node("Pad", ["x", "a"], "y"), {"a": [0, 0, -6, 0, 0, 0, 0, 0]}, "takes more away"),
         (node("Tile", ["x", "a"], "y"), {"a": [1, 2]}, "has not one number for each axis"),

@@ -117,9 +117,7 @@ def test_refused_with_the_reason(entries: Mapping[str, Any], reason: str, tmp_pa
     (tmp_path / "folder").symlink_to(".")
     (tmp_path / "other").write_bytes(VALUES.tobytes())
     os.link(tmp_path / "other", tmp_path / "hard")
-    with pytest.raises(
-        ModelError, match=f"tensor 'w' lies in the external file .*, which {reason}"
-    ):
+    with pytest.raises(ModelError, match=f"tensor 'w' is in the external file .*, which {reason}"):
         load(path)
 
 

@@ -165,7 +165,7 @@ def test_a_seed_of_32_bits(seed: int) -> None:
         args = {Arg.SRC: src, **told(0, offset), Arg.DROPOUT_SEED: one(seed, np.int32)}
         mask = poisoned_memory(pd.arg_desc(Arg.DROPOUT_MASK), ENGINE)
         results = execute_all(pd, args, {Arg.DROPOUT_MASK: mask})
-        want = reference.kept((4, 32), CHANCE, seed, offset)
+        want = reference.survivors((4, 32), CHANCE, seed, offset)
         check(results[Arg.DROPOUT_MASK], want.astype(float), 0.0)
 
 

@@ -109,15 +109,15 @@ def test_nothing_to_pack() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_more_weights_than_there_is_room_for(threads: int) -> None:
     array = weights_of((150, 70))
-    room, desc = int(np.count_nonzero(array)), packed_like(array, 16, 4)
+    capacity, desc = int(np.count_nonzero(array)), packed_like(array, 16, 4)
     array[array == 0] = 1
     memories = {Arg.FROM: Memory.from_numpy(array), Arg.TO: Memory(desc, ENGINE)}
     pack = Primitive(PrimitiveDesc(ReorderDesc(memories[Arg.FROM].desc, desc), ENGINE))
-    rule = f"has room for {room} elements, there are 10500 other than zero"
+    rule = f"stores up to {capacity} elements, 10500 are nonzero"
     for run in (pack.execute, lambda *given: pack.bind(*given)()):
         with pytest.raises(InvalidArguments, match=rule):
             run(Stream(ENGINE, threads), memories)
-    with pytest.raises(InvalidArguments, match="has room for"):
+    with pytest.raises(InvalidArguments, match="stores up to"):
         memories[Arg.TO].numpy()
 
 

@@ -210,7 +210,7 @@ def test_sizes_that_only_the_execution_knows_are_refused() -> None:
         (1, 0, "group_size = 0: must be 1 or more"),
         (1, 2.5, "group_size"),
         (2, 3, "axis = 2: expected one of 0..1"),
-        (-1, 3, "counted from the end it is axis 1"),
+        (-1, 3, "from the end it is axis 1"),
     ],
 )
 def test_bad_arguments(axis: int, group_size: int, message: str) -> None:

@@ -32,9 +32,9 @@ def test_counters() -> None:
     seed, offset = 0x0123456789ABCDEF, 0x00FEDCBA98765432
     counter = np.array([offset & 0xFFFFFFFF, offset >> 32, 8, 0], np.uint64)
     want = reference.philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
-    assert reference.random_words(12, seed, offset)[8:].tolist() == want.tolist()
+    assert reference.random_bits(12, seed, offset)[8:].tolist() == want.tolist()
     want = reference.philox(np.array([8, 9, 10, 11], np.uint64), (seed & 0xFFFFFFFF,) * 2)
-    assert reference.random_words(12, seed)[8:].tolist() == want.tolist()
+    assert reference.random_bits(12, seed)[8:].tolist() == want.tolist()
 
 
 @pytest.mark.parametrize("offset", [0, 5])
@@ -43,6 +43,6 @@ def test_what_is_kept(probability: float, offset: int) -> None:
     values = np.linspace(1, 2, 4000).reshape(40, 100)
     result, mask = reference.dropout(values, probability, 3, offset)
     assert abs(mask.mean() - (1 - probability)) < 0.03
-    kept = mask == 1
-    assert (result[~kept] == 0).all()
-    np.testing.assert_allclose(result[kept] * (1 - np.float32(probability)), values[kept])
+    survivors = mask == 1
+    assert (result[~survivors] == 0).all()
+    np.testing.assert_allclose(result[survivors] * (1 - np.float32(probability)), values[survivors])

@@ -349,10 +349,10 @@ def test_from_numpy_with_a_tag_copies() -> None:
 
 
 def test_arrays_that_cannot_be_kept_are_refused() -> None:
-    with pytest.raises(InvalidArguments, match=r"array.strides = .*: strides must be whole"):
+    with pytest.raises(InvalidArguments, match=r"array.strides = .*: strides must be nonneg"):
         Memory.from_numpy(np.zeros(6, np.float32)[::-1])
     field = np.zeros(4, [("a", "i1"), ("b", "<f4")])["b"]
-    with pytest.raises(InvalidArguments, match="numbers of elements to be kept; pass a copy of it"):
+    with pytest.raises(InvalidArguments, match="multiples of the size of an element; pass a copy"):
         Memory.from_numpy(field)
     what: object
     for what in (None, "12", {}, [[1], [1, 2]], 10**400):

@@ -131,8 +131,8 @@ def _integer_product(writer: Writer, a: str, b: str, shape: Shape) -> str:
     def factor(value: str, transposed: str) -> str:
         if not writer.node.attrs.get(transposed, 0):
             return value
-        turned = writer.graph.shape_of(value)[::-1]
-        return writer.add("Transpose", (value,), turned, {"perm": (1, 0)})
+        flipped = writer.graph.shape_of(value)[::-1]
+        return writer.add("Transpose", (value,), flipped, {"perm": (1, 0)})
 
     return writer.add("MatMul", (factor(a, "transA"), factor(b, "transB")), shape)
 

@@ -12,7 +12,7 @@ from dnnl.framework.graph import ModelError, Shape
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_data import around, padding, slices
 from dnnl.framework.writer import Writer
-from dnnl.runtime.storage import check_room
+from dnnl.runtime.storage import check_capacity
 
 _TRUTH = np.dtype(np.bool_)
 _INDEX = np.dtype(np.int64)
@@ -32,7 +32,7 @@ def slices_of(writer: Writer) -> bool:
         whole = part.count == shape[part.axis] and part.step == 1
         shape = _with(shape, part.axis, part.count)
         if part.step < 0:
-            check_room(prod(shape) * writer.dtype.itemsize + part.count * _INDEX.itemsize)
+            check_capacity(prod(shape) * writer.dtype.itemsize + part.count * _INDEX.itemsize)
             places = part.first + part.step * np.arange(part.count)
             value = gathered(writer, value, shape, part.axis, places)
         elif not whole:
@@ -47,7 +47,7 @@ def tile(writer: Writer) -> bool:
     node, graph = writer.node, writer.graph
     value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
     out = graph.shape_of(node.output)
-    check_room(prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
+    check_capacity(prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
     for axis, size in enumerate(out):
         if size != shape[axis]:
             places = np.arange(size) % max(1, shape[axis])
@@ -66,20 +66,20 @@ def pad(writer: Writer) -> bool:
     filler = scope.constant(2) if node.input(2) else np.asarray(scope.attr("value", 0.0))
     value, shape = node.inputs[0], graph.shape_of(node.inputs[0])
     out = graph.shape_of(node.output)
-    check_room(2 * prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
+    check_capacity(2 * prod(out) * writer.dtype.itemsize + sum(out) * _INDEX.itemsize)
     for axis, front, back in padding(scope):
-        first, kept = max(0, -front), shape[axis] + min(front, 0) + min(back, 0)
-        before, behind = (max(0, size + min(kept, 0)) for size in (front, back))
-        kept = max(0, kept)
-        if kept < shape[axis]:
-            shape = _with(shape, axis, kept)
-            named = {"starts": (first,), "ends": (first + kept,), "axes": (axis,)}
+        first, rest = max(0, -front), shape[axis] + min(front, 0) + min(back, 0)
+        before, behind = (max(0, size + min(rest, 0)) for size in (front, back))
+        rest = max(0, rest)
+        if rest < shape[axis]:
+            shape = _with(shape, axis, rest)
+            named = {"starts": (first,), "ends": (first + rest,), "axes": (axis,)}
             value = writer.add("Slice", (value,), shape, named)
-        whole = _with(shape, axis, before + kept + behind)
+        whole = _with(shape, axis, before + rest + behind)
         if mode != "constant":
-            if not kept and 0 not in whole:
+            if not rest and 0 not in whole:
                 raise ModelError(f"there is nothing to repeat along axis {axis}")
-            value = gathered(writer, value, whole, axis, around(mode, kept, before, behind))
+            value = gathered(writer, value, whole, axis, around(mode, rest, before, behind))
         elif before or behind:
             parts = [
                 writer.constant(np.full(_with(shape, axis, size), filler, writer.dtype))
@@ -101,7 +101,7 @@ def trilu(writer: Writer) -> bool:
     if k is not None and k.size != 1:
         raise ModelError("k must be one number")
     offset = 0 if k is None else int(k.item())
-    check_room(prod(shape[-2:]))
+    check_capacity(prod(shape[-2:]))
     every = np.ones(shape[-2:], np.bool_)
     mask = np.triu(every, offset) if scope.attr("upper", 1) else np.tril(every, offset)
     sources = (writer.constant(mask, _TRUTH), node.inputs[0], writer.constant(0))
@@ -134,11 +134,11 @@ def gather_nd(writer: Writer) -> bool:
 
 
 def _places(writer: Writer, axes: Shape, strides: Places) -> str:
-    """The places that rows of indices mean among ``axes`` seen as one; where one of a row lies
+    """The flat offsets of rows of indices among ``axes`` seen as one; where one of a row is
     outside, a place far behind the end, which a run refuses."""
     indices, rows = writer.node.inputs[1], writer.graph.shape_of(writer.node.inputs[1])
 
-    def add(op: str, *inputs: str, dtype: np.dtype[Any] = _INDEX) -> str:
+    def add(op: str, *inputs: str, dtype: np.dtype = _INDEX) -> str:
         return writer.add(op, inputs, rows, dtype=dtype)
 
     zero, extents = writer.constant(0, _INDEX), writer.constant(axes, _INDEX)

@@ -13,7 +13,7 @@ from dnnl.framework.graph import Shape
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_reduction import reduced_axes
 from dnnl.framework.writer import Writer
-from dnnl.runtime.storage import check_room
+from dnnl.runtime.storage import check_capacity
 from dnnl.types.dtype import DataType
 
 _Nodes = Callable[[Writer, Shape], str]
@@ -34,7 +34,7 @@ def reduction(writer: Writer) -> bool:
     node, graph = writer.node, writer.graph
     shape, dst = graph.shape_of(node.inputs[0]), graph.shape_of(node.output)
     if 0 in shape:
-        check_room(prod(dst) * writer.dtype.itemsize)
+        check_capacity(prod(dst) * writer.dtype.itemsize)
         nothing = writer.constant(np.full(dst, _of_nothing(writer)))
         writer.add("Identity", (nothing,), dst)
         return True

@@ -24,7 +24,7 @@ from dnnl.framework.interpolation import (
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_resize import axes_of, rule_of
 from dnnl.framework.writer import Writer
-from dnnl.runtime.storage import check_room
+from dnnl.runtime.storage import check_capacity
 from dnnl.types.taps import Taps
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
@@ -45,7 +45,7 @@ def resize(writer: Writer) -> bool:
         writer.add("Identity", (writer.constant(np.zeros(dst)),), dst)
         return True
     # Before the places of so many elements are computed.
-    check_room(max(prod(dst) * writer.dtype.itemsize, max(dst) * _PLACE))
+    check_capacity(max(prod(dst) * writer.dtype.itemsize, max(dst) * _PLACE))
     changed = [d for d, axis in enumerate(axes) if not is_identity(rule, axis)]
     # Those axes first that lose elements, which leaves less to do for the others.
     changed.sort(key=lambda d: axes[d].new / axes[d].old)
@@ -94,7 +94,7 @@ def _resampled(
 
 
 def _parts(axes: Sequence[InterpolatedAxis], own: dict[int, Taps]) -> list[list[int]]:
-    """The axes that are resized together."""
+    """The axes that are resized."""
     left, total, apart = prod(axis.old for axis in axes), prod(axis.new for axis in axes), 0.0
     for d, each in own.items():
         left = left * axes[d].new // axes[d].old
@@ -129,9 +129,9 @@ def _pass(
     perm = (*others, *changed)
     ahead = tuple(shape[d] for d in others) or (1,)
     ahead = (prod(ahead[:-1]), ahead[-1])
-    turned, resized = (tuple(sizes[d] for d in perm) for sizes in (shape, dst))
-    value = writer.add("Transpose", (source,), turned, {"perm": perm})
-    value = writer.reshape(value, (*ahead, *turned[len(others) :]))
+    permuted, resized = (tuple(sizes[d] for d in perm) for sizes in (shape, dst))
+    value = writer.add("Transpose", (source,), permuted, {"perm": perm})
+    value = writer.reshape(value, (*ahead, *permuted[len(others) :]))
     value = writer.reshape(add(value, (*ahead, *resized[len(others) :]), changed), resized)
     back = tuple(perm.index(d) for d in range(rank))
     return writer.add("Transpose", (value,), dst, {"perm": back})

@@ -1,6 +1,6 @@
-"""Tensors of a model that lie in files beside it.
+"""Tensors of a model in external files.
 
-Such a file lies in the model's folder or below and is reached through no link, so that a model from
+Such a file is in the model's folder or below and is reached through no link, so that a model from
 a stranger cannot make the library read what is not its own.
 """
 
@@ -39,7 +39,7 @@ def load_external_data(proto: onnx.ModelProto, path: Path) -> None:
         try:
             tensor.raw_data = _Part.of(tensor, entries).read(_path(location, path.parent))
         except _Refused as refused:
-            where = f"tensor {tensor.name!r} lies in the external file {location!r}"
+            where = f"tensor {tensor.name!r} is in the external file {location!r}"
             raise ModelError(f"{path}: {where}, which {refused}") from refused
         tensor.data_location = TensorProto.DEFAULT
         del tensor.external_data[:]
@@ -65,7 +65,7 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 class _Part:
     """``length`` bytes of a file from ``offset`` on.
 
-    A length of 0 in a model stands for all that the tensor needs, as if it were not there.
+    A length of 0 in a model means all that the tensor needs, as if it were not there.
     """
 
     offset: int
@@ -142,5 +142,5 @@ def _checked(folder: Path, parts: Sequence[str]) -> Path:
     if not stat.S_ISREG(state.st_mode):
         raise _Refused("is no regular file")
     if state.st_nlink > 1:
-        raise _Refused("is a hard link: another name may stand for it outside; copy it")
+        raise _Refused("is a hard link: its data may have a name outside of the folder; copy it")
     return path

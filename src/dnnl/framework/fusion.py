@@ -23,34 +23,34 @@ def fuse_post_ops(graph: Graph) -> Graph:
     the place of what it absorbs, so that every operand is known there.
     """
     uses = graph.uses()
-    pending: dict[str, Node] = {}
+    open_hosts: dict[str, Node] = {}
     order: dict[str, Node] = {}
     for node in graph.nodes:
         with blamed_on(node):
-            found = _host(node, pending, graph)
-        kept = node
+            found = _host(node, open_hosts, graph)
+        fused = node
         if found is not None:
             value, post_op = found
-            host = pending.pop(value)
+            host = open_hosts.pop(value)
             del order[host.name]
-            kept = replace(
+            fused = replace(
                 host,
                 outputs=node.outputs[:1],
                 post_ops=(*host.post_ops, *_as_stored(value, graph), post_op),
                 fused=(*host.fused, *node.fused, node.name),
             )
-        order[kept.name] = kept
-        if uses[kept.output] == 1 and kept.output not in graph.outputs.values():
-            pending[kept.output] = kept
+        order[fused.name] = fused
+        if uses[fused.output] == 1 and fused.output not in graph.outputs.values():
+            open_hosts[fused.output] = fused
     return replace(graph, nodes=tuple(order.values()))
 
 
-def _host(node: Node, pending: dict[str, Node], graph: Graph) -> tuple[str, PostOp] | None:
+def _host(node: Node, open_hosts: dict[str, Node], graph: Graph) -> tuple[str, PostOp] | None:
     """The value whose producer takes ``node`` in, and as what; the latest one first."""
-    for value in reversed(list(pending)):
+    for value in reversed(list(open_hosts)):
         if value not in node.inputs:
             continue
-        host = pending[value]
+        host = open_hosts[value]
         post_op = post_op_of(node, value, graph)
         # A function of several values is a post-op itself.
         own = host.op == FUNCTION and len(host.inputs) > 1

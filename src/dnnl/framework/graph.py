@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dnnl.errors import Error, InvalidArguments, OutOfMemory, Unimplemented
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Function
 
-Array = npt.NDArray[Any]
+Array = np.ndarray
 Shape = tuple[int, ...]
 
 REAL = frozenset(kind.numpy for kind in (DataType.f32, DataType.bf16, DataType.f16))
@@ -48,7 +47,7 @@ class TensorType:
     """Element type and shape of a value; a dimension is a name where the model leaves it open, and
     the whole shape is `UNRANKED` where it leaves the number of dimensions open."""
 
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     shape: tuple[int | str, ...]
 
     @property
@@ -155,7 +154,7 @@ class Graph:
         return counts
 
     def renamed(self, names: Mapping[str, str]) -> Graph:
-        """The graph with every read of a key of ``names`` led to what it stands for."""
+        """The graph with every read of a key of ``names`` replaced by its value."""
 
         def final(value: str) -> str:
             while value in names:
@@ -175,13 +174,13 @@ class Graph:
     def pruned(self) -> Graph:
         """The graph without nodes and constants that no output needs."""
         needed = set(self.outputs.values())
-        kept: list[Node] = []
+        used: list[Node] = []
         for node in reversed(self.nodes):
             if needed.intersection(node.outputs):
-                kept.append(node)
+                used.append(node)
                 needed.update(node.reads)
         constants = {name: array for name, array in self.constants.items() if name in needed}
-        return replace(self, nodes=tuple(reversed(kept)), constants=constants)
+        return replace(self, nodes=tuple(reversed(used)), constants=constants)
 
     def check_order(self) -> None:
         """Raise ModelError where a node or an output reads what nothing before it produced, or

@@ -41,7 +41,7 @@ class InterpolatedAxis:
 
 
 def ratio(old: int, new: int, scale: float) -> Fraction:
-    """The fraction that a ``scale`` in f32 stands for: that of the sizes, or else the one with the
+    """The fraction that a ``scale`` in f32 rounds: that of the sizes, or else the one with the
     least denominator, such as 3/10 for the float that is next to 0.3."""
     found = Fraction(new, max(1, old))
     if np.float32(new / max(1, old)) != np.float32(scale):
@@ -68,7 +68,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where elements lie: element i at ``start + i * step``."""
+    """Positions of elements: element i is at ``start + i * step``."""
 
     start: Fraction
     step: Fraction
@@ -83,7 +83,7 @@ class Line:
         above, below = Line(self.start + shift, self.step)._over(count)
         return np.asarray(above // below, np.intp)
 
-    def _over(self, count: int) -> tuple[npt.NDArray[Any], int]:
+    def _over(self, count: int) -> tuple[np.ndarray, int]:
         """The places as integers over a common denominator, of Python where s64 is too short."""
         below = lcm(self.start.denominator, self.step.denominator)
         first, step = int(self.start * below), int(self.step * below)
@@ -135,7 +135,7 @@ COORDINATES: dict[str, Callable[[InterpolatedAxis], Line]] = {
     CROPS: _crop_and_resize,
     "tf_half_pixel_for_nn": _half_pixel_for_nearest,
 }
-"""Where new elements lie among the old ones, by the name of a coordinate transformation."""
+"""Positions of new elements among the old ones, by coordinate transformation."""
 
 ROUNDINGS: dict[str, Callable[[Line, int], Places]] = {
     "ceil": lambda line, count: -_mirrored(line).floors(count),
@@ -151,7 +151,7 @@ def _mirrored(line: Line) -> Line:
 
 
 def coordinates(rule: Rule, axis: InterpolatedAxis) -> Line:
-    """Where the new elements lie among the old ones."""
+    """The positions of the new elements among the old ones."""
     return COORDINATES[rule.coordinates](axis)
 
 
@@ -162,7 +162,7 @@ def is_identity(rule: Rule, axis: InterpolatedAxis) -> bool:
 
 
 def outside(rule: Rule, axis: InterpolatedAxis) -> npt.NDArray[np.bool_]:
-    """Which new elements lie outside of the old ones and are extrapolated: [new]."""
+    """Which new elements are outside of the old ones and are extrapolated: [new]."""
     if rule.coordinates != CROPS:
         return np.zeros(axis.new, np.bool_)
     line = coordinates(rule, axis)

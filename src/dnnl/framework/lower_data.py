@@ -49,13 +49,13 @@ def split(lowering: Lowering, node: Node) -> None:
 
 
 def sliced(lowering: Lowering, node: Node) -> None:
-    """A view of one axis; more axes are nodes of their own, and so is the way back."""
+    """A view of one axis; more axes are nodes of their own, and so is the inverse."""
     (found,) = slices(Scope(node, lowering.graph))
     lowering.part(node.output, node.inputs[0], found.axis, found.first, found.count, found.step)
 
 
 def gather(lowering: Lowering, node: Node) -> None:
-    """Constant indices that go up evenly are a view; others are brought together."""
+    """Constant indices that go up evenly are a view; others are gathered."""
     graph, value = lowering.graph, node.inputs[0]
     shape, axis = graph.shape_of(value), Scope(node, graph).axis(0)
     known = graph.constants.get(node.inputs[1])

@@ -38,10 +38,10 @@ def quantization_of(
 def matmul(lowering: Lowering, node: Node) -> None:
     """A' x B' + bias of matrices, or of batches of them that are not transposed, in bytes."""
     graph = lowering.graph
-    turned = [bool(node.attrs.get(name, 0)) for name in ("transA", "transB")]
+    transposes = [bool(node.attrs.get(name, 0)) for name in ("transA", "transB")]
     rank = len(graph.shape_of(node.output))
     sources = []
-    for value, transposed in zip(node.inputs[:2], turned, strict=True):
+    for value, transposed in zip(node.inputs[:2], transposes, strict=True):
         shape = graph.shape_of(value)
         order = (*range(rank - 2), rank - 1, rank - 2) if transposed else None
         sources.append(lowering.source(value, (1,) * (rank - len(shape)) + shape, order))

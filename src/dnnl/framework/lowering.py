@@ -1,7 +1,7 @@
 """From nodes to primitives: which one, on which layouts, into which storage.
 
-Layouts propagate: a primitive is asked with layout ``any`` wherever it may choose, and a reorder
-stands only where what a value has differs from what its reader wants. Constants are brought into
+Layouts propagate: a primitive is asked with layout ``any`` wherever it may choose, and a reorder is
+inserted only where what a value has differs from what its reader wants. Constants are brought into
 the wanted layout once, before the first run.
 """
 
@@ -11,7 +11,6 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -36,9 +35,9 @@ LAYOUTS = ("propagate", "plain")
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Where a value of the graph lies: in an activation storage, or in a constant by name.
+    """Where a value of the graph is stored: in an activation storage, or in a constant by name.
 
-    ``held`` is the data type in which it lies there, if that is another one than the layout's: who
+    ``held`` is the data type in which it is stored there, if that is not the layout's: who
     reads it converts it.
     """
 
@@ -59,7 +58,7 @@ class Source:
 
     @property
     def stored(self) -> MemoryDesc:
-        """The descriptor of what lies in the storage."""
+        """The descriptor of what is in the storage."""
         return self.desc if self.held is None else self.desc.with_data_type(self.held)
 
 
@@ -103,7 +102,7 @@ class Prepared:
 @dataclass(frozen=True, slots=True)
 class Step:
     """One execution of a primitive; ``flops`` counts the arithmetic that cannot be avoided, and
-    its indices are to lie on an axis of ``indexed`` elements."""
+    its indices must be within an axis of ``indexed`` elements."""
 
     name: str
     kind: str
@@ -145,7 +144,7 @@ class Lowering:
         self._time += 1
 
     def tensor(self, value: str) -> Tensor:
-        """Where a value lies."""
+        """Where a value is stored."""
         if value not in self.tensors:
             array = self.graph.constants[value]
             desc = MemoryDesc(array.shape, data_type(array.dtype, value))
@@ -192,7 +191,7 @@ class Lowering:
         return self.wish(source)
 
     def define(self, value: str, source: Source) -> None:
-        """``value`` is what lies in ``source``, in its own shape."""
+        """``value`` is stored in ``source``, in its own shape."""
         layout = ShapedLayout.of(source.desc)
         tensor = Tensor(layout, source.storage, source.constant, source.held)
         shape = self.graph.shape_of(value)
@@ -206,7 +205,7 @@ class Lowering:
         self.tensors[value] = replace(tensor, layout=tensor.layout.transpose(axes))
 
     def convert(self, value: str, of: str) -> None:
-        """``value`` is ``of`` in another type of floats: its readers convert it, together with its
+        """``value`` is ``of`` in another type of floats: its readers convert it, as well as its
         layout. What is to be converted already is stored first, rounded."""
         tensor = self.tensor(of)
         if tensor.held is not None or tensor.constant:
@@ -216,7 +215,7 @@ class Lowering:
         self.tensors[value] = replace(tensor, layout=layout, held=held.data_type)
 
     def settle(self, value: str) -> None:
-        """``value`` lies in its storage in its own type from here on."""
+        """``value`` is stored in its own type from here on."""
         if value in self.tensors and self.tensors[value].held is not None:
             self.tensors[value] = self._settled(value, self.tensors[value])
 
@@ -278,7 +277,7 @@ class Lowering:
         return Source(pd.dst_desc, storage)
 
     def check_indices(self, extent: int) -> None:
-        """A run is to refuse indices of the last step that lie outside of ``extent`` elements."""
+        """A run refuses indices of the last step outside of ``extent`` elements."""
         self.steps[-1] = replace(self.steps[-1], indexed=extent)
 
     def reorder(self, name: str, source: Source, wanted: MemoryDesc) -> Source:
@@ -404,7 +403,7 @@ def _seen(tensor: Tensor, permutation: Sequence[int] | None = None) -> Source:
     return Source(desc, tensor.storage, tensor.constant, tensor.held)
 
 
-def data_type(dtype: np.dtype[Any], value: str) -> DataType:
+def data_type(dtype: np.dtype, value: str) -> DataType:
     """The library's data type of a NumPy one; raises Unimplemented where there is none."""
     try:
         return DataType.from_numpy(dtype)

@@ -27,7 +27,7 @@ PRECISIONS = ("f32", "bf16", "f16")
 """What a model of f32 may be computed in."""
 
 KEPT_SESSIONS = 4
-"""Sessions that a called model keeps, of the shapes that it met last."""
+"""Sessions that a called model caches, one for each of the latest shapes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +97,8 @@ class Model:
         """The model on an engine, by default the first cpu engine.
 
         ``num_threads`` is what the stream of a run uses. ``batch`` is the first size of every
-        input, as of :meth:`with_batch`. ``layout`` "plain" keeps every activation row-major instead
-        of letting layouts propagate. ``precision`` is one of `PRECISIONS`: the type of what lies
+        input, as of :meth:`with_batch`. ``layout`` "plain" has every activation row-major instead
+        of letting layouts propagate. ``precision`` is one of `PRECISIONS`: the type of what is
         between inputs and outputs, and of the factors of products, as far as it may be rounded.
 
         ``progress`` is called with how many kernels are there, how many there will be, and what the
@@ -124,7 +124,7 @@ class Model:
         have some of ``defaults`` as well.
 
         The result is an array, or a dict of them where there are several outputs. Every new set of
-        shapes is compiled, and the sessions of the last few are kept: where shapes are known,
+        shapes is compiled, and the sessions of the last few are cached: where shapes are known,
         :meth:`compile` once and call the session.
         """
         given = named(arrays, self.inputs)

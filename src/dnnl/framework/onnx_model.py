@@ -226,7 +226,7 @@ def _check_size(path: Path) -> None:
     with suppress(OSError, ValueError):  # reading it says what is wrong
         size = path.stat().st_size
     if size >= _LARGEST:
-        rule = "an ONNX file has at most 2 GiB; larger models keep tensors as external data"
+        rule = "an ONNX file has at most 2 GiB; larger models store tensors as external data"
         raise ModelError(f"{path}: {size} bytes: {rule}")
 
 

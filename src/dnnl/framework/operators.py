@@ -87,11 +87,11 @@ _FITS: dict[str, Callable[[object], bool]] = {
 
 
 class Role(Enum):
-    """Which types of floats an operator's primitive takes together, and what its result is."""
+    """Which types of floats an operator's primitive can combine, and what its result is."""
 
     PRODUCT = "both factors have one type, the result any"
     FUNCTION = "each source and the result have any type"
-    STATISTIC = "as a function; one number stands for many"
+    STATISTIC = "as a function; one number depends on many"
     MOVED = "sources and result have one type, nothing is computed"
     EXACT = "computed in the types of the elements, not in smaller ones"
 

@@ -88,7 +88,7 @@ class ScaleShift:
 
 def fold_affine(graph: Graph) -> Graph:
     """Per-channel arithmetic moved into the parameters of the convolution, matrix product or
-    batch normalization before it, where nothing else reads what lies between.
+    batch normalization before it, where nothing else reads what is between.
 
     The new parameters are computed in double precision and rounded once. Where their type does not
     hold them, the arithmetic stays: a division by 0, a scale that makes weights overflow.
@@ -169,7 +169,7 @@ def _folded(
     node: Node, affine: ScaleShift, absorbed: Node, constants: dict[str, Array]
 ) -> Node | None:
     """``node`` with ``affine`` in its parameters, giving the result of ``absorbed``; None where
-    they would not be what they stand for."""
+    they would not have that value."""
     names = [*node.inputs, *[""] * (3 - len(node.inputs))]
     weights, attrs = np.asarray(constants[names[1]]), dict(node.attrs)
     dtype = weights.dtype

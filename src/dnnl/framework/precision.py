@@ -7,11 +7,11 @@ stays f32:
 - what comes from integers, truth values and constants alone: masks, positions, tables;
 - reductions and what follows from nothing else: means, variances, their roots. They are small, and
   what is subtracted or divided by them needs their digits;
-- what an integer, an angle or a step (floor, ceil, round) is computed from, all the way back, and
+- what an integer, an angle or a step (floor, ceil, round) is computed from, up to the inputs, and
   what is compared, back to the product or reduction that it comes from;
 - parameters that are no factor of a product and no table of rows: biases, scales, shifts.
 
-Inputs and outputs of the model keep their types.
+Inputs and outputs of the model have their own types.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Need(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """How often a value is rounded on the way from an input to an output: ``depth`` steps one after
+    """How often a value is rounded between an input to an output: ``depth`` steps one after
     the other read factors or write results of types whose largest epsilon is ``eps``."""
 
     eps: float
@@ -90,7 +90,7 @@ def within_range(graph: Graph, kind: DataType) -> Graph:
 
 
 def in_precision(graph: Graph, kind: DataType) -> Graph:
-    """An optimized graph that stores in ``kind`` what the rules above do not keep in f32."""
+    """An optimized graph that stores in ``kind`` what the rules above do not require in f32."""
     return fuse_conversions(_Narrower(graph, kind).graph())
 
 
@@ -197,7 +197,7 @@ class _Narrower:
         return True
 
     def _sources(self, node: Node, role: Role, *, narrow: bool) -> tuple[str, ...]:
-        """The sources of a node in the types that its primitive takes together."""
+        """The sources of a node in the types that its primitive can combine."""
         wanted: dict[str, np.dtype] = {}
         if role is Role.PRODUCT:
             factors = self._reals(node.inputs[:2])

@@ -1,4 +1,4 @@
-"""How far the building of a session's kernels is, told to whoever waits."""
+"""How far the building of a session's kernels is, reported to callbacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Report = Callable[[int, int, str], object]
 """Called with how many kernels are there, how many there will be, and what the last one is for."""
 
 PLANNING = "planning"
-"""What is done while the number of kernels, told as 0, is not known."""
+"""The text while the number of kernels is unknown, which is reported as 0."""
 
 
 class Progress:

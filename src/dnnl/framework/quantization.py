@@ -1,4 +1,4 @@
-"""Values that 8-bit integers stand for: scale * (integer - zero point), as ONNX writes them.
+"""Values that 8-bit integers represent: scale * (integer - zero point), as ONNX writes them.
 
 Passes bring every quantized model into one form first: operators of floats between DequantizeLinear
 and QuantizeLinear. The operators below are what they become then.
@@ -7,7 +7,6 @@ and QuantizeLinear. The operators below are what they become then.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,13 +49,13 @@ class Parameters:
         return self.scale.size == 1 and self.zero_point.size == 1
 
     def equals(self, other: Parameters) -> bool:
-        """Whether the same integers stand for the same numbers."""
+        """Whether the same integers represent the same numbers."""
         return np.array_equal(self.scale, other.scale) and np.array_equal(
             self.zero_point, other.zero_point
         )
 
     def dequantized(self, integers: Array) -> Array:
-        """What integers stand for, in f32."""
+        """The values of integers, in f32."""
         whole = integers.astype(np.float64) - self.zero_point
         result: Array = (whole * self.scale).astype(np.float32)
         return result
@@ -99,7 +98,7 @@ def converted(node: Node, graph: Graph) -> dict[str, Array] | None:
     return {node.output: np.clip(scaled + known.zero_point, limits.min, limits.max).astype(dtype)}
 
 
-def stored_type(node: Node, graph: Graph) -> np.dtype[Any]:
+def stored_type(node: Node, graph: Graph) -> np.dtype:
     """The type of the integers of a QuantizeLinear or DequantizeLinear."""
     value = node.output if node.op == QUANTIZE else node.inputs[0]
     return graph.type_of(value).dtype

@@ -58,12 +58,12 @@ def _quantize_early(graph: Graph) -> Graph:
         producer = producers.get(value)
         return producer is not None and uses[value] == 1 and _moved_sources(producer, graph) != ()
 
-    waiting: dict[str, Node] = {}
+    deferred: dict[str, Node] = {}
     backwards: list[Node] = []
     for node in reversed(graph.nodes):
-        behind = waiting.pop(node.output, None)
+        behind = deferred.pop(node.output, None)
         if node.op == QUANTIZE and _is_single(node, graph) and is_seen_early(node.inputs[0]):
-            waiting[node.inputs[0]] = node
+            deferred[node.inputs[0]] = node
         elif behind is None:
             backwards.append(node)
         else:
@@ -79,7 +79,7 @@ def _quantize_early(graph: Graph) -> Graph:
             backwards.append(replace(node, inputs=bytewise, outputs=behind.outputs))
             for each in before:
                 if is_seen_early(each.inputs[0]):
-                    waiting[each.inputs[0]] = each
+                    deferred[each.inputs[0]] = each
                 else:
                     backwards.append(each)
     return replace(graph, nodes=tuple(reversed(backwards)), types=types)
@@ -110,7 +110,7 @@ class _Mover:
     same: dict[str, str] = field(default_factory=dict)
 
     def add(self, node: Node) -> None:
-        """Append a node, or what stands for it on bytes."""
+        """Append a node, or its equivalent on bytes."""
         found = [self.quantized.get(value) for value in node.inputs]
         first = found[0] if found else None
         if node.op == DEQUANTIZE:

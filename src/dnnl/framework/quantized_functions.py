@@ -79,7 +79,7 @@ def _with_constants(graph: Graph) -> Graph:
 
 @dataclass
 class _Finder:
-    """What belongs together in a graph."""
+    """A region of a graph that is computed at once."""
 
     graph: Graph
 
@@ -105,9 +105,9 @@ class _Finder:
         """What only ``last`` needs, conversions of its sources, and itself, in order."""
         shape = self.graph.shape_of(last.output)
         region = {last.name: last}
-        waiting = [last]
-        while waiting and len(region) < MOST_NODES:
-            for value in self._sources(waiting.pop()):
+        stack = [last]
+        while stack and len(region) < MOST_NODES:
+            for value in self._sources(stack.pop()):
                 node = self.producers.get(value)
                 if node is None or node.name in region:
                     continue
@@ -115,7 +115,7 @@ class _Finder:
                     region[node.name] = node
                 elif self._is_part(node, value, region) and self.graph.shape_of(value) == shape:
                     region[node.name] = node
-                    waiting.append(node)
+                    stack.append(node)
         return sorted(region.values(), key=lambda n: self.place[n.name])
 
     def joined(self, region: Sequence[Node]) -> Node | None:

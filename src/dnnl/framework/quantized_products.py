@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 
 import numpy as np
 from onnx import TensorProto
@@ -44,7 +43,7 @@ _EXACT = 2**24
 
 @dataclass
 class _Factor:
-    """A source of a product: bytes, and what they stand for, as far as the model knows it. The name
+    """A source of a product: bytes, and their values, as far as the model knows it. The name
     of a zero point that it computes is in ``computed``."""
 
     value: str
@@ -66,7 +65,7 @@ def fuse_products(graph: Graph) -> Graph:
 
 @dataclass
 class _Fuser:
-    """Nodes so far; ``changed`` are later ones that stand for what is in the graph."""
+    """Nodes so far; ``changed`` are their replacements of later nodes."""
 
     graph: Graph
     nodes: list[Node] = field(default_factory=list)
@@ -206,7 +205,7 @@ class _Fuser:
         return replace(weights, value=name, zero_point=weights.zero_point - HALF_RANGE)
 
     def _bordered(self, node: Node, src: _Factor, weights: _Factor) -> tuple[Node, _Factor]:
-        """A convolution and its src with the padding written out, as bytes that stand for 0: what
+        """A convolution and its src with the padding written out, as bytes that mean 0: what
         a zero point adds to the sums is the same in all pixels then, and part of the bias."""
         if node.op != "Conv" or src.computed or not src.zero_point.any():
             return node, src
@@ -237,10 +236,10 @@ class _Fuser:
         shape: Sequence[int],
         axis: int,
         count: int,
-        dtype: np.dtype[Any],
+        dtype: np.dtype,
         zero: float,
     ) -> tuple[str, ...]:
-        """A constant of ``count`` slices of zeros to put beside a tensor, or nothing."""
+        """A constant of ``count`` slices of zeros to concatenate to a tensor, or nothing."""
         if not count:
             return ()
         name = f"{node.name}{JOINT}border{axis}_{count}"
@@ -311,7 +310,7 @@ class _Fuser:
         return result
 
     def _factor(self, value: str) -> _Factor | None:
-        """The bytes that a value stands for."""
+        """The bytes that hold a value."""
         node = self.producers.get(value)
         if node is None or node.op != DEQUANTIZE or self._dtype(node.inputs[0]) not in BYTES:
             return None

@@ -34,7 +34,7 @@ from dnnl.primitives.primitive_desc import PrimitiveDesc, select_isa
 from dnnl.primitives.reorder import ReorderDesc
 from dnnl.runtime.engine import Engine
 from dnnl.runtime.memory import Memory
-from dnnl.runtime.storage import allocating, check_room
+from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.stream import Stream
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
@@ -122,7 +122,7 @@ class Session:
     Made by :meth:`Model.compile`. ``inputs`` says what :meth:`run` takes, ``layers`` what a run
     does, ``nbytes`` how much memory activations and constants have, ``activation_nbytes`` the
     former alone, ``rounding`` what is rounded to types smaller than f32. Runs from several threads
-    take turns, because they share the memory of activations.
+    run one after another, because they share the memory of activations.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Session:
         lowering = lower(optimized, engine, layout)
         self._arena = _arena(lowering)
         self.nbytes = self._arena.size + sum(key.desc.size for key in lowering.prepared)
-        check_room(self.nbytes)
+        check_capacity(self.nbytes)
         self._activations = _bytes(self._arena.size, engine)
         preparations = {key: _preparation(key, engine) for key in lowering.prepared}
         constants = [(key.value, pd) for key, pd in preparations.items() if pd is not None]
@@ -321,7 +321,7 @@ def _array(name: str, value: object, expected: TensorType) -> Array:
     return array
 
 
-def check_input(name: str, array: npt.NDArray[Any], expected: TensorType) -> None:
+def check_input(name: str, array: np.ndarray, expected: TensorType) -> None:
     """Raise InvalidArguments where an array is not what input ``name`` expects."""
     given = TensorType(array.dtype, array.shape)
     if given.dtype != expected.dtype:
@@ -342,7 +342,7 @@ def _checked_call(
     def run() -> None:
         outside = numbers[(numbers < -extent) | (numbers >= extent)]
         if outside.size:
-            rule = f"must lie in {-extent}..{extent - 1}"
+            rule = f"must be in {-extent}..{extent - 1}"
             raise InvalidArguments(f"indices of node {name!r}", int(outside[0]), rule)
         call()
 
@@ -357,7 +357,7 @@ def _preparation(key: Prepared, engine: Engine) -> PrimitiveDesc | None:
 
 
 def _arena(lowering: Lowering) -> Arena:
-    """Where each activation lies: outputs stay until the end of a run."""
+    """The storage of each activation: outputs stay until the end of a run."""
     constant = set(lowering.prepared.values())
     sizes = {s: size for s, size in lowering.sizes.items() if s not in constant}
     steps = [[ref.storage for ref in step.args.values()] for step in lowering.steps]

@@ -83,7 +83,7 @@ class ShapedLayout:
     def part(self, axis: int, first: int, count: int, step: int = 1) -> ShapedLayout | None:
         """The layout of ``count`` slices along a framework axis, ``step`` apart, on the same data.
 
-        None where blocks lie across.
+        None where blocks are across.
         """
         place, step = self.permutation.index(axis), step if count > 1 else 1
         dims = list(self.desc.dims)
@@ -105,8 +105,8 @@ class ShapedLayout:
     def movable(self, shape: Sequence[int]) -> MemoryDesc:
         """A dense descriptor in the framework's order that can be reshaped to ``shape``.
 
-        Axes that ``shape`` merges or splits lie row-major beside each other; otherwise the order
-        in memory is kept.
+        Axes that ``shape`` merges or splits are row-major and adjacent; otherwise the order
+        in memory is unchanged.
         """
         desc = self.view()
         groups = _merged_axes(desc.dims, tuple(shape))
@@ -244,7 +244,7 @@ def _grow(levels: list[Level], level: Level) -> None:
 def _merged_axes(old: Shape, new: Shape) -> list[list[int]]:
     """Runs of axes of ``old``, in order, each with the volume of a run of ``new``.
 
-    Axes of size 1 may lie anywhere: each is a run of its own.
+    Axes of size 1 may be anywhere: each is a run of its own.
     """
     if 0 in old:
         return [list(range(len(old)))]

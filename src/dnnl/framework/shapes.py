@@ -19,7 +19,7 @@ Infer = Callable[["Scope"], list[TensorType]]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A node among the values that are known where it stands."""
+    """A node among the values that are known before it."""
 
     node: Node
     graph: Graph
@@ -53,7 +53,7 @@ class Scope:
         return self.node.attrs.get(name, default)
 
     def axis(self, default: int, rank: int | None = None) -> int:
-        """The attribute ``axis``, counted from the front."""
+        """The attribute ``axis``, nonnegative."""
         return normal_axis(self.attr("axis", default), len(self.shape()) if rank is None else rank)
 
     def listed(self, name: str, index: int) -> tuple[int, ...] | None:
@@ -69,9 +69,9 @@ class Scope:
 
 
 def normal_axis(axis: int, rank: int) -> int:
-    """``axis`` counted from the front; raises ModelError outside ``rank`` dimensions."""
+    """``axis`` as a nonnegative number; raises ModelError outside ``rank`` dimensions."""
     if not -rank <= axis < max(rank, 1):
-        raise ModelError(f"axis {axis} lies outside {rank} dimensions")
+        raise ModelError(f"axis {axis} is outside of {rank} dimensions")
     return axis + rank if axis < 0 else axis
 
 
@@ -173,7 +173,7 @@ def batch_normalization(scope: Scope) -> list[TensorType]:
     Raises Unimplemented in training mode, where the statistics are those of the batch.
     """
     node, shape = scope.node, scope.shape()
-    # Before operator set 14 it is the results beside the first that ask for training.
+    # Before operator set 14 it is the results after the first that ask for training.
     training = scope.attr("training_mode", 0) or any(node.outputs[1:])
     if training or not scope.attr("spatial", 1):
         raise Unimplemented(f"{node}: only inference with one value per channel is computed")
@@ -238,7 +238,7 @@ def concat(scope: Scope) -> list[TensorType]:
 
 
 def reshape(scope: Scope) -> list[TensorType]:
-    """0 keeps a size of the source (unless allowzero), -1 is what remains."""
+    """0 copies a size of the source (unless allowzero), -1 is what remains."""
     shape = scope.shape()
     target = scope.listed("shape", 1)
     if target is None:
@@ -251,7 +251,7 @@ def reshape(scope: Scope) -> list[TensorType]:
     if sizes.count(-1) == 1:
         rest = -math.prod(sizes)
         if not rest:
-            raise ModelError(f"new shape {target} of {shape}: -1 may be any size beside a 0")
+            raise ModelError(f"new shape {target} of {shape}: -1 may be any size next to a 0")
         sizes[sizes.index(-1)] = math.prod(shape) // rest
     if math.prod(sizes) != math.prod(shape) or min(sizes, default=0) < 0:
         raise ModelError(f"new shape {target} does not hold the elements of {shape}")

@@ -34,12 +34,12 @@ def gather(scope: Scope) -> list[TensorType]:
 
 
 def gather_elements(scope: Scope) -> list[TensorType]:
-    """The dims of the indices, which reach no further than the source beside the axis."""
+    """The dims of the indices, which reach no further than the source except along the axis."""
     shape, indices, axis = scope.shape(), scope.shape(1), scope.axis(0)
     if not shape or len(indices) != len(shape):
         raise ModelError(f"indices {indices} have not as many dimensions as the source {shape}")
     if any(n > shape[d] for d, n in enumerate(indices) if d != axis):
-        raise ModelError(f"indices {indices} reach beyond the source {shape} beside axis {axis}")
+        raise ModelError(f"indices {indices} exceed the source {shape} off axis {axis}")
     _check_indices(scope, axis)
     return scope.result(indices)
 
@@ -57,16 +57,16 @@ def gather_nd(scope: Scope) -> list[TensorType]:
     if known is not None:
         outside = known[((known < np.negative(axes)) | (known >= axes)).any(-1)].tolist()
         if outside:
-            raise ModelError(f"index {outside[0]} lies outside axes of {axes}")
+            raise ModelError(f"index {outside[0]} is outside of axes of {axes}")
     return scope.result((*indices[:-1], *shape[batch + indices[-1] :]))
 
 
 def _check_indices(scope: Scope, axis: int) -> None:
-    """Raise ModelError where constant indices lie outside an axis, or where it has no elements."""
+    """Raise ModelError where constant indices are outside of an axis or it is empty."""
     known, extent = scope.graph.constants.get(scope.node.inputs[1]), scope.shape()[axis]
     outside = [] if known is None else known[(known < -extent) | (known >= extent)].tolist()
     if outside:
-        raise ModelError(f"index {outside[0]} lies outside axis {axis}, which has {extent}")
+        raise ModelError(f"index {outside[0]} is outside of axis {axis}, which has {extent}")
     if math.prod(scope.shape(1)) and not extent:
         raise ModelError(f"there is nothing to gather along axis {axis} of {scope.shape()}")
 
@@ -143,7 +143,7 @@ def tiled(scope: Scope) -> list[TensorType]:
 
 
 def padded(scope: Scope) -> list[TensorType]:
-    """What lies around is added, what lies before a negative pad leaves."""
+    """Positive pads add elements, negative ones remove them."""
     shape = list(scope.shape())
     for axis, before, behind in padding(scope):
         shape[axis] += before + behind

@@ -1,11 +1,10 @@
-"""Types of the results of operators on 8-bit integers that stand for numbers."""
+"""Types of the results of operators on 8-bit integers that represent real numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
-from typing import Any
 
 import numpy as np
 import onnx
@@ -42,8 +41,8 @@ class Form:
 
     def axes_in(self, node: Node) -> Iterator[int]:
         """For each source the axis along which its parameters may vary."""
-        turned = self.op == "Gemm" and node.attrs.get("transB", 0)
-        return chain((self.axes[0], 0) if turned else self.axes, repeat(0))
+        transposed = self.op == "Gemm" and node.attrs.get("transB", 0)
+        return chain((self.axes[0], 0) if transposed else self.axes, repeat(0))
 
     @property
     def inputs(self) -> tuple[int, int | None]:
@@ -175,7 +174,7 @@ def dynamic(scope: Scope) -> list[TensorType]:
     return [TensorType(byte, scope.shape()), TensorType(_FLOAT, ()), TensorType(byte, ())]
 
 
-def _check_bytes(node: Node, dtype: np.dtype[Any]) -> None:
+def _check_bytes(node: Node, dtype: np.dtype) -> None:
     if dtype not in BYTES:
         rule = f"integers of type {dtype}; quantized values are int8 or uint8"
         raise Unimplemented(f"{node}: {rule}")
@@ -212,7 +211,7 @@ def _check_scale(scope: Scope, place: int, *, divides: bool = False) -> None:
         raise ModelError(f"input {place} has a scale of {known[~fits][0]}; it must be {rule}")
 
 
-def _check_zero_point(scope: Scope, place: int, stored: np.dtype[Any]) -> None:
+def _check_zero_point(scope: Scope, place: int, stored: np.dtype) -> None:
     """A zero point has the type of the integers that it belongs to."""
     if scope.node.input(place) and scope.type(place).dtype != stored:
         given = scope.type(place).dtype

@@ -24,14 +24,14 @@ def reduction(scope: Scope) -> list[TensorType]:
         rule = f"{op} of {dtype} is not computed; Cast makes floats of it"
         raise Unimplemented(f"{scope.node}: {rule}")
     axes = reduced_axes(scope)
-    kept = [1 if d in axes else n for d, n in enumerate(shape)]
+    dims = [1 if d in axes else n for d, n in enumerate(shape)]
     if scope.attr("keepdims", 1) != 1:
-        kept = [n for d, n in enumerate(kept) if d not in axes]
-    return scope.result(kept)
+        dims = [n for d, n in enumerate(dims) if d not in axes]
+    return scope.result(dims)
 
 
 def reduced_axes(scope: Scope) -> tuple[int, ...]:
-    """The axes of a reduction, counted from the front and in order: all where none is given, unless
+    """The axes of a reduction, nonnegative and in order: all where none is given, unless
     the node says otherwise."""
     rank = len(scope.shape())
     given = scope.constant(1)

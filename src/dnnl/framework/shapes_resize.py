@@ -23,7 +23,7 @@ _MODES = ("nearest", "linear", "cubic")
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 _MOST = 2**31
 _FIRST = 10
-"""The last operator set with scales alone, of elements that lie where they are divided by them."""
+"""The last operator set with scales alone, which divide the coordinates."""
 
 
 def resize(scope: Scope) -> list[TensorType]:
@@ -104,7 +104,7 @@ def _scaled(old: int, scale: float, begin: Fraction, end: Fraction) -> Interpola
 def _sized(
     old: int, size: int, factor: Fraction | None, begin: Fraction, end: Fraction
 ) -> InterpolatedAxis:
-    """``factor`` is that of all axes where they keep their ratio."""
+    """``factor`` applies to all axes where the aspect ratio is fixed."""
     if factor is None:
         return InterpolatedAxis(old, size, Fraction(size, max(1, old)), Fraction(size), begin, end)
     return InterpolatedAxis(
@@ -113,7 +113,7 @@ def _sized(
 
 
 def _factors(scope: Scope, old: Sequence[int], sizes: Sequence[int]) -> list[Fraction | None]:
-    """The one factor of all axes where the ratio between them is kept."""
+    """The one factor of all axes for a fixed aspect ratio."""
     policy = _name(scope, "keep_aspect_ratio_policy", "stretch", _POLICIES)
     if policy == "stretch" or not sizes or 0 in old:
         return [None] * len(sizes)

@@ -31,7 +31,7 @@ from dnnl.framework.operators import OPERATORS, check_form, row_name
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, converted
 from dnnl.framework.shapes import Scope
 from dnnl.framework.shapes_quantized import check_parameters
-from dnnl.runtime.storage import check_room
+from dnnl.runtime.storage import check_capacity
 from dnnl.types.layout_input import read_sequence
 
 _AS_FILES_HAVE_THEM = frozenset(
@@ -80,11 +80,11 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
 
     Raises InvalidArguments for shapes that are open or contradict the declared ones, Unimplemented
     with one reason for each operator that is not known, ModelError for sizes that do not fit
-    together.
+    at once.
     """
     constants: dict[str, Array] = dict(graph.constants)
     types: dict[str, TensorType] = {}
-    kept: list[Node] = []
+    nodes: list[Node] = []
     inputs = _bound(graph.inputs, {} if input_shapes is None else input_shapes)
     known = replace(graph, inputs=inputs, constants=constants, types=types, defaults={})
     check_operators(graph)
@@ -93,32 +93,32 @@ def specialize(graph: Graph, input_shapes: Mapping[str, Shape] | None = None) ->
             check_form(node)
             folded = constant_results(node, known)
             if folded is None:
-                kept.append(node)
+                nodes.append(node)
                 types.update(_infer(node, known))
             else:
                 constants.update(folded)
-    return replace(known, nodes=tuple(kept)).pruned()
+    return replace(known, nodes=tuple(nodes)).pruned()
 
 
 def fold_constants(graph: Graph) -> Graph:
     """The graph without nodes whose sources are constant, as what passes write may be."""
     constants = dict(graph.constants)
     known = replace(graph, constants=constants)
-    kept = []
+    nodes = []
     for node in graph.nodes:
         written = JOINT in node.name and node.op not in _AS_FILES_HAVE_THEM
         with blamed_on(node):
             folded = None if written else constant_results(node, known)
         if folded is None:
-            kept.append(node)
+            nodes.append(node)
         else:
             constants.update(folded)
-    return replace(known, nodes=tuple(kept)).pruned()
+    return replace(known, nodes=tuple(nodes)).pruned()
 
 
 def rebatched(graph: Graph, batch: int) -> Graph:
     """The graph with ``batch`` as the first size of every input, and wherever else the name of one
-    stands.
+    is.
 
     Reshape targets that spell the old batch as their first size follow.
 
@@ -206,9 +206,9 @@ def _bound(inputs: Mapping[str, TensorType], shapes: Mapping[str, Shape]) -> dic
 def _named_sizes(
     inputs: Mapping[str, TensorType], sizes: Mapping[str, tuple[int | str, ...]]
 ) -> dict[str, int]:
-    """What the names in the declared shapes stand for.
+    """The sizes of the names in the declared shapes.
 
-    Raises InvalidArguments where one would stand for two sizes.
+    Raises InvalidArguments where one would have two sizes.
     """
     named: dict[str, tuple[int, str]] = {}
     for name, given in sizes.items():
@@ -272,12 +272,12 @@ def check_operators(graph: Graph) -> None:
             unknown.setdefault(row_name(node), []).append(node.name)
     if unknown:
         reasons = [
-            f"operator {operator} of {_counted(names)}" for operator, names in unknown.items()
+            f"operator {operator} of {_summarized(names)}" for operator, names in unknown.items()
         ]
         raise Unimplemented("the model uses operators that this runner does not know", reasons)
 
 
-def _counted(names: Sequence[str]) -> str:
+def _summarized(names: Sequence[str]) -> str:
     first = f"node {names[0]!r}"
     return first if len(names) == 1 else f"{len(names)} nodes, the first is {first}"
 
@@ -319,7 +319,7 @@ def evaluate(node: Node, feeds: Mapping[str, Array], opset: int) -> dict[str, Ar
     model = helper.make_model(body, opset_imports=[helper.make_operatorsetid("", opset)])
     if node.op in _GROWING:
         elements = _GROWING[node.op](*(feeds[value] for value in node.reads))
-        check_room(elements * _element_bytes(node, feeds))
+        check_capacity(elements * _element_bytes(node, feeds))
     try:
         with np.errstate(all="ignore"):
             arrays: Any = ReferenceEvaluator(model).run(None, dict(feeds))

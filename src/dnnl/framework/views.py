@@ -30,7 +30,7 @@ def sink_views(graph: Graph) -> Graph:
 
 
 class _Mover:
-    """The nodes so far, elementwise ones as early as they can stand."""
+    """The nodes so far, elementwise ones as early as possible."""
 
     def __init__(self, graph: Graph) -> None:
         self.types, self.constants = dict(graph.types), dict(graph.constants)

@@ -12,7 +12,7 @@ from dnnl.framework.graph import JOINT, Array, Graph, Node, Shape, TensorType
 
 
 class Writer:
-    """Collects the nodes that stand for one node, with their types and constants."""
+    """Collects the nodes that replace one node, with their types and constants."""
 
     def __init__(self, node: Node, graph: Graph) -> None:
         self.node, self.graph = node, graph
@@ -27,7 +27,7 @@ class Writer:
         inputs: tuple[str, ...],
         shape: Shape,
         attrs: Mapping[str, Any] | None = None,
-        dtype: np.dtype[Any] | None = None,
+        dtype: np.dtype | None = None,
     ) -> str:
         """Append a node and return the name of its result, of the node's data type if no other is
         given."""
@@ -36,13 +36,13 @@ class Writer:
         self.types[name] = TensorType(dtype or self.dtype, shape)
         return name
 
-    def constant(self, array: Any, dtype: np.dtype[Any] | None = None) -> str:
+    def constant(self, array: Any, dtype: np.dtype | None = None) -> str:
         """The name of a new constant, of the node's data type if no other is asked for."""
         name = f"{self.node.name}{JOINT}constant{len(self.constants)}"
         self.constants[name] = np.asarray(array).astype(dtype or self.dtype)
         return name
 
-    def reshape(self, value: str, shape: Shape, dtype: np.dtype[Any] | None = None) -> str:
+    def reshape(self, value: str, shape: Shape, dtype: np.dtype | None = None) -> str:
         """``value`` in another shape."""
         return self.add("Reshape", (value,), shape, {"shape": shape}, dtype)
 
@@ -52,7 +52,7 @@ class Writer:
         del self.types[value]
 
     def finish(self) -> None:
-        """The last result is that of the node itself; a node alone keeps its name."""
+        """The last result is that of the node itself; a single node has its name."""
         last = replace(self.nodes[-1], outputs=self.node.outputs[:1])
         if len(self.nodes) == 1:
             last = replace(last, name=self.node.name)

@@ -360,7 +360,7 @@ def fpmath(value: str) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """Elements that become zero by chance, and what an execution is told of it; ``tag`` is the
+    """Elements that are dropped at random, and where its parameters come from; ``tag`` is the
     layout of the mask, ``undef`` for none. An offset of 0 is not passed on."""
 
     probability: Number
@@ -386,7 +386,7 @@ def dropout(value: str) -> Dropout | Text:
     given += _PLAIN_DROPOUT[len(given) - 1 :]
     probability, seed, layout, offset, host = given
     if not 0 <= probability <= 1:
-        raise ValueError("a probability lies between 0 and 1")
+        raise ValueError("a probability is between 0 and 1")
     return Dropout(probability, seed, str(layout), offset, bool(host), value)
 
 

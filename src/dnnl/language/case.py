@@ -101,7 +101,7 @@ def tensor(dims: Sequence[int], data_type: DataType, tag: object, strides: str =
 
 
 def bias_type(case: CaseValues) -> DataType | None:
-    """The type of a bias, f32 (f64 beside f64) where it is left open; None where there is none."""
+    """The type of a bias, f32 (f64 with f64) where it is left open; None where there is none."""
     direction, kind = str(case["dir"]), case["bia-dt"]
     if kind is DataType.undef and direction in ("FWD_B", "BWD_WB"):
         kind = DataType.f64 if case.part("dt", 2) is DataType.f64 else DataType.f32

@@ -46,7 +46,7 @@ class Grammar:
         """Read a problem; raises BadValue."""
         return _parse(self, token)
 
-    def told(self, text: str) -> str:
+    def from_line(self, text: str) -> str:
         """The problem as a case writes it, out of that of a verbose line."""
         return text
 
@@ -100,7 +100,7 @@ class Descriptor:
         keys = "oikspd" if self.grammar.window == "up" else "iokspd"
         columns = zip(*(self.spatial(key) for key in keys), strict=True)
         needed = [((o - 1) * s - i + (k - 1) * (d + 1) + 1 - p, s) for i, o, k, s, p, d in columns]
-        return tuple(0 if -step < room < 0 else room for room, step in needed)
+        return tuple(0 if -step < pad < 0 else pad for pad, step in needed)
 
     def with_batch(self, batch: int) -> Descriptor:
         """The problem with another batch size."""
@@ -192,7 +192,7 @@ def _deduce(token: str, grammar: Grammar, numbers: dict[str, float], letter: str
     mentioned = i in numbers
     if not grammar.window:
         if mentioned != (o in numbers) and o in grammar.spatial:
-            raise BadValue(f"problem {token!r}: {i} and {o} go together")
+            raise BadValue(f"problem {token!r}: {i} and {o} need each other")
         return
     any_given = any(key in numbers for key in (i, o, k, s, p, d))
     if any_given:
@@ -203,11 +203,11 @@ def _deduce(token: str, grammar: Grammar, numbers: dict[str, float], letter: str
     source, reach, step = numbers[i], (numbers[k] - 1) * (numbers[d] + 1) + 1, numbers[s]
     if o not in numbers:
         numbers.setdefault(p, 0)
-        room = 2 * numbers[p]
+        padding = 2 * numbers[p]
         if grammar.window == "down":
-            numbers[o] = (source - reach + room) // step + 1
+            numbers[o] = (source - reach + padding) // step + 1
         else:
-            numbers[o] = (source - 1) * step + reach - room
+            numbers[o] = (source - 1) * step + reach - padding
     elif p not in numbers:
         low, high = (source, numbers[o]) if grammar.window == "down" else (numbers[o], source)
         numbers[p] = int(((high - 1) * step - low + reach) / 2)

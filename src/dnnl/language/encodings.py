@@ -1,4 +1,4 @@
-"""The options of cases that say how a tensor is kept in several buffers, as data."""
+"""The options of cases that say in which buffers a tensor is stored, as data."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Groups:
         return self.text
 
     def number(self, weights: Sequence[int]) -> int:
-        """How many groups there are beside weights of these dims."""
+        """The number of groups for weights of these dims."""
         return self.count or (weights[0] if len(weights) > 2 else _GROUP_COUNT)
 
     def sizes(self, total: int, count: int) -> list[int]:

@@ -36,12 +36,12 @@ from dnnl.language.verbose import OperationLine, Tensor
 from dnnl.types.kinds import Alg
 
 Problem = Shapes | Descriptor
-Told = Callable[[OperationLine], str | None]
+FromLine = Callable[[OperationLine], str | None]
 """The value of an option in a verbose line; None where the line does not say it."""
 Selector = Callable[[OperationLine], Sequence[Tensor]]
 
 
-def _untold(_: OperationLine) -> None:
+def _absent(_: OperationLine) -> None:
     return None
 
 
@@ -58,7 +58,7 @@ class Option:
     name: str
     default: str
     parse: Parser
-    told: Told = _untold
+    from_line: FromLine = _absent
     always: bool = False
     layout: bool = False
     names: tuple[str, ...] = ()
@@ -76,14 +76,14 @@ class Option:
 class Driver:
     """What one driver reads: its options in the order of the loops, and its problems.
 
-    ``told`` says whether verbose lines tell enough to make a case of them, ``matched`` whether the
+    ``replayable`` says whether a verbose line determines a case, ``matched`` whether the
     option ``match`` looks at its cases.
     """
 
     name: str
     options: tuple[Option, ...]
     problem: Dims | Grammar
-    told: bool = True
+    replayable: bool = True
     matched: bool = True
     order: tuple[int, ...] = field(init=False, repr=False)
     """The places of the options in the order in which repro lines have them."""
@@ -161,17 +161,17 @@ def types(
     ``joined`` writes the one that all share once.
     """
 
-    def told(line: OperationLine) -> str:
+    def from_line(line: OperationLine) -> str:
         kinds = [tensor.data_type for tensor in of(line)]
         return kinds[0] if joined and len(set(kinds)) == 1 else ":".join(kinds)
 
     allowed = tuple(counts)
     parse = data_type if allowed == (1,) else several(data_type, allowed)
-    return Option(name, default, parse, told, layout=True)
+    return Option(name, default, parse, from_line, layout=True)
 
 
 def open_tag(tensor: Tensor) -> str:
-    """The tag, any where the library chose it or where more than elements lies in memory."""
+    """The tag; ``any`` where the library chose it or the memory has more than elements."""
     return "any" if "a" in tensor.letters or tensor.compensated else tensor.tag
 
 
@@ -187,19 +187,19 @@ def tags(
     parse: Parser = tag,
     spelled: Callable[[Tensor], str] = open_tag,
 ) -> Option:
-    """The layouts of the tensors ``of`` a line, where all of them lie dense."""
+    """The layouts of the tensors ``of`` a line, where all of them are dense."""
 
-    def told(line: OperationLine) -> str | None:
+    def from_line(line: OperationLine) -> str | None:
         tensors = of(line)
         if any(tensor.strides or tensor.format_kind == "sparse" for tensor in tensors):
             return None
         return ":".join(map(spelled, tensors))
 
-    return Option(name, default, parse, told, layout=True)
+    return Option(name, default, parse, from_line, layout=True)
 
 
 def strides(of: Selector, count: int, spelled: Callable[[Tensor], str] = open_tag) -> Option:
-    """The strides of ``count`` tensors, empty for those that lie dense."""
+    """The strides of ``count`` tensors, empty for dense ones."""
 
     def parse(value: str) -> Text:
         if value and value.count(":") != count - 1:
@@ -208,13 +208,13 @@ def strides(of: Selector, count: int, spelled: Callable[[Tensor], str] = open_ta
             raise ValueError("expected numbers with an x between them")
         return Text(value)
 
-    def told(line: OperationLine) -> str | None:
+    def from_line(line: OperationLine) -> str | None:
         tensors = of(line)
         if not any(tensor.strides for tensor in tensors):
             return None
         return ":".join("" if spelled(tensor) == "any" else tensor.strides for tensor in tensors)
 
-    return Option("strides", "", parse, told, layout=True)
+    return Option("strides", "", parse, from_line, layout=True)
 
 
 def auxiliary(name: str, default: str, parse: Parser, names: Iterable[str] = ()) -> Option:
@@ -228,7 +228,7 @@ def algorithm(default: str, names: dict[str, str], lacking: Iterable[str] = ()) 
     in any case, and means the short one; ``lacking`` are those that only oneDNN has."""
     known = {verbose: name for name, verbose in reversed(names.items())}
 
-    def told(line: OperationLine) -> str | None:
+    def from_line(line: OperationLine) -> str | None:
         alg = line.aux.get("alg")
         if alg is not None and alg not in known:
             listed = ", ".join(known)
@@ -245,7 +245,7 @@ def algorithm(default: str, names: dict[str, str], lacking: Iterable[str] = ()) 
         name = short.get(spelled, spelled)
         return Named.of(name, names[name])
 
-    return Option("alg", default, read, told, names=tuple(names))
+    return Option("alg", default, read, from_line, names=tuple(names))
 
 
 def function(default: str, known: Mapping[str, Alg]) -> Option:
@@ -260,12 +260,12 @@ def function(default: str, known: Mapping[str, Alg]) -> Option:
 
 
 def flags(known: str) -> Option:
-    """The flags of a normalization; version 2 had one for scale and shift together."""
+    """The flags of a normalization; version 2 had one flag for scale and shift."""
 
-    def told(line: OperationLine) -> str | None:
+    def from_line(line: OperationLine) -> str | None:
         return line.aux.get("flags", "").replace("S", "CH") or None
 
-    return Option("flags", "", letters(known), told)
+    return Option("flags", "", letters(known), from_line)
 
 
 class AppendedSums(Text):
@@ -287,7 +287,7 @@ def appended_sums(name: str) -> Option:
     form = "s8s8_comp:MASK, zp_comp:MASK or both with a + between them"
     check = matching(r"((s8s8|zp)_comp:[0-9]+(\+(?!$)|$))*", form)
 
-    def told(line: OperationLine) -> str | None:
+    def from_line(line: OperationLine) -> str | None:
         if line.source.compensated:
             raise BadValue("no case can be made of a reorder from weights with compensation")
         if ":sa" in line.target.extra:
@@ -296,7 +296,7 @@ def appended_sums(name: str) -> Option:
         given = {name: masks[key] for name, key in _SUM_MASKS.items() if key in masks}
         return "+".join(f"{name}:{mask}" for name, mask in given.items()) or None
 
-    return Option(name, "", lambda value: AppendedSums(check(value)), told)
+    return Option(name, "", lambda value: AppendedSums(check(value)), from_line)
 
 
 _DIRECTIONS = {

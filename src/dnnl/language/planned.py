@@ -13,7 +13,7 @@ from dnnl.language.values import direction, flag, integer, letters, several, tex
 
 @dataclass(frozen=True)
 class Planned:
-    """An operation: its kind, the driver of its cases, and what it does in a few words."""
+    """An operation: its kind, the driver of its cases, and a short summary."""
 
     kind: str
     driver: Driver
@@ -39,9 +39,11 @@ PLANNED = (
                 ("l", "t", "mb", "sic", "slc", "dhc", "dic"), (), defaults={"l": 1, "t": 1},
                 need=("sic",), follows={"slc": "sic", "dhc": "sic", "dic": "dhc"},
             ),
-            told=False, matched=False,
+            replayable=False, matched=False,
         ),
         "recurrent network, step by step",
     ),
-    Planned("zeropad", Driver("zeropad", (DT, TAG), Dims(), told=False), "zeros in the padding"),
+    Planned(
+        "zeropad", Driver("zeropad", (DT, TAG), Dims(), replayable=False), "zeros in the padding"
+    ),
 )  # fmt: skip

@@ -16,8 +16,7 @@ _DIMS = re.compile(r"[0-9]+(x[0-9]+)*")
 
 @dataclass(frozen=True)
 class Shapes:
-    """The dims of one or more tensors, the name that the case was given, and the word between the
-    tensors where the problem is told."""
+    """The dims of one or more tensors, the name of the case, and what joins tensors in prose."""
 
     tensors: tuple[Sizes, ...]
     name: str = ""
@@ -82,7 +81,7 @@ class Dims:
             raise BadValue(f"problem {token!r}: {rule}")
         return Shapes(tensors, name, self.between)
 
-    def told(self, text: str) -> str:
+    def from_line(self, text: str) -> str:
         """The problem as a case writes it, out of that of a verbose line; version 2 gave a product
         the sizes of its result as well."""
         return ":".join(text.split(":")[: self.high])

@@ -21,7 +21,7 @@ _META_TOKEN = re.compile(r"[0-9]+[a-z]|[A-Za-z]")
 def expand(tag: str, ndims: int) -> str:
     """The tag of a tensor with ``ndims`` dimensions.
 
-    ``x`` stands for the letters behind the highest small one; then letters that name no dimension
+    ``x`` means the letters behind the highest small one; then letters that name no dimension
     are cut, with their blocks: ``aBx16b`` is ``aBcd16b`` for four dimensions, ``axb`` is ``a`` for
     one. ``y`` is an ``x`` after which the last two letters are swapped: ``aby`` is ``abdc``. Other
     tags stay as they are.

@@ -30,7 +30,7 @@ MANY = range(1, 1025)
 
 
 class Lacking(ValueError):
-    """A value of the language that stands for something which this library does not have."""
+    """A value of the language for something that this library does not support."""
 
 
 class Text(str):
@@ -38,7 +38,7 @@ class Text(str):
 
 
 class Lacked(Text):
-    """The text of a value that stands for what this library does not have; ``reason`` names it."""
+    """The text of an unsupported value; ``reason`` names it."""
 
     reason: str
 
@@ -147,7 +147,7 @@ def one_of(*names: str) -> Parser:
 
 
 def matching(pattern: str, form: str) -> Parser:
-    """Text that a regular expression matches; ``form`` says in words what that is."""
+    """Text that a regular expression matches; ``form`` describes it in messages."""
 
     def parse(value: str) -> Text:
         if not re.fullmatch(pattern, value):

@@ -24,7 +24,7 @@ FIELDS = (
     "engine", "primitive", "implementation", "propagation", "memory descriptors", "attributes",
     "auxiliary", "problem", "time",
 )  # fmt: skip
-"""What stands behind the event of an operation."""
+"""The suffixes of an operation's event."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Tensor:
     """One descriptor of a line.
 
     ``letters`` are its flags (a: its layout was left open, p: padded), ``strides`` is empty where
-    elements lie dense, ``extra`` says what is kept beside the elements (``f0``: nothing). A tensor
+    elements are dense, ``extra`` says what is stored with the elements (``f0``: nothing). A tensor
     with an encoding has its name as ``tag``, and its ``numbers``.
     """
 
@@ -53,7 +53,7 @@ class Tensor:
 
     @property
     def compensated(self) -> dict[str, int]:
-        """The masks of the compensation that lies behind the elements, ``s8m`` and ``zpm``."""
+        """The masks of the compensation stored behind the elements, ``s8m`` and ``zpm``."""
         found = re.findall("(s8m|zpm)([0-9]+)", self.extra)
         return {name: int(mask) for name, mask in found}
 

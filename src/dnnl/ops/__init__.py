@@ -2,10 +2,10 @@
 
 Names and arguments are those of NumPy, SciPy and ``torch.nn.functional``. Arrays may have any
 strides; the result is a new row-major array of the first one's kind, or is written to ``out``. The
-primitive of each set of shapes, strides, types and parameters is made once and kept.
+primitive of each set of shapes, strides, types and parameters is created once and cached.
 
 Types of results are those of NumPy 2, or of PyTorch where its tensors come first: integers wrap,
-quotients, means and elementary functions of integers are floats, and a number beside an array has
+quotients, means and elementary functions of integers are floats, a Python number with an array has
 the array's type where that holds it. Lists, and numbers by themselves, are f32. What NumPy and
 PyTorch have for floats alone refuses integers. Integers in a wider type come by ``dtype``, where a
 function has it, or by an ``out`` of that type; floats are rounded to an ``out`` of integers."""

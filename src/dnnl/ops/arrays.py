@@ -5,20 +5,27 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.ops.promotion import is_number, rules_of
+from dnnl.runtime.dlpack import Exporter
 from dnnl.runtime.memory import Memory
-from dnnl.runtime.wrap import array_of
+from dnnl.runtime.wrap import ArrayLike, array_of
 from dnnl.types.dtype import DataType
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
+
+Out: TypeAlias = Array | Exporter | None
+"""A writable array for the result, or None for a new one."""
+
+Result: TypeAlias = Any
+"""``out``, or a new array of the library of the first argument: only the call knows which."""
 
 
-def lent(source: Any, argument: str) -> Array:
+def lent(source: ArrayLike, argument: str) -> Array:
     """A NumPy array of the same memory, or a copy where strides are negative or odd,
     or what is stored are the negated numbers.
 
@@ -32,8 +39,8 @@ def lent(source: Any, argument: str) -> Array:
     return array if _is_plain(array) else np.ascontiguousarray(array)
 
 
-def lent_together(sources: Sequence[Any], arguments: Sequence[str]) -> list[Array]:
-    """Each source as an array; a number beside arrays has the type that their library gives it."""
+def arrays_of(sources: Sequence[ArrayLike], arguments: Sequence[str]) -> list[Array]:
+    """Each source as an array; Python numbers take the type that the arrays' library gives them."""
     pairs = list(zip(sources, arguments, strict=True))
     found = [None if is_number(source) else lent(source, name) for source, name in pairs]
     models = [(a.dtype, name) for a, name in zip(found, arguments, strict=True) if a is not None]
@@ -50,7 +57,7 @@ def lent_together(sources: Sequence[Any], arguments: Sequence[str]) -> list[Arra
     return arrays
 
 
-def data_type_of(dtype: np.dtype[Any], argument: str) -> DataType:
+def data_type_of(dtype: np.dtype, argument: str) -> DataType:
     """The data type of a NumPy type, refused in the name of an argument."""
     try:
         return DataType.from_numpy(dtype)
@@ -58,14 +65,14 @@ def data_type_of(dtype: np.dtype[Any], argument: str) -> DataType:
         raise InvalidArguments(argument, str(dtype), error.rule, error.hint) from None
 
 
-def type_of(source: Any, argument: str) -> np.dtype[Any]:
+def type_of(source: ArrayLike, argument: str) -> np.dtype:
     """The NumPy type of an array."""
     array = source if isinstance(source, np.ndarray) else lent(source, argument)
-    dtype: np.dtype[Any] = array.dtype
+    dtype: np.dtype = array.dtype
     return dtype
 
 
-def _made(source: Any, dtype: np.dtype[Any], argument: str) -> Array:
+def _made(source: ArrayLike, dtype: np.dtype, argument: str) -> Array:
     """Numbers as an array of a type that holds them."""
     try:
         with np.errstate(over="ignore"):
@@ -79,7 +86,7 @@ def _made(source: Any, dtype: np.dtype[Any], argument: str) -> Array:
     return array
 
 
-def written(out: Any) -> Array:
+def written(out: Array | Exporter) -> Array:
     """A NumPy array of the memory of ``out``, to be written."""
     array = array_of(out, "out")
     if not _is_plain(array) or not array.flags.writeable:
@@ -88,7 +95,7 @@ def written(out: Any) -> Array:
     return array
 
 
-def same_kind(result: Array, like: Any) -> Any:
+def same_kind(result: Array, like: ArrayLike | None) -> Result:
     """A result for who passed ``like``: NumPy's, or by DLPack what its library makes of it."""
     if isinstance(like, Memory):
         return Memory.from_numpy(result)
@@ -104,7 +111,7 @@ def same_kind(result: Array, like: Any) -> Any:
 
 
 def address_of(array: Array) -> int:
-    """Where the first element lies; ``array.ctypes`` takes three times as long."""
+    """The address of the first element; ``array.ctypes`` takes three times as long."""
     try:
         return ctypes.addressof(ctypes.c_byte.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # read-only, with gaps, or of a type of ml_dtypes

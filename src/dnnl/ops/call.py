@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Array, address_of, lent_together, same_kind, written
+from dnnl.ops.arrays import Array, Out, Result, address_of, arrays_of, same_kind, written
 from dnnl.ops.promotion import is_number
 from dnnl.primitives.desc import Desc
 from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.engine import first_cpu
-from dnnl.runtime.storage import allocating, check_room
+from dnnl.runtime.storage import allocating, check_capacity
 from dnnl.runtime.stream import Stream
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -31,7 +31,7 @@ class Problem:
     """What a call computes: a description, the argument of each array, and the result's shape.
 
     Arrays are converted to the types that the description has. ``result`` is the type of the result
-    where dst has another one, whose elements are then cast: integers keep their lower bits. Without
+    where dst has another one, whose elements are then cast: integers wrap around. Without
     a description each element of the result is ``fill``.
     """
 
@@ -46,7 +46,7 @@ class Problem:
 Describe = Callable[..., Problem]
 """The problem of a list of descriptors, one for each array, and of parameters."""
 
-_Kind = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]
+_Kind = tuple[tuple[int, ...], tuple[int, ...], np.dtype]
 """The shape, the strides in bytes and the type of an array."""
 
 
@@ -62,10 +62,10 @@ class _Call:
     primitive: Primitive | None
     order: tuple[int, ...]
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     in_place: frozenset[int] = frozenset()
-    casts: tuple[np.dtype[Any], ...] = ()
-    held: np.dtype[Any] | None = None
+    casts: tuple[np.dtype, ...] = ()
+    held: np.dtype | None = None
     fill: float = 0.0
 
     def run(self, given: Sequence[Array], result: Array) -> None:
@@ -89,20 +89,21 @@ class _Call:
 @allocating
 def call(
     describe: Describe,
-    arrays: tuple[Any, ...],
-    params: tuple[Any, ...],
-    out: Any = None,
+    arrays: Sequence[ArrayLike],
+    params: tuple[Hashable, ...],
+    out: Out = None,
     names: tuple[str, ...] = ("x",),
-) -> Any:
+) -> Result:
     """The result for arrays, in ``out`` if that is given, else in a new array of the first's kind.
 
     ``params`` are hashable, and ``names`` are what the arrays are called in errors.
     """
-    given: Sequence[Array] = arrays
+    given: list[Array] = []
     for array in arrays:
         if type(array) is not np.ndarray or not array.flags.c_contiguous:
-            given = lent_together(arrays, names)
+            given = arrays_of(arrays, names)
             break
+        given.append(array)
     if out is None:
         made = _made(describe, names, _kinds(given), None, params)
         result = np.empty(made.shape, made.dtype)
@@ -117,11 +118,13 @@ def call(
     return same_kind(result, next((each for each in arrays if not is_number(each)), None))
 
 
-def present(arrays: Mapping[str, Any], **optional: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+def present(
+    arrays: Mapping[str, ArrayLike], **optional: ArrayLike | None
+) -> tuple[list[ArrayLike], tuple[str, ...]]:
     """Arrays by name and those of the optional ones that are given, as `call` takes them: the
     arrays, their names."""
     given = {name: array for name, array in optional.items() if array is not None}
-    return (*arrays.values(), *given.values()), (*arrays, *given)
+    return [*arrays.values(), *given.values()], (*arrays, *given)
 
 
 def dense(dims: Sequence[int], like: MemoryDesc) -> MemoryDesc:
@@ -145,7 +148,7 @@ def _made(
     names: tuple[str, ...],
     kinds: tuple[_Kind, ...],
     out: _Kind | None,
-    params: tuple[Any, ...],
+    params: tuple[Hashable, ...],
 ) -> _Call:
     descs = [_described(name, *kind) for name, kind in zip(names, kinds, strict=True)]
     problem = describe(descs, None, *params)
@@ -161,7 +164,7 @@ def _made(
     held = pd.dst_desc.data_type.numpy
     dtype = dtype or (held if problem.result is None else problem.result.numpy)
     if out is None:
-        check_room(pd.dst_desc.size)
+        check_capacity(pd.dst_desc.size)
     primitive = Primitive(pd)
     taken = tuple(pd.arg_desc(argument).data_type.numpy for argument in problem.arguments)
     places = (*problem.arguments, int(Arg.DST))
@@ -191,7 +194,7 @@ def _into(
     describe: Describe,
     names: tuple[str, ...],
     given: Sequence[Array],
-    params: tuple[Any, ...],
+    params: tuple[Hashable, ...],
 ) -> tuple[_Call, list[Array]]:
     """What writes ``result``, and the arrays: copies of those that share memory with it, where they
     are not element for element what a primitive may overwrite."""
@@ -216,7 +219,7 @@ def _copied(given: Sequence[Array], places: set[int]) -> list[Array]:
 
 
 def _described(
-    name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+    name: str, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
 ) -> MemoryDesc:
     # Of a dimension of size 1 NumPy allows any stride.
     steps = [abs(stride) // dtype.itemsize for stride in strides]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, present
 from dnnl.ops.products import operands
 from dnnl.ops.promotion import Rules, rules_of, widened
@@ -13,6 +13,7 @@ from dnnl.ops.reading import check_ndims, check_window, read_sizes
 from dnnl.primitives.convolution import ConvolutionDesc
 from dnnl.primitives.deconvolution import DeconvolutionDesc
 from dnnl.primitives.parameters import Whole
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -26,7 +27,7 @@ def _typed(
     descs: Sequence[MemoryDesc], dst: MemoryDesc | None, rules: Rules, shape: Sequence[int]
 ) -> tuple[DataType, list[MemoryDesc], MemoryDesc]:
     """The type of a convolution, its sources and dst: integers of 8 bits wrap as in `matmul`."""
-    kind = widened(rules.together(("x", "weight", "bias"), descs), dst)
+    kind = widened(rules.common_type(("x", "weight", "bias"), descs), dst)
     given, left = operands(kind, descs, dst, shape)
     if not kind.is_float and given[0].data_type.bits > _BYTE:
         hint = "convert it, or pass an out of floats"
@@ -36,15 +37,15 @@ def _typed(
 
 def _convolved(
     count: int,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
     groups: int,
-    out: Any,
-) -> Any:
+    out: Out,
+) -> Result:
     given = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     sizes = tuple(read_sizes(name, value, count, low) for name, value, low in given)
     arrays, names = present({"x": x, "weight": weight}, bias=bias)
@@ -91,15 +92,15 @@ def _convolution(
 
 
 def conv1d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     stride: Sizes = 1,
     padding: Sizes = 0,
     dilation: Sizes = 1,
     groups: int = 1,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The convolution of x [N, C, W] with weight [K, C / groups, k], as torch has it: dilation 1 is
     dense, the padding the same on both sides.
 
@@ -110,15 +111,15 @@ def conv1d(
 
 
 def conv2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     stride: Sizes = 1,
     padding: Sizes = 0,
     dilation: Sizes = 1,
     groups: int = 1,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The convolution of x [N, C, H, W] with weight [K, C / groups, h, w], as torch has it:
     dilation 1 is dense, the padding the same on both sides.
 
@@ -129,15 +130,15 @@ def conv2d(
 
 
 def conv3d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     stride: Sizes = 1,
     padding: Sizes = 0,
     dilation: Sizes = 1,
     groups: int = 1,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The convolution of x [N, C, D, H, W] with weight [K, C / groups, d, h, w], as torch has it:
     dilation 1 is dense, the padding the same on both sides.
 
@@ -149,16 +150,16 @@ def conv3d(
 
 def _transposed(
     count: int,
-    x: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None,
+    stride: Sizes,
+    padding: Sizes,
+    output_padding: Sizes,
     groups: int,
-    dilation: Any,
-    out: Any,
-) -> Any:
+    dilation: Sizes,
+    out: Out,
+) -> Result:
     given = (
         ("stride", stride, 1),
         ("padding", padding, 0),
@@ -214,16 +215,16 @@ def _deconvolution(
 
 
 def conv_transpose1d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     stride: Sizes = 1,
     padding: Sizes = 0,
     output_padding: Sizes = 0,
     groups: int = 1,
     dilation: Sizes = 1,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The transpose of a convolution, of x [N, C, W] with weight [C, K / groups, k], as
     torch has it: the padding is cut off on both sides, the output padding is added behind.
 
@@ -234,16 +235,16 @@ def conv_transpose1d(
 
 
 def conv_transpose2d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     stride: Sizes = 1,
     padding: Sizes = 0,
     output_padding: Sizes = 0,
     groups: int = 1,
     dilation: Sizes = 1,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The transpose of a convolution, of x [N, C, H, W] with weight [C, K / groups, h, w], as
     torch has it: the padding is cut off on both sides, the output padding is added behind.
 
@@ -254,16 +255,16 @@ def conv_transpose2d(
 
 
 def conv_transpose3d(
-    x: Any,
-    weight: Any,
-    bias: Any = None,
+    x: ArrayLike,
+    weight: ArrayLike,
+    bias: ArrayLike | None = None,
     stride: Sizes = 1,
     padding: Sizes = 0,
     output_padding: Sizes = 0,
     groups: int = 1,
     dilation: Sizes = 1,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The transpose of a convolution, of x [N, C, D, H, W] with weight [C, K / groups, d, h, w], as
     torch has it: the padding is cut off on both sides, the output padding is added behind.
 

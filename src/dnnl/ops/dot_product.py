@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Array, lent, same_kind
+from dnnl.ops.arrays import Array, Out, Result, lent, same_kind
 from dnnl.ops.call import Problem, call, expanded
 from dnnl.ops.elementwise import add, multiply
 from dnnl.ops.normalization import softmax
 from dnnl.ops.products import matmul, product
 from dnnl.runtime.storage import allocating
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.layout_input import read_bool, read_float
@@ -24,14 +24,14 @@ Shape = tuple[int, ...]
 
 @allocating
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    attn_mask: ArrayLike | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """softmax(query @ key.T * scale + attn_mask) @ value, which PyTorch calls
     ``scaled_dot_product_attention``.
 
@@ -102,7 +102,7 @@ def _shape(query: Shape, key: Shape, value: Shape) -> Shape:
     return (*batch, query[-2], key[-2])
 
 
-def _masks(attn_mask: Any, is_causal: bool, shape: Shape) -> tuple[Array, ...]:
+def _masks(attn_mask: ArrayLike | None, is_causal: bool, shape: Shape) -> tuple[Array, ...]:
     """What is added to the products: at most one array."""
     if is_causal:
         if attn_mask is not None:
@@ -118,8 +118,8 @@ def _masks(attn_mask: Any, is_causal: bool, shape: Shape) -> tuple[Array, ...]:
     return (_added(mask) if mask.dtype == np.bool_ else mask,)
 
 
-def _added(kept: Array) -> Array:
-    return np.where(kept, np.float32(0), np.float32(-np.inf))
+def _added(allowed: Array) -> Array:
+    return np.where(allowed, np.float32(0), np.float32(-np.inf))
 
 
 def _scores(

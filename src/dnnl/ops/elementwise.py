@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import type_of
+from dnnl.ops.arrays import Out, Result, type_of
 from dnnl.ops.call import Problem, call, dense, expanded
 from dnnl.ops.promotion import (
     TORCH,
@@ -25,6 +24,7 @@ from dnnl.primitives.eltwise import EltwiseDesc
 from dnnl.primitives.exact import ExactDesc
 from dnnl.primitives.parameters import Name
 from dnnl.primitives.prelu import PreluDesc
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -62,12 +62,17 @@ def _of_one(
 
 
 def _function(
-    x: Any, alg: Alg, out: Any, alpha: float = 0.0, beta: float = 0.0, rules: Rules | None = None
-) -> Any:
+    x: ArrayLike,
+    alg: Alg,
+    out: Out,
+    alpha: float = 0.0,
+    beta: float = 0.0,
+    rules: Rules | None = None,
+) -> Result:
     return call(_of_one, (x,), (alg, alpha, beta, rules), out)
 
 
-def _is_integer(x: Any) -> bool:
+def _is_integer(x: ArrayLike) -> bool:
     """Whether an array has integers; truth values are refused."""
     dtype = type_of(x, "x")
     if dtype.kind == "b":
@@ -91,7 +96,7 @@ def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules
     except ValueError:
         rule = f"cannot be broadcast with {descs[0].dims}"
         raise InvalidArguments("y", descs[1].dims, rule) from None
-    kind = rules.together("xy", descs)
+    kind = rules.common_type("xy", descs)
     kind = widened(rules.quotient(kind) if alg is Alg.binary_div else kind, dst)
     if kind.is_float:
         first, second = (expanded(as_real(desc, kind), len(shape)) for desc in descs)
@@ -106,11 +111,11 @@ def _of_two(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, alg: Alg, rules
     return Problem(exact, (Arg.multiple_src(0), Arg.multiple_src(1)), shape)
 
 
-def _binary(x: Any, y: Any, alg: Alg, out: Any) -> Any:
+def _binary(x: ArrayLike, y: ArrayLike, alg: Alg, out: Out) -> Result:
     return call(_of_two, (x, y), (alg, rules_of(x, y)), out, ("x", "y"))
 
 
-def relu(x: Any, out: Any = None) -> Any:
+def relu(x: ArrayLike, out: Out = None) -> Result:
     """max(x, 0).
 
     >>> relu(np.array([-1.0, 2.0], np.float32))
@@ -121,7 +126,7 @@ def relu(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_relu, out)
 
 
-def leaky_relu(x: Any, negative_slope: float = 0.01, out: Any = None) -> Any:
+def leaky_relu(x: ArrayLike, negative_slope: float = 0.01, out: Out = None) -> Result:
     """x where it is positive, else negative_slope * x.
 
     >>> leaky_relu(np.array([-1.0, 2.0], np.float32), 0.5)
@@ -131,7 +136,7 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_relu, out, slope)
 
 
-def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
+def elu(x: ArrayLike, alpha: float = 1.0, out: Out = None) -> Result:
     """x where it is positive, else alpha * (e^x - 1).
 
     >>> elu(np.array([0.0, 2.0], np.float32))
@@ -140,7 +145,7 @@ def elu(x: Any, alpha: float = 1.0, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_elu, out, read_float("alpha", alpha))
 
 
-def silu(x: Any, out: Any = None) -> Any:
+def silu(x: ArrayLike, out: Out = None) -> Result:
     """x / (1 + e^-x).
 
     >>> silu(np.zeros(2, np.float32))
@@ -149,7 +154,7 @@ def silu(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_swish, out, 1.0)
 
 
-def sigmoid(x: Any, out: Any = None) -> Any:
+def sigmoid(x: ArrayLike, out: Out = None) -> Result:
     """1 / (1 + e^-x).
 
     >>> sigmoid(np.zeros(2, np.float32))
@@ -158,7 +163,7 @@ def sigmoid(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_logistic, out, rules=TORCH)
 
 
-def tanh(x: Any, out: Any = None) -> Any:
+def tanh(x: ArrayLike, out: Out = None) -> Result:
     """The hyperbolic tangent.
 
     >>> tanh(np.zeros(2, np.float32))
@@ -167,7 +172,7 @@ def tanh(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_tanh, out, rules=rules_of(x))
 
 
-def exp(x: Any, out: Any = None) -> Any:
+def exp(x: ArrayLike, out: Out = None) -> Result:
     """e^x.
 
     >>> exp(np.zeros(2, np.float32))
@@ -176,7 +181,7 @@ def exp(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_exp, out, rules=rules_of(x))
 
 
-def log(x: Any, out: Any = None) -> Any:
+def log(x: ArrayLike, out: Out = None) -> Result:
     """The natural logarithm.
 
     >>> log(np.ones(2, np.float32))
@@ -185,7 +190,7 @@ def log(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_log, out, rules=rules_of(x))
 
 
-def sqrt(x: Any, out: Any = None) -> Any:
+def sqrt(x: ArrayLike, out: Out = None) -> Result:
     """The square root.
 
     >>> sqrt(np.array([4.0, 9.0], np.float32))
@@ -194,7 +199,7 @@ def sqrt(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_sqrt, out, rules=rules_of(x))
 
 
-def square(x: Any, out: Any = None) -> Any:
+def square(x: ArrayLike, out: Out = None) -> Result:
     """x * x.
 
     >>> square(np.array([-2.0, 3.0], np.float32))
@@ -205,7 +210,7 @@ def square(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_square, out)
 
 
-def absolute(x: Any, out: Any = None) -> Any:
+def absolute(x: ArrayLike, out: Out = None) -> Result:
     """|x|.
 
     >>> absolute(np.array([-2.0, 3.0], np.float32))
@@ -214,7 +219,7 @@ def absolute(x: Any, out: Any = None) -> Any:
     return call(_magnitude, (x,), (), out)
 
 
-def mish(x: Any, out: Any = None) -> Any:
+def mish(x: ArrayLike, out: Out = None) -> Result:
     """x * tanh(ln(1 + e^x)).
 
     >>> mish(np.zeros(2, np.float32))
@@ -223,7 +228,7 @@ def mish(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_mish, out)
 
 
-def gelu(x: Any, approximate: str = "none", out: Any = None) -> Any:
+def gelu(x: ArrayLike, approximate: str = "none", out: Out = None) -> Result:
     """x times the distribution function of the normal distribution at x.
 
     ``approximate`` "tanh" takes a formula with tanh in place of erf.
@@ -235,7 +240,7 @@ def gelu(x: Any, approximate: str = "none", out: Any = None) -> Any:
     return _function(x, alg, out)
 
 
-def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
+def softplus(x: ArrayLike, beta: float = 1.0, out: Out = None) -> Result:
     """ln(1 + e^(beta * x)) / beta.
 
     >>> softplus(np.array([50.0], np.float32))
@@ -244,7 +249,7 @@ def softplus(x: Any, beta: float = 1.0, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_soft_relu, out, read_float("beta", beta))
 
 
-def hardsigmoid(x: Any, out: Any = None) -> Any:
+def hardsigmoid(x: ArrayLike, out: Out = None) -> Result:
     """x / 6 + 1 / 2, held between 0 and 1.
 
     >>> hardsigmoid(np.array([-4.0, 0.0, 4.0], np.float32))
@@ -253,7 +258,7 @@ def hardsigmoid(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_hardsigmoid, out, 1 / 6, 0.5)
 
 
-def hardswish(x: Any, out: Any = None) -> Any:
+def hardswish(x: ArrayLike, out: Out = None) -> Result:
     """x * hardsigmoid(x).
 
     >>> hardswish(np.array([-4.0, 0.0, 4.0], np.float32))
@@ -262,7 +267,7 @@ def hardswish(x: Any, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_hardswish, out, 1 / 6, 0.5)
 
 
-def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
+def clip(x: ArrayLike, a_min: float, a_max: float, out: Out = None) -> Result:
     """x, held between a_min and a_max.
 
     >>> clip(np.array([-4.0, 0.5, 4.0], np.float32), -1, 1)
@@ -276,7 +281,7 @@ def clip(x: Any, a_min: float, a_max: float, out: Any = None) -> Any:
     return _function(x, Alg.eltwise_clip, out, low, high)
 
 
-def prelu(x: Any, weight: Any, out: Any = None) -> Any:
+def prelu(x: ArrayLike, weight: ArrayLike, out: Out = None) -> Result:
     """x where it is positive, else weight * x, with one weight or one for each channel (dimension
     1).
 
@@ -299,7 +304,7 @@ def _prelu(descs: Sequence[MemoryDesc], dst: MemoryDesc | None) -> Problem:
     return Problem(desc, (Arg.SRC, Arg.WEIGHTS), src.dims)
 
 
-def add(x: Any, y: Any, out: Any = None) -> Any:
+def add(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     """x + y, of arrays that are broadcast; integers wrap.
 
     >>> add(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
@@ -308,7 +313,7 @@ def add(x: Any, y: Any, out: Any = None) -> Any:
     return _binary(x, y, Alg.binary_add, out)
 
 
-def subtract(x: Any, y: Any, out: Any = None) -> Any:
+def subtract(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     """x - y, of arrays that are broadcast; integers wrap.
 
     >>> subtract(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
@@ -317,7 +322,7 @@ def subtract(x: Any, y: Any, out: Any = None) -> Any:
     return _binary(x, y, Alg.binary_sub, out)
 
 
-def multiply(x: Any, y: Any, out: Any = None) -> Any:
+def multiply(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     """x * y, of arrays that are broadcast; integers wrap.
 
     >>> multiply(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
@@ -326,7 +331,7 @@ def multiply(x: Any, y: Any, out: Any = None) -> Any:
     return _binary(x, y, Alg.binary_mul, out)
 
 
-def divide(x: Any, y: Any, out: Any = None) -> Any:
+def divide(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     """x / y, of arrays that are broadcast; integers become floats.
 
     >>> divide(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
@@ -335,7 +340,7 @@ def divide(x: Any, y: Any, out: Any = None) -> Any:
     return _binary(x, y, Alg.binary_div, out)
 
 
-def maximum(x: Any, y: Any, out: Any = None) -> Any:
+def maximum(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     """The larger of two, of arrays that are broadcast; NaN if either is NaN.
 
     >>> maximum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))
@@ -344,7 +349,7 @@ def maximum(x: Any, y: Any, out: Any = None) -> Any:
     return _binary(x, y, Alg.binary_max, out)
 
 
-def minimum(x: Any, y: Any, out: Any = None) -> Any:
+def minimum(x: ArrayLike, y: ArrayLike, out: Out = None) -> Result:
     """The smaller of two, of arrays that are broadcast; NaN if either is NaN.
 
     >>> minimum(np.array([1.0, 2.0], np.float32), np.array([2.0, 3.0], np.float32))

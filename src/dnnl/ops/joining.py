@@ -1,21 +1,22 @@
-"""Arrays put together."""
+"""Joining arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call
 from dnnl.ops.promotion import Rules, as_type, rules_of, target
 from dnnl.ops.reading import placed
 from dnnl.primitives.concat import ConcatDesc
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.layout_input import read_int, read_sequence
 from dnnl.types.memory_desc import MemoryDesc
 
 
-def concatenate(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
+def concatenate(arrays: Sequence[ArrayLike], axis: int = 0, out: Out = None) -> Result:
     """Arrays one behind the other along ``axis``.
 
     >>> concatenate([np.zeros(1, np.float32), np.ones(2, np.float32)])
@@ -41,7 +42,7 @@ def _concat(
     whole = sum(desc.dims[along] for desc in descs)
     shape = (*first.dims[:along], whole, *first.dims[along + 1 :])
     names = [f"arrays[{number}]" for number in range(len(descs))]
-    kind = rules.together(names, descs)
+    kind = rules.common_type(names, descs)
     given = [as_type(desc, kind) for desc in descs]
     described = ConcatDesc(along, given, target(dst, shape, kind))
     return Problem(described, tuple(map(Arg.multiple_src, range(len(descs)))), shape)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, dense, present
 from dnnl.ops.promotion import of_floats
 from dnnl.ops.reading import many, placed
@@ -16,6 +16,7 @@ from dnnl.primitives.layer_normalization import LayerNormalizationDesc
 from dnnl.primitives.lrn import LrnDesc
 from dnnl.primitives.parameters import Name, Real, Whole
 from dnnl.primitives.softmax import SoftmaxDesc
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg, NormFlags
 from dnnl.types.layout_input import read_float, read_int
@@ -24,7 +25,7 @@ from dnnl.types.memory_desc import MemoryDesc
 _INFERENCE = "forward_inference"
 
 
-def softmax(x: Any, axis: int = -1, out: Any = None, *, masked_rows: str = "nan") -> Any:
+def softmax(x: ArrayLike, axis: int = -1, out: Out = None, *, masked_rows: str = "nan") -> Result:
     """e^x / sum of e^x along ``axis``.
 
     A row of -inf gives NaN as in PyTorch, or 0 with ``masked_rows`` "zero", which attention wants
@@ -36,7 +37,9 @@ def softmax(x: Any, axis: int = -1, out: Any = None, *, masked_rows: str = "nan"
     return _shares(x, Alg.softmax_accurate, axis, out, masked_rows)
 
 
-def log_softmax(x: Any, axis: int = -1, out: Any = None, *, masked_rows: str = "nan") -> Any:
+def log_softmax(
+    x: ArrayLike, axis: int = -1, out: Out = None, *, masked_rows: str = "nan"
+) -> Result:
     """x - ln of the sum of e^x along ``axis``: the logarithm of `softmax`, without its underflow.
 
     A row of -inf gives NaN as in PyTorch, or -inf with ``masked_rows`` "zero".
@@ -47,7 +50,7 @@ def log_softmax(x: Any, axis: int = -1, out: Any = None, *, masked_rows: str = "
     return _shares(x, Alg.softmax_log, axis, out, masked_rows)
 
 
-def _shares(x: Any, alg: Alg, axis: Any, out: Any, masked_rows: str) -> Any:
+def _shares(x: ArrayLike, alg: Alg, axis: int, out: Out, masked_rows: str) -> Result:
     known = Name(("nan", "zero")).read("masked_rows", masked_rows, 0)
     return call(_softmax, (x,), (alg, read_int("axis", axis), known), out)
 
@@ -63,13 +66,13 @@ def _softmax(
 
 
 def layer_norm(
-    x: Any,
+    x: ArrayLike,
     normalized_shape: Sequence[int] | int,
-    weight: Any = None,
-    bias: Any = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     eps: float = 1e-5,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions.
 
     ``normalized_shape`` is the shape of these; ``weight`` and ``bias`` have it as well.
@@ -81,12 +84,12 @@ def layer_norm(
 
 
 def rms_norm(
-    x: Any,
+    x: ArrayLike,
     normalized_shape: Sequence[int] | int,
-    weight: Any = None,
+    weight: ArrayLike | None = None,
     eps: float = 1e-5,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """x / sqrt(mean of x^2 + eps) * weight over the last dimensions, of ``normalized_shape``.
 
     >>> rms_norm(np.array([[3.0, -3.0]], np.float32), 2, eps=0.0)
@@ -96,20 +99,20 @@ def rms_norm(
 
 
 def _normalized(
-    x: Any,
+    x: ArrayLike,
     shape: Sequence[int] | int,
-    weight: Any,
-    bias: Any,
+    weight: ArrayLike | None,
+    bias: ArrayLike | None,
     eps: float,
-    out: Any,
+    out: Out,
     flags: NormFlags,
-) -> Any:
+) -> Result:
     params = many("normalized_shape", shape, read_int), flags | _flags(weight, bias), _epsilon(eps)
     arrays, names = present({"x": x}, weight=weight, bias=bias)
     return call(_rows, arrays, params, out, names)
 
 
-def _flags(weight: Any, bias: Any) -> NormFlags:
+def _flags(weight: ArrayLike | None, bias: ArrayLike | None) -> NormFlags:
     """Those of the parameters that are given."""
     flags = NormFlags.none if weight is None else NormFlags.use_scale
     return flags if bias is None else flags | NormFlags.use_shift
@@ -158,14 +161,14 @@ def _arguments(flags: NormFlags) -> tuple[int, ...]:
 
 
 def batch_norm(
-    x: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: ArrayLike,
+    running_mean: ArrayLike,
+    running_var: ArrayLike,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     eps: float = 1e-5,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """(x - running_mean) / sqrt(running_var + eps) * weight + bias, by channel (dimension 1).
 
     >>> batch_norm(np.full((1, 1), 3.0, np.float32), np.ones(1, np.float32),
@@ -196,13 +199,13 @@ def _channels(
 
 
 def group_norm(
-    x: Any,
+    x: ArrayLike,
     num_groups: int,
-    weight: Any = None,
-    bias: Any = None,
+    weight: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     eps: float = 1e-5,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """(x - mean) / sqrt(variance + eps) * weight + bias, with the mean and the variance of each
     group of channels (dimension 1); ``weight`` and ``bias`` have one number for each channel.
 
@@ -229,13 +232,13 @@ def _groups(
 
 
 def local_response_norm(
-    x: Any,
+    x: ArrayLike,
     size: int,
     alpha: float = 1e-4,
     beta: float = 0.75,
     k: float = 1.0,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """x * (k + alpha / size * sum of x^2 over ``size`` neighbouring channels)^-beta.
 
     ``size`` is odd: the window reaches equally far to both sides.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import Array, lent
+from dnnl.ops.arrays import Array, Out, Result, lent
 from dnnl.ops.call import Problem, call, dense, expanded
 from dnnl.ops.promotion import as_type, of_floats, target
 from dnnl.ops.reading import check_window, read_sizes
 from dnnl.primitives.overhang import padded_shares
 from dnnl.primitives.pooling import PoolingDesc
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -82,15 +82,15 @@ class _Pooling:
 def _pooled(
     count: int,
     alg: Alg,
-    x: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    x: ArrayLike,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
+    dilation: Sizes,
     ceil_mode: bool,
-    out: Any,
+    out: Out,
     divisor: int | None = None,
-) -> Any:
+) -> Result:
     kernel = read_sizes("kernel_size", kernel_size, count, 1)
     strides = kernel if stride is None else read_sizes("stride", stride, count, 1)
     padded, dilated = (
@@ -168,14 +168,14 @@ def _divisor(divisor_override: object) -> int | None:
 
 
 def max_pool1d(
-    x: Any,
+    x: ArrayLike,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     dilation: Sizes = 1,
     ceil_mode: bool = False,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The maximum of each window of x [N, C, W]; ``stride`` is by default the window.
 
     >>> max_pool1d(np.arange(2, dtype=np.float32).reshape(1, 1, 2), 2)
@@ -185,14 +185,14 @@ def max_pool1d(
 
 
 def avg_pool1d(
-    x: Any,
+    x: ArrayLike,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The mean of each window of x [N, C, W]; the padding counts as zeros, or not at all.
     What ``ceil_mode`` lets a window reach beyond the padding does not count.
 
@@ -205,14 +205,14 @@ def avg_pool1d(
 
 
 def max_pool2d(
-    x: Any,
+    x: ArrayLike,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     dilation: Sizes = 1,
     ceil_mode: bool = False,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The maximum of each window of x [N, C, H, W]; ``stride`` is by default the window.
 
     >>> max_pool2d(np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2), 2)
@@ -222,15 +222,15 @@ def max_pool2d(
 
 
 def avg_pool2d(
-    x: Any,
+    x: ArrayLike,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The mean of each window of x [N, C, H, W]; the padding counts as zeros, or not at all.
     What ``ceil_mode`` lets a window reach beyond the padding does not count.
     ``divisor_override``, if given, is what each sum is divided by instead.
@@ -253,14 +253,14 @@ def avg_pool2d(
 
 
 def max_pool3d(
-    x: Any,
+    x: ArrayLike,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     dilation: Sizes = 1,
     ceil_mode: bool = False,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The maximum of each window of x [N, C, D, H, W]; ``stride`` is by default the window.
 
     >>> max_pool3d(np.arange(8, dtype=np.float32).reshape(1, 1, 2, 2, 2), 2)
@@ -270,15 +270,15 @@ def max_pool3d(
 
 
 def avg_pool3d(
-    x: Any,
+    x: ArrayLike,
     kernel_size: Sizes,
     stride: Sizes | None = None,
     padding: Sizes = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
     divisor_override: int | None = None,
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """The mean of each window of x [N, C, D, H, W]; the padding counts as zeros, or not at all.
     What ``ceil_mode`` lets a window reach beyond the padding does not count.
     ``divisor_override``, if given, is what each sum is divided by instead.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from dnnl.errors import InvalidArguments
-from dnnl.ops.arrays import type_of
+from dnnl.ops.arrays import Out, Result, type_of
 from dnnl.ops.call import Problem, call, expanded, present
 from dnnl.ops.elementwise import add
 from dnnl.ops.promotion import (
@@ -23,6 +22,7 @@ from dnnl.ops.promotion import (
     widened,
 )
 from dnnl.primitives.matmul import MatmulDesc
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.memory_desc import MemoryDesc
@@ -30,7 +30,7 @@ from dnnl.types.memory_desc import MemoryDesc
 _S32 = DataType.s32
 
 
-def matmul(x: Any, y: Any, out: Any = None, *, dtype: object = None) -> Any:
+def matmul(x: ArrayLike, y: ArrayLike, out: Out = None, *, dtype: object = None) -> Result:
     """The matrix product of the last two dimensions, the others broadcast, as NumPy has it.
 
     A vector on the left is a row, one on the right a column, and the result loses that dimension.
@@ -66,7 +66,7 @@ def product(
     ndims = len(batch) + 2
     whole = (*batch, x.dims[-2], y.dims[-1])
     shape = (*batch, *(() if row else whole[-2:-1]), *(() if column else whole[-1:]))
-    kind = dtype or widened(rules.together("xy", descs), dst)
+    kind = dtype or widened(rules.common_type("xy", descs), dst)
     (x, y), left = operands(kind, (x, y), dst, shape)
     desc = MatmulDesc(expanded(x, ndims), expanded(y, ndims), left.reshape(whole))
     return Problem(desc, (Arg.SRC, Arg.WEIGHTS), shape, result=kind)
@@ -102,7 +102,9 @@ def _taken(kind: DataType, x: DataType, y: DataType) -> tuple[DataType, DataType
     return held, held, held
 
 
-def linear(x: Any, weight: Any, bias: Any = None, out: Any = None) -> Any:
+def linear(
+    x: ArrayLike, weight: ArrayLike, bias: ArrayLike | None = None, out: Out = None
+) -> Result:
     """x @ weight.T + bias over the last dimension; weight is [features out, features in].
 
     >>> linear(np.ones((1, 2), np.float32), np.eye(2, dtype=np.float32), np.ones(2, np.float32))
@@ -123,7 +125,7 @@ def _linear(descs: Sequence[MemoryDesc], dst: MemoryDesc | None, rules: Rules) -
     if bias and bias[0].dims != weight.dims[:1]:
         raise InvalidArguments("bias", bias[0].dims, f"expected the shape {weight.dims[:1]}")
     shape = (*x.dims[:-1], weight.dims[0])
-    kind = widened(rules.together(("x", "weight", "bias"), descs), dst)
+    kind = widened(rules.common_type(("x", "weight", "bias"), descs), dst)
     (x, weight, *bias), left = operands(kind, descs, dst, shape)
     rows = prod(x.dims[:-1])
     with suppress(InvalidArguments):  # rows with gaps: a product for each matrix of them

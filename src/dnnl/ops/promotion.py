@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ _BYTE = 8
 class Rules:
     """Those of NumPy 2."""
 
-    def together(self, names: Sequence[str], descs: Sequence[MemoryDesc]) -> DataType:
+    def common_type(self, names: Sequence[str], descs: Sequence[MemoryDesc]) -> DataType:
         """The type of what is computed of tensors, which errors call ``names``."""
         first, *others = {desc.data_type for desc in descs}
         if not others:
@@ -59,7 +58,7 @@ class Rules:
         return DataType.u64 if unsigned else DataType.s64
 
     def number(self, value: object, kind: DataType) -> DataType:
-        """The type of a number of Python's beside an array of ``kind``."""
+        """The type of a Python number combined with an array of ``kind``."""
         if _rank_of_number(value) <= _rank(kind):
             return kind
         return self.quotient(kind) if isinstance(value, float) else DataType.s64
@@ -106,7 +105,7 @@ def rules_of(*sources: object) -> Rules:
 
 
 def is_number(source: object) -> bool:
-    """Whether it is a number of Python's, whose type gives way to that of arrays."""
+    """Whether it is a Python number, whose type yields to that of arrays."""
     return type(source) in (float, int, bool)
 
 
@@ -164,7 +163,7 @@ def _rank(kind: DataType) -> int:
     return 2 if kind.is_float else int(kind is not DataType.boolean)
 
 
-def _rank_of_number(value: Any) -> int:
+def _rank_of_number(value: object) -> int:
     return (bool, int, float).index(type(value))
 
 

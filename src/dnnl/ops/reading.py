@@ -35,12 +35,12 @@ def read_sizes(name: str, value: object, count: int, low: int) -> tuple[int, ...
 
 
 def read_axes(axis: object) -> tuple[int, ...] | None:
-    """One axis or several; None, which stands for all, as it is."""
+    """One axis or several; None, which means all, is unchanged."""
     return None if axis is None else many("axis", axis, read_int)
 
 
 def placed(axis: int, ndims: int) -> int:
-    """An axis of ``ndims`` dimensions as counted from the first, where it is from the last too."""
+    """A nonnegative axis of ``ndims`` dimensions; negative ones count from the last."""
     if not ndims:
         raise InvalidArguments("axis", axis, "x has no dimensions, so it has no axis")
     if not -ndims <= axis < ndims:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import nan
-from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call
 from dnnl.ops.promotion import Rules, as_real, as_type, read_type, rules_of, target, widened
 from dnnl.ops.reading import placed, read_axes
 from dnnl.primitives.reduction import ReductionDesc
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
@@ -23,7 +24,9 @@ Axes = int | Sequence[int] | None
 _OF_NOTHING = {Alg.reduction_sum: 0.0, Alg.reduction_mul: 1.0, Alg.reduction_mean: nan}
 
 
-def _reduced(alg: Alg, x: Any, axis: Any, keepdims: bool, out: Any, dtype: object = None) -> Any:
+def _reduced(
+    alg: Alg, x: ArrayLike, axis: Axes, keepdims: bool, out: Out, dtype: object = None
+) -> Result:
     params = alg, read_axes(axis), read_bool("keepdims", keepdims), read_type(dtype), rules_of(x)
     return call(_problem, (x,), params, out)
 
@@ -43,8 +46,8 @@ def _problem(
     if len(gone) < len(every):
         raise InvalidArguments("axis", axes, "expected each axis once")
     whole = tuple(1 if dim in gone else size for dim, size in enumerate(src.dims))
-    kept = tuple(size for dim, size in enumerate(src.dims) if dim not in gone)
-    shape = whole if keepdims else kept
+    remaining = tuple(size for dim, size in enumerate(src.dims) if dim not in gone)
+    shape = whole if keepdims else remaining
     kind = dtype or widened(_type_of_result(alg, src.data_type, rules), dst)
     if any(src.dims[dim] == 0 for dim in gone):
         if alg not in _OF_NOTHING:
@@ -69,8 +72,13 @@ def _type_of_result(alg: Alg, kind: DataType, rules: Rules) -> DataType:
 
 
 def sum(
-    x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None, *, dtype: object = None
-) -> Any:
+    x: ArrayLike,
+    axis: Axes = None,
+    keepdims: bool = False,
+    out: Out = None,
+    *,
+    dtype: object = None,
+) -> Result:
     """The sum over one axis, several, or all, in ``dtype``.
 
     By default that is the type of x, of integers the one of 64 bits, as in NumPy; sums wrap. The
@@ -83,8 +91,13 @@ def sum(
 
 
 def mean(
-    x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None, *, dtype: object = None
-) -> Any:
+    x: ArrayLike,
+    axis: Axes = None,
+    keepdims: bool = False,
+    out: Out = None,
+    *,
+    dtype: object = None,
+) -> Result:
     """The mean over one axis, several, or all, in ``dtype``.
 
     By default that is the type of x, of integers f64, as in NumPy; tensors of PyTorch that are
@@ -98,7 +111,7 @@ def mean(
     return _reduced(Alg.reduction_mean, x, axis, keepdims, out, dtype)
 
 
-def amax(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
+def amax(x: ArrayLike, axis: Axes = None, keepdims: bool = False, out: Out = None) -> Result:
     """The maximum over one axis, several, or all; NaN where there is one.
 
     >>> amax(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
@@ -107,7 +120,7 @@ def amax(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> 
     return _reduced(Alg.reduction_max, x, axis, keepdims, out)
 
 
-def amin(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> Any:
+def amin(x: ArrayLike, axis: Axes = None, keepdims: bool = False, out: Out = None) -> Result:
     """The minimum over one axis, several, or all; NaN where there is one.
 
     >>> amin(np.array([[1.0, 3.0], [4.0, 2.0]], np.float32), axis=1)
@@ -117,8 +130,13 @@ def amin(x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None) -> 
 
 
 def prod(
-    x: Any, axis: Axes = None, keepdims: bool = False, out: Any = None, *, dtype: object = None
-) -> Any:
+    x: ArrayLike,
+    axis: Axes = None,
+    keepdims: bool = False,
+    out: Out = None,
+    *,
+    dtype: object = None,
+) -> Result:
     """The product over one axis, several, or all, in ``dtype``, by default that of `sum`.
 
     The product of no elements is 1.

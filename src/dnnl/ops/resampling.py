@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dnnl.errors import InvalidArguments
+from dnnl.ops.arrays import Out, Result
 from dnnl.ops.call import Problem, call, dense
 from dnnl.ops.reading import many, spread
 from dnnl.primitives.parameters import Name
 from dnnl.primitives.resampling import ResamplingDesc
+from dnnl.runtime.wrap import ArrayLike
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.layout_input import read_float, read_int
@@ -25,15 +26,15 @@ _MODES = {
 
 
 def interpolate(
-    x: Any,
+    x: ArrayLike,
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest-exact",
-    out: Any = None,
-) -> Any:
+    out: Out = None,
+) -> Result:
     """x [N, C, spatial...] in another size, of which ``size`` or ``scale_factor`` is given.
 
-    Corners are not aligned: element i of n lies at (i + 1/2) / n, as torch has it for a ``size``
+    Corners are not aligned: element i of n is at (i + 1/2) / n, as torch has it for a ``size``
     and with ``recompute_scale_factor`` for a factor. ``mode`` is "nearest-exact", or "linear",
     "bilinear" or "trilinear", which are one.
 

@@ -56,8 +56,8 @@ class Window(Protocol):
 
 def places(size: int, taps: int, stride: int, padding: int, dilation: int) -> int:
     """How many places a window has in one dimension of an image, with the padding of both ends."""
-    room = size + padding - window_reach(taps, dilation)
-    return room // stride + 1 if room >= 0 else 0
+    span = size + padding - window_reach(taps, dilation)
+    return span // stride + 1 if span >= 0 else 0
 
 
 def window_reach(taps: int, dilation: int) -> int:
@@ -70,8 +70,8 @@ def window_hint(
 ) -> str:
     """What to look at where a window has not ``out`` places in ``images``.
 
-    That is the order of the arguments, where oneDNN's would fit, in which the dilations stand
-    before the paddings; or how dilations are counted. Empty where taps are neighbours.
+    That is the order of the arguments, where oneDNN's would fit, which has the dilations
+    before the paddings; or dilations that start at 1. Empty where taps are neighbours.
     """
     dilations = window.dilations
     if not any(dilations):
@@ -92,8 +92,8 @@ def window_hint(
         order = "strides, padding_l, padding_r, dilations"
         return f"oneDNN has dilations before the paddings; here the order is {order}"
     dense = sizes_text([max(size - 1, 0) for size in dilations])
-    counted = f"dilations = {sizes_text(dilations)} are counted from 0, which is dense"
-    return f"{counted}; what others write so is {dense}"
+    given = f"dilations = {sizes_text(dilations)} start at 0, which is dense"
+    return f"{given}; what others write so is {dense}"
 
 
 def read_sources(descs: Iterable[MemoryDesc]) -> tuple[MemoryDesc, ...]:

@@ -58,7 +58,7 @@ class ConcatDesc(Desc):
         self._fill(axis=axis, src_descs=sources, dst_desc=dst_desc)
 
     def check(self) -> None:
-        """The sources differ along the axis alone, and dst has room for all of them."""
+        """The sources differ along the axis alone, and dst has their total size."""
         first, axis = self.src_descs[0], self.axis
         for number, source in enumerate(self.src_descs):
             name = f"src_descs[{number}]"
@@ -105,7 +105,7 @@ def _choose_layout(desc: ConcatDesc) -> MemoryDesc:
 
 
 def _unblocked(desc: MemoryDesc) -> MemoryDesc:
-    """Dense and without blocks, in the order of ``desc``; what was blocked lies innermost."""
+    """Dense and without blocks, in the order of ``desc``; blocked dimensions become innermost."""
     blocked = [dim for dim, _ in desc.inner_blocks]
 
     def place(dim: int) -> tuple[bool, int]:

@@ -34,7 +34,7 @@ class GatherDesc(Desc):
     dst[i, j, ..] = src[i, indices[i, j, ..], ..], where ``axis`` is 1.
 
     Arguments SRC, SRC_1 (the indices, s32 or s64), DST; dst may be ``any``. An index below zero
-    counts from the end; one that lies outside all the same finds the nearest slice that there is.
+    counts from the end; an index out of range is clamped to the nearest slice.
     The bits of elements are moved, of any type of whole bytes.
     """
 

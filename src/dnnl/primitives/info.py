@@ -95,7 +95,7 @@ class Info:
 
     @property
     def compute_seconds(self) -> float:
-        """What the arithmetic takes at least; 0 where it is not counted."""
+        """What the arithmetic takes at least; 0 where the operations are unknown."""
         return self.operations / self.limits.operations if self.limits else 0.0
 
     @property
@@ -147,15 +147,16 @@ class Info:
         yield from self._limits()
 
     def _packing(self) -> Iterator[tuple[str, str]]:
-        room = f"scratchpad of {size(self.scratchpad)}" if self.scratchpad else "no scratchpad"
+        nbytes = self.scratchpad
+        scratchpad = f"scratchpad of {size(nbytes)}" if nbytes else "no scratchpad"
         if self.packs:
             yield "packing", "threads copy panels of weights just before they multiply them"
         elif not self.packing:
-            yield "packing", f"nothing is copied, {room}"
+            yield "packing", f"nothing is copied, {scratchpad}"
         for number, copy in enumerate(self.packing):
             yield "" if number or self.packs else "packing", str(copy)
         if self.packing or self.packs:
-            yield "", room
+            yield "", scratchpad
 
     def _limits(self) -> Iterator[tuple[str, str]]:
         most = self.limits
@@ -166,8 +167,8 @@ class Info:
         peak = f"{scaled(most.operations, 'op/s')} of {most.factors}"
         read = f"reads at {scaled(most.bandwidth, 'B/s')} where {size(most.reach)} are read"
         yield "machine", f"{peak}, {read}, measured on {threads}"
-        counted = f"arithmetic {duration(self.compute_seconds)}, " if self.operations else ""
-        times = f"{counted}bytes {duration(self.memory_seconds)}"
+        arithmetic = f"arithmetic {duration(self.compute_seconds)}, " if self.operations else ""
+        times = f"{arithmetic}bytes {duration(self.memory_seconds)}"
         yield "limit", f"{self.bound}: {duration(self.predicted_seconds)} at least ({times})"
         if self.reached is not None and self.seconds is not None:
             yield "measured", f"{duration(self.seconds)}, {self.reached:.0%} of the limit"

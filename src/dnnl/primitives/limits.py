@@ -31,7 +31,7 @@ _ITEM = 2**14  # bytes: what a work item reads at least
 class Limits:
     """``operations``: multiplications and additions in a second, by the instruction for two types
     of factors. ``bandwidth``: bytes read in a second, ``reach`` bytes again and again, so that they
-    come from the cache that holds them. Both on ``num_threads`` threads together."""
+    come from the cache that holds them. Both for ``num_threads`` threads in total."""
 
     operations: float
     factors: str

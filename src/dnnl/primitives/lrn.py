@@ -44,7 +44,7 @@ from dnnl.types.memory_desc import MemoryDesc
 class LrnDesc(Desc):
     """dst = src * w^-beta with w = k + alpha / n * sum of src^2 over the window around an element.
 
-    Tensors are [batch, channels, spatial...] with up to three spatial dimensions. Windows lie along
+    Tensors are [batch, channels, spatial...] with up to three spatial dimensions. Windows are along
     the channels (``lrn_across_channels``, n is ``local_size``) or along all spatial dimensions
     (``lrn_within_channel``, n is ``local_size`` to the number of these). They reach
     (local_size - 1) / 2 elements, in whole numbers, to either side and are clipped at the borders.

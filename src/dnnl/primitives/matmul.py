@@ -78,7 +78,7 @@ class MatmulDesc(Desc):
     oneDNN does; s32, u32, s64 or u64, all of one type, wrap.
 
     Dims, strides and offsets of plain layouts may be RUNTIME_DIM: one primitive serves all of them.
-    Weights of known sizes may be ``any`` beside that.
+    Weights of known sizes may be ``any`` as well.
     """
 
     src_desc: MemoryDesc
@@ -169,7 +169,7 @@ def _brgemm(desc: MatmulDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 
 def _decided(desc: MatmulDesc, problem: ProductProblem) -> MatmulDesc:
-    """The description with the layouts of a problem; weights keep the sums behind them."""
+    """The description with the layouts of a problem; weights retain their compensation."""
     compensated = desc.weights_desc.compensation is not None
     weights = desc.weights_desc if compensated else problem.weights
     return MatmulDesc(problem.src, weights, problem.dst, problem.bias)
@@ -186,14 +186,14 @@ def _refuse_encodings(desc: MatmulDesc) -> Refusal | None:
 
 
 def _refuse_rounding(desc: MatmulDesc, attr: PrimitiveAttr) -> Refusal | None:
-    """Why results cannot be rounded by chance, or None."""
+    """Why results cannot be rounded stochastically, or None."""
     kind = desc.dst_desc.data_type
     for argument in attr.rounding_modes:
         if argument != Arg.DST:
             return Refusal(Reason.ATTRIBUTE, f"rounding_mode of {name_of(argument)}")
         if kind.is_integer or kind.bits < 8:
             rule = f"it takes {any_of((*ROUNDED, DataType.f32, DataType.f64))}"
-            return Refusal(Reason.DATA_TYPE, f"{kind} rounded by chance; {rule}")
+            return Refusal(Reason.DATA_TYPE, f"stochastic rounding to {kind}; {rule}")
     return None
 
 

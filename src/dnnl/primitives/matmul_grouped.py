@@ -129,7 +129,7 @@ _HINTS = (Hint(Arg.HINT_MAX_GROUP_SIZE, MemoryDesc((1,), "s32"), _check_group_si
 
 
 def _refuse_prelu(attr: PrimitiveAttr) -> Refusal | None:
-    """Weights of a prelu are row-major beside matrices, and channels-last in three dimensions."""
+    """Weights of a prelu are row-major for matrices, and channels-last in three dimensions."""
     both = any(isinstance(entry, PostOpPrelu) and entry.mask == 0b11 for entry in attr.post_ops)
     rule = "a prelu whose weights vary along both dimensions of groups; it takes masks 0, 1 and 2"
     return Refusal(Reason.ATTRIBUTE, rule) if both else None
@@ -149,7 +149,7 @@ def _in_three(desc: MemoryDesc) -> MemoryDesc:
 
 
 def _quantization(attr: PrimitiveAttr, weights: MemoryDesc) -> Quantization:
-    """What the attributes ask for beside weights, of tensors in three dimensions."""
+    """What the attributes need apart from the weights, for tensors of three dimensions."""
 
     def moved(arg: int, spec: ScaleSpec) -> ScaleSpec:
         return spec if arg == Arg.WEIGHTS else replace(spec, mask=spec.mask << 1)

@@ -56,7 +56,7 @@ class Role:
 
     A layout may be left ``any`` where ``chosen`` says that an implementation decides it, and where
     ``like`` names the fields whose layout it takes, the first one first that has one; ``("",)``
-    stands for row-major. ``case`` is the descriptor that a case of ``dnnl bench`` means.
+    means row-major. ``case`` is the descriptor that a case of ``dnnl bench`` means.
     """
 
     argument: int
@@ -72,7 +72,7 @@ class Role:
     like: tuple[str, ...] = ()
     case: Callable[[CaseValues], Any] = _none
     letters: str = "*"
-    """The letters of the dimensions by their meaning; a star at the end stands for those of space,
+    """The letters of the dimensions by their meaning; a star at the end means the spatial ones,
     one at the beginning for a, b, ..., ``[g]`` for groups where there are such."""
     remark: Callable[[MemoryDesc], str] | None = None
     """What verbose lines add to the token of the tensor."""
@@ -108,7 +108,7 @@ class Operation:
     language of its cases, and ``examples`` are cases that the generic tests run in every
     propagation. ``in_place`` are the pairs of an output and an input that may share one
     buffer if their descriptors are equal. ``compensated`` are the weights that may have sums behind
-    them; ``across_engines`` says whether src may lie on another engine than dst.
+    them; ``across_engines`` says whether src may be on another engine than dst.
 
     ``flops`` counts multiplications and additions of a description. ``invalid`` says why a case
     makes no sense; ``complete`` adds to a description what its case says beyond tensors and

@@ -25,7 +25,7 @@ class Domain(ABC):
 
     @abstractmethod
     def read(self, name: str, value: Any, ndims: int) -> Any:
-        """The value as a description keeps it; raises InvalidArguments in the name of ``name``.
+        """The value as a description stores it; raises InvalidArguments in the name of ``name``.
 
         ``ndims`` is the number of dimensions of the operation's first tensor.
         """
@@ -115,7 +115,7 @@ class Type(Domain):
 
 @dataclass(frozen=True)
 class AxisDomain(Domain):
-    """One of the dimensions, counted from 0."""
+    """One of the dimensions, starting at 0."""
 
     def read(self, name: str, value: Any, ndims: int) -> int:
         if not ndims:
@@ -123,7 +123,7 @@ class AxisDomain(Domain):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < ndims:
             hint = ""
             if isinstance(value, int) and -ndims <= value < 0:
-                hint = f"counted from the end it is axis {value + ndims}"
+                hint = f"from the end it is axis {value + ndims}"
             raise InvalidArguments(name, value, f"expected one of 0..{ndims - 1}", hint)
         return value
 

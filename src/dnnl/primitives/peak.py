@@ -30,7 +30,7 @@ class PeakConf:
 
     @staticmethod
     def of(how: Multiply, isa: Isa, num_threads: int) -> PeakConf:
-        """As many sums as registers hold beside the operands; tiles of them, if those multiply."""
+        """As many accumulators as fit in registers next to the operands, or in tiles."""
         if how.tiles is not None:
             shape = _tiles(isa)
             return PeakConf(num_threads, len(shape.parts) * shape.vectors, _STEPS, how)

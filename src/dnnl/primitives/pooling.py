@@ -58,7 +58,7 @@ _BYTE_TAPS = 255
 class PoolingDesc(Desc):
     """dst = the maximum or the average of each window of src, [batch, channels, spatial...].
 
-    Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. Tap k of output o lies at
+    Arguments SRC, DST; backward DIFF_DST, DIFF_SRC. Tap k of output o is at
     ``o * stride + k * (dilation + 1) - padding_l``. A maximum ignores the padding; an average
     divides by the number of all taps (include_padding) or of those inside src (exclude_padding).
     dst may be ``any``: it is laid out as src.
@@ -129,7 +129,7 @@ class PoolingDesc(Desc):
         """Describe the gradient of src, [batch, channels, spatial...], from that of dst; raises
         InvalidArguments where the rules are broken.
 
-        A gradient that is ``any``, and the workspace, lie as their tensors in the forward
+        A gradient that is ``any``, and the workspace, get the layouts of the forward
         description that is the hint; without one as the other gradient. The window is that of
         the forward computation.
         """

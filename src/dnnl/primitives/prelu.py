@@ -141,20 +141,20 @@ def _backward(desc: PreluDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
     return plan_nest(desc, attr, isa, configure, gradient.build)
 
 
-def _told(line: OperationLine) -> list[Tensor]:
+def _in_line(line: OperationLine) -> list[Tensor]:
     return [line.source, *weights(line)]
 
 
 def _typed(line: OperationLine) -> list[Tensor]:
     """src and weights, and dst where it has another type."""
     alike = line.target.data_type == line.source.data_type
-    return _told(line) if alike else [*_told(line), line.target]
+    return _in_line(line) if alike else [*_in_line(line), line.target]
 
 
 def _laid_out(line: OperationLine) -> list[Tensor]:
     """src and weights, and dst where it is given in another layout."""
     alike = open_tag(line.target) in ("any", open_tag(line.source))
-    return _told(line) if alike else [*_told(line), line.target]
+    return _in_line(line) if alike else [*_in_line(line), line.target]
 
 
 def _data(case: CaseValues) -> MemoryDesc:

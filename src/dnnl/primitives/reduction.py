@@ -64,7 +64,7 @@ class ReductionDesc(Desc):
     sums beyond it wrap; everything else in f32. Where src or dst is an integer of another type than
     s8, u8 and s32, or a boolean, both are, elements are converted to the type of dst, and sums and
     products wrap. dst may be ``any``: it has the order of src, and
-    blocks of those dimensions that are kept. Dims, strides and offsets of plain layouts may be
+    blocks of those dimensions that remain. Dims, strides and offsets of plain layouts may be
     RUNTIME_DIM: one primitive serves all of them, and reduces what is 1 in its dst.
     """
 
@@ -114,7 +114,7 @@ class ReductionDesc(Desc):
 
 
 def _choose_layout(desc: ReductionDesc) -> MemoryDesc:
-    """The order of src, with its blocks of the dimensions that are kept."""
+    """The order of src, with its blocks of the remaining dimensions."""
     src, dst = desc.src_desc, desc.dst_desc
     if dst.format_kind is not FormatKind.any:
         return dst

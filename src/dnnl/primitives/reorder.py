@@ -37,7 +37,7 @@ from dnnl.primitives.desc import Desc
 from dnnl.primitives.implementation import Implementation, Plan, refuse_attr, resolve_post_ops
 from dnnl.primitives.operation import FORWARD, Operation, Role
 from dnnl.reference.reorder import SPECIFICATION
-from dnnl.runtime.encoded import no_room
+from dnnl.runtime.encoded import over_capacity
 from dnnl.runtime.memory import Memory
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
@@ -58,7 +58,7 @@ class ReorderDesc(Desc):
     equal: there is no broadcasting. The padding of dst is zero afterwards.
 
     Dense weights of s8 or u8 become packed ones (`MemoryDesc.packed`) in the encoding that a matmul
-    chose; more elements other than zero than these have room for raise InvalidArguments.
+    chose; more nonzero elements than their capacity raise InvalidArguments.
 
     If dst has a :class:`Compensation`, its weights are multiplied by ``scale_adjust`` before the
     division by dst_scale, and their sums are written behind them. Weights of src are divided by
@@ -67,7 +67,7 @@ class ReorderDesc(Desc):
     Dims, strides and offsets may be RUNTIME_DIM: one kernel serves all of them, and the memories
     of an execution say what they are.
 
-    src may lie on another engine than dst, if the host can touch the memory of one of them.
+    src may be on another engine than dst, if the host can touch the memory of one of them.
     """
 
     src_desc: MemoryDesc
@@ -107,10 +107,10 @@ def _packed(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
 
 
 def _verify(conf: reorder_packed.PackedConf, memories: Mapping[int, Memory]) -> None:
-    """Raise if there were more weights than the packed ones have room for."""
+    """Raise if there were more nonzero weights than the packed ones can hold."""
     found = int(memories[Arg.part(Arg.TO, 1)].numpy()[-1])
     if found > conf.encoding.nnz:
-        raise no_room(conf.dst, found)
+        raise over_capacity(conf.dst, found)
 
 
 def _boxes(desc: ReorderDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -134,7 +134,7 @@ def _configure(
 
 
 def _invalid(case: CaseValues) -> str | None:
-    """Zero points of floats, and a sum beside one of the destination, have no meaning."""
+    """Zero points of floats, and a sum with one of the destination, are undefined."""
     types = dict(zip(("src", "dst"), _types(case), strict=True))
     sums = any(isinstance(entry, Sum) for entry in case["attr-post-ops"].items)
     for entry in case["attr-zero-points"].items:

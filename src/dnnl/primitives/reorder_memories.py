@@ -41,7 +41,7 @@ def reorder(
 ) -> Event:
     """Write the tensor of ``src`` into ``dst``, which says the layout and the data type.
 
-    Dims must be equal; the padding of dst is zero afterwards. The memories may lie on different
+    Dims must be equal; the padding of dst is zero afterwards. The memories may be on different
     engines if the host can touch one of them. ``attr`` and ``args``, the memories of its scales,
     zero points and operands, are those of a :class:`ReorderDesc`.
 

@@ -39,10 +39,10 @@ _MOST = 2.0**31
 class ResamplingDesc(Desc):
     """dst = src in another size, [batch, channels, spatial...] with 1 to 3 spatial dimensions.
 
-    Element o of the O along a dimension lies at x = (o + 1/2) * I / O - 1/2 among the I of src.
+    Element o of the O along a dimension is at x = (o + 1/2) * I / O - 1/2 among the I of src.
     ``resampling_nearest`` takes the element of x rounded, halves away from zero,
-    ``resampling_linear`` the weighted mean of the elements beside x in each spatial dimension,
-    those at an end where x lies behind it.
+    ``resampling_linear`` the weighted mean of the neighbours of x in each spatial dimension,
+    clamped at the ends.
 
     ``taps``, one for each spatial dimension, say which elements are summed up instead, and by which
     weights, such as those of cubic interpolation; with ``resampling_nearest`` they are one for each
@@ -236,7 +236,7 @@ def _invalid(case: CaseValues) -> str | None:
 
 
 def _taps(case: CaseValues) -> tuple[Taps, ...]:
-    """So many taps for each element as the case says, around the place where it lies."""
+    """As many taps for each element as the case says, around its position in src."""
     ends = case.sizes.src_dims[2:], case.sizes.window_dims[2:]
     counts = case["taps"].items
     pairs = zip(*ends, counts, strict=True) if counts else ()

@@ -15,15 +15,15 @@ from dnnl.types.memory_desc import MemoryDesc
 class Scratchpads:
     """Those of one primitive for the executions of one thread.
 
-    A launch keeps its scratchpad until it is done. The next one takes another meanwhile, unless it
-    goes the same way in order and so begins when that one is done.
+    A launch owns its scratchpad until it is done. The next one takes another meanwhile, unless it
+    is in the same ordered queue and so begins when that one is done.
     """
 
     __slots__ = ("_desc", "_engine", "_lent", "idle")
 
     def __init__(self, desc: MemoryDesc, engine: Engine) -> None:
         self._desc, self._engine = desc, engine
-        #: Those that no launch keeps, to be taken from and put back.
+        #: Free scratchpads, taken from and put back.
         self.idle: list[Memory] = []
         self._lent: list[tuple[Event, Queue[Any] | None, Memory]] = []
 

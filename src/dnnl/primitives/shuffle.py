@@ -30,7 +30,7 @@ from dnnl.types.memory_desc import MemoryDesc
 @dataclass(frozen=True)
 class ShuffleDesc(Desc):
     """dst[u + v * C / G] = src[u * G + v] along ``axis``, which has C elements in groups of G, the
-    ``group_size``: what was neighbours in a group lies C / G elements apart.
+    ``group_size``: neighbours of a group end up C / G elements apart.
 
     PyTorch's ``channel_shuffle(src, C // G)``. Arguments SRC, DST; dst may be ``any``. Backward
     arguments DIFF_DST, DIFF_SRC, of which one may be ``any``: each gradient goes back to where its

@@ -293,9 +293,9 @@ def plan(
 
 
 def refuse_sliding(desc: SlidingDesc, attr: PrimitiveAttr) -> Refusal | None:
-    """Why no kernel does this way of computing, or these attributes, or None."""
-    kind, _, way = str(desc.alg_kind).rpartition("_")
-    if way == "winograd":
+    """Why no kernel does this algorithm, or these attributes, or None."""
+    kind, _, method = str(desc.alg_kind).rpartition("_")
+    if method == "winograd":
         return Refusal(Reason.PARAMETER, f"no Winograd kernel; take {kind}_direct")
     return refuse_attr(attr, "post_ops", "scales", "zero_points")
 
@@ -335,7 +335,7 @@ def decided(desc: AnySliding, problem: Any) -> AnySliding:
 
 def flops(desc: SlidingDesc, elements: Sequence[int], places: Sequence[int]) -> int:
     """Twice the products of taps that meet one of ``elements`` from one of their ``places``: those
-    with padding are not counted, as nobody needs to compute them."""
+    with padding are excluded, as nobody needs to compute them."""
     kernel = desc.weights_desc.dims[-len(elements) :]
     geometry = zip(
         elements, places, kernel, desc.strides, desc.padding_l, desc.dilations, strict=True

@@ -27,7 +27,7 @@ _KEPT = 256
 class Slots:
     """The arguments ``expected`` from the user of a description, and the descriptor of each.
 
-    A kernel that serves all sizes has slots for each of them, and what it is told about these.
+    A kernel that serves all sizes has slots for each of them, and for their sizes.
     """
 
     __slots__ = ("_apart", "_known", "_met", "_sizes", "_threads", "expected", "pd")
@@ -43,7 +43,7 @@ class Slots:
             if arg != SIZES
         )
         # What the last memory of each argument had. The next one most often has the same objects,
-        # which need no comparison; those that are as good are kept here in their place.
+        # which need no comparison; equal ones are stored here in their place.
         written = {tensor.argument for tensor in pd.written} | {Arg.SCRATCHPAD}
         self._met = tuple((arg, desc, pd.engine, arg in written) for arg, desc in self.expected)
         self._apart = tuple(_pairs(pd, self.expected, written))
@@ -60,7 +60,7 @@ class Slots:
     def take(self, args: Arguments) -> tuple[list[Memory], list[Any]]:
         """The memories in the order of `expected`, checked, and what the kernel gets of each.
 
-        Whoever uses that keeps the memories: ``args`` may change meanwhile.
+        The caller keeps the memories alive: ``args`` may change meanwhile.
         """
         if args.__class__ is not dict or len(args) != len(self._met):
             self._check_keys(args)
@@ -141,7 +141,7 @@ class Slots:
 class _Pair(NamedTuple):
     """An output and another argument, by number.
 
-    They share memory if the distance from the address of the output to the other's lies between
+    They share memory if the distance from the address of the output to the other's is between
     ``low`` and ``high``. ``in_place`` if they may have the same address.
     """
 
@@ -261,7 +261,7 @@ def _mismatch(arg: int, desc: MemoryDesc, memory: Memory) -> InvalidArguments:
 
 
 def _same_parameters(argument: int, given: object, desc: MemoryDesc) -> bool:
-    """Whether parameters come in another shape that lies in memory as ``desc`` does, as a line for
+    """Whether parameters come in another shape that is stored as ``desc`` is, as a line for
     a mask of one bit."""
     return is_parameter(argument) and isinstance(given, MemoryDesc) and _alike(given, desc)
 

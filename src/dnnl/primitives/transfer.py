@@ -1,4 +1,4 @@
-"""Executions some of whose memories lie on another engine than the one that executes."""
+"""Executions with memories on another engine than the one that executes."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def order_hint(dst: MemoryDesc, bias: MemoryDesc, expected: Sequence[int]) -> st
 
 
 def quantization_of(attr: PrimitiveAttr, weights: MemoryDesc) -> Quantization:
-    """What the attributes ask for beside weights that a reorder may have made smaller, so that sums
+    """What the attributes need besides weights, which a reorder may have made smaller, so that sums
     of 16 bits would hold them."""
     given, sums = Quantization.of(attr), weights.compensation
     return given if sums is None else replace(given, adjust=sums.scale_adjust)
@@ -67,7 +67,7 @@ def lacking(
     """The error for a gradient that no implementation computes.
 
     ``forward`` describes the forward computation, whose rules the gradient has as well: what it
-    raises is raised in the names of the ``gradients`` that stand for its tensors.
+    raises is raised in the names of the ``gradients`` of its tensors.
     """
     try:
         forward()

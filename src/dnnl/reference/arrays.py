@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -13,7 +11,7 @@ from dnnl.types.kinds import Alg, coerce
 Array = NDArray[np.float64]
 
 
-def f64(values: ArrayLike | NDArray[Any]) -> Array:
+def f64(values: ArrayLike | np.ndarray) -> Array:
     """The values as float64, from any type that NumPy or ml_dtypes knows."""
     with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one
         return np.asarray(values).astype(np.float64)

@@ -3,7 +3,7 @@
 Each channel has its own mean and variance, over the batch and the spatial dimensions. A fused relu
 follows, before which a second source may be added.
 
-The workspace of a fused relu has the dims of dst and the type u8: 1 where the relu kept the
+The workspace of a fused relu has the dims of dst and the type u8: 1 where the relu passed the
 result, 0 where it put 0 instead.
 """
 
@@ -31,7 +31,7 @@ from dnnl.types.memory_desc import MemoryDesc
 TOLERANCE = Tolerance(ulps=8, floor=None)
 # length: the number of elements of a channel.
 STATISTICS_TOLERANCE = PRODUCT_SUM
-# Of dst where the kernel keeps its statistics to itself. The error of the mean counts in units of
+# Of dst where the kernel does not return its statistics. The error of the mean counts in units of
 # the deviation, so the mean must not be many times as large.
 TRAINING_TOLERANCE = TOLERANCE.after(STATISTICS_TOLERANCE)
 # With the statistics in memory, rounded. The gradient of two or three elements cancels wholly.
@@ -75,13 +75,13 @@ def batch_normalization(
 
 
 def relu_workspace(dst: ArrayLike) -> NDArray[np.uint8]:
-    """The workspace of a fused relu with the result ``dst``, before post-ops; it keeps NaN."""
+    """The workspace of a fused relu with the result ``dst``, before post-ops; it passes NaN."""
     dropped = f64(dst) <= 0
     return (~dropped).astype(np.uint8)
 
 
 def relu_gradient(diff_dst: ArrayLike, workspace: ArrayLike) -> Array:
-    """``diff_dst`` where the fused relu kept the result, else 0.
+    """``diff_dst`` where the fused relu passed the result, else 0.
 
     This is what the normalization passes back to the second source: diff_src_1.
     """
@@ -305,7 +305,7 @@ def _channel_size(src: MemoryDesc) -> int:
 
 
 def _terms(desc: Any, values: Values) -> tuple[Array, Array, Array]:
-    """How large the terms are together that the gradients of shift, scale and src are sums of."""
+    """The total magnitude of the terms that the gradients of shift, scale and src are sums of."""
     data, gradient = values[Arg.SRC], np.abs(values[Arg.DIFF_DST])
     normalized = np.abs(_normalized(data, values[Arg.MEAN], values[Arg.VARIANCE], desc.epsilon))
     axes, count = _channel_axes(data), max(1, data.size // max(1, data.shape[1]))

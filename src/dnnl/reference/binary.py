@@ -1,4 +1,4 @@
-"""Element by element operations on two tensors that broadcast both ways."""
+"""Element by element operations on two tensors that broadcast to each other."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Binary(Specification):
 
     def fill(self, desc: Any) -> dict[int, Array]:
         """Small whole numbers, halved in a first source of floats; a divisor is not 0. Numbers to
-        compare are so few that each comparison is true and false by turns, with any one number,
+        compare are so few that each comparison is alternately true and false, with any one number,
         and whole ones are divided that are so large that not all quotients are 0."""
         values = {}
         compares = desc.alg_kind.name in _COMPARISONS

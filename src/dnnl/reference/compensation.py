@@ -15,7 +15,7 @@ FACTORS = {"s8s8": -128, "zero_points": -1}
 def compensation(kind: str, weights: ArrayLike, mask: int) -> NDArray[np.int32]:
     """The sums ``kind`` of the weights as they are stored.
 
-    Bit ``d`` of ``mask`` keeps dimension ``d``; the others are summed over and have size 1.
+    Bit ``d`` of ``mask`` retains dimension ``d``; the others are summed over and have size 1.
     """
     stored = np.asarray(weights).astype(np.int64)
     axes = tuple(axis for axis in range(stored.ndim) if not mask >> axis & 1)

@@ -12,8 +12,6 @@ always. One that is only converted is not, so that it is rounded once. Then
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -25,7 +23,7 @@ _F4_MAX = 6.0
 
 
 def convert(
-    values: ArrayLike | NDArray[Any], dst: DataType | str, core: DataType | str = DataType.f32
+    values: ArrayLike | np.ndarray, dst: DataType | str, core: DataType | str = DataType.f32
 ) -> Array:
     """The values, as float64, that ``values`` become when they are stored as ``dst``."""
     data_type = coerce(DataType, dst, "dst")
@@ -44,7 +42,7 @@ def convert(
         return f64(_to_odd_f32(data).astype(data_type.numpy))
 
 
-def exactly(values: NDArray[Any], dst: DataType | str) -> NDArray[Any]:
+def exactly(values: np.ndarray, dst: DataType | str) -> np.ndarray:
     """Integers of any NumPy type, of which f64 may not hold all, as elements of ``dst``."""
     data_type = coerce(DataType, dst, "dst")
     if data_type in (DataType.f32, DataType.f64):
@@ -68,7 +66,7 @@ def _to_odd_f32(data: Array) -> NDArray[np.float32]:
     return np.asarray((cut.view(np.uint32) | lost).view(np.float32))
 
 
-def _to_odd_f64(values: NDArray[Any]) -> Array:
+def _to_odd_f64(values: np.ndarray) -> Array:
     """The same of integers and f64: those of more than 53 bits lose the last 11."""
 
     def cut(value: int) -> int:

@@ -55,7 +55,7 @@ def depthwise(
     values: ArrayLike, weights: ArrayLike, bias: ArrayLike | None, entry: PostOpDepthwise
 ) -> Array:
     """The convolution of each channel of ``values``, [N, C, H, W], with its own of ``weights``,
-    [C, 1, 1, k, k]; dst has ceil(size / stride) places each way."""
+    [C, 1, 1, k, k]; dst has ceil(size / stride) positions in each direction."""
     image = f64(values)
     places = [-(-size // entry.stride) for size in image.shape[2:]]
     right = [
@@ -85,7 +85,7 @@ def size(values: Mapping[int, Array], between: Between, entry: PostOpDepthwise) 
 
 
 def fill(second: Any) -> dict[int, Array]:
-    """Few small numbers, whose sums stay exact beside those of the first convolution."""
+    """Few small numbers, whose sums stay exact with those of the first convolution."""
     values = {}
     for argument, desc in ((WEIGHTS, second.weights_desc), (BIAS, second.bias_desc)):
         if not desc.is_zero:

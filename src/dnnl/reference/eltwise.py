@@ -354,7 +354,7 @@ def _around_bends(desc: Any, tensor: MemoryDesc) -> Array:
 
 
 def _with_slopes(desc: Any, src: Array, rng: np.random.Generator) -> Array:
-    """A source of whose elements three in four lie where a function rises that is level nearly
+    """A source of whose elements three in four are where a function rises that is level nearly
     everywhere."""
     name, alpha, beta = desc.alg_kind.name, desc.alpha, desc.beta
     if "clip" in name:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dnnl.reference.arrays import Array, f64
 from dnnl.reference.fill import generator, integers
@@ -15,7 +14,7 @@ from dnnl.reference.specification import Specification, Values, inputs
 from dnnl.types.arg import Arg
 from dnnl.types.dtype import DataType
 
-Typed = NDArray[Any]
+Typed = np.ndarray
 
 
 def _divide(a: Typed, b: Typed) -> Typed:

@@ -35,7 +35,7 @@ def integers(rng: np.random.Generator, dims: Dims, low: int, high: int) -> Array
 
 
 def sparse(rng: np.random.Generator, dims: Dims, low: int, high: int, density: float) -> Array:
-    """Whole numbers of which the share ``density`` is not zero by chance alone; one never is."""
+    """Whole numbers of which the share ``density`` is nonzero at random; one always is."""
     values = integers(rng, dims, low, high)
     if density < 1:
         values *= rng.random(tuple(dims)) < density
@@ -44,7 +44,7 @@ def sparse(rng: np.random.Generator, dims: Dims, low: int, high: int, density: f
 
 
 def stored_elements(rng: np.random.Generator, dims: Dims, low: int, high: int, nnz: int) -> Array:
-    """Whole numbers of which ``nnz``, at places by chance, are not zero; all, if that is more."""
+    """Whole numbers of which ``nnz``, at random positions, are not zero; all, if that is more."""
     values = np.zeros(prod(dims))
     places = rng.choice(values.size, min(nnz, values.size), replace=False, shuffle=False)
     found = rng.integers(min(low, 0), high, places.size)

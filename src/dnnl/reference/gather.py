@@ -3,7 +3,7 @@
 dst[.., j, ..] = src[.., indices[j], ..], or of indices with as many dimensions as src
 dst[i, j, ..] = src[i, indices[i, j, ..], ..]
 
-An index below zero counts from the end; one that lies outside all the same finds the nearest slice
+An index below zero counts from the end; one out of range is clamped to the nearest slice
 that there is, as ``numpy.take`` has it with ``mode="clip"``.
 """
 
@@ -38,7 +38,7 @@ def gather(src: ArrayLike, indices: ArrayLike, axis: int) -> Array:
 
 
 class _Gather(Specification):
-    """Numbers that every type holds; indices from both ends, and a few that lie outside."""
+    """Numbers that every type holds; indices from both ends, and a few out of range."""
 
     def fill(self, desc: Any) -> dict[int, Array]:
         """Whole numbers of a byte, and indices."""

@@ -1,6 +1,6 @@
 """Group normalization: dst = scale * (src - mean) / sqrt(variance + epsilon) + shift.
 
-The channels of each image lie in groups of equally many neighbours. Each group of each image has
+The channels of each image form groups of equally many neighbours. Each group of each image has
 its own mean and variance, over its channels and the spatial dimensions.
 """
 
@@ -27,7 +27,7 @@ from dnnl.types.kinds import NormFlags
 TOLERANCE = Tolerance(ulps=8, floor=None)
 # length: the number of elements of a group.
 STATISTICS_TOLERANCE = PRODUCT_SUM
-# Of dst where the kernel keeps its statistics to itself. The error of the mean counts in units of
+# Of dst where the kernel does not return its statistics. The error of the mean counts in units of
 # the deviation, so the mean must not be many times as large.
 TRAINING_TOLERANCE = TOLERANCE.after(STATISTICS_TOLERANCE)
 # With the statistics in memory, rounded. The gradient of two or three elements cancels wholly.

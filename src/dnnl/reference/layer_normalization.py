@@ -25,7 +25,7 @@ from dnnl.types.kinds import NormFlags
 TOLERANCE = Tolerance(ulps=8, floor=None)
 # length: the extent of a row.
 STATISTICS_TOLERANCE = PRODUCT_SUM
-# Of dst where the kernel keeps its statistics to itself. The error of the mean counts in units of
+# Of dst where the kernel does not return its statistics. The error of the mean counts in units of
 # the deviation, so the mean must not be many times as large.
 TRAINING_TOLERANCE = TOLERANCE.after(STATISTICS_TOLERANCE)
 # With the statistics in memory, rounded. The gradient of two or three elements cancels wholly.
@@ -116,7 +116,7 @@ _POWERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _LARGEST = 7
 _ARGUMENTS = (Arg.SRC, Arg.MEAN, Arg.VARIANCE, Arg.SCALE, Arg.SHIFT)
 _DIGITS = 8
-"""Fewer do not hold quarters beside a mean of 4."""
+"""Fewer do not hold quarters with a mean of 4."""
 
 
 class _LayerNormalization(Specification):

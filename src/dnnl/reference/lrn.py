@@ -71,7 +71,7 @@ def lrn_backward(
 def lrn_workspace(
     src: ArrayLike, alg: Alg | str, *, local_size: int, alpha: float, beta: float, k: float
 ) -> Array:
-    """What the forward pass keeps for its gradient: src * w^(-beta - 1), as ``src``."""
+    """What the forward pass stores for its gradient: src * w^(-beta - 1), as ``src``."""
     data = f64(src)
     axes = _window_axes(alg, data.ndim)
     return np.asarray(data * _base(data, axes, local_size, alpha, k) ** (-beta - 1))
@@ -94,7 +94,7 @@ def _base(data: Array, axes: tuple[int, ...], local_size: int, alpha: float, k: 
 
 
 def _window_sum(values: Array, axes: tuple[int, ...], local_size: int) -> Array:
-    """The sum over the window around each element; what lies outside is 0."""
+    """The sum over the window around each element; elements outside are 0."""
     half = (local_size - 1) // 2
     for axis in axes:
         widths = [(half, half) if a == axis else (0, 0) for a in range(values.ndim)]

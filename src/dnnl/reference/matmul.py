@@ -20,7 +20,7 @@ INTEGER_TOLERANCE = EXACT
 
 
 def matmul(src: ArrayLike, weights: ArrayLike, bias: ArrayLike | None = None) -> Array:
-    """All operands have the same rank; batch dimensions of 1 broadcast, both ways. Quantized ones
+    """All operands have the same rank; batch dimensions of 1 broadcast. Quantized operands
     come dequantized.
 
     Each dimension of ``bias`` is 1 or that of the result.

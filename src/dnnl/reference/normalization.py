@@ -1,6 +1,6 @@
 """What the normalizations share: statistics over some axes and the gradient through them.
 
-``axes`` are those that one mean and one variance are taken over. Statistics keep the rank of the
+``axes`` are those that one mean and one variance are taken over. Statistics have the rank of the
 source, with the extent 1 along them. A mean of no elements is 0.
 """
 

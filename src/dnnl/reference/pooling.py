@@ -2,7 +2,7 @@
 
 The workspace of a maximum has the dims of dst. It holds the row-major number of the tap that won,
 (kd * KH + kh) * KW + kw, as u8 where the kernel has at most 255 taps and as s32 else. Where all
-taps are padding, it is that of the first which does not lie before the image, or of the last one.
+taps are padding, it is that of the first which is not before the image, or of the last one.
 """
 
 from __future__ import annotations

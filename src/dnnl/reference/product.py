@@ -24,7 +24,7 @@ _SMALL = {
     DataType.f8_e4m3: (-4, 4), DataType.f4_e2m1: (-2, 2),
 }  # fmt: skip
 _BIAS = 4
-_FEW = (-4, 4)  # beside sparse matrices, whose sums may be long as long as most terms are zero
+_FEW = (-4, 4)  # with sparse matrices, whose sums may be long as long as most terms are zero
 
 
 class ProductSpecification(Specification):

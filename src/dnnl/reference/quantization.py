@@ -1,4 +1,4 @@
-"""Scales and zero points: a stored x stands for scale * (x - zero_point)."""
+"""Scales and zero points: a stored x means scale * (x - zero_point)."""
 
 from __future__ import annotations
 

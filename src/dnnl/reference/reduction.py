@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dnnl.errors import InvalidArguments
 from dnnl.reference.arrays import Array, f64, name_of
@@ -64,8 +64,8 @@ def reduction(
             raise InvalidArguments("alg", name, "expected a reduction")
 
 
-def wrapped(src: NDArray[Any], alg: Alg | str, dims: Sequence[int], dst: DataType) -> NDArray[Any]:
-    """Integers reduced to ``dims`` in the type of ``dst``, of which they keep the lower bits."""
+def wrapped(src: np.ndarray, alg: Alg | str, dims: Sequence[int], dst: DataType) -> np.ndarray:
+    """Integers reduced to ``dims`` in the type of ``dst``, wrapped around."""
     axes = tuple(axis for axis, left in enumerate(dims) if src.shape[axis] != left)
     function = {
         "reduction_sum": np.add,

@@ -1,4 +1,4 @@
-"""Reorder: the same tensor in another type, quantized on the way where attributes say so.
+"""Reorder: the same tensor in another type, quantized where attributes say so.
 
 dst = (src_scale * (src - src_zero_point) + sum_scale * dst) / dst_scale + dst_zero_point
 

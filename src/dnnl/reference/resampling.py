@@ -34,9 +34,9 @@ def resampling(
 ) -> Array:
     """``src`` [N, C, spatial...] -> [N, C, ``spatial``...].
 
-    Element o of O lies at x = (o + 1/2) * I / O - 1/2 among the I elements of src. The nearest one
+    Element o of O is at x = (o + 1/2) * I / O - 1/2 among the I elements of src. The nearest one
     to it is that of x rounded, halves away from zero; linear interpolation is between the two
-    beside it, which are the same behind the ends. Where ``taps`` are given, one for each of the
+    next to it, which are the same behind the ends. Where ``taps`` are given, one for each of the
     spatial dimensions, they say which elements are summed up, and by which weights.
     """
     data = f64(src)

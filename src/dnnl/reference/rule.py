@@ -25,7 +25,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rule:
-    """What a driver accepts beside equality.
+    """What a driver accepts besides equality.
 
     ``threshold`` bounds the relative error (the absolute one of small values), ``zeros`` is the
     percentage of zeros from which on a test proves little. Any difference below ``slack`` is
@@ -62,7 +62,7 @@ class Verdict:
     worst: float = 0.0
 
     def and_also(self, other: Verdict) -> Verdict:
-        """The verdict on two tensors together."""
+        """The verdict on two tensors."""
         return Verdict(
             self.errors + other.errors,
             self.total + other.total,
@@ -134,7 +134,7 @@ def _right(
 
 
 def _tie(got: Array, expected: Array, want: Array, data_type: DataType, rule: Rule) -> Mask:
-    """Where the reference lies half way between the result and what was expected; integers as far
+    """Where the reference is half way between the result and what was expected; integers as far
     from there as the rule says of what they are rounded from."""
     middle = np.where(np.isfinite(got) & np.isfinite(expected), (got + expected) / 2, 0.0)
     share, size = _TIE, np.maximum(np.abs(want), SMALL)

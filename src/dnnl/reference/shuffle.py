@@ -1,4 +1,4 @@
-"""Shuffle: along one axis, groups of neighbours become as many turns, as a matrix is transposed.
+"""Shuffle: along one axis, groups of neighbours are interleaved, as a matrix is transposed.
 
 dst[u + v * C / G] = src[u * G + v] along an axis of C elements, in groups of G
 

@@ -19,7 +19,7 @@ from dnnl.types.dtype import DataType
 from dnnl.types.kinds import Alg
 
 # The exponent s - max is rounded before it is used, so the error of a small term is relative to
-# the large ones beside it. length: the extent of the axis.
+# the large ones next to it. length: the extent of the axis.
 TOLERANCE = Tolerance(ulps=16, growth=1, floor=None)
 BACKWARD_TOLERANCE = Tolerance(ulps=16, growth=2, floor=None)
 
@@ -112,7 +112,7 @@ class _Softmax(Specification):
         self, desc: Any, argument: int, values: Values, post_ops: Sequence[object] = ()
     ) -> Rule:
         """A few epsilons of wide floats, relative to the terms of gradients; of narrow ones the
-        neighbour, to which what lies close to the middle may be rounded."""
+        neighbour, to which values near the middle may be rounded."""
         output, forward = desc.desc_of(argument), desc.propagation.is_forward
         kind, length = output.data_type, max(1, output.dims[desc.axis])
         log = desc.alg_kind is Alg.softmax_log
@@ -122,7 +122,7 @@ class _Softmax(Specification):
             threshold = kind.eps
         if not forward:
             return Rule(threshold, slack=core_eps(kind), size=np.abs(values[Arg.DIFF_DST]))
-        # Of integers a row may have one greatest element, and nothing beside it.
+        # Of integers a row may have one greatest element, and nothing next to it.
         whole = any(tensor.desc.data_type.is_integer for tensor in desc.tensors)
         share = 1 / length if whole else _RUN / length
         nothing = log and (length == 1 or kind is DataType.u8)
@@ -132,7 +132,7 @@ class _Softmax(Specification):
 
 
 def _parts(dims: Sequence[int], name: str) -> Array:
-    """Parts of 128 in (0, 1], which sums keep exactly."""
+    """Parts of 128 in (0, 1], whose sums are exact."""
     return integers(generator("softmax", dims, name), dims, 1, 128) / 128
 
 

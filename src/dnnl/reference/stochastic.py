@@ -1,4 +1,4 @@
-"""Stochastic rounding: to one of the two neighbours of a narrower float, by chance."""
+"""Stochastic rounding: to one of the two neighbours of a narrower float, at random."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dnnl.reference.arrays import Array, f64
-from dnnl.reference.dropout import random_words
+from dnnl.reference.dropout import random_bits
 from dnnl.types.dtype import DataType
 
 _LEAST = {
@@ -24,8 +24,8 @@ def rounded(values: ArrayLike, data_type: DataType, seed: int) -> Array:
         return result
     single = result.astype(np.float32)
     dropped = np.uint32((1 << DataType.f32.digits - data_type.digits) - 1)
-    words = random_words(single.size, seed).reshape(single.shape).astype(np.uint32)
-    codes = (single.view(np.uint32) + (words & dropped)) & ~dropped
+    bits = random_bits(single.size, seed).reshape(single.shape).astype(np.uint32)
+    codes = (single.view(np.uint32) + (bits & dropped)) & ~dropped
     made = np.clip(f64(codes.view(np.float32)), -data_type.max, data_type.max)
     made = np.where(np.abs(made) < _LEAST[data_type], 0.0, made)
     return np.where(np.isnan(result), result, made)

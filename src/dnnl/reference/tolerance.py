@@ -7,7 +7,7 @@ make is stated *before* that conversion,
     delta = (ulps + growth * sqrt(length)) * eps * max(|want|, floor)
 
 with the epsilon of the computation and ``length`` terms in the sum; the kernel is right where its
-result lies between the conversions of ``want - delta`` and ``want + delta``. The destination's own
+result is between the conversions of ``want - delta`` and ``want + delta``. The destination's own
 epsilon, its rounding and its saturation enter through the conversion, which is monotone, and a
 bound of zero means the one correctly rounded result.
 """
@@ -29,7 +29,7 @@ from dnnl.types.kinds import coerce
 class Bound:
     """Which results are right for one destination type and one length of sum.
 
-    ``floor`` is the magnitude below which errors are absolute; None stands for the root mean
+    ``floor`` is the magnitude below which errors are absolute; None means the root mean
     square of the wanted values, which is the size of the terms where random ones cancel. It is no
     less than ``before``, the size of sums from which the values were computed.
     """

@@ -1,6 +1,6 @@
 """The sliding window that convolution and pooling share.
 
-A window of ``kernel`` taps slides along each spatial dimension: tap ``k`` of output ``o`` lies at
+A window of ``kernel`` taps slides along each spatial dimension: tap ``k`` of output ``o`` is at
 ``o * stride + k * (dilation + 1) - padding_l``. Dilation 0 is a dense window.
 """
 
@@ -56,7 +56,7 @@ class Window:
         )
 
     def first_taps(self, outputs: Sequence[int]) -> NDArray[np.intp]:
-        """The row-major number of the first tap of each window that does not lie before the image:
+        """The row-major number of the first tap of each window that is not before the image:
         [output...]; the last one in a dimension in which all do."""
         number = np.zeros((1,) * len(outputs), np.intp)
         for axis, count in enumerate(outputs):

@@ -72,7 +72,7 @@ class Executable:
     """An image that a backend has loaded: what that is, its queues alone know.
 
     It has no state: any thread may submit it at any time. The code can be executed as long as this
-    lives; a queue keeps it until a launch is done, and a bound launch keeps it too.
+    lives; a queue holds it until a launch is done, and a bound launch holds it too.
     """
 
     __slots__ = ()
@@ -118,8 +118,8 @@ class Queue(ABC, Generic[Loaded]):
         queue checks by `event.checked_events`, as a user gave them.
 
         ``arguments`` are what `Memory.argument` says of the memories, in the order of
-        ``Image.arguments``; the queue keeps them, and so their owners, until the launch is done.
-        Addresses are kept by the caller until this returns, for engines that are given those
+        ``Image.arguments``; the queue holds them, and so their owners, until the launch is done.
+        The caller keeps addresses alive until this returns, for engines that are given those
         are done with them by then. On a processor at most ``threads`` threads take part, the
         calling one included.
 
@@ -132,7 +132,7 @@ class Queue(ABC, Generic[Loaded]):
     ) -> Callable[..., Event]:
         """`submit` with the arguments prepared once: takes ``after``, returns the event.
 
-        ``keep`` owns what lies at the addresses, if there are such, and lives as long as the
+        ``keep`` owns the memory at the addresses, if any, and lives as long as the
         callable.
         """
         return _Bound(partial(self.submit, executable, tuple(arguments), threads), keep)

@@ -7,7 +7,7 @@ read-only; so what a capsule says is read here. See github.com/dmlc/dlpack, ``dl
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -20,7 +20,7 @@ _HOST_DEVICES = {CPU, 3, 11, 13}
 _READ_ONLY = 1
 
 # (type code, bits) of what NumPy has no code for.
-_EXTRA_TYPES: dict[tuple[int, int], np.dtype[Any]] = {
+_EXTRA_TYPES: dict[tuple[int, int], np.dtype] = {
     (4, 16): np.dtype(ml_dtypes.bfloat16),
     (10, 8): np.dtype(ml_dtypes.float8_e4m3fn),
     (12, 8): np.dtype(ml_dtypes.float8_e5m2),
@@ -63,18 +63,25 @@ _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.argtypes, _get_pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
 
 
+class Exporter(Protocol):
+    """An array of a library that exports DLPack."""
+
+    def __dlpack__(self, *args: Any, **options: Any) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
 class DLPackTensor(NamedTuple):
     """What a capsule says; ``strides`` in elements. The capsule owns the memory while it lives."""
 
     capsule: object
     address: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     readonly: bool
 
 
-def read(exporter: Any, argument: str) -> DLPackTensor:
+def read(exporter: Exporter, argument: str) -> DLPackTensor:
     """Ask an object with ``__dlpack__`` for its memory, without copy.
 
     Raises `InvalidArguments` in the name of ``argument`` where that is no memory of the host, has
@@ -105,14 +112,14 @@ def read(exporter: Any, argument: str) -> DLPackTensor:
     )
 
 
-def _export(exporter: Any) -> object:
+def _export(exporter: Exporter) -> object:
     try:
         return exporter.__dlpack__(max_version=(1, 0))
     except TypeError:  # an exporter from before versions
         return exporter.__dlpack__()
 
 
-def export(array: np.ndarray, **options: Any) -> Any:
+def export(array: np.ndarray, **options: Any) -> object:
     """The capsule of an array; types that NumPy cannot export go as the integers of their bits,
     with the right type written into the capsule afterwards. ``options`` as in ``__dlpack__``."""
     code = _EXTRA_CODES.get(array.dtype)
@@ -132,7 +139,7 @@ def _tensor_of(capsule: object) -> tuple[_Tensor, bool]:
     return _Tensor.from_address(_get_pointer(capsule, b"dltensor")), False
 
 
-def _dtype_of(tensor: _Tensor, argument: str) -> np.dtype[Any]:
+def _dtype_of(tensor: _Tensor, argument: str) -> np.dtype:
     extra = _EXTRA_TYPES.get((tensor.code, tensor.bits))
     if extra is not None and tensor.lanes == 1:
         return extra
@@ -141,7 +148,7 @@ def _dtype_of(tensor: _Tensor, argument: str) -> np.dtype[Any]:
     if kind is None or tensor.lanes != 1 or tensor.bits not in sizes:
         rule = f"DLPack type code {tensor.code} with {tensor.bits} bits is not supported"
         raise InvalidArguments(argument, "DLPack tensor", rule)
-    dtype: np.dtype[Any] = np.dtype(f"{kind}{tensor.bits // 8}")
+    dtype: np.dtype = np.dtype(f"{kind}{tensor.bits // 8}")
     return dtype
 
 

@@ -65,9 +65,9 @@ def plain_view(desc: MemoryDesc, data: NDArray[np.uint8]) -> np.ndarray | None:
 
 
 def elements_of(desc: MemoryDesc, data: NDArray[np.uint8]) -> np.ndarray:
-    """A new C-contiguous array of the tensor that lies in ``data`` as ``desc`` says.
+    """A new C-contiguous array of the tensor that ``data`` stores as ``desc`` says.
 
-    4-bit types come as the one-byte elements that NumPy keeps them in.
+    4-bit types come as the one-byte elements in which NumPy has them.
     """
     data_type = desc.data_type
     if 0 in desc.dims:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dnnl.errors import InvalidArguments
 from dnnl.types.dtype import DataType
-from dnnl.types.encoding import ROOM, STRETCH, Coo, Csr, Grouped, Packed
+from dnnl.types.encoding import MAX_GROUP, STRETCH, Coo, Csr, Grouped, Packed
 from dnnl.types.memory_desc import MemoryDesc
 
 
@@ -17,7 +17,7 @@ def encode(desc: MemoryDesc, array: np.ndarray) -> list[np.ndarray]:
     """The contents of the buffers of a sparse matrix. Room that is left over holds zeros, at the
     last place of the matrix.
 
-    Raises InvalidArguments where there are more elements other than zero than ``desc`` has room
+    Raises InvalidArguments where there are more nonzero elements than ``desc`` has space
     for. Of a grouped tensor, all groups but the last one are empty: only its user knows better.
     """
     encoding = desc.encoding
@@ -28,7 +28,7 @@ def encode(desc: MemoryDesc, array: np.ndarray) -> list[np.ndarray]:
     assert isinstance(encoding, Csr | Coo | Packed)
     rows, columns = np.nonzero(array)
     if rows.size > encoding.nnz:
-        raise no_room(desc, rows.size)
+        raise over_capacity(desc, rows.size)
     if isinstance(encoding, Packed):
         return _packed(encoding, array)
     left = (0, encoding.nnz - rows.size)
@@ -47,7 +47,7 @@ def encode(desc: MemoryDesc, array: np.ndarray) -> list[np.ndarray]:
 def decode(desc: MemoryDesc, parts: Sequence[np.ndarray]) -> np.ndarray:
     """The dense matrix; elements that are stored twice are added. A grouped tensor is its values.
 
-    Raises InvalidArguments where an index lies outside of the matrix, or pointers go back.
+    Raises InvalidArguments where an index is outside of the matrix, or pointers go back.
     """
     encoding = desc.encoding
     if isinstance(encoding, Packed):
@@ -67,30 +67,30 @@ def decode(desc: MemoryDesc, parts: Sequence[np.ndarray]) -> np.ndarray:
     made = np.zeros(desc.dims, values.dtype)
     for number, (index, extent) in enumerate(zip((rows, columns), desc.dims, strict=True)):
         if index.size and not 0 <= index.min() <= index.max() < extent:
-            rule = f"the indices of dimension {number} lie in 0..{extent - 1}"
+            rule = f"the indices of dimension {number} are in 0..{extent - 1}"
             raise InvalidArguments("memory.parts", str(desc), rule)
     np.add.at(made, (rows, columns), values)
     return made
 
 
-def no_room(desc: MemoryDesc, count: int) -> InvalidArguments:
-    """The error for a sparse matrix with more elements other than zero than it has room for."""
-    room = getattr(desc.encoding, "nnz", 0)
-    rule = f"has room for {room} elements, there are {count} other than zero"
+def over_capacity(desc: MemoryDesc, count: int) -> InvalidArguments:
+    """The error for a sparse matrix with more nonzero elements than its capacity."""
+    capacity = getattr(desc.encoding, "nnz", 0)
+    rule = f"stores up to {capacity} elements, {count} are nonzero"
     return InvalidArguments("desc", str(desc), rule)
 
 
 def _packed(encoding: Packed, array: np.ndarray) -> list[np.ndarray]:
     """The buffers of packed weights."""
-    (terms, count), (panels, words, stretches) = array.shape, encoding.panels(array.shape)
-    whole = np.zeros((words * encoding.group, panels * encoding.columns), array.dtype)
+    (terms, count), (panels, groups, stretches) = array.shape, encoding.panels(array.shape)
+    whole = np.zeros((groups * encoding.group, panels * encoding.columns), array.dtype)
     whole[:terms, :count] = array
-    split = whole.reshape(words, encoding.group, panels, encoding.columns)
-    rows = split.transpose(2, 0, 3, 1).reshape(panels, words, encoding.columns * encoding.group)
+    split = whole.reshape(groups, encoding.group, panels, encoding.columns)
+    rows = split.transpose(2, 0, 3, 1).reshape(panels, groups, encoding.columns * encoding.group)
     there = rows != 0
     begins = np.arange(stretches) * STRETCH
     counts = np.add.reduceat(there.sum(axis=2), begins, axis=1) if there.size else np.zeros(0)
-    values = np.pad(rows[there], (0, encoding.nnz + ROOM - int(there.sum())))
+    values = np.pad(rows[there], (0, encoding.nnz + MAX_GROUP - int(there.sum())))
     places = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return [values, places, np.packbits(there, bitorder="little")]
 
@@ -98,19 +98,19 @@ def _packed(encoding: Packed, array: np.ndarray) -> list[np.ndarray]:
 def _unpacked(desc: MemoryDesc, encoding: Packed, parts: Sequence[np.ndarray]) -> np.ndarray:
     """The dense matrix of packed weights; it raises where values are missing."""
     values, places, bits = parts
-    (terms, count), (panels, words, _) = desc.dims, encoding.panels(desc.dims)
+    (terms, count), (panels, groups, _) = desc.dims, encoding.panels(desc.dims)
     there = np.unpackbits(bits, bitorder="little").astype(bool)
     found = int(there.sum())
     if (there.size and found != places[-1]) or found > encoding.nnz:
-        raise no_room(desc, found)
+        raise over_capacity(desc, found)
     rows = np.zeros(there.size, values.dtype)
     rows[there] = values[:found]
-    split = rows.reshape(panels, words, encoding.columns, encoding.group).transpose(1, 3, 0, 2)
-    return split.reshape(words * encoding.group, panels * encoding.columns)[:terms, :count]
+    split = rows.reshape(panels, groups, encoding.columns, encoding.group).transpose(1, 3, 0, 2)
+    return split.reshape(groups * encoding.group, panels * encoding.columns)[:terms, :count]
 
 
 def sparse_parts(matrix: Any) -> tuple[MemoryDesc, list[np.ndarray]]:
-    """The descriptor and the buffers of a matrix as SciPy keeps it, in the format csr or coo:
+    """The descriptor and the buffers of a matrix as SciPy has it, in the format csr or coo:
     ``shape`` and ``data`` with ``indices`` and ``indptr``, or with ``row`` and ``col``.
 
     Indices of other types are converted; elements of a coo matrix are sorted by rows.

@@ -45,7 +45,7 @@ class _Complete(Event):
 #: The event of every execution that is over, and went well, when its submission returns.
 COMPLETE: Final[Event] = _Complete()
 
-#: What an execution is after unless it is told; one object, which is recognized at once.
+#: The default of what an execution is after; one object, which is recognized at once.
 NOTHING: Final[Sequence[Event]] = ()
 
 

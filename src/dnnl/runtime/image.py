@@ -23,8 +23,8 @@ class Phase:
 
     In an image for a device it is an entry point whose parameters are the addresses of the
     arguments that it touches: of ``arguments[slot]`` for each of ``slots``, in order. An engine
-    starts it once for each item, in one dimension, or in groups that are too many together: what
-    lies beyond ``count`` does nothing.
+    starts it once for each item, in one dimension, or in groups that are too many in total: an item
+    beyond ``count`` does nothing.
 
     A phase starts when the one before it is complete.
     """

@@ -57,7 +57,7 @@ class Memory(Value):
     engine: Engine
     #: Where the bytes are, as the engine's queues take it: an address on the host, else `buffer`.
     argument: Any
-    #: Where the bytes are, and what keeps them.
+    #: Where the bytes are, and what owns them.
     buffer: Buffer
     #: Whether nothing may write the bytes.
     readonly: bool
@@ -88,7 +88,7 @@ class Memory(Value):
         put(self, "_parts", ())
 
     def _assemble(self, desc: MemoryDesc, engine: Engine, parts: tuple[Memory, ...]) -> None:
-        """Set every field of a tensor of several buffers; the first one stands for it."""
+        """Set every field of a tensor of several buffers; the first one represents it."""
         self._fill(desc, engine, parts[0].buffer)
         object.__setattr__(self, "_parts", parts)
 
@@ -111,7 +111,7 @@ class Memory(Value):
     ) -> Memory:
         """The tensor of a NumPy array, or of what NumPy or DLPack can read as one.
 
-        Without ``tag`` the memory is the array's own, with its strides; writes go both ways, and of
+        Without ``tag`` the memory is the array's own, with its strides; both see writes, and of
         a read-only array the memory is read-only too. With a tag it is a copy in that layout.
         Elements of 4 bits are always packed into a copy, and an engine with memory of its own has a
         copy of everything. ``engine`` is by default the first cpu engine. With ``"csr"`` or
@@ -393,16 +393,16 @@ def _checked_buffer(engine: Engine, buffer: object) -> Buffer:
 
 
 def _desc_of(array: np.ndarray, data_type: DataType) -> MemoryDesc:
-    """The descriptor of an array as it lies in memory."""
+    """The descriptor of an array as it is stored."""
     if array.flags.c_contiguous:
         return MemoryDesc(array.shape, data_type)
     step = array.itemsize
     strides = []
     for stride, size in zip(array.strides, array.shape, strict=True):
-        kept = stride >= 0 and stride % step == 0
-        if size > 1 and not kept:
-            rule = "strides must be whole and positive numbers of elements to be kept"
+        valid = stride >= 0 and stride % step == 0
+        if size > 1 and not valid:
+            rule = "strides must be nonnegative multiples of the size of an element"
             hint = "pass a copy of it, or a tag"
             raise InvalidArguments("array.strides", array.strides, rule, hint)
-        strides.append(stride // step if kept else 0)
+        strides.append(stride // step if valid else 0)
     return MemoryDesc(array.shape, data_type, strides)

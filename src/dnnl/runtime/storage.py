@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
 
 def allocating(function: Callable[P, T]) -> Callable[P, T]:
-    """The function; what it allocates beside tensors may not fit either, which is `OutOfMemory`."""
+    """The function; `OutOfMemory` also where what it allocates besides tensors does not fit."""
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -40,7 +40,7 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
     Raises `OutOfMemory` where the machine has less or the system refuses. An empty buffer has an
     address too.
     """
-    check_room(nbytes)
+    check_capacity(nbytes)
     try:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError):
@@ -49,7 +49,7 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
     return raw[start : start + nbytes]
 
 
-def check_room(nbytes: float) -> None:
+def check_capacity(nbytes: float) -> None:
     """Raise `OutOfMemory` for more bytes than the machine has: the system would grant many of
     them, and stop the process when they are touched.
     """
@@ -72,7 +72,7 @@ def physical_memory() -> float:
 
 
 def address_of(data: NDArray[np.uint8]) -> int:
-    """Where bytes lie; three times as fast as ``data.ctypes.data`` if they are writable."""
+    """The address of bytes; three times as fast as ``data.ctypes.data`` if they are writable."""
     if data.size and data.flags.writeable:
         return ctypes.addressof(ctypes.c_byte.from_buffer(data.data))
     return data.ctypes.data
@@ -81,7 +81,7 @@ def address_of(data: NDArray[np.uint8]) -> int:
 def bytes_at(
     address: int, nbytes: int, owner: object, *, readonly: bool = False
 ) -> NDArray[np.uint8]:
-    """Memory at an address as bytes. The array keeps ``owner`` alive, which keeps them."""
+    """Memory at an address as bytes. The array keeps ``owner`` alive, which owns them."""
     return np.asarray(_Lent(owner, address, readonly, "|u1", (nbytes,), (1,)))
 
 
@@ -95,14 +95,14 @@ def bytes_of(array: np.ndarray, nbytes: int) -> NDArray[np.uint8]:
 
 def array_at(
     address: int,
-    dtype: np.dtype[Any],
+    dtype: np.dtype,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     owner: object,
     *,
     readonly: bool,
 ) -> np.ndarray:
-    """Memory at an address as an array of any type, ``strides`` in bytes; it keeps ``owner``."""
+    """Memory at an address as an array of any type, ``strides`` in bytes; it holds ``owner``."""
     # The interface has no codes for the types of ml_dtypes.
     raw = np.asarray(_Lent(owner, address, readonly, f"|V{dtype.itemsize}", shape, strides))
     return raw.view(dtype)

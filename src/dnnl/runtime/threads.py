@@ -47,7 +47,7 @@ def available_cpus() -> int:
 
 def limited_num_threads(num_threads: int) -> int:
     """So many threads, or one for each cpu that there is: more wait for each other at the end of
-    each phase, in turns of the scheduler. The knob ``oversubscribe`` forces them."""
+    each phase, alternately. The knob ``oversubscribe`` forces them."""
     if num_threads == 1 or config.get("oversubscribe"):
         return num_threads
     return min(num_threads, available_cpus())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
+from numpy import typing as npt
 from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
@@ -17,12 +18,16 @@ from dnnl.types.memory_desc import MemoryDesc
 _USER_DEFINED = 2  # `numpy.dtype.isbuiltin` of the types of ml_dtypes
 
 
+ArrayLike: TypeAlias = npt.ArrayLike | dlpack.Exporter
+"""An array of any library, or numbers: whatever NumPy or DLPack can read."""
+
+
 class _Buffer(NamedTuple):
     """Memory that ``owner`` keeps alive; ``strides`` in bytes."""
 
     owner: object
     address: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     readonly: bool
@@ -37,7 +42,7 @@ class _Buffer(NamedTuple):
         return len(self.shape) <= 1 and self.strides in ((), (self.dtype.itemsize,))
 
 
-def wrap(desc: MemoryDesc, buffer: Any) -> NDArray[np.uint8]:
+def wrap(desc: MemoryDesc, buffer: object) -> NDArray[np.uint8]:
     """The ``desc.size`` bytes of ``buffer``, not copied; they keep its owner alive.
 
     A buffer with one axis and no gaps counts as plain bytes. Any other must have the shape and
@@ -57,7 +62,7 @@ def wrap(desc: MemoryDesc, buffer: Any) -> NDArray[np.uint8]:
     return bytes_at(found.address, desc.size, found.owner, readonly=found.readonly)
 
 
-def array_of(source: Any, argument: str = "array") -> np.ndarray:
+def array_of(source: ArrayLike, argument: str = "array") -> np.ndarray:
     """What NumPy or DLPack can read as an array; not copied where it need not be.
 
     Raises `InvalidArguments` for anything else.
@@ -77,10 +82,10 @@ def array_of(source: Any, argument: str = "array") -> np.ndarray:
     )
 
 
-def _describe(buffer: Any) -> _Buffer:
+def _describe(buffer: object) -> _Buffer:
     if not isinstance(buffer, np.ndarray):
         try:
-            buffer = np.asarray(memoryview(buffer))
+            buffer = np.asarray(memoryview(buffer))  # type: ignore[arg-type]
         except TypeError:
             return _describe_dlpack(buffer, "buffer")
         except ValueError as error:
@@ -96,8 +101,8 @@ def _describe(buffer: Any) -> _Buffer:
     )
 
 
-def _describe_dlpack(exporter: Any, argument: str) -> _Buffer:
-    if not hasattr(exporter, "__dlpack__"):
+def _describe_dlpack(exporter: object, argument: str) -> _Buffer:
+    if not _exports(exporter):
         rule = "expected a buffer or an object with __dlpack__"
         hint = "NumPy arrays, bytearray, memoryview, mmap, ctypes arrays and tensors are such"
         raise InvalidArguments(argument, type(exporter).__name__, rule, hint)
@@ -108,6 +113,10 @@ def _describe_dlpack(exporter: Any, argument: str) -> _Buffer:
     )
 
 
+def _exports(source: object) -> TypeGuard[dlpack.Exporter]:
+    return hasattr(source, "__dlpack__")
+
+
 def _name(found: _Buffer) -> str:
     return f"{found.dtype} buffer of shape {found.shape}"
 
@@ -116,7 +125,7 @@ def _check_type(desc: MemoryDesc, found: _Buffer) -> None:
     """The elements must be of the tensor's type, or raw bits."""
     own = desc.data_type.numpy
     raw = found.dtype.kind in "uVSb" and found.dtype.isbuiltin != _USER_DEFINED
-    # Who has bf16 and the like in a library without that type keeps the bits in integers.
+    # Who has bf16 and the like in a library without that type has the bits in integers.
     bits = own.isbuiltin == _USER_DEFINED and found.dtype.kind in "iu"
     if found.dtype != own and not raw and not bits:
         rule = f"the buffer's elements are {found.dtype}, the tensor's are {desc.data_type}"

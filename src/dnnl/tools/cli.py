@@ -19,7 +19,7 @@ COMMANDS = {
     "info": "Show the version, the engines, the instruction sets, threads and the cache.",
     "run": "Run an ONNX model.",
     "bench": "Check and measure primitives in the language of benchdnn.",
-    "explain": "Tell in words what a verbose line or a case of bench says.",
+    "explain": "Explain what a verbose line or a case of bench says.",
     "quantcheck": "Tell what integers do to a model or a case, and which scales would mend it.",
     "layout": "Draw where each element of a tensor lives.",
 }

@@ -1,6 +1,6 @@
 """``dnnl layout``: draw where each element of a tensor lives, as text or as SVG.
 
-Memory is drawn as it lies, from offset 0 on, in rows of neighbouring elements. A row begins with
+Memory is drawn in order, from offset 0 on, in rows of neighbouring elements. A row begins with
 its offset and the coordinates that all of its elements share; each cell has the coordinates that
 differ within the row, and padding is a dot.
 """

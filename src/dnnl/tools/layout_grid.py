@@ -75,14 +75,14 @@ class Grid:
         """The loops over rows and those within a row, outermost first."""
         outer = list(self.axes)
         inner: list[GridAxis] = []
-        room = CELLS
-        while outer and (not inner or outer[-1].extent <= room):
+        free = CELLS
+        while outer and (not inner or outer[-1].extent <= free):
             inner.insert(0, outer.pop())
-            room //= max(1, inner[0].extent)
+            free //= max(1, inner[0].extent)
         block = prod(size for _, size in self.desc.inner_blocks)
         if outer and outer[-1].stride < block:
             axis = outer[-1]
-            part = max(k for k in range(1, room + 1) if axis.extent % k == 0)
+            part = max(k for k in range(1, free + 1) if axis.extent % k == 0)
             if part > 1:
                 rest = axis.extent // part
                 weight, stride = axis.weight * part, axis.stride * part
@@ -126,7 +126,7 @@ class Grid:
         return all(i < extent for i, extent in zip(index, self.desc.dims, strict=True))
 
     def _index(self, place: int) -> tuple[int, ...]:
-        """The coordinates of the element that lies ``place`` elements after the first."""
+        """The coordinates of the element ``place`` elements after the first."""
         index = [0] * self.desc.ndims
         for axis in reversed(self.axes):
             place, position = divmod(place, axis.extent)

@@ -57,7 +57,7 @@ def draw(
 
     ``marks`` are indices of elements to outline; ``color`` is the letter of the dimension whose
     index decides the color, by default that of dimension 1 (of 0 where there is no other).
-    Raises InvalidArguments where a mark lies outside the picture, or no dimension has the letter.
+    Raises InvalidArguments where a mark is outside of the picture, or no dimension has the letter.
     """
     dimension = _dimension(grid, color)
     picture = _Picture(grid, rows, {grid.desc.offset(mark): tuple(mark) for mark in marks})

@@ -1,4 +1,4 @@
-"""Timing on a machine that others use as well: contenders take turns, and each is compared with
+"""Timing on a machine that others use as well: contenders alternate, and each is compared with
 what the others did in the same round. What slows the machine for a while slows all of them, so
 that it cancels in the ratios.
 
@@ -91,7 +91,7 @@ class Measurement:
             for name, start in self.starts.items()
             if self.best(name) < 2 * start
         }
-        left = {name: turns for name, turns in self.samples.items() if name not in hidden}
+        left = {name: samples for name, samples in self.samples.items() if name not in hidden}
         return replace(self, samples=left), hidden
 
     def every(self, name: str) -> list[float]:
@@ -133,8 +133,8 @@ class Measurement:
 
 
 def measure(contenders: Sequence[Contender], effort: Effort) -> Measurement:
-    """Let contenders of different names take turns; each round begins with another of them."""
-    turns = {c.name: _Turn(c, effort) for c in contenders}
+    """Time contenders of different names alternately; each round begins with another of them."""
+    timers = {c.name: _Turn(c, effort) for c in contenders}
     samples: dict[str, list[list[float]]] = {c.name: [] for c in contenders}
     names = list(samples)
     for number in range(effort.rounds):
@@ -142,8 +142,8 @@ def measure(contenders: Sequence[Contender], effort: Effort) -> Measurement:
         for name in names[first:] + names[:first]:
             if len(names) > 1:
                 sleep(effort.rest)
-            samples[name].append(turns[name].take(effort.share(number)))
-    starts = {name: min(turn.starts) for name, turn in turns.items() if turn.starts}
+            samples[name].append(timers[name].take(effort.share(number)))
+    starts = {name: min(timer.starts) for name, timer in timers.items() if timer.starts}
     return Measurement(samples, {c.name: c.work for c in contenders}, starts)
 
 

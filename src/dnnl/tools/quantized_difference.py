@@ -1,6 +1,6 @@
 """Whether a quantized model agrees with a peer, layer by layer.
 
-A sum that lies between two steps of a quantization may be rounded to either, as the last digit of a
+A sum between two steps of a quantization may be rounded to either, as the last digit of a
 float decides; a network of many layers makes a large difference of one such rounding, and no two
 implementations agree at its end. So each layer is given the peer's own bytes, and what it makes of
 them is compared with the peer's next ones.
@@ -23,7 +23,7 @@ from dnnl.tools.difference import Difference, compare
 from dnnl.tools.peer_onnxruntime import OnnxRuntime
 
 SHARE = 1e-3
-"""The part of a model's bytes that may be one step off: as many lie so near to the middle between
+"""The part of a model's bytes that may be one step off: as many are so near to the middle between
 two steps that the order of three roundings of f32 decides."""
 
 

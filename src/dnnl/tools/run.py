@@ -28,7 +28,7 @@ from dnnl.framework.lowering import LAYOUTS
 from dnnl.framework.model import PRECISIONS
 from dnnl.framework.onnx_model import read_tensor
 from dnnl.framework.session import Span
-from dnnl.runtime.storage import check_room
+from dnnl.runtime.storage import check_capacity
 from dnnl.runtime.threads import limit_text, limited_num_threads
 from dnnl.tools import peer_onnxruntime
 from dnnl.tools.difference import Difference, Tolerance, compare, is_constant
@@ -100,7 +100,7 @@ class Options:
     type=click.Choice(LAYOUTS),
     default=LAYOUTS[0],
     show_default=True,
-    help="Let layouts propagate, or keep every activation row-major.",
+    help="Let layouts propagate, or have every activation row-major.",
 )
 @click.option(
     "--precision",
@@ -119,7 +119,7 @@ class Options:
 @click.option(
     "--compare",
     type=click.Choice([peer_onnxruntime.NAME]),
-    help="Run the same model on a peer, in turns; exit status 1 where the outputs differ.",
+    help="Run the same model on a peer, alternately; exit status 1 where the outputs differ.",
 )
 @click.option(
     "--json", type=click.Path(path_type=Path), metavar="FILE", help="Write all figures as JSON."
@@ -305,11 +305,11 @@ def _filled(
     """The inputs, seeded random values where none were given: floats of a deviation of ``scale``,
     integers that index one of so many slices, or else 0 and 1.
 
-    Raises OutOfMemory where they have no room beside the session.
+    Raises OutOfMemory where they do not fit next to the session.
     """
     inputs = session.inputs
     elements = sum(prod(kind.sizes) for name, kind in inputs.items() if name not in given)
-    check_room(session.nbytes + elements * _RANDOM_BYTES)
+    check_capacity(session.nbytes + elements * _RANDOM_BYTES)
     rng = np.random.default_rng(seed)
     return {
         name: given[name] if name in given else _random(rng, kind, extents.get(name, 2), scale)
@@ -374,7 +374,7 @@ def _measure(
     outputs: Mapping[str, Array],
     repeat: int,
 ) -> tuple[list[float], Comparison | None]:
-    """Times of ours and, in turns of several runs each, of the peer."""
+    """Times of ours and of the peer, alternating after several runs."""
     contenders = [Contender(OURS, partial(session.run, feeds))]
     differences: list[Difference] = []
     if peer is not None:

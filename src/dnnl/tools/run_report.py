@@ -140,7 +140,7 @@ def _finite(value: float) -> float | None:
 
 
 def gflop_per_s(gflop: float, time_ms: float) -> float:
-    """A rate, 0 where nothing is to be counted."""
+    """A rate, 0 where the work is unknown."""
     return gflop / time_ms * 1e3 if gflop and time_ms else 0.0
 
 

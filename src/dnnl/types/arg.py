@@ -144,7 +144,7 @@ MAX_POST_OPS = 32
 
 _POST_OP = 32768
 _PART = _POST_OP * 64
-"""What lies above the flags of all post-ops: the number of a buffer."""
+"""The bits above the flags of all post-ops: the index of a buffer."""
 _MAX_PARTS = 4
 _MAX_MULTIPLE = Arg.MULTIPLE_DST - Arg.MULTIPLE_SRC
 """How many sources, or destinations, have ids of their own."""

@@ -1,4 +1,4 @@
-"""Primitive attributes: how a primitive computes, beside what it computes."""
+"""Primitive attributes: how a primitive computes, not what."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ class PrimitiveAttr(Property):
 
     ``scratchpad_mode`` says who provides temporary memory, ``fpmath_mode`` to what f32 may be
     narrowed for computing (integer weights too with ``fpmath_apply_to_int``),
-    ``accumulation_mode`` how sums are kept, ``deterministic`` asks for bitwise equal results from
+    ``accumulation_mode`` the accumulators, ``deterministic`` asks for bitwise equal results from
     run to run. Scales, zero points, precomputed reductions, dropout, rounding and post-ops are
     added by the methods. A primitive description takes a copy, so later changes have no effect on
     it.
 
-    Sums are always those of ``strict``, of f32 beside floats and s32 beside integers, which are at
+    Sums are always those of ``strict``, in f32 for floats and s32 for integers, which are at
     least as precise as those of any other ``accumulation_mode``.
     """
 
@@ -167,7 +167,7 @@ class PrimitiveAttr(Property):
         each group of the last dimension, with a ``mask`` of all dimensions. ``dynamic_mx`` has e8m0
         and ``groups`` of (1, 32): the largest power of two in the group by that in the numbers of
         dst. ``dynamic_fp`` has f8_e4m3 and groups of (1, 16): the largest magnitude by the largest
-        number of dst. What lies beyond that is dst's largest number.
+        number of dst. Larger values saturate.
         """
         spec = read_spec(mask, groups, data_type, _SCALE_TYPES)
         mode = coerce(QuantizationMode, quantization_mode, "quantization_mode")
@@ -186,7 +186,7 @@ class PrimitiveAttr(Property):
         groups: Sequence[int] = (),
         data_type: DataTypeLike = "s32",
     ) -> None:
-        """Shift an integer argument: what stands for 0. ``data_type`` is s32, s8, u8, s4 or u4."""
+        """Set the integer of an argument that means 0. ``data_type`` is s32, s8, u8, s4 or u4."""
         spec = read_spec(mask, groups, data_type, _ZERO_POINT_TYPES)
         self._zero_points[coerce_arg(arg, "arg")] = spec
 
@@ -215,7 +215,7 @@ class PrimitiveAttr(Property):
 
     @property
     def dropout(self) -> Dropout | None:
-        """What is left out by chance; probability, seed and offset come at execution, as
+        """The dropout; probability, seed and offset come at execution, as
         ``Arg.DROPOUT_PROBABILITY`` and the like."""
         return self._dropout
 
@@ -226,14 +226,14 @@ class PrimitiveAttr(Property):
         use_offset: bool = False,
         use_host_scalars: bool = False,
     ) -> None:
-        """Make elements of dst zero by chance, before the post-ops, and scale up the others.
+        """Make random elements of dst zero, before the post-ops, and scale up the others.
 
-        Each is kept with the probability 1 - P and then divided by that. An execution gets P, f32,
+        Each survives with probability 1 - P and is divided by that. An execution gets P, f32,
         as ``Arg.DROPOUT_PROBABILITY`` and the seed, s32 or s64, as ``Arg.DROPOUT_SEED``, and with
         ``use_offset`` also ``Arg.DROPOUT_OFFSET``, s64: memories of one element. If there is a
-        ``mask_desc``, ``Arg.DROPOUT_MASK`` becomes 1 where an element is kept and 0 elsewhere: u8,
+        ``mask_desc``, ``Arg.DROPOUT_MASK`` becomes 1 where an element survives and 0 elsewhere: u8,
         with the dims of dst, in any layout, ``any`` for that of dst. ``use_host_scalars`` says that
-        P, seed and offset lie in the host's memory, as they do on the cpu in any case.
+        P, seed and offset are in the host's memory, as they always are on the cpu.
         """
         mask = MemoryDesc.zero() if mask_desc is None else mask_desc
         if not isinstance(mask, MemoryDesc):
@@ -258,7 +258,7 @@ class PrimitiveAttr(Property):
 
     def set_rounding_mode(self, arg: Arg | int | str, mode: RoundingMode | str) -> None:
         """Round a result, DST, DIFF_SRC or DIFF_WEIGHTS, to the nearest number (``environment``) or
-        by chance (``stochastic``), which takes a seed at execution: one s32 as
+        at random (``stochastic``), which takes a seed at execution: one s32 as
         ``Arg.ROUNDING_SEED``."""
         argument = coerce_arg(arg, "arg")
         if argument not in _ROUNDED:

@@ -1,4 +1,4 @@
-"""What lies behind s8 weights in their buffer: sums that correct an integer convolution.
+"""Compensation: sums behind s8 weights that correct an integer convolution.
 
 An s8 source is multiplied as u8, which is 128 too large, and a source with a zero point as it is
 stored. What that adds to a result depends on the weights alone, so the reorder that writes them
@@ -25,7 +25,7 @@ from dnnl.types.layout import Layout, dense
 from dnnl.types.layout_input import read_float, read_int
 
 KINDS = ("s8s8", "zero_points")
-"""The kinds of sums, in the order in which they lie in memory."""
+"""The kinds of sums, in the order in which they are stored."""
 
 _S8S8, _SCALE_ADJUST, _ZERO_POINTS = 1, 2, 8  # the bits of oneDNN's extra flags
 _BYTES = DataType.s32.size
@@ -72,7 +72,7 @@ class Compensation:
         return {kind: mask for kind, mask in masks.items() if mask}
 
     def layouts(self, weights: Layout, nbytes: int) -> dict[str, Layout]:
-        """Where the sums lie, by kind, behind ``nbytes`` bytes of weights.
+        """The offsets of the sums, by kind, behind ``nbytes`` bytes of weights.
 
         They have the dimensions of the weights, of size 1 where they are summed over. Everything
         counts s32 elements from the beginning of the buffer.

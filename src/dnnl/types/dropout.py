@@ -1,4 +1,4 @@
-"""Dropout as an attribute: elements of a result that become zero by chance."""
+"""Dropout as an attribute: random elements of a result become zero."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Dropout:
 
     An execution takes the probability P, the seed of type ``seed_type`` and, with ``use_offset``,
     the offset of the random numbers, one value each, in the host's memory with
-    ``use_host_scalars``. It writes ``mask_desc``, 1 for what is kept, unless that is the zero
+    ``use_host_scalars``. It writes ``mask_desc``, 1 for what survives, unless that is the zero
     descriptor.
     """
 

@@ -30,7 +30,7 @@ class Row:
     digits: int
     min: float
     max: float
-    numpy: np.dtype[Any]
+    numpy: np.dtype
 
 
 def _float(
@@ -91,7 +91,7 @@ class DataType(Kind):
     min: float
     max: float
     eps: float
-    numpy: np.dtype[Any]
+    numpy: np.dtype
 
     # `Any`, as type checkers take this for the signature of DataType("f32") as well.
     def __new__(cls, row: Any) -> DataType:
@@ -135,7 +135,7 @@ class DataType(Kind):
         Byte order must be the machine's. Types without a counterpart raise InvalidArguments.
         """
         try:
-            wanted: np.dtype[Any] = np.dtype(dtype)  # type: ignore[call-overload]
+            wanted: np.dtype = np.dtype(dtype)  # type: ignore[call-overload]
         except TypeError:
             raise InvalidArguments("dtype", dtype, "expected a NumPy type") from None
         found = _BY_NUMPY.get(wanted)
@@ -147,7 +147,7 @@ class DataType(Kind):
 
 
 _BY_NUMPY = {member.numpy: member for member in DataType if member.bits}
-DataTypeLike: TypeAlias = "DataType | str | np.dtype[Any] | type[np.generic] | _TorchType"
+DataTypeLike: TypeAlias = "DataType | str | np.dtype | type[np.generic] | _TorchType"
 """What is read as a data type: a member, its name, or a type of NumPy, ml_dtypes or PyTorch."""
 
 _BY_SCALAR: dict[type, DataType] = {numpy.type: member for numpy, member in _BY_NUMPY.items()}

@@ -26,10 +26,10 @@ from dnnl.types.layout_input import read_int
 _MOST = 2**31 - 1
 
 STRETCH = 32
-"""The words of a panel behind which the place of packed values is kept again."""
+"""K groups of a panel for each stored offset into the packed values."""
 
-ROOM = 512
-"""The elements of a word of all columns at most, and those that may be read behind the last packed
+MAX_GROUP = 512
+"""Upper bound of the elements of a K group in all columns, and the padding behind the last packed
 value."""
 
 
@@ -43,7 +43,7 @@ class BufferShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoding(ABC):
-    """How a matrix is kept in several buffers, the first of which holds the values."""
+    """How a matrix is stored in several buffers, of which the first has the values."""
 
     name = ""
 
@@ -114,14 +114,14 @@ class Coo(_Sparse):
 
 @dataclass(frozen=True)
 class Packed(_Sparse):
-    """Weights in panels of so many ``columns``, of which zeros are left out.
+    """Weights in panels of ``columns``, without their zeros.
 
-    A word of a panel has ``group`` neighbours of each column, as in the dense layout ``tag``. Of
-    each stretch of `STRETCH` words the values lie behind each other. Buffers: values, with room
-    for reads of a whole word behind them; where each stretch begins, and the last one ends; a
-    bit for each element of a panel, which begins with a whole byte.
+    A K group has ``group`` neighbours of each column, as in the dense layout ``tag``. The nonzero
+    values of `STRETCH` K groups are contiguous. Buffers: values, padded so that a whole K group may
+    be read at the end; the offset at which each stretch begins, and the last one ends; one bit for
+    each element, every panel starting at a byte.
 
-    Without columns it is a request, as the layout ``any`` is: a primitive decides on them.
+    Without columns the layout is open, like ``any``: a primitive chooses them.
     """
 
     columns: int = 0
@@ -132,14 +132,14 @@ class Packed(_Sparse):
         super().__post_init__()
         for field in ("columns", "group"):
             object.__setattr__(self, field, read_int(field, getattr(self, field)))
-        word = self.columns * self.group
-        if self.columns < 0 or self.group < 1 or word % 8 or word > ROOM:
-            rule = f"columns * group is a multiple of 8 up to {ROOM}, whole bytes of bits"
+        width = self.columns * self.group
+        if self.columns < 0 or self.group < 1 or width % 8 or width > MAX_GROUP:
+            rule = f"columns * group is a multiple of 8 up to {MAX_GROUP}, whole bytes of bits"
             raise InvalidArguments("columns", (self.columns, self.group), rule, "0 is a request")
 
     @property
     def details(self) -> tuple[int, ...]:
-        """How many elements are stored, in which panels and words."""
+        """The number of stored elements, columns of a panel, K group."""
         return (self.nnz, self.columns, self.group) if self.columns else (self.nnz,)
 
     @property
@@ -149,19 +149,19 @@ class Packed(_Sparse):
         return f"B{depth}"
 
     def panels(self, dims: tuple[int, ...]) -> tuple[int, int, int]:
-        """How many panels a matrix has, how many words a panel, and how many stretches."""
-        words = -(-dims[0] // self.group)
-        return -(-dims[1] // self.columns), words, -(-words // STRETCH)
+        """The number of panels, of K groups in a panel, and of stretches in a panel."""
+        groups = -(-dims[0] // self.group)
+        return -(-dims[1] // self.columns), groups, -(-groups // STRETCH)
 
     def shapes(self, dims: tuple[int, ...], data_type: DataType) -> tuple[BufferShape, ...]:
         """Values, their places, bits; of a request none that are known."""
         if not self.columns:
             return ()
-        panels, words, stretches = self.panels(dims)
+        panels, groups, stretches = self.panels(dims)
         return (
-            BufferShape((self.nnz + ROOM,), data_type),
+            BufferShape((self.nnz + MAX_GROUP,), data_type),
             BufferShape((panels * stretches + 1,), DataType.s64),
-            BufferShape((panels * words * self.columns * self.group // 8,), DataType.u8),
+            BufferShape((panels * groups * self.columns * self.group // 8,), DataType.u8),
         )
 
 

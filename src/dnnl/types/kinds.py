@@ -1,6 +1,6 @@
 """The enumerations of the library, and the one function that reads them from users.
 
-Values are those of the specification, so numbers in foreign logs and files keep their meaning.
+Values are those of the specification, so numbers in other libraries' logs and files mean the same.
 Wherever an enum member is expected, its name is accepted too: see :func:`coerce`.
 """
 
@@ -60,7 +60,7 @@ class Kind(_Named, Property, enum.Enum):
 
     @classmethod
     def foreign(cls, value: object) -> Kind | None:
-        """The member that an object of another library stands for, if there is one."""
+        """The member that equals an object of another library, if there is one."""
         return None
 
 
@@ -174,7 +174,7 @@ class Alg(Kind):
 
 
 class NormFlags(_Named, enum.IntFlag):
-    """What a normalization reads or fuses beside its data; members combine with ``|``."""
+    """Optional inputs and fusions of a normalization; members combine with ``|``."""
 
     none = 0
     use_global_stats = 1
@@ -247,7 +247,7 @@ class QuantizationMode(Kind):
 
 
 class RoundingMode(Kind):
-    """How results are rounded: to the nearest number, or by chance to one of the two next."""
+    """How results are rounded: to the nearest number, or at random to one of the two neighbours."""
 
     environment = 0
     stochastic = 1
@@ -326,7 +326,7 @@ def _coerce_flags(enum_class: type[E], value: object, argument: str) -> E:
     if isinstance(value, int) and not isinstance(value, bool):
         if 0 <= value <= known:
             return enum_class(int(value))
-        raise InvalidArguments(argument, value, rule, f"all flags together are {known}")
+        raise InvalidArguments(argument, value, rule, f"the flags are {known}")
     if not isinstance(value, str):
         raise InvalidArguments(argument, value, rule, nearest("", members))
     total = 0

@@ -1,7 +1,7 @@
 """Blocked layouts: where each element of a tensor lives, as arithmetic on plain tuples.
 
 A layout splits every dimension into an outer part and zero or more inner blocks. The inner
-blocks of all dimensions lie innermost, in the order of ``inner_blocks``; ``strides`` lead from
+blocks of all dimensions are innermost, in the order of ``inner_blocks``; ``strides`` lead from
 one outer block to the next. For ``aBcd16b`` and dims (2, 20, 3, 3)::
 
     position (n, c, h, w) -> n * strides[0] + (c // 16) * strides[1] + h * strides[2]
@@ -91,9 +91,9 @@ def dense(dims: tuple[int, ...], order: Sequence[int], inner_blocks: Blocks = ()
 
 
 def span(layout: Layout) -> int:
-    """Return how many elements lie from the first to the last one, padding included.
+    """Return the number of elements from the first to the last one, padding included.
 
-    ``offset0`` is not counted. Zero for a tensor without elements; RUNTIME_DIM where unknown.
+    ``offset0`` is not included. Zero for a tensor without elements; RUNTIME_DIM where unknown.
     """
     if 0 in layout.dims:
         return 0
@@ -190,8 +190,8 @@ def part(layout: Layout, dims: Sequence[int], offsets: Sequence[int]) -> Layout:
     """Return the layout of the region of ``dims`` that begins at ``offsets``.
 
     The region must begin on a block in every dimension, and end on one, within the first one or
-    at the end of the tensor; InvalidArguments otherwise. Padding is kept at the tensor's end and
-    nowhere else, because behind any other edge lie elements of the whole tensor.
+    at the end of the tensor; InvalidArguments otherwise. Padding remains at the tensor's end and
+    nowhere else, because any other edge is followed by elements of the whole tensor.
     """
     padded = []
     start = layout.offset0
@@ -222,7 +222,7 @@ class _Run(NamedTuple):
 
 
 def _fixed(layout: Layout, dim: int) -> bool:
-    """Whether a dimension is blocked or padded, so that it can be kept but not cut or merged."""
+    """Whether a dimension is blocked or padded, and so can be neither cut nor merged."""
     return layout.blocks[dim] != 1 or layout.padded_dims[dim] != layout.dims[dim]
 
 
@@ -253,7 +253,7 @@ def _runs(layout: Layout, dims: tuple[int, ...]) -> list[_Run]:
 def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
     """Return the layout of the same elements in the same places, as a tensor of ``dims``.
 
-    Dimensions of size 1 may come and go; dimensions may be kept; neighbours that are unblocked,
+    Dimensions of size 1 may come and go; others may stay; neighbours that are unblocked,
     unpadded and follow each other without gap may be merged, cut, or both. InvalidArguments
     where ``dims`` ask for anything else.
     """
@@ -283,14 +283,14 @@ def _runs_or_refusal(layout: Layout, dims: tuple[int, ...]) -> list[_Run]:
         return _runs(layout, dims)
     except IndexError:
         rule = "a dimension that is blocked or padded cannot be removed"
-        raise InvalidArguments("dims", dims, rule, f"keep it: {layout.dims}") from None
+        raise InvalidArguments("dims", dims, rule, f"use its dims {layout.dims}") from None
 
 
 def _reshape_empty(layout: Layout, dims: tuple[int, ...]) -> Layout:
-    """Reshape a tensor without elements: it has no places to keep, so the result is row-major."""
+    """Reshape a tensor without elements: it has no offsets, so the result is row-major."""
     if layout.inner_blocks:
         rule = "an empty tensor in a blocked layout cannot be reshaped"
-        raise InvalidArguments("dims", dims, rule, f"keep {layout.dims}")
+        raise InvalidArguments("dims", dims, rule, f"use its dims {layout.dims}")
     return dense(dims, range(len(dims)))._replace(offset0=layout.offset0)
 
 
@@ -298,7 +298,7 @@ def _check_mergeable(layout: Layout, run: list[int], dims: tuple[int, ...]) -> N
     """Raise where the dimensions of a run are not one unblocked piece without gaps."""
     for d in run:
         if _fixed(layout, d):
-            rule = f"dimension {d} is blocked or padded and can only be kept"
+            rule = f"dimension {d} is blocked or padded and cannot change"
             raise InvalidArguments("dims", dims, rule, "reorder to a plain layout first")
     for outer, inner in pairwise(run):
         if layout.strides[outer] != layout.strides[inner] * layout.dims[inner]:

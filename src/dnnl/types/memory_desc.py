@@ -241,7 +241,7 @@ class MemoryDesc(DescText):
         encoding: Encoding,
         index_type: DataTypeLike = DataType.s32,
     ) -> MemoryDesc:
-        """Return the descriptor of a tensor that is kept in several buffers."""
+        """Return the descriptor of a tensor that is stored in several buffers."""
         if not isinstance(encoding, Encoding):
             near = "MemoryDesc.csr, coo, grouped"
             raise InvalidArguments("encoding", encoding, "expected an Encoding", near)
@@ -332,7 +332,7 @@ class MemoryDesc(DescText):
             raise InvalidArguments("index", position, rule)
         for i, size in zip(position, self.padded_dims, strict=True):
             if not 0 <= i < size:
-                rule = f"must lie inside the padded dims {self.padded_dims}"
+                rule = f"must be inside the padded dims {self.padded_dims}"
                 raise InvalidArguments("index", position, rule)
         return layouts.offset(self._layout, position)
 
@@ -409,7 +409,7 @@ class MemoryDesc(DescText):
         return self._of(self.data_type, FormatKind.blocked, places)
 
     def with_data_type(self, data_type: DataTypeLike) -> MemoryDesc:
-        """Return the same layout, counted in elements, for another data type."""
+        """Return the same layout, in elements, for another data type."""
         dtype = coerce(DataType, data_type, "data_type")
         if dtype is self.data_type:
             return self
@@ -454,7 +454,7 @@ class MemoryDesc(DescText):
             raise InvalidArguments("desc", str(self), rule)
 
     def _need_no_compensation(self, what: str) -> None:
-        """Raise where sums of the weights lie behind them, which a change would make wrong."""
+        """Raise if there is compensation behind the elements, which a change would invalidate."""
         if self.compensation is not None:
             rule = f"{what} would leave the compensation behind"
             raise InvalidArguments("desc", str(self), rule, "with_compensation(None) drops it")

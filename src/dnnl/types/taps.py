@@ -94,7 +94,7 @@ def _read_weights(weights: ArrayLike) -> Weights:
     return read
 
 
-def _read(name: str, given: ArrayLike) -> npt.NDArray[Any]:
+def _read(name: str, given: ArrayLike) -> np.ndarray:
     """A matrix of numbers; raises InvalidArguments for anything else."""
     rule = "expected an array [taps, elements] of at least one each"
     try:
@@ -106,7 +106,7 @@ def _read(name: str, given: ArrayLike) -> npt.NDArray[Any]:
     return array
 
 
-def _seen(array: npt.NDArray[Any]) -> str:
+def _seen(array: np.ndarray) -> str:
     """An array in a message."""
     return np.array2string(array, threshold=16, separator=", ") + f" of shape {array.shape}"
 
@@ -137,7 +137,7 @@ def _joined(places: Places, weights: Weights) -> tuple[Places, Weights]:
     return places, sums
 
 
-def _ordered(places: Places, weights: Weights, key: npt.NDArray[Any]) -> tuple[Places, Weights]:
+def _ordered(places: Places, weights: Weights, key: np.ndarray) -> tuple[Places, Weights]:
     """Places and weights [elements, taps] with the ``key`` of each element rising."""
     order = np.argsort(key, 1, kind="stable")
     return np.take_along_axis(places, order, 1), np.take_along_axis(weights, order, 1)

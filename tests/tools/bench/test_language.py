@@ -203,7 +203,7 @@ def test_what_cannot_be_read(line: str, status: int) -> None:
     [
         ("--softmax --match=[a 2", "no basic regular expression: unterminated character set"),
         ("--softmax --attr-scales=foo:0 2", "unknown argument 'foo'; there are src, src0"),
-        ("--softmax --attr-dropout=1.5 2", "a probability lies between 0 and 1"),
+        ("--softmax --attr-dropout=1.5 2", "a probability is between 0 and 1"),
         ("--softmax --attr-dropout=0.5:1:any:2:true:3 2", "expected P"),
         ("--softmax --attr-post-ops=rleu 2", "unknown post-op 'rleu'; did you mean 'relu'"),
         ("--reorder --oflag=s8s8 2", "expected s8s8_comp:MASK, zp_comp:MASK"),

@@ -18,9 +18,9 @@ import pytest
 from dnnl.errors import Unimplemented
 from dnnl.reference.arrays import Array
 from dnnl.runtime.engine import Engine
-from dnnl.tools.bench import beside
-from dnnl.tools.bench.beside import Opponent
+from dnnl.tools.bench import comparison
 from dnnl.tools.bench.cases import Interpreter
+from dnnl.tools.bench.comparison import Opponent
 from dnnl.tools.bench.execute import _PEERS, Executor
 from dnnl.tools.bench.peers.base import Deviation
 from dnnl.tools.bench.peers.onednn_builds import OpenMp, Sycl
@@ -154,7 +154,7 @@ def test_disagreement_is_a_failure_unless_it_is_known(
         return Opponent("nobody", cast(Any, operation), operation.bind)
 
     monkeypatch.setitem(_PEERS, "onednn", lambda _: Refusing())
-    monkeypatch.setattr(beside, "oppose", oppose)
+    monkeypatch.setattr(comparison, "oppose", oppose)
     (case,) = Interpreter().cases(["--peer=onednn", "--softmax", "3x4"])
     result = Executor().run(case)
     wrong = 12 - known

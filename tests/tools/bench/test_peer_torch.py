@@ -58,7 +58,7 @@ AGREES = """
 HAS_NO_EQUAL = {
     "--reorder --dtag=aBx16b 5x19x3x4": "no layout aBcd16b with padding",
     "--eltwise --tag=aBx16b 5x32x3x4": "no layout aBcd16b for this",
-    "--eltwise --dt=s8 5x32": "computes eltwise of s8 in another way",
+    "--eltwise --dt=s8 5x32": "computes eltwise of s8 differently",
     "--eltwise --alg=swish --alpha=2 5x32": "no swish with alpha 2, beta 0",
     "--eltwise --dir=BWD_D --alg=tanh 5x32": "the gradient of tanh by dst: see --alg=tanh_dst",
     "--eltwise --dir=BWD_D --alg=clip --beta=1 5x32": "no gradient of clip with alpha 0, beta 1",

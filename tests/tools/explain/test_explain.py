@@ -74,7 +74,7 @@ def test_dropout(told: str, words: str) -> None:
         "alg:softmax_accurate axis:1,16x16,0.01"
     )
     text = explained(line)
-    assert "attributes  dropout: elements of dst become zero by chance, before the post-ops" in text
+    assert "attributes  dropout: elements of dst become zero at random, before the post-ops" in text
     assert words in text
 
 

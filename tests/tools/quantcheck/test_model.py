@@ -84,7 +84,7 @@ def test_two_bad_scales_are_named_and_mended(models: dict[str, onnx.ModelProto],
     assert changes[large][1].used < 0.05
     worst = [layer.name.removesuffix("_quant") for layer in report.layers[:4]]
     assert {"conv2", "add3"} <= set(worst)
-    text = "\n".join(line for layer in report.layers for line in layer.told())
+    text = "\n".join(line for layer in report.layers for line in layer.advice())
     assert f"{small!r} is 18" in text.replace("17.9", "18")
     assert f"{large!r} is 30 times too large" in text
     assert f"its src comes with {small!r} from conv2" in text
@@ -115,11 +115,11 @@ def test_bad_weights(models: dict[str, onnx.ModelProto], kind: str, factor: floa
 
     guessed = check_model(bad, inputs())
     (layer,) = [each for each in guessed.layers if each.name.startswith("conv3")]
-    (line,) = [each for each in layer.told() if "--float MODEL tells which one is right" in each]
+    (line,) = [each for each in layer.advice() if "--float MODEL tells which one is right" in each]
     if factor > 1:
         assert "'w3_scale': only 5% of the range of s8 is used, so it is about 2" in line
     else:
-        assert re.search(r"'w3_scale': [34]\d\.\d\d% of the values lie at the ends", line)
+        assert re.search(r"'w3_scale': [34]\d\.\d\d% of the values are at the ends", line)
     assert (
         numpy_helper.to_array(_named(mended(bad, guessed), "w3_scale")).tolist() == scale.tolist()
     )

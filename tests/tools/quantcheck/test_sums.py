@@ -63,10 +63,10 @@ def test_s32_is_named_where_it_can_or_does_overflow() -> None:
     b = np.full((1, many, 1), 128.0)
     quiet = sums_of(np.ones((1, 1, many)), b, (U8, S8), many * 128.0)
     assert quiet.bound == many * 128 * 255 >= 2**31
-    assert "could take them" in next(quiet.told())
+    assert "could take them" in next(quiet.advice())
     loud = sums_of(np.full((1, 1, many), 255.0), b, (U8, S8), many * 128.0 * 255)
-    assert "leave s32 on every instruction set" in next(loud.told())
-    assert not list(sums_of(np.ones((1, 1, 8)), b[:, :8], (U8, S8), 1024.0).told())
+    assert "leave s32 on every instruction set" in next(loud.advice())
+    assert not list(sums_of(np.ones((1, 1, 8)), b[:, :8], (U8, S8), 1024.0).advice())
 
 
 @pytest.mark.parametrize(("groups", "taps"), [(1, (3, 3)), (2, (3, 2)), (4, ())])
@@ -116,7 +116,7 @@ def test_a_scale_is_found_again() -> None:
         assert found.best.scale.item() == pytest.approx(0.03125, rel=1e-6)
         assert found.advised_error.relative < 1e-12
         assert found.ratio == pytest.approx(1 / factor, rel=1e-6)
-        text = next(found.told())
+        text = next(found.advice())
         assert ("20 times too small" if factor < 1 else "30 times too large") in text
     assert not TensorReport.of("dst", "t", "s", Scheme.of(S8, 0.03125), grid).is_bad
 

@@ -26,7 +26,7 @@ class Code(ABC):
     @classmethod
     @abstractmethod
     def supported(cls) -> bool:
-        """Whether objects can be loaded in this way on this system."""
+        """Whether objects can be loaded like this on this system."""
 
     @abstractmethod
     def __init__(self, code: bytes, symbols: tuple[str, ...]) -> None: ...

@@ -1,6 +1,6 @@
 """Relocatable ELF objects for x86-64: how large one is in memory, and its bytes for an address.
 
-All sections of an object lie in one piece, so that its code reaches its constants by 32-bit
+All sections of an object are in one piece, so that its code reaches its constants by 32-bit
 offsets. The C library may be further away: calls into it go through stubs behind the sections.
 """
 
@@ -102,7 +102,7 @@ class Object:
         self.size = first + len(self._stubs) * _STUB.size
 
     def at(self, address: int) -> bytes:
-        """The bytes of the object where it lies at ``address``, a multiple of 4096."""
+        """The bytes of the object placed at ``address``, a multiple of 4096."""
         memory = bytearray(self.size)
         try:
             for number, place in self._places.items():
@@ -143,7 +143,7 @@ class Object:
             return symbol.value
         if symbol.section == 0 and symbol.name:
             return _in_process(symbol.name)
-        raise ValueError(f"symbol {number} lies in section {symbol.section}, which is not loaded")
+        raise ValueError(f"symbol {number} is in section {symbol.section}, which is not loaded")
 
     def _offset(self, symbol: _Symbol) -> int:
         if symbol.value > self._sections[symbol.section].size:

@@ -73,7 +73,7 @@ class Linked(Code):
                 library = builder.link(_linker(), f"dnnl.{next(_serial)}")
             except RuntimeError as error:
                 raise Error(f"cannot load object code ({len(code)} bytes): {error}") from error
-        # Whoever runs is interrupted by this, perhaps within LLVM: it only leaves a word.
+        # Whoever runs is interrupted by this, perhaps within LLVM: it only sets a flag.
         weakref.finalize(self, _released.append, library).atexit = False
         self.addresses = tuple(library[symbol] for symbol in symbols)
         self.nbytes = len(code)

@@ -40,9 +40,9 @@ class Pages(Code):
             raise Error(f"cannot load object code ({len(code)} bytes): no symbol {missing[0]!r}")
         count = -(-parsed.size // _PAGE)
         with lock:
-            arena, first = _room(count)
+            arena, first = _free_pages(count)
             pages = slice(first, first + count)
-            # Whoever runs is interrupted by this, perhaps within `_room`: it only leaves a word.
+            # Whoever runs is interrupted by this, perhaps in `_free_pages`: it only sets a flag.
             weakref.finalize(self, _released.append, (arena, pages)).atexit = False
             start = arena.address + first * _PAGE
             arena.write(pages, parsed.at(start))
@@ -89,7 +89,7 @@ _released: deque[tuple[_Arena, slice]] = deque()
 _choosing = False
 
 
-def _room(count: int) -> tuple[_Arena, int]:
+def _free_pages(count: int) -> tuple[_Arena, int]:
     """Free pages in one piece, from now on in use: their mapping, and the number of the first.
 
     A signal handler may come here while its thread chooses: it gets a mapping of its own.

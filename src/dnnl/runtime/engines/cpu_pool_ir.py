@@ -22,7 +22,7 @@ for a while and then asleep (``waits`` = 1); the one who completes the last part
 does all of the work itself and never waits. Everything named ``region.*``, and the slots' tickets
 from even to odd, are written by the holder of ``busy`` only.
 
-A woken worker may be put on the cpu of its caller, where the two run in turns at 0.1-5 ms a region.
+A woken worker may be put on the cpu of its caller, where the two alternate at 0.1-5 ms a region.
 Therefore the caller first restricts it to the other cpus that the caller may use itself.
 Should they meet later all the same, because the caller was moved, the caller takes over all parts
 until the worker falls asleep, and the next wake-up separates them.

@@ -69,7 +69,7 @@ def run(
 ) -> int:
     """Run the cases of a command line, print what came of them, return the exit status.
 
-    ``verbose_line`` stands for a driver with its options and a problem.
+    ``verbose_line`` replaces a driver with its options and a problem.
     """
     executor, started = Executor(), perf_counter()
     report = Report(keep=json is not None or page is not None)
@@ -111,16 +111,16 @@ def _progress(
     tokens: Sequence[str],
 ) -> Iterator[tuple[Callable[[str], None], Callable[[], None]]]:
     """A bar on a terminal. Yields what prints a line above it, and what moves it on by one case."""
-    beside = not sys.stdout.isatty()
-    console = Console(stderr=beside, highlight=False)
+    piped = not sys.stdout.isatty()
+    console = Console(stderr=piped, highlight=False)
     if not console.is_terminal:
         yield print, lambda: None
         return
     columns = (TextColumn("bench"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=True, redirect_stdout=not beside)
+    bar = Progress(*columns, console=console, transient=True, redirect_stdout=not piped)
     with bar:
         task = bar.add_task("cases", total=_count(tokens))
-        yield print if beside else partial(_above, console), lambda: bar.advance(task)
+        yield print if piped else partial(_above, console), lambda: bar.advance(task)
 
 
 def _above(console: Console, line: str) -> None:

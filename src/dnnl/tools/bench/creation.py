@@ -107,7 +107,7 @@ def skipped(case: CaseValues, operation: Operation) -> str | None:
 
 
 def _differ(case: CaseValues, operation: Operation, output: int, source: int) -> bool:
-    """Whether a case describes two tensors in two ways that are to share one buffer."""
+    """Whether a case describes two tensors in two layouts that are to share one buffer."""
     roles = {role.argument: role for role in operation.roles if role.field}
     first, second = (roles[argument].case(case) for argument in (output, source))
     own: MemoryDesc = second[0] if roles[source].many else second

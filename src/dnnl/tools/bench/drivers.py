@@ -16,7 +16,7 @@ DRIVERS: dict[str, Driver] = {driver.name: driver for _, driver, _ in _ROWS}
 KINDS: dict[str, Driver] = {kind: driver for kind, driver, _ in _ROWS}
 """The driver of each kind of operation in verbose lines."""
 SUMMARIES: dict[str, str] = {kind: summary for kind, _, summary in _ROWS}
-"""What each kind of operation does, in a few words."""
+"""A short summary of each kind of operation."""
 _DESCRIPTIONS = {desc.operation.driver.name: desc for desc in OPERATIONS.values()}
 
 

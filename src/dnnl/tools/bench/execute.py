@@ -17,8 +17,8 @@ from dnnl.primitives.primitive import Primitive
 from dnnl.primitives.primitive_desc import PrimitiveDesc
 from dnnl.runtime.storage import physical_memory
 from dnnl.runtime.stream import Stream
-from dnnl.tools.bench.beside import check_beside, measure_beside
 from dnnl.tools.bench.cases import Case
+from dnnl.tools.bench.comparison import check_peers, measure_peers
 from dnnl.tools.bench.creation import at_execution, create, engine_of, skipped
 from dnnl.tools.bench.drivers import description
 from dnnl.tools.bench.peers.base import Peer
@@ -116,7 +116,7 @@ class Executor:
             return self._bitwise(trial, primitive, stream)
         if mode == "P":
             with self._phase("execute"):
-                return measure_beside(self._peers(case, stream), trial, primitive, stream)
+                return measure_peers(self._peers(case, stream), trial, primitive, stream)
         with self._phase("execute"):
             primitive.execute(stream, trial.memories)
         return self._check(trial, stream) if mode == "C" else Result(State.EXECUTED)
@@ -138,7 +138,7 @@ class Executor:
         )
         if trial.case.settings.peer and not verdict.errors:
             with self._phase("compare"):
-                check_beside(self._peers(trial.case, stream), trial, stream, expected, result)
+                check_peers(self._peers(trial.case, stream), trial, stream, expected, result)
         return result
 
     def _bitwise(self, trial: Trial, primitive: Primitive, stream: Stream) -> Result:

@@ -22,28 +22,28 @@ def tokens(text: str) -> list[str]:
     lone one, is glued to the next.
     """
     glued: list[str] = []
-    pending = False
-    for word in _words(text):
-        lone = word == CONTINUATION
-        body = word.removesuffix(CONTINUATION)
-        if pending or (lone and glued):
+    continued = False
+    for raw in _raw_tokens(text):
+        lone = raw == CONTINUATION
+        body = raw.removesuffix(CONTINUATION)
+        if continued or (lone and glued):
             glued[-1] += body
         else:
             glued.append(body)
-        pending = word.endswith(CONTINUATION)
+        continued = raw.endswith(CONTINUATION)
     return [token for token in glued if token]
 
 
-def _words(text: str) -> Iterator[str]:
+def _raw_tokens(text: str) -> Iterator[str]:
     for line in text.splitlines():
-        for word in line.split():
-            if word.startswith(COMMENT):
+        for token in line.split():
+            if token.startswith(COMMENT):
                 break
-            yield word
+            yield token
 
 
 class BatchFiles:
-    """Finds batch files, beside those found before and among the library's own."""
+    """Finds batch files, next to those found before and among the library's own."""
 
     def __init__(self) -> None:
         self._folders: list[Path] = []
@@ -55,7 +55,7 @@ class BatchFiles:
 
         It is looked for as given, then below the folder of each name asked for so far, oldest
         first, then among the case files of the driver. Raises BadValue if there is no such file,
-        no text in it, or if it names itself, be it by way of others.
+        no text in it, or if it names itself, even indirectly.
         """
         path = self._find(name, driver).resolve()
         if path in self._open:

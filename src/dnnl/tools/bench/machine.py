@@ -82,17 +82,17 @@ class Copies:
         calls = [
             partial(np.copyto, dst[begin:end], src[begin:end]) for begin, end in pairwise(bounds)
         ]
-        return Contender(COPY, self._together(calls), 2 * nbytes)
+        return Contender(COPY, self._in_parallel(calls), 2 * nbytes)
 
-    def _together(self, calls: list[partial[None]]) -> Callable[[], object]:
+    def _in_parallel(self, calls: list[partial[None]]) -> Callable[[], object]:
         helpers = self._helpers
         if helpers is None or len(calls) == 1:
             return calls[0]
 
         def run() -> None:
-            pending = [helpers.submit(call) for call in calls[1:]]
+            futures = [helpers.submit(call) for call in calls[1:]]
             calls[0]()
-            for future in pending:
+            for future in futures:
                 future.result()
 
         return run

@@ -105,10 +105,10 @@ def _plots(records: Sequence[Mapping[str, Any]], roofs: Roofs | None) -> list[Pl
     if roofs is None:
         return []
     plots = []
-    counted = [record for record in records if record["ops"]]
+    rated = [record for record in records if record["ops"]]
     moving = [record for record in records if not record["ops"] and record["bytes"]]
-    if counted:
-        plots.append(_roofline(counted, roofs))
+    if rated:
+        plots.append(_roofline(rated, roofs))
     if moving:
         plots.append(_bandwidth(moving, roofs))
     ratios = [

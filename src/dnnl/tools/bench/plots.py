@@ -1,6 +1,6 @@
 """The plots of a report: matplotlib draws them, as SVG that takes its colours from the page.
 
-Colours that the drawing is made with stand for variables of the page's style sheet, so that a plot
+The drawing's colours are replaced by variables of the page's style sheet, so that a plot
 is right on a light and on a dark page. Each point has a title, which browsers show as a tooltip.
 """
 
@@ -204,6 +204,6 @@ def inline(drawn: str, points: Sequence[Point]) -> str:
 
 
 def _entitle(group: ET.Element, points: Sequence[Point]) -> None:
-    """Give the markers of a group their titles; they stand in the order of the points."""
+    """Give the markers of a group their titles; in the order of the points."""
     for mark, point in zip(group.iter(f"{{{_SVG}}}use"), points, strict=True):
         ET.SubElement(mark, f"{{{_SVG}}}title").text = point.title

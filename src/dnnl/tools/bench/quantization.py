@@ -67,16 +67,16 @@ def make_attr(case: Case, operation: Operation, desc: Desc) -> PrimitiveAttr:
     for rounding in case["attr-rounding-mode"].items:
         attr.set_rounding_mode(rounding.name.upper(), rounding.mode)
 
-    def told(entry: parsed.Quantization) -> tuple[int, int, tuple[int, ...], DataType]:
+    def arguments(entry: parsed.Quantization) -> tuple[int, int, tuple[int, ...], DataType]:
         bits = _bits(case, operation, entry, ndims.get(entry.argument, 0))
         return entry.argument, bits, entry.groups, entry.data_type
 
     for entry in case["attr-scales"].items:
-        attr.set_scales(*told(entry), parsed.DYNAMIC.get(entry.mask.name, "static_sazp"))
+        attr.set_scales(*arguments(entry), parsed.DYNAMIC.get(entry.mask.name, "static_sazp"))
     for entry in case["attr-zero-points"].items:
-        attr.set_zero_points(*told(entry))
+        attr.set_zero_points(*arguments(entry))
     for entry in case["attr-precomputed-reductions"].items:
-        attr.set_precomputed_reductions(*told(entry))
+        attr.set_precomputed_reductions(*arguments(entry))
     _set_dropout(attr, case["attr-dropout"], desc.outputs[0].desc)
     for entry in case["attr-post-ops"].items:
         dst = desc.under(attr.post_ops).outputs[0].desc
@@ -183,14 +183,14 @@ def _seed(case: Case) -> int:
 def _add_dropout(made: Parameters, asked: object, attr: PrimitiveAttr) -> None:
     if not isinstance(asked, parsed.Dropout) or attr.dropout is None:
         return
-    told: dict[int, float] = {
+    scalars: dict[int, float] = {
         Arg.DROPOUT_PROBABILITY: float(asked.probability),
         Arg.DROPOUT_SEED: asked.seed,
         Arg.DROPOUT_OFFSET: asked.offset,
     }
     for argument, desc in attr.dropout.descs.items():
-        if argument in told:
-            made.add(argument, f64([told[argument]]), desc)
+        if argument in scalars:
+            made.add(argument, f64([scalars[argument]]), desc)
 
 
 def _add_quantization(
@@ -257,10 +257,10 @@ def finished(
         scale, _ = both(result.shape, Arg.SRC, pd, made)
         result = result * scale
     if pd.attr.dropout is not None:
-        chance = made.values[Arg.DROPOUT_PROBABILITY].item()
+        probability = made.values[Arg.DROPOUT_PROBABILITY].item()
         seed = made.values[Arg.DROPOUT_SEED].item()
         offset = made.values[Arg.DROPOUT_OFFSET].item() if pd.attr.dropout.use_offset else 0
-        result, mask = dropout(result, chance, int(seed), int(offset))
+        result, mask = dropout(result, probability, int(seed), int(offset))
         written[int(Arg.DROPOUT_MASK)] = mask
     argument, kind = pd.desc.outputs[0].argument, pd.desc.outputs[0].desc.data_type
     begin, post_ops, _ = pd.desc.stages(pd.attr.post_ops)[-1]
@@ -320,7 +320,7 @@ def reads_dst(attr: PrimitiveAttr) -> bool:
 
 
 def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
-    """The rule with what post-ops and scales of the destination allow beside it."""
+    """The rule with what post-ops and scales of the destination allow as well."""
     absolute, relative, non_finite = rule.absolute, rule.relative, rule.non_finite
     zeros = rule.zeros
     if attr.dropout is not None:
@@ -328,7 +328,7 @@ def loosened(rule: Rule, attr: PrimitiveAttr, data_type: DataType) -> Rule:
     for entry in attr.post_ops:
         if isinstance(entry, PostOpEltwise):
             absolute, relative = max(absolute, 2e-5), max(relative, 8e-6)
-            non_finite = True  # what leaves f32 on the way: swish of -inf is NaN
+            non_finite = True  # what leaves f32 before the end: swish of -inf is NaN
             zeros = max(zeros, 65)
         if isinstance(entry, PostOpBinary) and entry.alg in _EXACT_STEPS:
             absolute = max(absolute, 5e-3 if data_type is DataType.f16 else 4e-6)

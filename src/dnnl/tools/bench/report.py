@@ -53,7 +53,7 @@ class Report:
         """Count one case; the lines that tell of it."""
         number, self.tests = self.tests, self.tests + 1
         self._settings = case.settings
-        self._counts[result.state.counted] += 1
+        self._counts[result.state.tally] += 1
         if result.impl:
             self._impls[result.impl] += 1
         line = result.line(number, case.repro)
@@ -101,7 +101,7 @@ class Report:
     @property
     def failed(self) -> bool:
         """Whether anything was worse than skipped or mistrusted."""
-        return any(self._counts[state.counted] for state in State if state.bad)
+        return any(self._counts[state.tally] for state in State if state.bad)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -110,7 +110,7 @@ class Report:
 
     @property
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """Every case, if they were kept; times are in ms."""
+        """Every case, if ``keep`` was set; times are in ms."""
         return self._records
 
     @property

@@ -23,14 +23,14 @@ class State(enum.Enum):
     LISTED = ("LISTED", "listed")
 
     @property
-    def counted(self) -> str:
+    def tally(self) -> str:
         """The summary's name of it."""
         return self.value[1]
 
     @property
     def bad(self) -> bool:
         """Whether it makes the exit status 1."""
-        return self.counted in ("unimplemented", "invalid_arguments", "failed")
+        return self.tally in ("unimplemented", "invalid_arguments", "failed")
 
 
 SUMMARY = (

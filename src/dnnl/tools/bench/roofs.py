@@ -1,4 +1,4 @@
-"""What the machine can do at most, measured beside the cases that are held against it."""
+"""What the machine can do at most, measured with the cases that are compared with it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Roofs:
     """Operations in a second on registers, by the types that are multiplied; bytes in a second
     that are copied in memory and in caches.
 
-    The cache is that of one core, and its rate is counted for each thread.
+    The cache is that of one core, and its rate is per thread.
     """
 
     peaks: Mapping[str, float]
@@ -31,7 +31,7 @@ class Roofs:
 
 
 def measure_roofs(num_threads: int) -> Roofs:
-    """Measure the products of all threads and copies of two sizes, in turns."""
+    """Measure the products of all threads and copies of two sizes, alternately."""
     engine, copies = Engine("cpu"), Copies(num_threads)
     products = peaks(engine, num_threads)
     try:

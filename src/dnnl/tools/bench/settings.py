@@ -156,4 +156,4 @@ DEFAULTS = {
     "repeats-per-prb": "1", "start": "0", "engine": "cpu", "canonical": "false", "verbose": "0",
     "check-ref-impl": "false", "summary": "failures+impl+no-impl-csv",
 }  # fmt: skip
-"""What an empty value stands for."""
+"""What an empty value means."""

@@ -1,4 +1,4 @@
-"""Templates of performance lines: what their tokens stand for."""
+"""Templates of performance lines: the meaning of their tokens."""
 
 from __future__ import annotations
 

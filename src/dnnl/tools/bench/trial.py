@@ -1,4 +1,4 @@
-"""One case on its way: its contents, its memories, and the judgement of its result."""
+"""One case during its run: its contents, its memories, and the judgement of its result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Expected(NamedTuple):
 
 
 class Trial:
-    """One case on its way: what was created, what its tensors hold.
+    """One case during its run: what was created, what its tensors hold.
 
     ``pd`` has the sizes of the execution. ``earlier`` is what the forward pass alone would read.
     """

@@ -17,7 +17,7 @@ _QUANTIZED = {"scales": "0.5", "zero-points": "1"}
 
 _TRUE = ("1", "true")
 _PROBABILITY, _SEED, _OFFSET = "0.5", "12345", "1"
-"""Nor does it say what a dropout is told."""
+"""Nor does it give the parameters of a dropout."""
 
 Options = list[str]
 
@@ -47,18 +47,18 @@ def read(text: str) -> OperationLine | OtherLine:
 def operation_tokens(line: OperationLine) -> list[str]:
     """The arguments of ``dnnl bench`` for a line that was read before; raises BadValue."""
     driver = KINDS.get(line.kind)
-    if driver is None or not driver.told:
+    if driver is None or not driver.replayable:
         raise BadValue(f"no case can be made of the kind {line.kind!r}")
     if line.prop not in PROPAGATIONS:
         raise BadValue(f"no case can be made of the propagation {line.prop!r}")
     _check_layouts(line, driver)
     chosen = [] if line.engine == "cpu" else [f"--engine={line.engine}"]
     try:
-        told = [(option.name, option.told(line)) for option in driver.options]
+        values = [(option.name, option.from_line(line)) for option in driver.options]
     except ValueError as error:
         raise BadValue(f"no case can be made of {line.problem!r}: {error}") from error
-    options = [f"--{name}={value}" for name, value in told if value is not None]
-    problem = driver.problem.told(line.problem)
+    options = [f"--{name}={value}" for name, value in values if value is not None]
+    problem = driver.problem.from_line(line.problem)
     return [*chosen, f"--{driver.name}", *options, *_attributes(line), problem]
 
 

@@ -1,4 +1,4 @@
-"""The attributes of a verbose line in words."""
+"""The attributes of a verbose line in prose."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dnnl.language.attributes import entries
 from dnnl.language.errors import BadValue
-from dnnl.tools.explain.words import BINARY, function
+from dnnl.tools.explain.phrases import BINARY, function
 
 Letters = Mapping[str, Sequence[str]]
 """The letters of the dimensions of each tensor, by its name."""
@@ -49,17 +49,17 @@ def _dropout(value: str) -> str:
     if used in ("1", "true"):
         given.append("an offset")
     where = " as scalars of the host" if host in ("1", "true") else ""
-    told = f"{', '.join(given[:-1])} and {given[-1]}"
+    text = f"{', '.join(given[:-1])} and {given[-1]}"
     return (
-        f"dropout: elements of dst become zero by chance, before the post-ops{mask}; an execution "
-        f"gets {told}{where}"
+        f"dropout: elements of dst become zero at random, before the post-ops{mask}; an execution "
+        f"gets {text}{where}"
     )
 
 
 _MODES: dict[str, Callable[[str], str]] = {
     "scratchpad": lambda value: f"temporary memory is given by the {value}",
     "fpmath": _fpmath,
-    "acc-mode": lambda value: f"sums may be kept in the mode {value}",
+    "acc-mode": lambda value: f"accumulators may have the mode {value}",
     "deterministic": lambda value: "every execution must give the same bits",
     "rounding-mode": lambda value: f"rounding: {value}",
     "dropout": _dropout,

@@ -1,4 +1,4 @@
-"""``dnnl explain``: verbose lines and cases of ``dnnl bench`` in words."""
+"""``dnnl explain``: verbose lines and cases of ``dnnl bench`` in prose."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dnnl.tools.bench.cases import Interpreter
 from dnnl.tools.bench.drivers import DRIVERS
 from dnnl.tools.bench.verbose_line import read
 from dnnl.tools.explain.inside import Looks, check_picture, draw
-from dnnl.tools.explain.others import told
+from dnnl.tools.explain.others import describe
 from dnnl.tools.explain.story import Rows, Times, of_case, of_line
 from dnnl.tools.explain.totals import Totals
 
@@ -30,7 +30,7 @@ BAD_INPUT = 2
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="LINE", required=True)
+@click.argument("tokens", nargs=-1, type=click.UNPROCESSED, metavar="LINE", required=True)
 @click.option(
     "--measure", is_flag=True, help="Run it here, and tell which share of its limit it reaches."
 )
@@ -40,7 +40,7 @@ BAD_INPUT = 2
     metavar="FILE.svg",
     help="Draw the machine's limits with what was measured as points; measures.",
 )
-def explain(words: tuple[str, ...], measure: bool, roofline: Path | None) -> int:
+def explain(tokens: tuple[str, ...], measure: bool, roofline: Path | None) -> int:
     """Tell what a verbose line or a case of dnnl bench says, and who would do it here.
 
     \b
@@ -59,10 +59,10 @@ def explain(words: tuple[str, ...], measure: bool, roofline: Path | None) -> int
         check_picture(roofline)
     looks = Looks(measure or roofline is not None)
     status = 0
-    if words == (_STDIN,):
+    if tokens == (_STDIN,):
         status = _whole_log(sys.stdin, looks)
     else:
-        line = words[0] if len(words) == 1 else shlex.join(words)
+        line = tokens[0] if len(tokens) == 1 else shlex.join(tokens)
         print("\n".join(list(_explained(line, looks))))
     if roofline is not None:
         roofline.write_text(draw(looks.found), encoding="utf-8")
@@ -76,7 +76,7 @@ def _explained(text: str, looks: Looks) -> Iterator[str]:
         return
     line = read(text)
     if isinstance(line, OtherLine):
-        yield told(line)
+        yield describe(line)
         return
     times = Times()
     times.add(line)
@@ -114,7 +114,7 @@ def _drivers(tokens: Iterable[str]) -> bool:
 
 
 def _tokens(text: str) -> list[str]:
-    """The tokens of a case, without the program's name or what stands before a repro line."""
+    """The tokens of a case, without the program's name or what precedes a repro line."""
     try:
         tokens = shlex.split(text.rpartition(_REPRO)[2])
     except ValueError as error:
@@ -126,9 +126,9 @@ def _tokens(text: str) -> list[str]:
 
 def _is_case(text: str) -> bool:
     """Whether a line of a log is meant as a case."""
-    words = text.split()
-    begins = bool(words) and (words[0][0] == "-" or words[0].rpartition("/")[2] in _PROGRAMS)
-    return _REPRO in text or (begins and _drivers(words))
+    tokens = text.split()
+    begins = bool(tokens) and (tokens[0][0] == "-" or tokens[0].rpartition("/")[2] in _PROGRAMS)
+    return _REPRO in text or (begins and _drivers(tokens))
 
 
 def _whole_log(lines: Iterable[str], looks: Looks) -> int:

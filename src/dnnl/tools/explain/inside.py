@@ -62,7 +62,7 @@ def check_picture(path: Path) -> None:
 def draw(found: list[tuple[str, Info]]) -> str:
     """The roofline of this machine with a point for each case that has a time, as SVG.
 
-    Raises InvalidArguments where there is none that arithmetic is counted of.
+    Raises InvalidArguments where none has known arithmetic.
     """
     points, roofs = [], {roof.label: roof for roof in _peaks(found)}
     for name, info in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dnnl.language.verbose import OtherLine
 
 
-def told(line: OtherLine) -> str:
+def describe(line: OtherLine) -> str:
     """One sentence."""
     fields = list(line.fields)
     text = ", ".join(fields)

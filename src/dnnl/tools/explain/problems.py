@@ -1,4 +1,4 @@
-"""The sizes and parameters of an operation in words."""
+"""The sizes and parameters of an operation in prose."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dnnl.language.descriptor import Descriptor
 from dnnl.language.options import Problem
 from dnnl.language.problem import Shapes
 from dnnl.language.verbose import OperationLine
-from dnnl.tools.explain.words import ALGORITHMS, BINARY, FLAGS, function
+from dnnl.tools.explain.phrases import ALGORITHMS, BINARY, FLAGS, function
 
 
 def _sizes(values: Sequence[int]) -> str:
@@ -16,7 +16,7 @@ def _sizes(values: Sequence[int]) -> str:
 
 
 def sizes(line: OperationLine, problem: Problem | None) -> str:
-    """The problem in words."""
+    """The problem in prose."""
     if problem is None:
         return line.problem
     if isinstance(problem, Shapes):
@@ -86,6 +86,6 @@ def parameters(line: OperationLine) -> Iterator[str]:
         if name == "flags":
             yield from (f"flag {letter}: {FLAGS.get(letter, 'unknown')}" for letter in value)
         elif name == "axis":
-            yield f"axis {value}, counted from 0"
+            yield f"axis {value}, from 0"
         elif value:
             yield f"{name} {value}"

@@ -17,7 +17,7 @@ from dnnl.tools.bench.cases import Case, Interpreter
 from dnnl.tools.bench.creation import create, skipped
 from dnnl.tools.bench.drivers import SUMMARIES, description, kind_of
 from dnnl.tools.bench.verbose_line import operation_tokens, read
-from dnnl.tools.explain import words
+from dnnl.tools.explain import phrases
 from dnnl.tools.explain.attributes import attributes
 from dnnl.tools.explain.inside import Looks
 from dnnl.tools.explain.problems import parameters, sizes
@@ -45,7 +45,7 @@ class Times:
         """The least time of an execution; 0 if there is none."""
         return min(self.known("exec"), default=0.0)
 
-    def told(self) -> Iterator[str]:
+    def texts(self) -> Iterator[str]:
         """A phrase for each event."""
         for event, all_times in self.seen.items():
             times = self.known(event)
@@ -53,12 +53,12 @@ class Times:
             took = f", {times[0]:g} ms" if len(times) == 1 else ""
             if len(times) > 1:
                 took = f", {min(times):g} ms at least, {sum(times):g} ms in all"
-            yield f"{words.event(event)}{count}{took}"
+            yield f"{phrases.event(event)}{count}{took}"
 
 
 def of_line(line: OperationLine, times: Times, looks: Looks) -> Rows:
     """The rows of an operation that a verbose line tells of; raises BadValue."""
-    yield "line", f"{line.library} on {line.engine}: {'; '.join(times.told())}"
+    yield "line", f"{line.library} on {line.engine}: {'; '.join(times.texts())}"
     yield from _statement(line, times)
     try:
         (case,) = Interpreter().cases(operation_tokens(line))
@@ -105,7 +105,7 @@ def _statement(line: OperationLine, times: Times) -> Rows:
     for text in parameters(line):
         yield "", text
     if line.impl:
-        meaning = words.implementation(line.impl)
+        meaning = phrases.implementation(line.impl)
         yield "done by", f"{line.impl}: {meaning}" if meaning else line.impl
     for item in tensors:
         yield from _tensor(item)
@@ -120,7 +120,7 @@ def _statement(line: OperationLine, times: Times) -> Rows:
 def _head(line: OperationLine) -> Rows:
     """The operation and its sizes."""
     what = SUMMARIES.get(line.kind, f"{line.kind}, an operation that is not known here")
-    direction = words.PROPAGATIONS.get(line.prop, line.prop)
+    direction = phrases.PROPAGATIONS.get(line.prop, line.prop)
     yield "operation", f"{what}; {direction}" if direction else what
     yield "problem", sizes(line, problem(line))
 
@@ -181,7 +181,7 @@ def _ours(case: Case, looks: Looks) -> Rows:
 
 def _candidates(pd: PrimitiveDesc) -> Rows:
     chosen = pd.impl_info
-    yield "here", f"{chosen}: {words.implementation(chosen)}"
+    yield "here", f"{chosen}: {phrases.implementation(chosen)}"
     while pd.next_impl():
         pass
     first = True

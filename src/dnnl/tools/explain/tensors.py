@@ -46,7 +46,7 @@ def problem(line: OperationLine) -> Problem | None:
     driver = KINDS.get(line.kind)
     if driver is None or "*" in line.problem or str(RUNTIME_DIM) in line.problem:
         return None
-    return driver.problem.parse(driver.problem.told(line.problem))
+    return driver.problem.parse(driver.problem.from_line(line.problem))
 
 
 def placed(line: OperationLine) -> list[Placed]:
@@ -101,13 +101,13 @@ def _described(line: OperationLine) -> Desc | None:
     if driver is None or kind is None or problem(line) is None:
         return None
     known = line.prop in {passed.name for passed in kind.operation.passes}
-    counted = [
+    options = [
         option for option in driver.options if not option.layout and (known or option.name != "dir")
     ]
-    told = [(option.name, option.told(line)) for option in counted]
-    options = [f"--{name}={value}" for name, value in told if value is not None]
-    text = driver.problem.told(line.problem)
-    (case,) = Interpreter().cases([f"--{driver.name}", *options, text])
+    values = [(option.name, option.from_line(line)) for option in options]
+    given = [f"--{name}={value}" for name, value in values if value is not None]
+    problem_text = driver.problem.from_line(line.problem)
+    (case,) = Interpreter().cases([f"--{driver.name}", *given, problem_text])
     try:
         return describe(case, kind)
     except Error as error:
@@ -117,7 +117,7 @@ def _described(line: OperationLine) -> Desc | None:
 
 
 def _letters(pattern: str, dims: Sizes, sizes: Problem) -> Sequence[str]:
-    """The letters of the dimensions: a star stands for those of space, or for a, b, ... where it
+    """The letters of the dimensions: a star means the spatial ones, or for a, b, ... where it
     comes first; a letter in brackets for a dimension of groups, if there are such."""
     grouped = isinstance(sizes, Descriptor) and sizes.grouped
     named = pattern.replace("[g]", "g" if grouped else "")
@@ -148,7 +148,7 @@ def _place(tensor: Tensor, shape: _Shape | None) -> tuple[MemoryDesc | None, Seq
 
 
 def layout(item: Placed) -> str:
-    """The layout in words: its name, the order of the dimensions, what lies beside them."""
+    """The layout in prose: its name, the order of the dimensions, what is stored with them."""
     tensor = item.tensor
     if tensor.format_kind == "any" or (tensor.tag == "any"):
         return "in any layout that the library likes"

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from dnnl.errors import Unimplemented
 
 QUANTIZE, DEQUANTIZE, DYNAMIC = "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"
-Constants = dict[str, NDArray[Any]]
+Constants = dict[str, np.ndarray]
 _ONE = "quantcheck_one"
 
 
@@ -83,7 +82,7 @@ class _Rewriter:
     added: Constants = field(default_factory=dict)
 
     def take(self, node: onnx.NodeProto) -> None:
-        """Add a node, or what stands for it."""
+        """Add a node, or its equivalent."""
         if node.op_type in _INTEGER:
             self._integer(node)
         elif node.op_type in _OPERATORS:
@@ -177,11 +176,11 @@ def _axis(name: str, node: onnx.NodeProto, number: int) -> int:
 
 def in_floats(
     model: onnx.ModelProto,
-    original: Mapping[str, NDArray[Any]],
+    original: Mapping[str, np.ndarray],
     cut: Callable[[onnx.NodeProto], tuple[float, float]],
 ) -> onnx.ModelProto:
     """A canonical model without any rounding: what is quantized stays as it is, and constants that
-    are integers are what they stand for, or those that ``original`` has for them by name. ``cut``
+    are integers are their real values, or those that ``original`` has for them by name. ``cut``
     tells which ends of a tensor a Q node is to cut off."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
@@ -228,14 +227,14 @@ def _renamed(node: onnx.NodeProto) -> onnx.NodeProto:
     return helper.make_node(DYNAMIC, node.input, outputs)
 
 
-def before(name: str, original: Mapping[str, NDArray[Any]]) -> NDArray[Any] | None:
+def before(name: str, original: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """What the float model has for an integer constant, by the names of ONNX Runtime."""
     return original.get(name.removesuffix("_quantized")) if original else None
 
 
-def known_before(node: onnx.NodeProto, original: Mapping[str, NDArray[Any]]) -> bool:
+def known_before(node: onnx.NodeProto, original: Mapping[str, np.ndarray]) -> bool:
     """Whether the float model tells what the constant of a DQ node was. The scales of weights that
-    are applied behind a product do not stand in that node."""
+    are applied behind a product are not in that node."""
     return node.input[1] != _ONE and before(node.input[0], original) is not None
 
 

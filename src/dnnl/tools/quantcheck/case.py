@@ -55,10 +55,10 @@ def _case(line: str | Sequence[str]) -> Case:
     """The one case of a line."""
     tokens = [line] if isinstance(line, str) else list(line)
     if len(tokens) == 1 and is_verbose(tokens[0]):
-        told = read(tokens[0])
-        if not isinstance(told, OperationLine):
+        parsed = read(tokens[0])
+        if not isinstance(parsed, OperationLine):
             raise InvalidArguments("CASE", tokens[0], "this line tells of no operation")
-        tokens = operation_tokens(told)
+        tokens = operation_tokens(parsed)
     else:
         tokens = [part for token in tokens for part in token.split()]
     cases = list(Interpreter().cases(tokens))
@@ -145,8 +145,8 @@ def _scheme(
             raise Unimplemented(f"{role} has groups of scales", ["one for a dimension or for all"])
         shape = spec.shape(desc.dims) if spec is not None else (1,) * desc.ndims
         entries = [entry for entry in case[option].items if entry.argument == argument]
-        told = [float(entry.value) for entry in entries if entry.mask.common]
-        given.append(_values(name, arrays, shape, told[0] if told else plain, spec is None))
+        known = [float(entry.value) for entry in entries if entry.mask.common]
+        given.append(_values(name, arrays, shape, known[0] if known else plain, spec is None))
     if not (given[0] > 0).all():
         raise InvalidArguments(f"{role}_scale", float(given[0].min()), "a scale is above 0")
     return Scheme(desc.data_type, given[0], given[1])

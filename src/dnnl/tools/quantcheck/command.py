@@ -19,7 +19,7 @@ UNHEALTHY = 1
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="MODEL|CASE", required=True)
+@click.argument("tokens", nargs=-1, type=click.UNPROCESSED, metavar="MODEL|CASE", required=True)
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
@@ -48,7 +48,7 @@ UNHEALTHY = 1
     help="Write all figures as JSON.",
 )
 def quantcheck(
-    words: tuple[str, ...],
+    tokens: tuple[str, ...],
     data: Path,
     original: Path | None,
     mend: Path | None,
@@ -67,13 +67,13 @@ def quantcheck(
     for name, path in (("--mend", mend), ("--json", document)):
         if path is not None and not path.parent.is_dir():
             raise InvalidArguments(name, str(path), f"there is no folder {path.parent}")
-    is_model = len(words) == 1 and (words[0].endswith(".onnx") or Path(words[0]).is_file())
-    report = _of_model(Path(words[0]), data, original, mend) if is_model else None
+    is_model = len(tokens) == 1 and (tokens[0].endswith(".onnx") or Path(tokens[0]).is_file())
+    report = _of_model(Path(tokens[0]), data, original, mend) if is_model else None
     if report is None:
         for name, path in (("--float", original), ("--mend", mend)):
             if path is not None:
                 raise click.UsageError(f"{name} belongs to a model")
-        report = check_case(words, read_arrays(data, "src"))
+        report = check_case(tokens, read_arrays(data, "src"))
     print_report(console_for_output(), report)
     if document is not None:
         text = json.dumps(report.as_json(), indent=2, allow_nan=False)

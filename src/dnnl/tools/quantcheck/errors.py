@@ -10,7 +10,7 @@ import numpy as np
 from dnnl.reference.arrays import Array
 
 NO_ERROR_DB = 200.0
-"""What stands for a ratio of signal to noise where there is no noise."""
+"""The ratio of signal to noise where there is no noise."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ class Graph:
         Clip whose ends are those of the range.
 
         The float model tells where there was one. Without it, a zero point that is the least
-        integer stands for a Relu.
+        integer means a Relu.
         """
         name = node.input[0].removesuffix("__f32").removesuffix("_quantized")
         if self.original is not None and name in self.original.makers:

@@ -21,7 +21,7 @@ _CELLS = 2**24  # elements of patches, at most
 class Product:
     """``compute(src, weights)`` in float64. ``letters`` are those of the dimensions of weights:
     ``kn`` behind any others for matrices; g where there are groups, o, i and those of space. Where
-    ``groups`` lie within o, ``compute`` takes weights with a dimension of their own as well."""
+    ``groups`` are within o, ``compute`` takes weights with a dimension of their own as well."""
 
     compute: Callable[[Array, Array], Array]
     letters: str
@@ -109,16 +109,16 @@ class LayerReport:
         elsewhere = self.stored_by or {}
         return tuple(each for each in self.tensors if each.is_bad and each.role not in elsewhere)
 
-    def told(self) -> Iterator[str]:
+    def advice(self) -> Iterator[str]:
         """Sentences of advice."""
         for each in self.changes:
-            yield from each.told()
+            yield from each.advice()
         for each in self.tensors:
             by = (self.stored_by or {}).get(each.role)
             if each.is_bad and by:
                 yield f"its {each.role} comes with {each.scale!r} from {by}, which see"
         if self.sums is not None:
-            yield from self.sums.told()
+            yield from self.sums.advice()
 
     def as_json(self) -> dict[str, Any]:
         """The row as values that JSON has."""
@@ -130,7 +130,7 @@ class LayerReport:
             "reached": None if self.reached is None else _json_error(self.reached),
             "sums": None if sums is None else vars(sums),
             "tensors": [_json_tensor(each) for each in self.tensors],
-            "advice": list(self.told()),
+            "advice": list(self.advice()),
         }
 
 
@@ -149,7 +149,7 @@ def _json_tensor(tensor: TensorReport) -> dict[str, Any]:
         "used": tensor.used,
         "error": _json_error(tensor.error) if tensor.known else None,
         "scheme": _json_scheme(tensor.scheme),
-        "advised": {way: _json_scheme(scheme) for way, scheme in tensor.advised.items()},
+        "advised": {method: _json_scheme(scheme) for method, scheme in tensor.advised.items()},
         "advised_error": _json_error(tensor.advised_error) if tensor.known else None,
     }
 

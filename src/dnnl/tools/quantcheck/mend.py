@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from dnnl.errors import Unimplemented
@@ -65,13 +63,13 @@ def _changes(report: Report) -> dict[str, TensorReport]:
     return found
 
 
-def _like(old: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+def _like(old: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Values in the type and the shape of what they replace."""
     return np.asarray(values.reshape(-1).astype(old.dtype).reshape(old.shape))
 
 
 def _zero_points(model: onnx.ModelProto) -> Iterator[tuple[str, str]]:
-    """The zero point beside each scale: in all operators it follows it."""
+    """The zero point next to each scale: in all operators it follows it."""
     for node in model.graph.node:
         if node.op_type in (QUANTIZE, DEQUANTIZE) or node.op_type.startswith("Q"):
             yield from zip(node.input, node.input[1:], strict=False)
@@ -91,7 +89,7 @@ def _weights(
 
 def _biases(
     model: onnx.ModelProto, constants: Constants, changed: Constants, floats: Constants
-) -> Iterator[tuple[str, NDArray[Any]]]:
+) -> Iterator[tuple[str, np.ndarray]]:
     """Biases of s32, whose scale is the product of those of src and weights: where either changes,
     what they were in the float model, or else what they stood for."""
     now = {**constants, **changed}

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
 from dnnl.errors import InvalidArguments
 from dnnl.framework.graph import ModelError
@@ -31,7 +29,7 @@ from dnnl.tools.quantcheck.report import Report
 from dnnl.tools.quantcheck.scheme import Scheme, TensorReport
 from dnnl.types.kinds import nearest
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, np.ndarray]
 
 
 def read_model(path: Path) -> onnx.ModelProto:
@@ -54,7 +52,7 @@ def check_model(
 
     Each layer is examined with what comes to it where nothing is rounded, and compared with what
     comes to it in fact. ``original`` is the float model, whose weights are known by name; without
-    it what integer weights stand for is taken for right. ONNX Runtime executes both models.
+    it the values of integer weights are taken for right. ONNX Runtime executes both models.
     Raises Unimplemented for operators without a rule and InvalidArguments for wrong inputs.
     """
     _check_inputs(model, inputs)
@@ -88,8 +86,8 @@ def _check_inputs(model: onnx.ModelProto, inputs: Arrays) -> None:
             known in (None, size) for known, size in zip(dims, shape, strict=True)
         )
         if not fits:
-            told = "x".join(str(known or "?") for known in dims)
-            raise InvalidArguments(name, shape, f"the model takes {told}")
+            expected = "x".join(str(known or "?") for known in dims)
+            raise InvalidArguments(name, shape, f"the model takes {expected}")
 
 
 def _executed(
@@ -135,8 +133,8 @@ class _Patient:
             yield replace(report, reached=reached, stored_by=self._stored_by(node, owners))
         for site in self.graph.sites:
             maker = self.graph.makers.get(site.tensor)
-            name, told = owners[site.tensor]
-            if told:
+            name, reported = owners[site.tensor]
+            if reported:
                 continue
             tensor = TensorReport.of(
                 "dst", site.tensor, site.scale, _fitting(site.scheme), self.meant[site.stored]

@@ -65,7 +65,7 @@ def print_report(console: Console, report: Report) -> None:
     for note in report.notes:
         console.print(note, markup=False)
     for layer in report.layers:
-        sentences = list(layer.told())
+        sentences = list(layer.advice())
         if sentences:
             console.print(f"\n{layer.name} ({layer.operator})", markup=False)
         for sentence in sentences:

@@ -24,7 +24,7 @@ _STEPS = np.geomspace(1.0, 0.05, 40)
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """A stored q stands for scale * (q - zero_point); both are broadcast to the tensor, of whose
+    """A stored q means scale * (q - zero_point); both are broadcast to the tensor, of whose
     dimensions they have as many, or one value."""
 
     data_type: DataType
@@ -42,7 +42,7 @@ class Scheme:
         return np.clip(np.rint(values / self.scale) + self.zero_point, kind.min, kind.max)
 
     def restored(self, stored: Array) -> Array:
-        """What integers stand for."""
+        """The values of integers."""
         return self.scale * (stored - self.zero_point)
 
     def through(self, values: Array) -> Array:
@@ -59,11 +59,11 @@ class Scheme:
         """The part of the range of the type that the integers fill; the least of the channels' is
         that of all."""
         away = np.abs(stored - self.zero_point)
-        room = np.maximum(
+        span = np.maximum(
             self.data_type.max - self.zero_point, self.zero_point - self.data_type.min
         )
         axes = _shared(self.scale, stored.ndim)
-        return float((away.max(axis=axes, keepdims=True, initial=0.0) / room).max(initial=0.0))
+        return float((away.max(axis=axes, keepdims=True, initial=0.0) / span).max(initial=0.0))
 
     def __str__(self) -> str:
         low, high = float(self.scale.min()), float(self.scale.max())
@@ -81,7 +81,7 @@ def _shared(scale: Array, ndim: int) -> tuple[int, ...]:
 
 
 def candidates(values: Array, scheme: Scheme) -> Mapping[str, Scheme]:
-    """Scales for values in the type of a scheme, by the ways to choose them: the whole range
+    """Scales for values in the type of a scheme, by method: the whole range
     (``max-abs``), most of it (``percentile``), and the least squared error (``least squares``).
 
     They vary along the dimensions along which those of the scheme do. A zero point of 0 stays one,
@@ -114,7 +114,7 @@ def _sampled(values: Array) -> Array:
 
 
 def _range(values: Array, axes: tuple[int, ...], out: float) -> tuple[Array, Array]:
-    """The least and the greatest values, but for so many percent; 0 lies within."""
+    """The least and the greatest values, but for so many percent; 0 is within."""
     if out:
         low, high = np.percentile(values, [out, 100 - out], axis=axes, keepdims=True)
     else:
@@ -226,11 +226,11 @@ class TensorReport:
 
     def _guessed(self) -> str:
         if self.used < _LITTLE:
-            room = f"{self.used:.0%} of the range of {self.scheme.data_type}"
-            return f"only {room} is used, so it is about {1 / self.used:.3g} times too large"
-        return f"{self.saturated:.2%} of the values lie at the ends of the range: too small"
+            part = f"{self.used:.0%} of the range of {self.scheme.data_type}"
+            return f"only {part} is used, so it is about {1 / self.used:.3g} times too large"
+        return f"{self.saturated:.2%} of the values are at the ends of the range: too small"
 
-    def told(self) -> Iterator[str]:
+    def advice(self) -> Iterator[str]:
         """What is wrong, and what to do."""
         name = f"the scale of {self.role}" + (f" {self.scale!r}" if self.scale else "")
         if not self.known:
@@ -246,7 +246,7 @@ class TensorReport:
             f"{self.scheme}: {self.advised_error.snr:.1f} dB instead of {self.error.snr:.1f} dB."
         )
         others = [
-            f"{way} {scheme}" for way, scheme in self.advised.items() if scheme is not self.best
+            f"{method} {each}" for method, each in self.advised.items() if each is not self.best
         ]
         if others:
-            yield f"other ways to choose it: {'; '.join(others)}"
+            yield f"other methods: {'; '.join(others)}"

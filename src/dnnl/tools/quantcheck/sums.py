@@ -38,7 +38,7 @@ class Sums:
     pair_bound: int = 0
     pair_overflow: float = 0.0
 
-    def told(self) -> Iterator[str]:
+    def advice(self) -> Iterator[str]:
         """Sentences about s32."""
         if self.largest >= S32:
             yield f"sums leave s32 on every instruction set: up to {self.largest:.4g}."

@@ -86,11 +86,11 @@ class OneDnn(Session):
         elif attr.fpmath_mode is not FpmathMode.strict:
             call("primitive_attr_set_fpmath_mode", made, attr.fpmath_mode.value)
         post_ops = self.library.create("post_ops", "post_ops_create")
-        keep: list[object] = [post_ops]
+        parts: list[object] = [post_ops]
         for entry in attr.post_ops:
-            keep.append(self._append(post_ops, entry))
+            parts.append(self._append(post_ops, entry))
         call("primitive_attr_set_post_ops", made, post_ops)
-        made.parts = tuple(keep)
+        made.parts = tuple(parts)
         return made
 
     def _set(self, made: Handle, kind: str, argument: int, spec: ScaleSpec) -> None:
@@ -162,7 +162,7 @@ class Asked:
 
     def tensors(self, *arguments: int) -> list[Handle | None]:
         """The descriptors of tensors, None for an absent one. What the forward pass has read or
-        written lies as it does there, if its layout was left open."""
+        written is stored as it is there, if its layout was left open."""
         return [self._tensor(argument) for argument in arguments]
 
     def _tensor(self, argument: int) -> Handle | None:

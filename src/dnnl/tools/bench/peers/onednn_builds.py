@@ -43,7 +43,7 @@ class OpenMp(Library):
 class Sycl(Library):
     """The newest build, whose processor engine is a device of OpenCL behind SYCL.
 
-    Its threads are counted once in a process, when the device starts: one for each cpu on which the
+    The number of its threads is fixed when the device starts: one for each cpu on which the
     thread that starts it may run.
     """
 

@@ -56,7 +56,7 @@ class _Version(ctypes.Structure):
 
 
 class Handle:
-    """An object of the library that lives as long as this one and keeps ``parts`` alive."""
+    """An object of the library that lives as long as this one and owns ``parts``."""
 
     __slots__ = ("__weakref__", "parts", "value")
 

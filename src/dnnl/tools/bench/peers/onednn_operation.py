@@ -143,7 +143,7 @@ class OneDnnOperation:
         return Deviation("it does not saturate what is beyond s32", beyond)
 
     def _steps_wrongly(self, dims: tuple[int, ...]) -> Deviation | None:
-        """Where the channels of an LRN in nhwc are no multiple of 16, it keeps f32 copies of those
+        """Where the channels of an LRN in nhwc are no multiple of 16, it stores f32 copies of those
         behind, and of the 16 before, and steps through them by the size of the tensor's type."""
         desc, channels = self._descs[Arg.SRC], dims[1]
         generated = self.impl_info.startswith("lrn_jit:avx512") and desc.data_type.bits == 16
@@ -161,8 +161,8 @@ class OneDnnOperation:
         wanted = descs[kind]
         size = self._peer.library.c.dnnl_memory_desc_get_size(self._elements(Arg.DST, desc).desc)
         first = -(-size // 4) + wanted.offset0 - min(d.offset0 for d in descs.values())
-        words = self._memories[Arg.DST].data[: (first + wanted.nelems(padded=True)) * 4]
-        values = words[first * 4 :].view(np.int32)
+        stored = self._memories[Arg.DST].data[: (first + wanted.nelems(padded=True)) * 4]
+        values = stored[first * 4 :].view(np.int32)
         # They follow the order in which the weights have their dimensions.
         order = sorted(range(desc.ndims), key=lambda d: -desc.strides[d])
         shaped = values.reshape([wanted.padded_dims[d] for d in order])

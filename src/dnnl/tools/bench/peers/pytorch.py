@@ -134,11 +134,11 @@ class TorchOperation:
         return Deviation("it saturates below the largest s32", beyond)
 
     def sums(self, kind: str) -> Array:
-        """PyTorch keeps nothing behind a tensor."""
+        """PyTorch stores no compensation."""
         raise Unimplemented(f"{self._peer.name} has no {kind}")
 
 
 def _alike(result: Any, dst: Any) -> bool:
-    """Whether the elements of two tensors lie in the same order."""
+    """Whether the elements of two tensors are stored in the same order."""
     pairs = zip(result.stride(), dst.stride(), result.shape, strict=True)
     return all(first == second for first, second, size in pairs if size > 1)

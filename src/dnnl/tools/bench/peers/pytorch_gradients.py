@@ -21,7 +21,7 @@ def eltwise_backward(torch: Any, alg: Alg, alpha: float, beta: float) -> Gradien
     """The gradient of an elementary function.
 
     Raises Unimplemented for parameters that PyTorch has not, and where its gradient reads dst and
-    ours src or the other way round.
+    ours src or vice versa.
     """
     name = alg.name.removeprefix("eltwise_")
     function = name.removesuffix("_use_dst_for_bwd")

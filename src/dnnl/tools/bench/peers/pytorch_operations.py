@@ -61,7 +61,7 @@ def program(desc: Desc, attr: PrimitiveAttr) -> Program:
     if make is None:
         raise Unimplemented(f"PyTorch is not asked for {desc.kind}")
     if any(tensor.desc.compensation is not None for tensor in desc.tensors):
-        raise Unimplemented("PyTorch keeps no sums behind a tensor")
+        raise Unimplemented("PyTorch has no compensation behind a tensor")
     if (attr.scales or attr.zero_points) and not isinstance(desc, ReorderDesc):
         raise Unimplemented(f"PyTorch has no {desc.kind} with scales or zero points")
     if attr.dropout is not None:
@@ -171,7 +171,7 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
         raise Unimplemented("PyTorch is compared where nothing is added")
     if not desc.propagation.is_forward:
         if relu:
-            raise Unimplemented("PyTorch keeps no workspace of a fused relu")
+            raise Unimplemented("PyTorch has no workspace of a fused relu")
         return _normalization_backward(desc)
     if NormFlags.use_global_stats not in desc.flags:
         return _normalization_by_batch(desc, relu)
@@ -180,12 +180,18 @@ def _normalization(desc: BatchNormalizationDesc, _: PrimitiveAttr) -> Program:
         call = torch.ops.aten.native_batch_norm.out
         arguments = (Arg.SRC, Arg.SCALE, Arg.SHIFT, Arg.MEAN, Arg.VARIANCE)
         values = [tensors.get(argument) for argument in arguments]
-        kept = [torch.empty(0), torch.empty(0)]
+        saved = [torch.empty(0), torch.empty(0)]
         work, finish = alike(torch, values[0], out)
 
         def run() -> Any:
             call(
-                *values, False, 0.0, desc.epsilon, out=work, save_mean=kept[0], save_invstd=kept[1]
+                *values,
+                False,
+                0.0,
+                desc.epsilon,
+                out=work,
+                save_mean=saved[0],
+                save_invstd=saved[1],
             )
             result = finish()
             return result.relu_() if relu else result
@@ -199,7 +205,7 @@ def _layer_normalization(desc: LayerNormalizationDesc, _: PrimitiveAttr) -> Prog
     if desc.flags & (NormFlags.use_global_stats | NormFlags.rms_norm):
         raise Unimplemented("PyTorch is compared where mean and variance are those of the rows")
     if desc.prop_kind is PropKind.forward_training:
-        raise Unimplemented("PyTorch keeps the inverse deviation in the place of the variance")
+        raise Unimplemented("PyTorch stores the inverse deviation in the place of the variance")
     equal_floats(desc, Arg.MEAN, Arg.VARIANCE)
     row = list(desc.src_desc.dims[-1:])
 
@@ -208,11 +214,11 @@ def _layer_normalization(desc: LayerNormalizationDesc, _: PrimitiveAttr) -> Prog
         scale, shift = tensors.get(Arg.SCALE), tensors.get(Arg.SHIFT)
         if desc.prop_kind.is_forward:
             work, finish = alike(torch, src, out)
-            kept = [torch.empty(0), torch.empty(0)]
+            saved = [torch.empty(0), torch.empty(0)]
 
             def run() -> Any:
                 aten.native_layer_norm.out(
-                    src, row, scale, shift, desc.epsilon, out0=work, out1=kept[0], out2=kept[1]
+                    src, row, scale, shift, desc.epsilon, out0=work, out1=saved[0], out2=saved[1]
                 )
                 return finish()
 
@@ -452,7 +458,7 @@ def _gather(desc: GatherDesc, _: PrimitiveAttr) -> Program:
     def build(torch: Any, tensors: Tensors, _: Values, out: Any) -> Callable[[], Any]:
         extent = desc.src_desc.dims[desc.axis]
         given = tensors[Arg.SRC_1]
-        # It refuses what counts from the end or lies outside.
+        # It refuses negative indices and those out of range.
         places = torch.where(given < 0, given + extent, given).clamp(0, extent - 1)
         if elements:
             places = places.long()

@@ -67,8 +67,8 @@ def deconvolution(desc: DeconvolutionDesc, _: PrimitiveAttr) -> Program:
         weights, bias = tensors[Arg.WEIGHTS], tensors.get(Arg.BIAS)
         # The source's channels come first, those of all groups one behind the other.
         grouped = desc.weights_desc.ndims > desc.src_desc.ndims
-        turned = weights.transpose(1, 2).flatten(0, 1) if grouped else weights.transpose(0, 1)
-        own, src = turned.contiguous(), tensors[Arg.SRC]
+        transposed = weights.transpose(1, 2).flatten(0, 1) if grouped else weights.transpose(0, 1)
+        own, src = transposed.contiguous(), tensors[Arg.SRC]
         call = getattr(torch.nn.functional, f"conv_transpose{space}d")
         return lambda: call(src, own, bias, strides, padding, behind, groups, dilations)
 

@@ -80,4 +80,4 @@ def equal_floats(desc: Desc, *ignored: int) -> None:
     kinds = {t.desc.data_type for t in desc.tensors if t.argument not in ignored}
     if len(kinds) > 1 or not all(kind.is_float for kind in kinds):
         names = ", ".join(sorted(map(str, kinds)))
-        raise Unimplemented(f"PyTorch computes {desc.kind} of {names} in another way")
+        raise Unimplemented(f"PyTorch computes {desc.kind} of {names} differently")

@@ -75,9 +75,9 @@ def split(*descs: MemoryDesc) -> list[View]:
                 raise Unimplemented("PyTorch splits no dimension into blocks that do not fit")
             outer = larger // weight
             sizes.append(outer)
-            for axes, kept in zip(own, strides, strict=True):
-                kept.append(_stride(axes, weight))
-    return [View(tuple(sizes), tuple(kept)) for kept in strides]
+            for axes, entries in zip(own, strides, strict=True):
+                entries.append(_stride(axes, weight))
+    return [View(tuple(sizes), tuple(entries)) for entries in strides]
 
 
 def _stride(axes: Sequence[GridAxis], weight: int) -> int:

@@ -1,4 +1,4 @@
-"""The words for what verbose lines name: operations, functions, events, implementations."""
+"""Phrases for what verbose lines name: operations, functions, events, implementations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A case beside a peer: a second reference in mode C, a second time in mode P."""
+"""A case compared with a peer: a second reference in mode C, a second time in mode P."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def oppose(peer: Peer, trial: Trial, stream: Stream) -> Opponent:
     return Opponent(peer.name, operation, operation.bind(), peer.queue)
 
 
-def check_beside(
+def check_peers(
     peers: Sequence[Peer],
     trial: Trial,
     stream: Stream,
@@ -100,10 +100,10 @@ def check_beside(
             result.lines = (*result.lines, *verdict.lines, right)
 
 
-def measure_beside(
+def measure_peers(
     peers: Sequence[Peer], trial: Trial, primitive: Primitive, stream: Stream
 ) -> Result:
-    """Measure ours and those peers that can do it, in turns."""
+    """Measure ours and those peers that can do it, alternately."""
     contenders = [Contender(OURS, primitive.bind(stream, trial.memories))]
     opponents: list[Opponent] = []
     found: list[PeerResult] = []
@@ -117,8 +117,8 @@ def measure_beside(
             found.append(PeerResult(peer.name, opponent.impl_info))
     contenders += [opponent.contender(opponent.name) for opponent in opponents]
     times, hidden = measure(contenders, effort(trial.case.settings)).sifted()
-    beside = [_timed(item, times, hidden) for item in found]
-    return Result(State.EXECUTED, measured=_measured(times, OURS), peers=beside)
+    timed = [_timed(item, times, hidden) for item in found]
+    return Result(State.EXECUTED, measured=_measured(times, OURS), peers=timed)
 
 
 def _timed(item: PeerResult, times: Measurement, hidden: Mapping[str, str]) -> PeerResult:
