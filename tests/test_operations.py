@@ -24,12 +24,17 @@ CASES = ("language/", "tools/bench/", "tools/explain/")
 
 
 def words(source: str) -> Iterator[tuple[int, str]]:
-    """Texts, and the parts of imported modules, with their lines."""
+    """Texts, and the parts of imported modules, with their lines; folders of kernels have names of
+    their own."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
         elif isinstance(node, ast.ImportFrom):
             parts = (node.module or "").split(".")
+            if parts[:2] == ["dnnl", "kernels"]:
+                if OPERATIONS.keys() & parts:  # a variant of that operation
+                    continue
+                parts = []
             yield from ((node.lineno, part) for part in parts)
             yield from ((node.lineno, alias.name) for alias in node.names)
 
@@ -53,9 +58,11 @@ def homes(kind: str) -> tuple[str, ...]:
     export lines, in its functions on arrays, in the tables of peers and in the registration of ONNX
     operators."""
     source = (ROOT / f"primitives/{kind}.py").read_text(encoding="utf-8")
-    kernels = re.findall("from dnnl.kernels import (.*)", source)
-    own = [name.partition(" as ")[0] for line in kernels for name in line.split(", ")]
-    files = [f"kernels/{name}.py" for name in own]
+    kernels = re.findall(r"from dnnl\.(kernels[.\w]*) import (.*)", source)
+    own = [
+        (folder, name.split(" as ")[0]) for folder, names in kernels for name in names.split(", ")
+    ]
+    files = [f"{at.replace('.', '/')}/{name}" for at, name in own]
     parts = [f"kernels/{kind}", f"primitives/{kind}.py", f"primitives/{kind}_", f"reference/{kind}"]
     return (*parts, *files, *EXPORTS, *PEERS, *ONNX)
 

@@ -252,7 +252,7 @@ def test_what_is_no_number(attrs: dict[str, int], op: str, layout: str) -> None:
         (node("Split", ["x", "a"], "y", "z", axis=1), {"a": [3, 3]}, "does not make 2 parts"),
         (node("Gather", ["x", "a"], "y", axis=1), {"a": [0, 20]}, "index 20 is outside of axis 1"),
         (node("GatherElements", ["x", "a"], "y"), {"a": [0, 1]}, "not as many dimensions"),
-        (node("GatherElements", ["x", "a"], "y"), {"a": [[[[0] * 7]]]}, "reach beyond the source"),
+        (node("GatherElements", ["x", "a"], "y"), {"a": [[[[0] * 7]]]}, "exceed the source"),
         (node("GatherElements", ["x", "a"], "y"), {"a": [[[[2]]]]}, "index 2 is outside of axis 0"),
         (node("GatherND", ["x", "a"], "y"), {"a": [[0] * 5]}, "disagree"),
         (node("GatherND", ["x", "a"], "y", batch_dims=1), {"a": [[0]]}, "disagree"),

@@ -44,6 +44,7 @@ def test_a_new_engine_is_one_new_file(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "toy.py").write_text(source)
     paths = [*dnnl.runtime.engines.__path__, str(tmp_path)]
     monkeypatch.setattr(dnnl.runtime.engines, "__path__", paths)
+    monkeypatch.setattr(engines, "_ENGINES", tmp_path)
     engines._files.cache_clear()
     try:
         assert Engine.count("toy") == 3
