@@ -37,7 +37,10 @@ def git(folder: Path, *arguments: str) -> str | None:
 
 def subjects(folder: Path) -> dict[str, str] | None:
     """The subjects of the commits since main by their hashes; None where there is no main, as in a
-    shallow checkout or an export."""
+    shallow checkout, or where the folder is no checkout of its own, as an export is."""
+    top = git(folder, "rev-parse", "--show-toplevel")
+    if top is None or not folder.samefile(top):
+        return None
     bases = (git(folder, "merge-base", "HEAD", name) for name in MAIN)
     base = next((base for base in bases if base), None)
     lines = base and git(folder, "log", "--format=%h %s", f"{base}..HEAD")

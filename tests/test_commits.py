@@ -58,6 +58,10 @@ def test_commits_since_main(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert commits.main(tmp_path) == 0
     assert "1 since main, 0 to reword" in capsys.readouterr().out
     commit("Two things; at once")
+    export = tmp_path / "export"
+    export.mkdir()
+    assert commits.main(export) == 0
+    assert "nothing was checked" in capsys.readouterr().out
     assert commits.main(tmp_path) == 1
     out = capsys.readouterr().out
     assert "'Two things; at once': expected" in out
