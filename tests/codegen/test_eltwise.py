@@ -9,11 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from dnnl.codegen import isa as rows
-from dnnl.codegen.functions import eltwise
+from dnnl.codegen.functions import expression
 from dnnl.codegen.ir.kernel import Arguments
 from dnnl.codegen.isa import Isa
 from dnnl.kernels.shared.pointwise import pointwise, source
 from dnnl.reference import eltwise as reference
+from dnnl.types import algorithms
 from dnnl.types.arg import Arg
 from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
@@ -45,7 +46,8 @@ ALGS = pytest.mark.parametrize(("alg", "alpha", "beta"), CASES)
 
 
 def function(alg: str, alpha: float, beta: float) -> VectorFunction:
-    return lambda e, x: eltwise.forward(e, Alg[f"eltwise_{alg}"], x, alpha, beta)
+    computed = algorithms.eltwise(Alg[f"eltwise_{alg}"], alpha, beta)
+    return lambda e, x: expression.emit(e, computed, [x])
 
 
 @cache
@@ -73,10 +75,10 @@ def test_forward(alg: str, alpha: float, beta: float, isa: Isa) -> None:
 
 
 @ISAS
-@pytest.mark.parametrize("alg", [alg for alg in Alg if alg.is_eltwise], ids=str)
-def test_every_algorithm_passes_nan_on(alg: Alg, isa: Isa) -> None:
+@pytest.mark.parametrize("alg", [alg.name[8:] for alg in Alg if alg.is_eltwise])
+def test_every_algorithm_passes_nan_on(alg: str, isa: Isa) -> None:
     nan = np.full(isa.lanes, np.nan, np.float32)
-    assert np.isnan(apply(isa, lambda e, x: eltwise.forward(e, alg, x, 0.5, 2.0), nan)).all()
+    assert np.isnan(apply(isa, function(alg, 0.5, 2.0), nan)).all()
 
 
 @ISAS
@@ -95,11 +97,11 @@ def test_gates_keep_the_digits_of_large_negative_sources(alg: str, isa: Isa) -> 
 
 
 @ISAS
-@pytest.mark.parametrize("name", [alg.name for alg in Alg if alg.uses_dst])
+@pytest.mark.parametrize("name", [alg.name[8:] for alg in Alg if alg.uses_dst])
 def test_the_form_for_backward_computes_the_same(name: str, isa: Isa) -> None:
     x = all_magnitudes()[::97]
-    plain = apply(isa, lambda e, s: eltwise.forward(e, Alg[name[:-16]], s, 0.5, 2.0), x)
-    other = apply(isa, lambda e, s: eltwise.forward(e, Alg[name], s, 0.5, 2.0), x)
+    plain = apply(isa, function(name[:-16], 0.5, 2.0), x)
+    other = apply(isa, function(name, 0.5, 2.0), x)
     assert np.array_equal(plain, other, equal_nan=True)
 
 
@@ -131,12 +133,16 @@ def test_relu_is_one_instruction(name: str) -> None:
     ],
 )
 def test_long_functions_run_several_registers_abreast(alg: str, size: int, registers: int) -> None:
-    row, tensor, kind = rows.find("avx2"), MemoryDesc((size,), "f32"), Alg[f"eltwise_{alg}"]
+    row, tensor, computed = (
+        rows.find("avx2"),
+        MemoryDesc((size,), "f32"),
+        algorithms.eltwise(Alg[f"eltwise_{alg}"]),
+    )
     nest = pointwise(
         Arguments(),
         [source(Arg.SRC, tensor)],
         tensor,
-        lambda point, loaded: eltwise.forward(point.e, kind, loaded[0], 0.0, 0.0),
-        instructions=eltwise.instructions(kind),
+        lambda point, loaded: expression.emit(point.e, computed, loaded),
+        instructions=expression.instructions(computed),
     )
     assert nest.planned(row).vectors.lanes == registers * row.lanes

@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from dnnl.codegen import isa as rows
-from dnnl.codegen.functions import eltwise_backward
+from dnnl.codegen.functions import expression
 from dnnl.codegen.isa import Isa
 from dnnl.reference import eltwise as reference
+from dnnl.types import algorithms
 from dnnl.types.kinds import Alg
 from tests.codegen.lanes import (
     VectorFunction,
@@ -51,8 +52,8 @@ ENDS = {
 
 
 def function(alg: str, alpha: float, beta: float) -> VectorFunction:
-    row = Alg[f"eltwise_{alg}"]
-    return lambda e, data, diff: eltwise_backward.backward(e, row, diff, data, alpha, beta)
+    gradient = algorithms.eltwise_gradient(Alg[f"eltwise_{alg}"], alpha, beta)
+    return lambda e, data, diff: expression.emit(e, gradient, [diff, data])
 
 
 @cache

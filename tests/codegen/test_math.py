@@ -47,11 +47,8 @@ def _power(to: float) -> Case:
     return Case(lambda e, x: math.power(e, x, to), peer, 5)
 
 
-def _softplus(slope: float) -> Case:
-    def peer(x: Array) -> Array:
-        return (np.maximum(slope * x, 0) + np.log1p(np.exp(-np.abs(slope * x)))) / slope
-
-    return Case(lambda e, x: math.softplus(e, x, slope), peer, 4)
+def _softplus(x: Array) -> Array:
+    return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))))
 
 
 _erf = np.vectorize(scalar.erf, otypes=[np.float64])
@@ -72,9 +69,8 @@ CASES = {
     "erf": Case(math.erf, _erf, 2),
     "normal_cdf": Case(math.normal_cdf, lambda x: _erfc(-x / np.sqrt(2.0)) / 2, 32, low=-5.0),
     "logistic": Case(math.logistic, lambda x: 1 / (1 + np.exp(-x)), 2.5, low=-87.0),
-    "softplus": _softplus(1.0),
-    "softplus of slope 2": _softplus(2.0),
-    "softplus of slope -1": _softplus(-1.0),
+    "softplus": Case(math.softplus, _softplus, 4),
+    "softplus_tail": Case(math.softplus_tail, lambda x: np.log1p(np.exp(-np.abs(x))), 4),
     "tanh_of_softplus": Case(
         math.tanh_of_softplus,
         lambda x: np.tanh(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))), 5, low=-87.0,

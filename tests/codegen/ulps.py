@@ -24,11 +24,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dnnl.codegen.functions import eltwise
+from dnnl.codegen.functions import expression
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.math import arithmetic, trigonometry
 from dnnl.codegen.math import f32 as functions
 from dnnl.runtime.threads import available_cpus
+from dnnl.types import algorithms
 from dnnl.types.kinds import Alg
 from tests.codegen.lanes import F32Array, VectorFunction, prepared, runnable_rows
 
@@ -66,12 +67,12 @@ def _softplus(x: F64Array) -> F64Array:
 
 
 def _gelu_tanh(x: F64Array) -> F64Array:
-    slope = 2.0 * eltwise.GELU_SLOPE
-    return x * _logistic(slope * x * (1.0 + eltwise.GELU_CUBIC * x * x))
+    return x * _logistic(math.sqrt(8.0 / math.pi) * x * (1.0 + 0.044715 * x * x))
 
 
 def _alg(name: str) -> VectorFunction:
-    return lambda e, x: eltwise.forward(e, Alg[f"eltwise_{name}"], x, 1.0, 0.0)
+    computed = algorithms.eltwise(Alg[f"eltwise_{name}"], 1.0)
+    return lambda e, x: expression.emit(e, computed, [x])
 
 
 def _rsqrt(e: object, x: object) -> object:

@@ -16,8 +16,10 @@ import torch
 import dnnl.math as dm
 from dnnl.errors import Error, InvalidArguments
 from dnnl.reference.expression import evaluate
+from dnnl.types import algorithms
 from dnnl.types.derivative import derivative
 from dnnl.types.expression import FUNCTIONS as STEPS
+from dnnl.types.kinds import Alg
 from dnnl.types.scalar import Scalar, trace
 
 POINTS = np.random.default_rng(3).uniform(-3, 3, 400)
@@ -80,6 +82,9 @@ def test_every_function_is_tried() -> None:
         step.name for step in trace(branches, 2).steps
     }
     steps |= {step.name for step in trace(lambda x: dm.where((x <= 1) & (x == 0), x, 0), 1).steps}
+    algs = [alg for alg in Alg if alg.is_eltwise]
+    steps |= {step.name for alg in algs for step in algorithms.eltwise(alg, 2.0, 2.0).steps}
+    steps |= {step.name for step in algorithms.eltwise_gradient(Alg.eltwise_elu).steps}
     assert STEPS.keys() <= steps
 
 

@@ -19,7 +19,9 @@ from dnnl.framework.exact import is_whole
 from dnnl.framework.graph import FUNCTION, REAL, Array, Graph, Node, blamed_on
 from dnnl.framework.quantization import DEQUANTIZE, QUANTIZE, dequantize, quantize
 from dnnl.framework.shapes import Scope
+from dnnl.types.algorithms import ELTWISE as ELTWISE_ALGORITHMS
 from dnnl.types.expression import Expression, Function
+from dnnl.types.kinds import Alg
 from dnnl.types.scalar import Scalar, apply, replayed, trace
 
 Traced = Callable[..., Scalar]
@@ -28,61 +30,22 @@ MOST_NODES = 64
 """Larger regions would make kernels that take long to compile."""
 
 
-def _clip(x: Scalar, low: float, high: float) -> Scalar:
-    return apply("minimum", apply("maximum", x, low), high)
-
-
-def _linear(x: Scalar, alpha: float, beta: float) -> Scalar:
-    """Without a sum where beta is 0, as a sum with 0 makes 0 of -0."""
-    scaled = x if alpha == 1.0 else alpha * x
-    return scaled + beta if beta else scaled
-
-
-def _elu(x: Scalar, alpha: float, beta: float = 1.0) -> Scalar:
-    return apply("where", x > 0, x, alpha * apply("expm1", x / beta if beta != 1.0 else x))
-
-
-def _gelu_tanh(x: Scalar, alpha: float, beta: float) -> Scalar:
-    # (1 + tanh y) / 2, which would lose digits where tanh y comes close to -1.
-    inner = np.sqrt(2 / np.pi).item() * (x + 0.044715 * x * x * x)
-    return x * apply("sigmoid", 2 * inner)
-
-
-_ALGORITHMS: Mapping[str, Traced] = {
-    "abs": lambda x, a, b: apply("abs", x),
-    "clip": _clip,
-    "elu": lambda x, a, b: _elu(x, a),
-    "exp": lambda x, a, b: apply("exp", x),
-    "gelu_erf": lambda x, a, b: 0.5 * x * (1 + apply("erf", np.sqrt(0.5).item() * x)),
-    "gelu_tanh": _gelu_tanh,
-    "hardsigmoid": lambda x, a, b: _clip(a * x + b, 0.0, 1.0),
-    "hardswish": lambda x, a, b: x * _clip(a * x + b, 0.0, 1.0),
-    "linear": _linear,
-    "log": lambda x, a, b: apply("log", x),
-    "logistic": lambda x, a, b: apply("sigmoid", x),
-    "mish": lambda x, a, b: x * apply("tanh", apply("softplus", x)),
-    "pow": lambda x, a, b: a * x**b,
-    "relu": lambda x, a, b: apply("where", x > 0, x, a * x) if a else apply("maximum", x, 0.0),
-    "round": lambda x, a, b: apply("round", x),
-    "soft_relu": lambda x, a, b: apply("softplus", a * x) / a,
-    "sqrt": lambda x, a, b: apply("sqrt", x),
-    "tanh": lambda x, a, b: apply("tanh", x),
-}
-"""What the algorithms of single nodes compute, of a value, alpha and beta."""
-
-
 def _named(name: str) -> Traced:
     return lambda scope, *values: apply(name, *values)
 
 
+def _algorithm(alg: str, x: Scalar, alpha: float = 0.0, beta: float = 0.0) -> Scalar:
+    return ELTWISE_ALGORITHMS[Alg[alg]].forward(x, alpha, beta)
+
+
 def _selu(scope: Scope, x: Scalar) -> Scalar:
     alpha, gamma = scope.attr("alpha", 1.6732632), scope.attr("gamma", 1.0507010)
-    return apply("mul", gamma, _elu(x, alpha))
+    return apply("mul", gamma, _algorithm("eltwise_elu", x, alpha))
 
 
 def _celu(scope: Scope, x: Scalar) -> Scalar:
     alpha = scope.attr("alpha", 1.0)
-    return _elu(x, alpha, alpha)
+    return apply("where", x > 0, x, alpha * apply("expm1_of_negative", x / alpha))
 
 
 ALONE: Mapping[str, Traced] = {
@@ -301,8 +264,7 @@ def _computed(node: Node, values: Mapping[str, Scalar], graph: Graph) -> Scalar:
     scope = Scope(node, graph)
     if node.op in ELTWISE:
         alg, alpha, beta = ELTWISE[node.op](scope)
-        rule = _ALGORITHMS[alg.removeprefix("eltwise_")]
-        return rule(values[node.inputs[0]], alpha, beta)
+        return _algorithm(alg, values[node.inputs[0]], alpha, beta)
     sources = [_value(v, values, graph.constants) for v in node.inputs]
     if node.op == FUNCTION:
         return replayed(node.attrs["function"].expression, sources)

@@ -31,6 +31,7 @@ from dnnl.primitives.implementation import Implementation, Plan, plan_forward, p
 from dnnl.primitives.operation import FORWARD, Operation, Parameter, Role
 from dnnl.primitives.parameters import Algorithm
 from dnnl.reference.binary import SPECIFICATION
+from dnnl.types import algorithms
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dtype import DataType
@@ -104,7 +105,7 @@ class BinaryDesc(Desc):
 def _configure(desc: BinaryDesc) -> partial[kernel.BinaryConf | Refusal]:
     return partial(
         kernel.configure,
-        desc.alg_kind,
+        algorithms.binary(desc.alg_kind),
         desc.src0_desc,
         desc.src1_desc,
         desc.src2_desc,

@@ -41,8 +41,10 @@ from dnnl.primitives.operation import BACKWARD_DATA, FORWARD, Operation, Paramet
 from dnnl.primitives.parameters import Algorithm, Real, Traced
 from dnnl.primitives.roles import data_roles, gradient_roles
 from dnnl.reference.eltwise import SPECIFICATION
+from dnnl.types import algorithms
 from dnnl.types.arg import Arg
 from dnnl.types.attr import PrimitiveAttr
+from dnnl.types.derivative import gradient_of
 from dnnl.types.dtype import DataType
 from dnnl.types.expression import Expression, Function
 from dnnl.types.kinds import Alg, PropKind
@@ -140,14 +142,18 @@ class EltwiseDesc(Desc):
         (first, model), *others = self._given()
         for name, desc in others:
             check_dims(name, desc, model.dims, f"the dims of {first.removesuffix('_desc')}")
-        if self.alg_kind in (Alg.eltwise_clip, Alg.eltwise_clip_v2) and self.beta < self.alpha:
+        self._check_function()
+        if self.function is None:
+            self._check_numbers(algorithms.ELTWISE[self.alg_kind])
+
+    def _check_numbers(self, row: algorithms.Algorithm) -> None:
+        if row.bounds and self.beta < self.alpha:
             raise InvalidArguments("beta", self.beta, f"must not be below alpha = {self.alpha}")
-        if self.alg_kind in _SIGNED and self.alpha < 0:
+        if row.signed and self.alpha < 0:
             hint = f"{str(self.alg_kind).removesuffix(_FROM_DST)} takes any"
             raise InvalidArguments("alpha", self.alpha, "must not be negative", hint)
-        if self.alg_kind is Alg.eltwise_round and not self.propagation.is_forward:
+        if row.steps and not self.propagation.is_forward:
             raise InvalidArguments("alg_kind", str(self.alg_kind), "a step has no gradient")
-        self._check_function()
 
     def _check_function(self) -> None:
         """A function is there where it is the algorithm, and has its numbers within itself."""
@@ -171,7 +177,6 @@ class EltwiseDesc(Desc):
 
 
 _FROM_DST = "_use_dst_for_bwd"
-_SIGNED = (Alg.eltwise_relu_use_dst_for_bwd, Alg.eltwise_elu_use_dst_for_bwd)
 
 
 def _uses_dst(alg_kind: object) -> bool:
@@ -179,8 +184,16 @@ def _uses_dst(alg_kind: object) -> bool:
     return str(alg_kind).endswith(_FROM_DST)
 
 
-def _expression(desc: EltwiseDesc) -> Expression | None:
-    return None if desc.function is None else desc.function.expression
+def _forward_function(desc: EltwiseDesc) -> Expression:
+    if desc.function is not None:
+        return desc.function.expression
+    return algorithms.eltwise(desc.alg_kind, desc.alpha, desc.beta)
+
+
+def _gradient_function(desc: EltwiseDesc) -> Expression:
+    if desc.function is not None:
+        return gradient_of(desc.function.expression)
+    return algorithms.eltwise_gradient(desc.alg_kind, desc.alpha, desc.beta)
 
 
 def _forward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -192,15 +205,7 @@ def _open_sizes(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refu
 
 
 def _configure(desc: EltwiseDesc) -> Callable[[Attributes], kernel.EltwiseConf | Refusal]:
-    return partial(
-        kernel.configure,
-        desc.alg_kind,
-        desc.alpha,
-        desc.beta,
-        desc.src_desc,
-        desc.dst_desc,
-        _expression(desc),
-    )
+    return partial(kernel.configure, _forward_function(desc), desc.src_desc, desc.dst_desc)
 
 
 def _backward(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refusal:
@@ -214,14 +219,11 @@ def _open_gradient(desc: EltwiseDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | R
 def _gradient(desc: EltwiseDesc) -> Callable[[], gradient.EltwiseBackwardConf | Refusal]:
     return partial(
         gradient.configure,
-        desc.alg_kind,
-        desc.alpha,
-        desc.beta,
+        _gradient_function(desc),
         desc.diff_src_desc,
         desc.diff_dst_desc,
         desc.src_desc,
         desc.dst_desc,
-        _expression(desc),
     )
 
 

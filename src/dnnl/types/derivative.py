@@ -9,91 +9,130 @@ from dnnl.errors import InvalidArguments
 from dnnl.types.expression import CONSTANT, PARAMETER, Expression, Step
 from dnnl.types.scalar import Scalar, Trace, apply
 
-Slopes = Callable[..., Sequence[Scalar | float]]
+Tangent = Scalar | float
+Rule = Callable[..., Tangent]
 
 
-def _extreme(name: str) -> Slopes:
-    def slopes(a: Scalar, b: Scalar, _: Scalar) -> Sequence[Scalar | float]:
-        first = apply(name, a, b)
-        return apply("where", first, 1.0, 0.0), apply("where", first, 0.0, 1.0)
-
-    return slopes
-
-
-def _power(a: Scalar, b: Scalar, result: Scalar) -> Sequence[Scalar | float]:
-    if b.step.name == CONSTANT:
-        return b * apply("pow", a, b.step.constant - 1.0), 0.0
-    return b * apply("pow", a, b - 1.0), result * apply("log", a)
+def logistic_slope(x: Scalar) -> Scalar:
+    """The derivative of the logistic function, with all its digits where that comes close to 1."""
+    shrunk = apply("exp_of_negative", -abs(x))
+    rest = 1.0 / (shrunk + 1.0)
+    return shrunk * rest * rest
 
 
-_SLOPES: Mapping[str, Slopes] = {
-    "add": lambda a, b, y: (1.0, 1.0),
-    "sub": lambda a, b, y: (1.0, -1.0),
-    "mul": lambda a, b, y: (b, a),
-    "div": lambda a, b, y: (1.0 / b, -y / b),
-    "pow": _power,
-    "minimum": _extreme("le"),
-    "maximum": _extreme("ge"),
-    "neg": lambda a, y: (-1.0,),
-    "abs": lambda a, y: (apply("where", a < 0, -1.0, apply("where", a > 0, 1.0, 0.0)),),
-    "sqrt": lambda a, y: (0.5 / y,),
-    "rsqrt": lambda a, y: (-0.5 * y / a,),
-    "exp": lambda a, y: (y,),
-    "log": lambda a, y: (1.0 / a,),
-    "expm1": lambda a, y: (apply("exp", a),),
-    "log1p": lambda a, y: (1.0 / (a + 1.0),),
-    "sin": lambda a, y: (apply("cos", a),),
-    "cos": lambda a, y: (-apply("sin", a),),
-    "tanh": lambda a, y: (4.0 * apply("sigmoid", a + a) * apply("sigmoid", -(a + a)),),
-    "erf": lambda a, y: (2.0 / math.sqrt(math.pi) * apply("exp", -(a * a)),),
-    "sigmoid": lambda a, y: (y * apply("sigmoid", -a),),
-    "softplus": lambda a, y: (apply("sigmoid", a),),
-    "floor": lambda a, y: (0.0,),
-    "ceil": lambda a, y: (0.0,),
-    "round": lambda a, y: (0.0,),
+def _of_base(t: Tangent, a: Scalar, b: Scalar, y: Scalar) -> Tangent:
+    if b.step.name != CONSTANT:
+        return _product(t, b * apply("pow", a, b - 1.0))
+    exponent = b.step.constant
+    return _product(t, exponent * apply("pow", a, exponent - 1.0)) if exponent else 0.0
+
+
+def _zero(*_: object) -> float:
+    return 0.0
+
+
+_RULES: Mapping[str, tuple[Rule, ...]] = {
+    "add": (lambda t, a, b, y: t, lambda t, a, b, y: t),
+    "sub": (lambda t, a, b, y: t, lambda t, a, b, y: -t),
+    "mul": (lambda t, a, b, y: _product(t, b), lambda t, a, b, y: _product(t, a)),
+    "div": (lambda t, a, b, y: t / b, lambda t, a, b, y: _product(t, -y / b)),
+    "pow": (_of_base, lambda t, a, b, y: _product(t, y * apply("log", a))),
+    "minimum": (
+        lambda t, a, b, y: apply("where", a <= b, t, 0.0),
+        lambda t, a, b, y: apply("where", b < a, t, 0.0),
+    ),
+    "maximum": (
+        lambda t, a, b, y: apply("where", a >= b, t, 0.0),
+        lambda t, a, b, y: apply("where", b > a, t, 0.0),
+    ),
+    "neg": (lambda t, a, y: -t,),
+    # What is neither above nor below is 0, and so is the product, or NaN.
+    "abs": (lambda t, a, y: apply("where", a > 0, t, apply("where", a < 0, -t, _product(t, a))),),
+    "sqrt": (lambda t, a, y: _product(t, 0.5) / y,),
+    "rsqrt": (lambda t, a, y: _product(t, -0.5 * y / a),),
+    "exp": (lambda t, a, y: _product(t, y),),
+    "exp_of_negative": (lambda t, a, y: _product(t, y),),
+    "expm1": (lambda t, a, y: _product(t, apply("exp", a)),),
+    "expm1_of_negative": (
+        lambda t, a, y: apply("where", a > 0, 0.0, _product(t, apply("exp", a))),
+    ),
+    "log": (lambda t, a, y: t / a,),
+    "log1p": (lambda t, a, y: t / (a + 1.0),),
+    "sin": (lambda t, a, y: _product(t, apply("cos", a)),),
+    "cos": (lambda t, a, y: _product(t, -apply("sin", a)),),
+    "tanh": (lambda t, a, y: _product(t, logistic_slope(a + a) * 4.0),),
+    "erf": (lambda t, a, y: _product(t, 2.0 / math.sqrt(math.pi) * apply("exp", -(a * a))),),
+    "normal_cdf": (
+        lambda t, a, y: _product(t, apply("exp", -0.5 * (a * a)) / math.sqrt(2.0 * math.pi)),
+    ),
+    "sigmoid": (lambda t, a, y: _product(t, logistic_slope(a)),),
+    "softplus": (lambda t, a, y: _product(t, apply("sigmoid", a)),),
+    "softplus_tail": (
+        lambda t, a, y: _product(t, apply("where", a < 0, 1.0, -1.0) * apply("sigmoid", -abs(a))),
+    ),
+    "floor": (_zero,),
+    "ceil": (_zero,),
+    "round": (_zero,),
 }
-"""By function: its slopes along each source, from the sources and the result ``y``, without a
-difference that loses digits where the result comes close to 1 or -1."""
+"""By function, and for each of its sources: what a small change ``t`` of the source makes of the
+result ``y``; without a difference that loses digits where the result comes close to 1 or -1."""
 
 
 def derivative(expression: Expression, parameter: int = 0) -> Expression:
     """The derivative along one parameter, as an expression of the same parameters.
 
-    Where a function jumps or has a corner it is that of one side: 0 of floor and round, and of
-    ``where`` that of the branch which is taken.
+    Where a function jumps or has a corner it is that of one side: 0 of floor and round, that of
+    the first source of a minimum or maximum, and of ``where`` that of the branch which is taken.
     """
     if not 0 <= parameter < expression.parameters:
         rule = f"expected one of 0..{expression.parameters - 1}"
         raise InvalidArguments("parameter", parameter, rule)
     trace = Trace()
+    parameters = trace.parameters(expression.parameters)
+    changes = [float(place == parameter) for place in range(expression.parameters)]
+    return trace.expression(expression.parameters, _changed(expression, parameters, changes))
+
+
+def gradient_of(expression: Expression) -> Expression:
+    """The gradient of the only parameter of an expression, as a function of that of its result and
+    of the parameter."""
+    trace = Trace()
+    gradient, parameter = trace.parameters(2)
+    return trace.expression(2, _changed(expression, [parameter], [gradient]))
+
+
+def _changed(
+    expression: Expression, parameters: Sequence[Scalar], changes: Sequence[Tangent]
+) -> Tangent:
+    """What small changes of the parameters make of the result."""
     values: list[Scalar] = []
-    slopes: list[Scalar | float] = []
+    tangents: list[Tangent] = []
     for step in expression.steps:
+        if step.name == PARAMETER:
+            values.append(parameters[int(step.detail)])
+            tangents.append(changes[int(step.detail)])
+            continue
         sources = [values[source] for source in step.sources]
-        values.append(trace.add(Step(step.name, tuple(s.index for s in sources), step.detail)))
-        slopes.append(
-            _slope(step, sources, [slopes[s] for s in step.sources], values[-1], parameter)
-        )
-    return trace.expression(expression.parameters, slopes[-1])
+        given = Step(step.name, tuple(source.index for source in sources), step.detail)
+        values.append(parameters[0].trace.add(given))
+        inner = [tangents[source] for source in step.sources]
+        tangents.append(_tangent(step, sources, inner, values[-1]))
+    return tangents[-1]
 
 
-def _slope(
-    step: Step, sources: list[Scalar], inner: list[Scalar | float], value: Scalar, parameter: int
-) -> Scalar | float:
-    if step.name == PARAMETER:
-        return float(step.detail == str(parameter))
-    if step.is_truth or not any(isinstance(slope, Scalar) or slope for slope in inner):
+def _tangent(step: Step, sources: list[Scalar], inner: list[Tangent], value: Scalar) -> Tangent:
+    if step.is_truth or all(_is(tangent, 0.0) for tangent in inner):
         return 0.0
     if step.name == "where":
         return apply("where", sources[0], *inner[1:])
-    total: Scalar | float = 0.0
-    for outer, slope in zip(_SLOPES[step.name](*sources, value), inner, strict=True):
-        part = _product(outer, slope)
+    total: Tangent = 0.0
+    for rule, tangent in zip(_RULES[step.name], inner, strict=True):
+        part = 0.0 if _is(tangent, 0.0) else rule(tangent, *sources, value)
         total = part if _is(total, 0.0) else total if _is(part, 0.0) else total + part
     return total
 
 
-def _product(a: Scalar | float, b: Scalar | float) -> Scalar | float:
+def _product(a: Tangent, b: Tangent) -> Tangent:
     if _is(a, 0.0) or _is(b, 0.0):
         return 0.0
     if _is(a, 1.0):
@@ -101,5 +140,5 @@ def _product(a: Scalar | float, b: Scalar | float) -> Scalar | float:
     return a if _is(b, 1.0) else a * b
 
 
-def _is(value: Scalar | float, number: float) -> bool:
+def _is(value: Tangent, number: float) -> bool:
     return isinstance(value, float) and value == number

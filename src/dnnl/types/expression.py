@@ -20,6 +20,7 @@ COMPARISONS: Mapping[str, str] = {
     "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
 }  # fmt: skip
 """The functions of two numbers that give a truth value, with Python's operators."""
+_each_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 LOGIC = frozenset(("and", "or", "not"))
 """The functions of truth values that give one."""
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
@@ -30,11 +31,18 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[np.float64]),
     "sigmoid": lambda a: np.exp(-np.logaddexp(0.0, -a)),
     "softplus": lambda a: np.logaddexp(0.0, a), "floor": np.floor, "ceil": np.ceil,
-    "round": np.round, "where": np.where, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "round": np.round, "normal_cdf": lambda a: 0.5 * _each_erfc(-a / math.sqrt(2.0)),
+    "exp_of_negative": np.exp, "expm1_of_negative": lambda a: np.expm1(np.minimum(a, 0.0)),
+    "softplus_tail": lambda a: np.log1p(np.exp(-np.abs(a))), "where": np.where,
+    "lt": np.less, "le": np.less_equal, "gt": np.greater,
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.logical_and,
     "or": np.logical_or, "not": np.logical_not,
 }  # fmt: skip
-"""What each function computes, of arrays of f64. The first source of ``where`` is a truth value."""
+"""What each function computes, of arrays of f64. The first source of ``where`` is a truth value.
+
+``exp_of_negative`` is e^x of what is not positive, and 0 where that would be denormal;
+``expm1_of_negative`` is e^x - 1, and 0 of what is positive; ``softplus_tail`` is ln(1 + e^-|x|).
+"""
 
 
 @dataclass(frozen=True, slots=True)

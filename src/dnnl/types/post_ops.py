@@ -8,9 +8,10 @@ from typing import overload
 
 from dnnl.errors import InvalidArguments
 from dnnl.onednn import Property
+from dnnl.types import algorithms
 from dnnl.types.arg import MAX_POST_OPS, Arg
 from dnnl.types.dtype import DataType, DataTypeLike
-from dnnl.types.expression import Function
+from dnnl.types.expression import Expression, Function
 from dnnl.types.kinds import Alg, FormatKind, coerce, float_text, nearest
 from dnnl.types.layout_input import read_float, read_int
 from dnnl.types.memory_desc import MemoryDesc
@@ -69,6 +70,11 @@ class PostOpEltwise(PostOp):
     alpha: float = 0.0
     beta: float = 0.0
 
+    @property
+    def expression(self) -> Expression:
+        """What the value becomes."""
+        return algorithms.eltwise(self.alg, self.alpha, self.beta)
+
     def __str__(self) -> str:
         text = str(self.alg)
         if self.alpha or self.beta:
@@ -86,6 +92,11 @@ class PostOpBinary(PostOp):
     alg: Alg
     src1_desc: MemoryDesc
     src2_desc: MemoryDesc | None = None
+
+    @property
+    def expression(self) -> Expression:
+        """What the value becomes, with the operands."""
+        return algorithms.binary(self.alg)
 
     @property
     def mask(self) -> int:
@@ -158,6 +169,11 @@ class PostOpFunction(PostOp):
 
     function: Function
     operand_descs: tuple[MemoryDesc, ...] = ()
+
+    @property
+    def expression(self) -> Expression:
+        """What the value becomes, with the operands."""
+        return self.function.expression
 
     @property
     def operands(self) -> Operands:

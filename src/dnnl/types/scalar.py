@@ -6,6 +6,7 @@ import inspect
 import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn
@@ -46,6 +47,10 @@ class Trace:
     def __init__(self) -> None:
         self.steps: dict[Step, int] = {}
 
+    def parameters(self, count: int) -> list[Scalar]:
+        """The first ``count`` parameters."""
+        return [self.add(Step(PARAMETER, detail=str(place))) for place in range(count)]
+
     def add(self, step: Step) -> Scalar:
         """The value of a step."""
         return Scalar(self, self.steps.setdefault(step, len(self.steps)), step)
@@ -66,13 +71,14 @@ class Trace:
         for index in range(last, -1, -1):
             if index in wanted:
                 wanted.update(steps[index].sources)
-        places: dict[int, int] = {}
-        kept: list[Step] = []
-        for index in sorted(wanted):
-            step = steps[index]
-            places[index] = len(kept)
-            kept.append(Step(step.name, tuple(places[s] for s in step.sources), step.detail))
-        return Expression(parameters, tuple(kept))
+        places = {index: place for place, index in enumerate(sorted(wanted))}
+        return Expression(
+            parameters,
+            tuple(
+                replace(steps[index], sources=tuple(places[s] for s in steps[index].sources))
+                for index in places
+            ),
+        )
 
 
 class Scalar:
@@ -260,7 +266,7 @@ def trace(fn: Callable[..., object], parameters: int) -> Expression:
     """
     name = name_of(fn)
     made = Trace()
-    scalars = [made.add(Step(PARAMETER, detail=str(place))) for place in range(parameters)]
+    scalars = made.parameters(parameters)
     _check_parameters(fn, name, parameters)
     try:
         result = fn(*scalars)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from dnnl.codegen.functions import binary, eltwise, expression
+from dnnl.codegen.functions import expression
 from dnnl.codegen.ir.builder import Emitter, Values, i64
 from dnnl.codegen.ir.kernel import Arguments, Reason, Refusal
 from dnnl.codegen.memory.access import Operand
@@ -49,9 +49,6 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
             if entry.zero_point and not read.is_integer:
                 detail = f"{where}: zero point of a sum with {read}, which is no integer"
                 return Refusal(Reason.POST_OP, detail)
-        elif isinstance(entry, PostOpBinary):
-            if not binary.supported(entry.alg):
-                return Refusal(Reason.POST_OP, f"{where}: {entry.alg}")
         elif isinstance(entry, PostOpFunction):
             refusal = _refuse_function(entry, dst, where)
             if refusal is not None:
@@ -59,25 +56,21 @@ def refuse(post_ops: Sequence[PostOp], dst: MemoryDesc) -> Refusal | None:
         elif isinstance(entry, PostOpDepthwise):
             rule = "one of them may follow a 1x1 convolution of images (N, C, H, W)"
             return Refusal(Reason.POST_OP, f"{where}: PostOpDepthwise; {rule}")
-        elif not isinstance(entry, PostOpEltwise | PostOpPrelu):
+        elif not isinstance(entry, PostOpEltwise | PostOpBinary | PostOpPrelu):
             return Refusal(Reason.POST_OP, f"{where}: {type(entry).__name__}")
     return None
 
 
 def _refuse_function(entry: PostOpFunction, dst: MemoryDesc, where: str) -> Refusal | None:
-    missing = expression.without_f64(entry.function.expression)
+    missing = expression.without_f64(entry.expression)
     if missing is not None and dst.data_type is DataType.f64:
         return Refusal(Reason.POST_OP, f"{where}: {missing} of f64; dst of f32 has it")
     return None
 
 
 def _instructions(entry: PostOp) -> int:
-    if isinstance(entry, PostOpEltwise):
-        return eltwise.instructions(entry.alg)
-    if isinstance(entry, PostOpFunction):
-        return _LOADED * len(entry.operand_descs) + expression.instructions(
-            entry.function.expression
-        )
+    if isinstance(entry, PostOpEltwise | PostOpFunction):
+        return _LOADED * len(entry.operands) + expression.instructions(entry.expression)
     return _LOADED
 
 
@@ -144,12 +137,8 @@ class Epilogue:
             others = [place.load(operand) for operand in self._operands[number]]
             if isinstance(entry, PostOpSum):
                 value = self._add(place, value, entry)
-            elif isinstance(entry, PostOpEltwise):
-                value = eltwise.forward(e, entry.alg, value, entry.alpha, entry.beta)
-            elif isinstance(entry, PostOpBinary):
-                value = binary.apply(e, entry.alg, value, *others)
-            elif isinstance(entry, PostOpFunction):
-                value = expression.emit(e, entry.function.expression, [value, *others])
+            elif isinstance(entry, PostOpEltwise | PostOpBinary | PostOpFunction):
+                value = expression.emit(e, entry.expression, [value, *others])
             elif isinstance(entry, PostOpPrelu):
                 (weights,) = others
                 positive = e.b.fcmp_ordered(">", value, place.constant(0.0))

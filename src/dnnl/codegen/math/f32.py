@@ -40,7 +40,7 @@ __all__ = [
     "absolute", "at_least", "at_most", "clamp", "constant", "copy_sign", "erf", "exp",
     "exp_of_negative", "expm1", "expm1_of_negative", "log", "log1p", "logistic",
     "normal_cdf", "polynomial", "power", "reciprocal", "reciprocal_root", "round_to_even",
-    "rounded_bits", "softplus", "square_root", "tanh", "tanh_of_softplus",
+    "rounded_bits", "softplus", "softplus_tail", "square_root", "tanh", "tanh_of_softplus",
 ]  # fmt: skip
 
 _LN2 = math.log(2.0)
@@ -265,18 +265,18 @@ def tanh_of_softplus(e: Emitter, x: ir.Value) -> ir.Value:
     return e.b.fdiv(numerator, e.b.fadd(numerator, two))
 
 
-def softplus(e: Emitter, x: ir.Value, slope: float = 1.0) -> ir.Value:
-    """ln(1 + e^(slope * x)) / slope; 3 ulps where slope is 1."""
-    steep = x if slope == 1.0 else e.b.fmul(x, constant(x, slope))
+def softplus(e: Emitter, x: ir.Value) -> ir.Value:
+    """ln(1 + e^x); 3 ulps."""
     # The asymptote is exact, and what is added to it never large.
-    asymptote = at_least(e, x, 0.0) if slope >= 0.0 else at_most(e, x, 0.0)
-    below = e.b.fneg(absolute(e, steep))
+    asymptote = at_least(e, x, 0.0)
+    return e.b.fadd(softplus_tail(e, x), asymptote)
+
+
+def softplus_tail(e: Emitter, x: ir.Value) -> ir.Value:
+    """ln(1 + e^-|x|), what softplus has above its asymptote."""
+    below = e.b.fneg(absolute(e, x))
     grown = f64.exp(e, below) if _is_f64(x) else _exp(e, at_least(e, below, _EXP_LOW))
-    above = _log1p_up_to_one(e, grown)
-    if slope == 1.0:
-        return e.b.fadd(above, asymptote)
-    inverse = 1.0 / slope if slope else math.inf
-    return vector.multiply_add(e, above, constant(x, inverse), asymptote)
+    return _log1p_up_to_one(e, grown)
 
 
 def _log1p_up_to_one(e: Emitter, x: ir.Value) -> ir.Value:

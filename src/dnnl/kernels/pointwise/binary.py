@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dnnl.codegen.epilogue.attributes import Attributes
-from dnnl.codegen.functions import binary
+from dnnl.codegen.functions import expression
 from dnnl.codegen.ir.builder import Value
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
@@ -17,16 +17,16 @@ from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import refuse_forward
 from dnnl.types.arg import Arg
-from dnnl.types.kinds import Alg
+from dnnl.types.expression import Expression
 from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
 class BinaryConf:
-    """dst = src0 alg src1 with ``attributes``, the sources broadcast where they have size 1; the
-    zero descriptor for src2 where there is no condition."""
+    """dst = function(sources) with ``attributes``, the sources broadcast where they have size 1;
+    the zero descriptor for src2 where there is no condition."""
 
-    alg: Alg
+    function: Expression
     src0: MemoryDesc
     src1: MemoryDesc
     src2: MemoryDesc
@@ -41,7 +41,7 @@ class BinaryConf:
 
 
 def configure(
-    alg: Alg,
+    function: Expression,
     src0: MemoryDesc,
     src1: MemoryDesc,
     src2: MemoryDesc,
@@ -49,7 +49,7 @@ def configure(
     attributes: Attributes,
 ) -> BinaryConf | Refusal:
     """Accept any layouts of supported types."""
-    conf = BinaryConf(alg, src0, src1, src2, dst, attributes)
+    conf = BinaryConf(function, src0, src1, src2, dst, attributes)
     return refuse_forward(conf.sources, dst, attributes) or conf
 
 
@@ -64,10 +64,8 @@ def build_open(conf: BinaryConf, isa: Isa) -> Kernel:
 
 
 def _nests(conf: BinaryConf, arguments: Arguments) -> Iterator[Nest]:
-
     def compute(point: Point, loaded: list[Value]) -> Value:
-        first, second, *condition = loaded
-        return binary.apply(point.e, conf.alg, first, second, *condition)
+        return expression.emit(point.e, conf.function, loaded)
 
     sources = [source(argument, desc) for argument, desc in conf.sources.items()]
     yield pointwise(arguments, sources, conf.dst, compute, conf.attributes)

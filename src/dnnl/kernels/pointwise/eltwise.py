@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dnnl.codegen.epilogue.attributes import Attributes
-from dnnl.codegen.functions import eltwise, expression
+from dnnl.codegen.functions import expression
 from dnnl.codegen.ir.builder import Value
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
@@ -18,35 +18,25 @@ from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import refuse_forward
 from dnnl.types.arg import Arg
 from dnnl.types.expression import Expression
-from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
 class EltwiseConf:
-    """dst = alg(src) with ``attributes``; ``function`` is what ``eltwise_function`` computes."""
+    """dst = function(src) with ``attributes``."""
 
-    alg: Alg
-    alpha: float
-    beta: float
+    function: Expression
     src: MemoryDesc
     dst: MemoryDesc
-    function: Expression | None
     attributes: Attributes
 
 
 def configure(
-    alg: Alg,
-    alpha: float,
-    beta: float,
-    src: MemoryDesc,
-    dst: MemoryDesc,
-    function: Expression | None,
-    attributes: Attributes,
+    function: Expression, src: MemoryDesc, dst: MemoryDesc, attributes: Attributes
 ) -> EltwiseConf | Refusal:
     """Accept any function of any two of the supported types, in any two layouts."""
     refusal = refuse_forward({Arg.SRC: src}, dst, attributes)
-    return refusal or EltwiseConf(alg, alpha, beta, src, dst, function, attributes)
+    return refusal or EltwiseConf(function, src, dst, attributes)
 
 
 def build(conf: EltwiseConf, isa: Isa) -> Kernel:
@@ -61,14 +51,10 @@ def build_open(conf: EltwiseConf, isa: Isa) -> Kernel:
 
 def _nests(conf: EltwiseConf, arguments: Arguments) -> Iterator[Nest]:
     def compute(point: Point, loaded: list[Value]) -> Value:
-        if conf.function is not None:
-            return expression.emit(point.e, conf.function, loaded)
-        return eltwise.forward(point.e, conf.alg, loaded[0], conf.alpha, conf.beta)
+        return expression.emit(point.e, conf.function, loaded)
 
     src = source(Arg.SRC, conf.src)
-    taken = eltwise.instructions(conf.alg)
-    if conf.function is not None:
-        taken = expression.instructions(conf.function)
+    taken = expression.instructions(conf.function)
     yield pointwise(arguments, [src], conf.dst, compute, conf.attributes, instructions=taken)
 
 

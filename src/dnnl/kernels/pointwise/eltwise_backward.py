@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from dnnl.codegen.functions import eltwise, eltwise_backward, expression
+from dnnl.codegen.functions import expression
 from dnnl.codegen.ir.builder import Value
 from dnnl.codegen.ir.kernel import Arguments, Kernel, Refusal
 from dnnl.codegen.isa import Isa
@@ -16,39 +16,31 @@ from dnnl.kernels.shared.open_nests import OpenKernel
 from dnnl.kernels.shared.pointwise import build_nest, pointwise, source
 from dnnl.kernels.shared.types import SMALL_FLOATS, WIDE_FLOATS, refuse_types
 from dnnl.types.arg import Arg
-from dnnl.types.derivative import derivative
 from dnnl.types.expression import Expression
-from dnnl.types.kinds import Alg
 from dnnl.types.memory_desc import MemoryDesc
 
 
 @dataclass(frozen=True)
 class EltwiseBackwardConf:
-    """diff_src = diff_dst * f'(data). The data are ``dst`` for an algorithm that uses it, else
-    ``src``, and there is no other; ``function`` is what ``eltwise_function`` computes."""
+    """diff_src = gradient(diff_dst, data). The data are src or dst; the other one is the zero
+    descriptor."""
 
-    alg: Alg
-    alpha: float
-    beta: float
+    gradient: Expression
     diff_src: MemoryDesc
     diff_dst: MemoryDesc
     src: MemoryDesc
     dst: MemoryDesc
-    function: Expression | None
 
 
 def configure(
-    alg: Alg,
-    alpha: float,
-    beta: float,
+    gradient: Expression,
     diff_src: MemoryDesc,
     diff_dst: MemoryDesc,
     src: MemoryDesc,
     dst: MemoryDesc,
-    function: Expression | None,
 ) -> EltwiseBackwardConf | Refusal:
     """Accept any three layouts of floats."""
-    conf = EltwiseBackwardConf(alg, alpha, beta, diff_src, diff_dst, src, dst, function)
+    conf = EltwiseBackwardConf(gradient, diff_src, diff_dst, src, dst)
     return refuse_types(*_tensors(conf), allowed=WIDE_FLOATS | SMALL_FLOATS) or conf
 
 
@@ -68,19 +60,13 @@ def _tensors(conf: EltwiseBackwardConf) -> list[MemoryDesc]:
 
 
 def _nests(conf: EltwiseBackwardConf, arguments: Arguments) -> Iterator[Nest]:
-    data = source(Arg.DST, conf.dst) if conf.alg.uses_dst else source(Arg.SRC, conf.src)
+    data = source(Arg.DST, conf.dst) if conf.src.is_zero else source(Arg.SRC, conf.src)
     sources = [source(Arg.DIFF_DST, conf.diff_dst), data]
-    slope = None if conf.function is None else derivative(conf.function)
 
     def compute(point: Point, loaded: list[Value]) -> Value:
-        gradient, given = loaded
-        if slope is not None:
-            return point.e.b.fmul(gradient, expression.emit(point.e, slope, [given]))
-        return eltwise_backward.backward(point.e, conf.alg, gradient, given, conf.alpha, conf.beta)
+        return expression.emit(point.e, conf.gradient, loaded)
 
-    taken = 1 if conf.alg.uses_dst else eltwise.instructions(conf.alg)
-    if slope is not None:
-        taken = expression.instructions(slope)
+    taken = expression.instructions(conf.gradient)
     yield pointwise(
         arguments, sources, conf.diff_src, compute, target=Arg.DIFF_SRC, instructions=taken
     )
