@@ -188,7 +188,7 @@ KNOBS: tuple[Knob, ...] = (
         ("DNNL_PRIMITIVE_CACHE_CAPACITY",),
         lambda: 1024,
         _integer(0, math.inf, "the capacity of the primitive cache must be an integer >= 0"),
-        "primitives kept in memory; 0 keeps none",
+        "primitives, and descriptions of them, that are stored in memory; 0 stores none",
     ),
     Knob(
         "primitive_cache_limit",

@@ -199,7 +199,7 @@ class TestCacheInMemory:
         assert len(made) == 8
         assert len(calls) == 1
 
-    def test_a_failed_build_is_not_kept(
+    def test_a_failed_build_is_not_values(
         self, kernels: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(recipe: Recipe) -> tuple[object, bool]:
@@ -237,7 +237,7 @@ class TestCacheOnDisk:
         memory = source(DIMS, "nchw")
         result = execute(relu(), {Arg.SRC: memory})
         assert (logical(result) == np.maximum(logical(memory), 0)).all()
-        first, *_ = module._cache._kept.values()  # others are those of another engine
+        first, *_ = module._cache._values.values()  # others are those of another engine
         return first.from_disk
 
     def test_the_second_time_it_is_found(self, kernels: Path) -> None:

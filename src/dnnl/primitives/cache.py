@@ -14,6 +14,21 @@ from dnnl import forks
 V = TypeVar("V")
 
 
+class _Key:
+    """A key with its hash, which is computed once: dictionaries ask for it at each step."""
+
+    __slots__ = ("_hash", "value")
+
+    def __init__(self, value: Hashable) -> None:
+        self.value, self._hash = value, hash(value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.value == other.value
+
+
 class _Build(Generic[V]):
     """The build of a value: ``own`` is held by whoever is at it, ``made`` has the value if there is
     one. Once nobody waits for it, it is gone."""
@@ -30,8 +45,8 @@ class Cache(Generic[V]):
 
     Whoever asks for a key first builds its value; others who ask meanwhile wait for that one
     build. If it fails or is interrupted, the next of them builds. At most ``capacity()`` values are
-    kept, of at most ``limit()`` bytes in all, as ``size`` of each says; both are asked at each
-    build. A child of a fork keeps what is complete.
+    stored, of at most ``limit()`` bytes in all if ``size`` tells those of each; both are asked at
+    each build. A child of a fork has what is complete.
 
     Signals may come between any two lines. So locks are held by ``with`` alone, and nothing has to
     be put in order behind them.
@@ -41,40 +56,41 @@ class Cache(Generic[V]):
         self,
         capacity: Callable[[], int],
         limit: Callable[[], float] = lambda: inf,
-        size: Callable[[V], int] = lambda _: 0,
+        size: Callable[[V], int] | None = None,
     ) -> None:
         self._capacity, self._limit, self._size = capacity, limit, size
         self._lock = forks.Lock()
-        self._kept: OrderedDict[Hashable, V] = OrderedDict()  # the least recently used first
-        self._builds: WeakValueDictionary[Hashable, _Build[V]] = WeakValueDictionary()
+        self._values: OrderedDict[_Key, V] = OrderedDict()  # the least recently used first
+        self._builds: WeakValueDictionary[_Key, _Build[V]] = WeakValueDictionary()
         forks.renew(self)
 
     def get(self, key: Hashable, build: Callable[[], V]) -> tuple[V, bool]:
         """The value of ``key``, and whether it was there already."""
+        own = _Key(key)
         with self._lock.own:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key], True
-            found = self._builds.get(key)
-            turn: _Build[V] = _Build() if found is None else found
-            self._builds[key] = turn
+            if own in self._values:
+                self._values.move_to_end(own)
+                return self._values[own], True
+            found = self._builds.get(own)
+            current: _Build[V] = _Build() if found is None else found
+            self._builds[own] = current
         # A signal handler may ask for what its own thread is building, and then builds it too.
-        with turn.own:
-            if turn.made:
-                return turn.made[0], True
+        with current.own:
+            if current.made:
+                return current.made[0], True
             value = build()
-            turn.made = (value,)
-            self._keep(key, value)
+            current.made = (value,)
+            self._store(own, value)
             return value, False
 
-    def _keep(self, key: Hashable, value: V) -> None:
-        capacity, limit = self._capacity(), self._limit()
+    def _store(self, key: _Key, value: V) -> None:
+        capacity, limit, size = self._capacity(), self._limit(), self._size
         with self._lock.own:
-            self._kept[key] = value
-            total = sum(map(self._size, self._kept.values()))
-            while self._kept and (len(self._kept) > capacity or total > limit):
-                _, dropped = self._kept.popitem(last=False)
-                total -= self._size(dropped)
+            self._values[key] = value
+            total = 0 if size is None else sum(map(size, self._values.values()))
+            while self._values and (len(self._values) > capacity or total > limit):
+                _, dropped = self._values.popitem(last=False)
+                total -= 0 if size is None else size(dropped)
 
     def after_fork(self) -> None:
         """In a child of a fork: nobody is there any more to finish a build."""
@@ -83,10 +99,10 @@ class Cache(Generic[V]):
     def clear(self) -> None:
         """Forget everything."""
         with self._lock.own:
-            self._kept.clear()
+            self._values.clear()
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._kept
+        return _Key(key) in self._values
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._values)

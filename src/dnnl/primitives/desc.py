@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 from dnnl.codegen.ir.kernel import Reason, Refusal
@@ -194,7 +194,7 @@ class Desc:
         """The argument whose scales and zero points an output has."""
         return output
 
-    @property
+    @cached_property
     def has_runtime_values(self) -> bool:
         """Whether only the execution knows some of the sizes, strides or offsets."""
         return any(tensor.desc.has_runtime_values for tensor in self.tensors)
@@ -243,9 +243,22 @@ class Desc:
             models = [model] if model is not None else [*settled._models(role)]
             if not models and "" not in role.like and self.propagation in role.reads:
                 raise _open(role, desc)
-            decided = {role.field: laid_out_as(desc, models)}
-            settled = replace(settled, **decided)
+            settled = settled.laid_out(**{role.field: laid_out_as(desc, models)})
         return settled
+
+    def laid_out(self, **descs: MemoryDesc) -> Self:
+        """This description with other layouts of the tensors in the fields ``descs``, whose dims
+        and types are the same: all that was checked holds."""
+        made = object.__new__(type(self))
+        for name in self.fields():
+            made._set(name, descs.get(name) or getattr(self, name))
+        return made
+
+    @classmethod
+    @cache
+    def fields(cls) -> tuple[str, ...]:
+        """The names of the fields."""
+        return tuple(field.name for field in fields(cls))
 
     def _models(self, role: Role) -> Iterator[MemoryDesc]:
         """What a role may be laid out as."""
@@ -303,7 +316,7 @@ def check_outputs(tensors: Sequence[Tensor]) -> None:
 def refuse_encoding(desc: Desc, post_ops: Sequence[PostOp]) -> Refusal | None:
     """A refusal if a tensor has an encoding and no implementation serves such."""
     given = {t.argument: t.desc for t in desc.tensors}
-    if any(impl.encoded for impl in desc.implementations):
+    if desc.is_encoded and any(impl.encoded for impl in desc.implementations):
         given = {}
     for number, entry in enumerate(post_ops):
         given |= {Arg.post_op(number) | argument: operand for argument, operand in entry.operands}

@@ -10,18 +10,11 @@ from time import perf_counter
 from dnnl import log
 from dnnl.codegen import isa as isas
 from dnnl.codegen.epilogue.post_ops import prelu_weights
-from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.errors import InvalidArguments, Unimplemented
 from dnnl.onednn import Value
-from dnnl.primitives.desc import Desc, Tensor, check_outputs, refuse_compensation, refuse_encoding
-from dnnl.primitives.implementation import (
-    Candidate,
-    Implementation,
-    Plan,
-    check_dropout,
-    check_post_ops,
-    resolve_dropout,
-)
+from dnnl.primitives.choice import choose, written
+from dnnl.primitives.desc import Desc, Tensor
+from dnnl.primitives.implementation import Candidate, Plan, check_post_ops
 from dnnl.primitives.info import Info, look_inside
 from dnnl.primitives.sizes import known, known_post_ops, open_operands
 from dnnl.runtime.engine import Engine
@@ -29,6 +22,7 @@ from dnnl.runtime.threads import checked_num_threads, get_num_threads
 from dnnl.types.arg import Arg, coerce_arg, name_of
 from dnnl.types.attr import PrimitiveAttr
 from dnnl.types.dropout import SCALARS
+from dnnl.types.kinds import FormatKind
 from dnnl.types.memory_desc import MemoryDesc
 from dnnl.types.post_ops import PostOpPrelu
 
@@ -82,75 +76,45 @@ class PrimitiveDesc(Value):
         self.src_engine = engine if src_engine is None else src_engine
         self.dst_engine = engine
         self.engine = _executing(desc, self.src_engine, engine)
-        self._asked_attr = attr.copy() if attr is not None else PrimitiveAttr()
         self.isa = select_isa(self.engine)
         log.describe("isa", lambda: f"{self.engine.kind},isa:{self.isa.name}")
         try:
-            desc = desc.under(self._asked_attr.post_ops)
-            check_outputs(_written(desc, self._asked_attr))
-            for begin, entries, dst in desc.stages(self._asked_attr.post_ops):
-                check_post_ops(entries, dst, begin)
-            check_dropout(self._asked_attr.dropout, desc.outputs[0].desc)
-            self._settled = desc.settled(None if hint is None else _forward(desc, hint))
+            forward = None if hint is None else _forward(desc, hint)
+            self._choice = choose(desc, attr, forward, self.engine, self.isa)
         except InvalidArguments as error:
             if log.enabled("check", desc.kind):
                 log.line("primitive", "create:check", desc.kind, error)
             raise
-        self._asked = desc
-        self._candidates: tuple[Candidate, ...] = ()
-        self._plan: Plan
-        if not self.next_impl():
-            raise Unimplemented(f"nothing does {desc} on {self.engine!r}", self._candidates)
+        self._candidates = self._choice.candidates
         self.creation_time = perf_counter() - started
 
     def next_impl(self) -> bool:
         """Move on to the next implementation that accepts; False, and no change, if none does."""
-        refused = refuse_compensation(self._asked, tuple(self._asked_attr.post_ops))
-        refused = refused or refuse_encoding(self._asked, tuple(self._asked_attr.post_ops))
-        refused = refused or _refuse_host_scalars(self._asked_attr, self.engine)
-        refused = refused or _refuse_open_operands(self._asked, self._asked_attr)
-        for impl in self._settled.implementations[len(self._candidates) :]:
-            refusal = refused or _refuse_open_sizes(impl, self._settled)
-            answer = refusal or impl.configure(self._settled, self._asked_attr, self.isa)
-            if isinstance(answer, Plan):
-                self._candidates += (Candidate(impl.name, None),)
-                self._choose(impl.name, answer)
-                return True
-            self._candidates += (Candidate(impl.name, answer),)
-            if log.enabled("dispatch", self._asked.kind):
-                reason = f"{self.engine.kind},{self._asked.kind},{impl.name},{answer}"
-                log.line("primitive", "create:dispatch", reason)
-        return False
-
-    def _choose(self, name: str, plan: Plan) -> None:
-        self._name, self._plan = name, plan
-        dropout = resolve_dropout(self._asked_attr.dropout, plan.desc.outputs[0].desc)
-        self._attr = self._asked_attr.with_layouts(plan.post_ops, dropout)
-        own: tuple[object, ...] = (plan.desc, self._attr.key, self.isa, name)
-        if plan.sizes is not None:  # many descriptions share the code
-            own = (plan.recipe, plan.desc.writes_nothing)
-        self._key = (self.engine, *own)
+        self._candidates, choice = self._choice.request.ask(self._candidates)
+        if choice is not None:
+            self._choice = choice
+        return choice is not None
 
     @property
     def attr(self) -> PrimitiveAttr:
         """The attributes, with every layout decided; a copy, as a description never changes."""
-        return self._attr.copy()
+        return self._choice.attr.copy()
 
     @property
     def desc(self) -> Desc:
         """The operation with every layout decided."""
-        desc: Desc = self._plan.desc
+        desc: Desc = self._choice.plan.desc
         return desc
 
     @property
     def plan(self) -> Plan:
         """What the chosen implementation decided."""
-        return self._plan
+        return self._choice.plan
 
     @property
     def impl_info(self) -> str:
         """Generator and instruction set, ``nest:avx2``."""
-        return f"{self._name}:{self.isa.name}"
+        return f"{self._choice.name}:{self.isa.name}"
 
     @property
     def candidates(self) -> Sequence[Candidate]:
@@ -160,7 +124,7 @@ class PrimitiveDesc(Value):
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two primitives the same."""
-        return self._key
+        return self._choice.key
 
     @property
     def across_engines(self) -> bool:
@@ -183,19 +147,19 @@ class PrimitiveDesc(Value):
         found = self.desc.desc_of(argument)
         if not found.is_zero:
             return found
-        dropout = self._attr.dropout
+        dropout = self._choice.attr.dropout
         if dropout is not None and argument in dropout.descs:
             return dropout.descs[argument]
-        if argument == Arg.ROUNDING_SEED and self._attr.rounding_modes:
+        if argument == Arg.ROUNDING_SEED and self._choice.attr.rounding_modes:
             return MemoryDesc((1,), "s32")
-        for hint in self._plan.hints:
+        for hint in self.plan.hints:
             if hint.argument == argument:
                 return hint.desc
         return self._operand_desc(argument)
 
     def _operand_desc(self, argument: int) -> MemoryDesc:
         """The descriptor of an operand of a post-op."""
-        for begin, entries, dst in self.desc.stages(self._attr.post_ops):
+        for begin, entries, dst in self.desc.stages(self._choice.attr.post_ops):
             for number, entry in enumerate(entries, begin):
                 if isinstance(entry, PostOpPrelu) and argument == Arg.post_op(number) | Arg.WEIGHTS:
                     return prelu_weights(entry.mask, dst)
@@ -207,9 +171,9 @@ class PrimitiveDesc(Value):
     def _parameter_desc(self, argument: int) -> MemoryDesc:
         """The descriptor of scales, zero points or precomputed reductions."""
         for flag, specs in (
-            (Arg.SCALES, self._attr.scales),
-            (Arg.ZERO_POINTS, self._attr.zero_points),
-            (Arg.PRECOMPUTED_REDUCTIONS, self._attr.precomputed_reductions),
+            (Arg.SCALES, self._choice.attr.scales),
+            (Arg.ZERO_POINTS, self._choice.attr.zero_points),
+            (Arg.PRECOMPUTED_REDUCTIONS, self._choice.attr.precomputed_reductions),
         ):
             owner = argument - flag
             if argument & flag and owner in specs:
@@ -221,31 +185,32 @@ class PrimitiveDesc(Value):
         tensors, and of those operands of post-ops that are open, by argument. Raises
         InvalidArguments where one does not match the description."""
         made = copy(self)
-        operands = open_operands(self._attr.post_ops)
+        operands = open_operands(self._choice.attr.post_ops)
         tensors = {arg: desc for arg, desc in given.items() if arg not in operands}
-        made._plan = replace(self._plan, desc=known(self.desc, tensors))
+        desc, attr = known(self.desc, tensors), self._choice.attr
         if operands:
-            post_ops = known_post_ops(self._attr.post_ops, given)
-            check_post_ops(post_ops, made.desc.outputs[0].desc)
-            made._attr = self._attr.with_layouts(post_ops, self._attr.dropout)
+            post_ops = known_post_ops(attr.post_ops, given)
+            check_post_ops(post_ops, desc.outputs[0].desc)
+            attr = attr.with_layouts(post_ops, attr.dropout)
+        made._choice = replace(self._choice, plan=replace(self.plan, desc=desc), attr=attr)
         return made
 
     @property
     def patterns(self) -> Mapping[int, MemoryDesc]:
         """What the memories of an execution must match that decides on sizes, by argument."""
         tensors = {tensor.argument: tensor.desc for tensor in self.desc.tensors}
-        return {**tensors, **open_operands(self._attr.post_ops)}
+        return {**tensors, **open_operands(self._choice.attr.post_ops)}
 
     @property
     def scratchpad_desc(self) -> MemoryDesc:
         """Temporary memory, in bytes; the zero descriptor if none is needed."""
-        size = self._plan.scratchpad
+        size = self.plan.scratchpad
         return MemoryDesc((size,), "u8") if size else MemoryDesc.zero()
 
     @property
     def written(self) -> tuple[Tensor, ...]:
         """The outputs, those of attributes behind those of the operation."""
-        return _written(self.desc, self._attr)
+        return written(self.desc, self._choice.attr)
 
     @property
     def src_desc(self) -> MemoryDesc:
@@ -304,56 +269,24 @@ class PrimitiveDesc(Value):
         """
         threads = get_num_threads() if num_threads is None else checked_num_threads(num_threads)
         return look_inside(
-            self.impl_info, self._plan, self._attr, self.engine, self.arg_desc, threads
+            self.impl_info, self.plan, self._choice.attr, self.engine, self.arg_desc, threads
         )
 
     def verbose_fields(self) -> str:
         """Engine, kind, implementation, propagation, descriptors, attributes and problem."""
-        asked = {tensor.argument: tensor.desc for tensor in self._asked.named}
-        desc = self.desc
+        asked, desc = self._choice.request.asked, self.desc
+        layouts = {tensor.argument: tensor.desc.format_kind for tensor in asked.named}
         tokens = [
-            f"{tensor.name}:{tensor.desc.token(asked[tensor.argument].format_kind.name == 'any')}"
+            f"{tensor.name}:{tensor.desc.token(layouts[tensor.argument] is FormatKind.any)}"
             f"{tensor.remark}"
             for tensor in desc.named
         ]
         parts = [self.engine.kind, desc.kind, self.impl_info, desc.spelled_propagation]
-        text = [" ".join(tokens), str(self._attr), self._asked.auxiliary, desc.problem]
-        return ",".join([*parts, *text])
+        given = [" ".join(tokens), str(self._choice.attr), asked.auxiliary, desc.problem]
+        return ",".join([*parts, *given])
 
     def __repr__(self) -> str:
         return f"<PrimitiveDesc {self.verbose_fields()}>"
-
-
-def _refuse_host_scalars(attr: PrimitiveAttr, engine: Engine) -> Refusal | None:
-    """A refusal of numbers in the host's memory where the engine has another."""
-    if engine.host_memory or attr.dropout is None or not attr.dropout.use_host_scalars:
-        return None
-    return Refusal(Reason.ATTRIBUTE, f"dropout with use_host_scalars on {engine!r}")
-
-
-def _refuse_open_sizes(impl: Implementation, desc: Desc) -> Refusal | None:
-    """A refusal by an implementation of sizes that it has to know."""
-    unknown = desc.has_runtime_values and not impl.runtime
-    return Refusal(Reason.RUNTIME_DIM) if unknown else None
-
-
-def _refuse_open_operands(desc: Desc, attr: PrimitiveAttr) -> Refusal | None:
-    """A refusal of operands of post-ops whose sizes are open beside tensors whose are known."""
-    if desc.has_runtime_values:
-        return None
-    found = [name_of(argument) for argument in open_operands(attr.post_ops)]
-    return Refusal(Reason.RUNTIME_DIM, f"of {found[0]} beside known sizes") if found else None
-
-
-def _written(desc: Desc, attr: PrimitiveAttr) -> tuple[Tensor, ...]:
-    found = list(desc.outputs)
-    if attr.dropout is not None and not attr.dropout.mask_desc.is_zero:
-        found.append(Tensor(Arg.DROPOUT_MASK, "mask", attr.dropout.mask_desc, "", output=True))
-    for argument, spec in attr.scales.items():
-        if spec.computed:
-            own = spec.desc(desc.quantized(argument).dims)
-            found.append(Tensor(Arg.SCALES | argument, "scales", own, "", output=True))
-    return tuple(found)
 
 
 def _forward(desc: Desc, hint: PrimitiveDesc) -> Desc:
