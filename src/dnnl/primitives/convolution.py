@@ -228,6 +228,7 @@ def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
         depthwise.resolve,
         depthwise.configure,
         depthwise.build,
+        depthwise.refuse,
     )
 
 

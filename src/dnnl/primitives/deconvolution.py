@@ -85,6 +85,7 @@ def _depthwise(desc: SlidingDesc, attr: PrimitiveAttr, isa: Isa) -> Plan | Refus
         depthwise.resolve,
         depthwise.configure,
         kernel.build_depthwise,
+        depthwise.refuse,
     )
 
 

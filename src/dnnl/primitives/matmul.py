@@ -172,7 +172,12 @@ def _decided(desc: MatmulDesc, problem: ProductProblem) -> MatmulDesc:
     """The description with the layouts of a problem; weights retain their compensation."""
     compensated = desc.weights_desc.compensation is not None
     weights = desc.weights_desc if compensated else problem.weights
-    return MatmulDesc(problem.src, weights, problem.dst, problem.bias)
+    return desc.laid_out(
+        src_desc=problem.src,
+        weights_desc=weights,
+        dst_desc=problem.dst,
+        bias_desc=problem.bias,
+    )
 
 
 def _refuse_encodings(desc: MatmulDesc) -> Refusal | None:

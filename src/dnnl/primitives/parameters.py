@@ -186,7 +186,8 @@ class Spatial(Domain):
 
     def read(self, name: str, value: Any, ndims: int) -> tuple[int, ...]:
         count = ndims - 2
-        single = isinstance(value, SupportsIndex) and not isinstance(value, bool | np.ndarray)
+        several = isinstance(value, tuple | list | bool | np.ndarray)
+        single = not several and isinstance(value, SupportsIndex)
         numbers = (value.__index__(),) * count if single else read_integers(name, value)
         if len(numbers) != count:
             rule = f"expected one number for each of {count} spatial dimensions"

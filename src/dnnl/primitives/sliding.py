@@ -273,15 +273,20 @@ def plan(
     resolve: Callable[[Any, Isa], Any],
     configure: Callable[[Any, Isa], Any],
     build: Callable[[Any, Isa], Kernel],
+    refuse: Callable[[Any], Refusal | None] = lambda _: None,
 ) -> Plan | Refusal:
     """The kernel of the problem that a description is, with the layouts that ``resolve`` decides,
-    as ``configure`` plans it; or why there is none."""
+    as ``configure`` plans it; or why there is none. ``refuse`` says so of problems whose layouts
+    need not be decided for that."""
     refusal = refuse_sliding(desc, attr)
     if refusal is not None:
         return refusal
     quantization = quantization_of(attr, desc.weights_desc)
     given = problem_of(desc, tuple(attr.post_ops), quantization, problem_type)
     types = desc.src_desc.data_type, desc.weights_desc.data_type
+    refusal = refuse(given)
+    if refusal is not None:
+        return refusal
     given = replace(given, narrow=narrowed(attr, isa, *types))
     problem = resolve(given, isa)
     post_ops = resolve_post_ops(problem.post_ops, problem.dst)
@@ -324,8 +329,7 @@ def problem_of(
 def decided(desc: AnySliding, problem: Any) -> AnySliding:
     """The description with the layouts of a problem."""
     weights = problem.weights if desc.weights_desc.compensation is None else desc.weights_desc
-    return replace(
-        desc,
+    return desc.laid_out(
         src_desc=problem.src,
         weights_desc=weights,
         bias_desc=problem.bias,

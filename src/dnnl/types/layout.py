@@ -313,10 +313,11 @@ def _place_units(layout: Layout) -> tuple[int, ...]:
     """
     strides = list(layout.strides)
     inner = prod(size for _, size in layout.inner_blocks)
+    outer = layout.outer_dims
     outside = next((stride for stride in reversed(strides) if stride != -1), inner)
     for e in reversed(range(len(strides))):
         if strides[e] == -1:
             strides[e] = outside
         else:
-            outside = strides[e] * layout.outer_dims[e]
+            outside = strides[e] * outer[e]
     return tuple(strides)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NoReturn
 
 from dnnl.errors import InvalidArguments
@@ -128,7 +129,8 @@ class FormatTag(metaclass=_TagClass):
         return f"FormatTag({self.name!r})"
 
 
-def block_sizes(ndims: int, inner_blocks: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+@lru_cache(maxsize=4096)
+def block_sizes(ndims: int, inner_blocks: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """Return the product of the inner blocks of each of ``ndims`` dimensions."""
     sizes = [1] * ndims
     for dim, size in inner_blocks:

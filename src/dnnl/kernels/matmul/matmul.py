@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 from dnnl.codegen.epilogue.finish import Depth
 from dnnl.codegen.epilogue.quantization import Quantization
@@ -69,6 +69,7 @@ def resolve(problem: ProductProblem, isa: Isa) -> ProductProblem:
     return replace(dense, weights=weights)
 
 
+@lru_cache(maxsize=64)
 def shape(isa: Isa) -> Shape:
     """What `product_conf.plan` asks of matrices."""
     return Shape(
@@ -241,6 +242,8 @@ def _turned(spec: ScaleSpec, first: int) -> ScaleSpec:
 def _affine(desc: MemoryDesc) -> bool:
     """Whether offsets are affine in single steps along the last two dimensions, and there is no
     padding to be kept zero."""
+    if not desc.inner_blocks:
+        return desc.dims == desc.padded_dims
     index = [Affine.of(Axis(max(2, extent), "i")) for extent in desc.dims]
     return linear_offset(desc, index) is not None and desc.dims == desc.padded_dims
 

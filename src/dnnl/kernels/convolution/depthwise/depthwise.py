@@ -77,10 +77,16 @@ def resolve(problem: ConvolutionProblem, isa: Isa) -> ConvolutionProblem:
     return problem
 
 
+def refuse(problem: ConvolutionProblem) -> Refusal | None:
+    """Why a problem is no depthwise convolution, whatever its layouts, or None."""
+    return None if is_depthwise(problem) else Refusal(Reason.SHAPE, "not one channel a group")
+
+
 def configure(problem: ConvolutionProblem, isa: Isa) -> DepthwiseConf | DepthwiseRowsConf | Refusal:
     """Accept any layout of a depthwise convolution."""
-    if not is_depthwise(problem):
-        return Refusal(Reason.SHAPE, "not one channel a group")
+    refusal = refuse(problem)
+    if refusal is not None:
+        return refusal
     taps = prod(problem.weights.dims[3:])
     if problem.src.data_type in BYTES and taps > _MOST_EXACT:
         rule = f"f32 holds the sums of {_MOST_EXACT} exactly"

@@ -6,6 +6,8 @@ registers do not widen, is copied as a larger type that has all of its values.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from dnnl.codegen.ir.kernel import Reason, Refusal
 from dnnl.codegen.isa import Isa
 from dnnl.codegen.product.multiply import Multiply, multiply
@@ -55,6 +57,7 @@ def refuse_tensors(
     return refusal
 
 
+@lru_cache(maxsize=1024)
 def way_of(
     isa: Isa,
     src: DataType,
